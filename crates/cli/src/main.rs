@@ -1,0 +1,3 @@
+//! The binary `toolhub`.
+#![forbid(unsafe_code)]
+fn main() {}

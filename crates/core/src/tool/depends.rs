@@ -1,0 +1,66 @@
+//! What must have succeeded in a thread before a tool may be used there.
+//!
+//! Declared here, checked for unknown names and circles by the registry, enforced on the way of a call.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::ToolName;
+
+/// The dependencies of a tool: every group must be satisfied.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DependsOn(pub Vec<Group>);
+
+/// Tools that must have succeeded, and how they are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Group {
+    /// Each of them.
+    All {
+        /// The tools.
+        tools: Vec<ToolName>,
+        /// How old a success may be; any age where absent.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        within: Option<Duration>,
+    },
+    /// At least one of them.
+    Any {
+        /// The tools.
+        tools: Vec<ToolName>,
+        /// How old a success may be; any age where absent.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        within: Option<Duration>,
+    },
+    /// Each of them, their first successes in this order.
+    Sequence {
+        /// The tools.
+        tools: Vec<ToolName>,
+        /// How old a success may be; any age where absent.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        within: Option<Duration>,
+    },
+}
+
+impl DependsOn {
+    /// Whether the tool can be used from the first moment on.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Every tool named, in order of mention.
+    pub fn names(&self) -> impl Iterator<Item = &ToolName> {
+        self.0.iter().flat_map(Group::tools)
+    }
+}
+
+impl Group {
+    /// The tools of this group.
+    #[must_use]
+    pub fn tools(&self) -> &[ToolName] {
+        match self {
+            Self::All { tools, .. } | Self::Any { tools, .. } | Self::Sequence { tools, .. } => tools,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Names of tools, and how a foreign name becomes one.
+//!
+//! In: text. Out: a name every model provider accepts (letters, digits, `_`, `-`; at most 64), or why not.
+
+use std::{borrow::Borrow, fmt, ops::Deref};
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+use crate::digest;
+
+const LONGEST: usize = 64;
+
+/// The name of a tool: `^[A-Za-z0-9_-]{1,64}$`, the strictest rule among model providers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct ToolName(SmolStr);
+
+/// Why a text is no tool name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing is there.
+    #[error("a tool name cannot be empty")]
+    Empty,
+    /// More than 64 characters.
+    #[error("the tool name `{0}` is longer than 64 characters")]
+    Long(SmolStr),
+    /// A character outside the allowed set.
+    #[error("the tool name `{name}` contains {found:?}; use only letters, digits, `_` and `-`")]
+    Character {
+        /// The refused name.
+        name: SmolStr,
+        /// The first character that is not allowed.
+        found: char,
+    },
+}
+
+impl ToolName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// When it is empty, too long, or has a character that a provider would refuse.
+    pub fn new(text: impl Into<SmolStr>) -> Result<Self, NameError> {
+        let text = text.into();
+        if text.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if let Some(found) = text.chars().find(|c| !allowed(*c)) {
+            return Err(NameError::Character { name: text, found });
+        }
+        if text.len() > LONGEST {
+            return Err(NameError::Long(text));
+        }
+        Ok(Self(text))
+    }
+
+    /// The name of a tool that comes from elsewhere: `server__tool`.
+    ///
+    /// What a provider would refuse is replaced by `_` and what is too long is cut; then a hash of the original
+    /// is added, so that the same origin always gets the same name and two origins never share one.
+    #[must_use]
+    pub fn imported(source: &str, original: &str) -> Self {
+        let joined = format!("{source}__{original}");
+        if let Ok(name) = Self::new(joined.as_str()) {
+            return name;
+        }
+        let suffix = format!("_{}", &digest::hex([joined.as_bytes()])[..6]);
+        let mut clean: String = joined.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
+        clean.truncate(LONGEST - suffix.len());
+        Self(SmolStr::from(clean + &suffix))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+impl Deref for ToolName {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for ToolName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ToolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<SmolStr> for ToolName {
+    type Error = NameError;
+    fn try_from(text: SmolStr) -> Result<Self, NameError> {
+        Self::new(text)
+    }
+}
+
+impl From<ToolName> for SmolStr {
+    fn from(name: ToolName) -> Self {
+        name.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(source: &str, original: &str, expected: &str) {
+        let name = ToolName::imported(source, original);
+        assert!(ToolName::new(name.as_str()).is_ok(), "{name} is no legal name");
+        assert!(name.starts_with(expected), "{name} does not start with {expected}");
+    }
+
+    #[test]
+    fn legal_foreign_names_stay_and_others_are_cut_with_a_stable_suffix() {
+        check("fs", "read_file", "fs__read_file");
+        check("fs", "read/file", "fs__read_file_");
+        check("docs", &"very_long_".repeat(9), "docs__very_long_");
+        check("weather", "天气", "weather____");
+        assert_eq!(ToolName::imported("fs", "a/b"), ToolName::imported("fs", "a/b"));
+        assert_ne!(ToolName::imported("fs", "a/b"), ToolName::imported("fs", "a.b"));
+    }
+
+    #[test]
+    fn a_refused_name_says_what_is_wrong_with_it() {
+        assert_eq!(ToolName::new(""), Err(NameError::Empty));
+        assert_eq!(
+            ToolName::new("get weather").unwrap_err().to_string(),
+            "the tool name `get weather` contains ' '; use only letters, digits, `_` and `-`"
+        );
+        assert!(matches!(ToolName::new("x".repeat(65)), Err(NameError::Long(_))));
+        assert!(ToolName::new("x".repeat(64)).is_ok());
+    }
+}
