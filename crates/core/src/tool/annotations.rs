@@ -26,11 +26,3 @@ impl Default for Annotations {
         Self { title: None, read_only: false, destructive: true, idempotent: false, open_world: true }
     }
 }
-
-impl Annotations {
-    /// Whether a second attempt can do no harm.
-    #[must_use]
-    pub fn repeatable(&self) -> bool {
-        self.read_only || self.idempotent
-    }
-}

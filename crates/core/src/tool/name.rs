@@ -56,8 +56,8 @@ impl ToolName {
 
     /// The name of a tool that comes from elsewhere: `server__tool`.
     ///
-    /// What a provider would refuse is replaced by `_` and what is too long is cut; then a hash of the original
-    /// is added, so that the same origin always gets the same name and two origins never share one.
+    /// What a provider would refuse is replaced by `_` and what is too long is cut; then a hash of the original is added,
+    /// so that the same origin always gets the same name. Two origins may still meet; the registry refuses the second.
     #[must_use]
     pub fn imported(source: &str, original: &str) -> Self {
         let joined = format!("{source}__{original}");
@@ -96,7 +96,7 @@ impl Borrow<str> for ToolName {
 
 impl fmt::Display for ToolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.pad(&self.0)
     }
 }
 

@@ -1,0 +1,14 @@
+//! A call and its end: what a caller asks for, and the one outcome it gets.
+//!
+//! Plain data. The way from one to the other is `pipeline.rs`.
+
+mod content;
+mod outcome;
+mod progress;
+mod request;
+
+pub use content::Content;
+pub use outcome::{Effect, Outcome, Status};
+pub use progress::Progress;
+pub(crate) use progress::ProgressSink;
+pub(crate) use request::Call;

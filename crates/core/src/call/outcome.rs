@@ -1,0 +1,170 @@
+//! The one end of a call.
+//!
+//! Made by the pipeline exactly once per call, whatever happened; kept in the journal, given to the caller.
+
+use std::{borrow::Cow, time::Duration};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use smol_str::SmolStr;
+
+use super::Content;
+use crate::{
+    clock::Timestamp,
+    error::{CallError, ErrorKind},
+    ids::{CallId, ThreadId},
+};
+
+/// Where a call is on its way. The last three are ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It is being checked.
+    Validating,
+    /// A person must say yes.
+    AwaitingApproval,
+    /// It waits for its turn.
+    Scheduled,
+    /// The tool runs.
+    Executing,
+    /// The tool did what was asked.
+    Success,
+    /// It was refused, or it failed.
+    Error,
+    /// The caller did not want it any more.
+    Cancelled,
+}
+
+/// What a call did to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// What was asked.
+    Done,
+    /// Perhaps all of it, perhaps a part, perhaps nothing.
+    Unknown,
+}
+
+/// The end of a call: what came out, and what it did to the world.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The call that ended.
+    pub id: CallId,
+    /// The tool's name as the caller wrote it.
+    pub tool: SmolStr,
+    /// The conversation; minted where the tool needs one and the caller named none.
+    #[serde(rename = "threadId")]
+    pub thread: Option<ThreadId>,
+    /// The id the model gave its request.
+    #[serde(rename = "modelCallId", skip_serializing_if = "Option::is_none", default)]
+    pub model_call: Option<SmolStr>,
+    /// One of the three ends.
+    pub status: Status,
+    /// What it did to the world.
+    pub effect: Effect,
+    /// What the tool returned. Kept even where the call failed after the tool was done.
+    #[serde(skip_serializing_if = "Value::is_null", default)]
+    pub output: Value,
+    /// What a model is shown; empty where that is just the output.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub content: Vec<Content>,
+    /// Why it did not succeed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<CallError>,
+    /// How often the tool was started.
+    pub attempts: u32,
+    /// Whether this is the kept answer of an earlier call with the same idempotency key.
+    pub replayed: bool,
+    /// From arrival to the first start of the tool, or to the refusal.
+    #[serde(rename = "queuedMs", with = "crate::millis")]
+    pub queued: Duration,
+    /// From the first start of the tool to the end.
+    #[serde(rename = "durationMs", with = "crate::millis")]
+    pub duration: Duration,
+    /// When the call arrived.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+}
+
+impl Outcome {
+    /// Whether the tool did what was asked.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.status == Status::Success
+    }
+
+    /// What went wrong, if anything did.
+    #[must_use]
+    pub fn error_kind(&self) -> Option<ErrorKind> {
+        self.error.as_ref().map(|error| error.kind)
+    }
+
+    /// The output, or why there is none.
+    ///
+    /// # Errors
+    /// When the call did not succeed.
+    pub fn into_result(self) -> Result<Value, CallError> {
+        match self.error {
+            None => Ok(self.output),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// The output as the type the tool returned.
+    ///
+    /// # Errors
+    /// When the call did not succeed, or the output is of another shape.
+    pub fn output_as<T: DeserializeOwned>(&self) -> Result<T, CallError> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        T::deserialize(&self.output).map_err(|wrong| {
+            CallError::new(ErrorKind::Internal)
+                .operator(format!("the output of `{}` is another type: {wrong}", self.tool))
+        })
+    }
+
+    /// What a model is told about this call.
+    #[must_use]
+    pub fn model_text(&self) -> Cow<'_, str> {
+        let Some(error) = &self.error else {
+            return self.output_text();
+        };
+        let mut text = error.model.clone();
+        match self.effect {
+            Effect::None => {}
+            Effect::Done => {
+                text.push_str("\nThe tool itself had finished before; do not repeat the call.");
+                if !self.output.is_null() || !self.content.is_empty() {
+                    text.push_str(" It returned:\n");
+                    text.push_str(&self.output_text());
+                }
+            }
+            Effect::Unknown if error.kind == ErrorKind::Interrupted => {}
+            Effect::Unknown => {
+                text.push_str("\nWhether the call took effect is not known; check before you repeat it.");
+            }
+        }
+        Cow::Owned(text)
+    }
+
+    fn output_text(&self) -> Cow<'_, str> {
+        let texts: Vec<&str> = self
+            .content
+            .iter()
+            .filter_map(|piece| if let Content::Text { text } = piece { Some(text.as_str()) } else { None })
+            .collect();
+        match (texts.as_slice(), &self.output) {
+            ([one], _) => Cow::Borrowed(one),
+            ([], Value::String(text)) => Cow::Borrowed(text),
+            ([], Value::Null) => Cow::Borrowed("done"),
+            ([], output) => Cow::Owned(output.to_string()),
+            (many, _) => Cow::Owned(many.join("\n")),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a caller asks for: a tool, arguments, and on whose behalf.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use smol_str::SmolStr;
+use tokio_util::sync::CancellationToken;
+
+use super::ProgressSink;
+use crate::{
+    clock::{Instant, Timestamp},
+    ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
+    registry::Tools,
+};
+
+/// A call on its way in. Nothing about it has been checked yet but the form of its ids.
+pub(crate) struct Call {
+    /// This call, for ever.
+    pub(crate) id: CallId,
+    /// The tool's name as the caller wrote it.
+    pub(crate) tool: SmolStr,
+    /// What to give the tool.
+    pub(crate) arguments: Value,
+    /// Whose call it is.
+    pub(crate) tenant: Tenant,
+    /// Who asks.
+    pub(crate) caller: Caller,
+    /// The conversation it belongs to.
+    pub(crate) thread: Option<ThreadId>,
+    /// The agent run it belongs to.
+    pub(crate) run: Option<RunId>,
+    /// The caller's word that a repetition is the same call.
+    pub(crate) key: Option<IdempotencyKey>,
+    /// The id the model gave its request; unique only inside one batch.
+    pub(crate) model_call: Option<SmolStr>,
+    /// A shorter time than the tool's own.
+    pub(crate) timeout: Option<Duration>,
+    /// When it arrived, by the wall.
+    pub(crate) arrived: Timestamp,
+    /// When it arrived, for measuring.
+    pub(crate) since: Instant,
+    /// The list the caller was offered; the hub's present one where absent.
+    pub(crate) among: Option<Arc<Tools>>,
+    /// What is wrong with the request itself.
+    pub(crate) flaw: Option<Box<IdError>>,
+    /// The call goes on when nobody waits for it any more.
+    pub(crate) detached: bool,
+    /// Cancels the call.
+    pub(crate) cancel: Option<CancellationToken>,
+    /// Where its progress is wanted.
+    pub(crate) progress: Option<ProgressSink>,
+}
+
+impl Call {
+    /// Whether the call goes on when nobody waits for it any more. A caller with a key means to ask again.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.detached || self.key.is_some()
+    }
+
+    /// Whether the caller has given up on it.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled)
+    }
+}

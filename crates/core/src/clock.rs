@@ -1,0 +1,150 @@
+//! What time it is: wall time for records, monotonic time for waiting.
+//!
+//! Out: `Timestamp` (stored, shown, may jump) and tokio's `Instant` (never stored, never jumps).
+//! Everybody asks the hub's clock, so that a test can hold time still.
+
+use std::{
+    fmt,
+    ops::{Add, Sub},
+    str::FromStr,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+pub use tokio::time::Instant;
+
+/// A moment in wall time, to the millisecond. Written as RFC 3339 in UTC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Timestamp(i64);
+
+/// Where the time comes from.
+///
+/// An implementation promises that `instant` never goes backwards and runs at the speed of tokio's timers.
+pub trait Clock: Send + Sync + 'static {
+    /// Wall time, for records.
+    fn now(&self) -> Timestamp;
+
+    /// Monotonic time, for deadlines and durations.
+    fn instant(&self) -> Instant {
+        Instant::now()
+    }
+}
+
+/// The moment this much later. A time beyond all measure, such as `Duration::MAX` for "never", means thirty years.
+pub(crate) fn after(now: Instant, time: Duration) -> Instant {
+    const THIRTY_YEARS: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+    now + time.min(THIRTY_YEARS)
+}
+
+/// The machine's own clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
+    fn now(&self) -> Timestamp {
+        let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+impl<C: Clock> Clock for Arc<C> {
+    fn now(&self) -> Timestamp {
+        self.as_ref().now()
+    }
+    fn instant(&self) -> Instant {
+        self.as_ref().instant()
+    }
+}
+
+impl Timestamp {
+    /// From milliseconds since 1970.
+    #[must_use]
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since 1970.
+    #[must_use]
+    pub const fn millis(self) -> i64 {
+        self.0
+    }
+
+    /// The time from `earlier` to here; zero when it lies ahead.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+    fn add(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+    fn sub(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(moment) => write!(f, "{moment:.3}"),
+            // Beyond the calendar's range there is still a number to tell.
+            Err(_) => write!(f, "{}ms", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = jiff::Error;
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        text.parse::<jiff::Timestamp>().map(|moment| Self(moment.as_millisecond()))
+    }
+}
+
+impl TryFrom<String> for Timestamp {
+    type Error = jiff::Error;
+    fn try_from(text: String) -> Result<Self, jiff::Error> {
+        text.parse()
+    }
+}
+
+impl From<Timestamp> for String {
+    fn from(moment: Timestamp) -> Self {
+        moment.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_written_in_utc_with_milliseconds() {
+        let moment = Timestamp::from_millis(1_704_110_400_007);
+        assert_eq!(moment.to_string(), "2024-01-01T12:00:00.007Z");
+        assert_eq!("2024-01-01T12:00:00.007Z".parse::<Timestamp>().unwrap(), moment);
+    }
+
+    #[test]
+    fn time_that_ran_backwards_counts_as_no_time() {
+        let (early, late) = (Timestamp::from_millis(10), Timestamp::from_millis(30));
+        assert_eq!(late.since(early), Duration::from_millis(20));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(early + Duration::from_millis(20), late);
+    }
+}

@@ -1,0 +1,235 @@
+//! The names of single things: calls, runs, threads, tenants, callers, artifacts, idempotency keys.
+//!
+//! In: text from outside, checked, or a request to mint one. Out: small values that are cheap to clone.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+
+/// Why a text is not an id of the wanted sort.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is no {what}: {rule}", shortened(text))]
+pub struct IdError {
+    what: &'static str,
+    rule: &'static str,
+    text: SmolStr,
+}
+
+/// A text from outside may be of any length.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(64) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.into(),
+    }
+}
+
+impl IdError {
+    pub(crate) fn new(what: &'static str, rule: &'static str, text: &str) -> Self {
+        Self { what, rule, text: text.into() }
+    }
+}
+
+/// One execution of a tool. Ids grow with time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct CallId(Uuid);
+
+/// One agent invocation, made of steps. Ids grow with time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct RunId(Uuid);
+
+/// A conversation: the unit of isolation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct ThreadId(SmolStr);
+
+/// Whose threads they are; `main` where nobody said otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct Tenant(SmolStr);
+
+/// Who asks: a key's name, a user, an agent. Limits, rules and approvals look at it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct Caller(SmolStr);
+
+/// Content too long for the model, kept to be fetched. Random, so that it cannot be guessed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct ArtifactId(SmolStr);
+
+/// The caller's word that two calls are the same call; one effect, one answer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct IdempotencyKey(SmolStr);
+
+impl CallId {
+    /// A new id for a call that arrived at `now`.
+    #[must_use]
+    pub fn mint(now: Timestamp) -> Self {
+        Self(growing(now))
+    }
+}
+
+impl RunId {
+    /// A new id for a run that began at `now`.
+    #[must_use]
+    pub fn mint(now: Timestamp) -> Self {
+        Self(growing(now))
+    }
+}
+
+impl ThreadId {
+    /// A new thread that nobody can guess.
+    #[must_use]
+    pub fn mint() -> Self {
+        Self(secret("th_"))
+    }
+}
+
+impl ArtifactId {
+    /// A new artifact that nobody can guess.
+    #[must_use]
+    pub fn mint() -> Self {
+        Self(secret("art_"))
+    }
+}
+
+impl Default for Tenant {
+    fn default() -> Self {
+        Self(SmolStr::new_static("main"))
+    }
+}
+
+impl Default for Caller {
+    fn default() -> Self {
+        Self(SmolStr::new_static("local"))
+    }
+}
+
+/// A UUIDv7. The random part need not be secret, so it comes from the fast thread-local generator:
+/// the usual one takes a lock that all callers would share.
+fn growing(now: Timestamp) -> Uuid {
+    let random = fastrand::u128(..).to_le_bytes();
+    let mut tail = [0; 10];
+    tail.copy_from_slice(&random[..10]);
+    uuid::Builder::from_unix_timestamp_millis(now.millis().unsigned_abs(), &tail).into_uuid()
+}
+
+/// 128 bits from the operating system.
+fn secret(prefix: &str) -> SmolStr {
+    smol_str::format_smolstr!("{prefix}{:032x}", Uuid::new_v4().as_u128())
+}
+
+macro_rules! uuid_text {
+    ($id:ident, $prefix:literal, $what:literal) => {
+        impl fmt::Display for $id {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0.hyphenated())
+            }
+        }
+        impl fmt::Debug for $id {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+        impl FromStr for $id {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                text.strip_prefix($prefix).and_then(|rest| Uuid::try_parse(rest).ok()).map(Self).ok_or_else(|| {
+                    IdError { what: $what, rule: concat!("it is `", $prefix, "` and a UUID"), text: text.into() }
+                })
+            }
+        }
+        impl TryFrom<SmolStr> for $id {
+            type Error = IdError;
+            fn try_from(text: SmolStr) -> Result<Self, IdError> {
+                text.parse()
+            }
+        }
+        impl From<$id> for SmolStr {
+            fn from(id: $id) -> Self {
+                smol_str::format_smolstr!("{id}")
+            }
+        }
+    };
+}
+uuid_text!(CallId, "call_", "call id");
+uuid_text!(RunId, "run_", "run id");
+
+macro_rules! checked_text {
+    ($id:ident, $what:literal, $longest:literal, $allowed:expr, $rule:literal) => {
+        impl $id {
+            /// Checks a text from outside.
+            ///
+            /// # Errors
+            /// When it is empty, too long, or has a character that is not allowed.
+            pub fn new(text: impl Into<SmolStr>) -> Result<Self, IdError> {
+                let text = text.into();
+                let allowed: fn(char) -> bool = $allowed;
+                if text.is_empty() || text.len() > $longest || !text.chars().all(allowed) {
+                    return Err(IdError { what: $what, rule: $rule, text });
+                }
+                Ok(Self(text))
+            }
+
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl fmt::Display for $id {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+        impl TryFrom<SmolStr> for $id {
+            type Error = IdError;
+            fn try_from(text: SmolStr) -> Result<Self, IdError> {
+                Self::new(text)
+            }
+        }
+        impl From<$id> for SmolStr {
+            fn from(id: $id) -> Self {
+                id.0
+            }
+        }
+    };
+}
+const WORD: fn(char) -> bool = |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
+checked_text!(ThreadId, "thread id", 128, WORD, "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(Tenant, "tenant", 64, WORD, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(Caller, "caller", 128, |c| !c.is_control(), "it takes 1 to 128 printable characters");
+checked_text!(ArtifactId, "artifact id", 64, WORD, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(IdempotencyKey, "idempotency key", 255, |c| !c.is_control(), "it takes 1 to 255 printable characters");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_ids_grow_with_time_and_survive_a_round_trip() {
+        let early = CallId::mint(Timestamp::from_millis(1_000));
+        let late = CallId::mint(Timestamp::from_millis(2_000));
+        assert!(early < late);
+        assert_eq!(early.to_string().parse(), Ok(early));
+        assert!("run_0193".parse::<CallId>().unwrap_err().to_string().contains("call id"));
+    }
+
+    #[test]
+    fn thread_ids_keep_to_their_alphabet() {
+        for good in ["t1", "a.b_c:d-e", &"x".repeat(128)] {
+            assert!(ThreadId::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a/b", "a b", "ü", &"x".repeat(129)] {
+            assert!(ThreadId::new(bad).is_err(), "{bad}");
+        }
+        assert_ne!(ThreadId::mint(), ThreadId::mint());
+    }
+}
