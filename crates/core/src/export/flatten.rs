@@ -1,0 +1,236 @@
+//! Turns a schema of arguments into one plain object.
+//!
+//! In: a schema without references. Out: keywords of an object with its properties listed, and no union at the root,
+//! where providers refuse `anyOf`, `oneOf`, `allOf`, `not` and `enum`. Which properties go together is said in words.
+//! Schemas inside properties stay as they are.
+
+use serde_json::{Map, Value, json};
+
+use super::{add_line, merge::both};
+
+/// Past this many the list of combinations costs more than it tells.
+const MOST_LINES: usize = 24;
+
+/// One object that accepts every combination of arguments the schema accepts.
+pub(super) fn object(schema: &Value) -> Map<String, Value> {
+    let mut flat = schema.as_object().and_then(flat).unwrap_or_default();
+    flat.insert("type".into(), "object".into());
+    flat.entry("properties").or_insert_with(|| json!({}));
+    flat
+}
+
+/// `None` when no object can match: such a branch of a union is none that a call could take.
+fn flat(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
+    match schema.get("type") {
+        None => {}
+        Some(Value::Array(kinds)) if kinds.iter().any(|kind| kind == "object") => {}
+        Some(kind) if kind == "object" => {}
+        Some(_) => return None,
+    }
+    let mut base = schema.clone();
+    let parts = take_list(&mut base, "allOf");
+    let unions = [take_list(&mut base, "anyOf"), take_list(&mut base, "oneOf")];
+    for refused in ["enum", "const", "not"] {
+        base.remove(refused);
+    }
+    if base.contains_key("type") {
+        base.insert("type".into(), "object".into());
+    }
+    for part in parts.iter().filter_map(Value::as_object).filter_map(flat) {
+        base = both(base, part);
+    }
+    for union in unions {
+        let branches: Vec<_> = union.iter().filter_map(Value::as_object).filter_map(flat).collect();
+        if branches.is_empty() {
+            continue;
+        }
+        let lines = combinations(&branches);
+        base = both(base, either(&branches));
+        if let Some(lines) = lines {
+            add_line(&mut base, &lines);
+        }
+    }
+    Some(base)
+}
+
+fn take_list(schema: &mut Map<String, Value>, keyword: &str) -> Vec<Value> {
+    match schema.remove(keyword) {
+        Some(Value::Array(list)) => list,
+        _ => Vec::new(),
+    }
+}
+
+/// One object for what any of these accepts.
+fn either(branches: &[Map<String, Value>]) -> Map<String, Value> {
+    let Some((first, others)) = branches.split_first() else { return Map::new() };
+    if others.is_empty() {
+        return first.clone();
+    }
+    // A keyword that all share holds in any case; the rest is dropped, or it would bind the other branches.
+    let mut united: Map<String, Value> = first
+        .iter()
+        .filter(|(keyword, value)| others.iter().all(|other| other.get(*keyword) == Some(value)))
+        .map(|(keyword, value)| (keyword.clone(), value.clone()))
+        .collect();
+    let mut properties = Map::new();
+    for name in branches.iter().flat_map(|branch| properties_of(branch).keys()) {
+        if !properties.contains_key(name) {
+            let schemas = branches.iter().filter_map(|branch| properties_of(branch).get(name));
+            properties.insert(name.clone(), any_of(schemas));
+        }
+    }
+    if !properties.is_empty() {
+        united.insert("properties".into(), properties.into());
+    }
+    let required: Vec<_> =
+        required(first).filter(|name| others.iter().all(|other| required(other).any(|r| r == *name))).collect();
+    if required.is_empty() {
+        united.remove("required");
+    } else {
+        united.insert("required".into(), required.into());
+    }
+    united
+}
+
+/// One schema for the values any of these accepts; fixed values become a list of values.
+fn any_of<'a>(schemas: impl Iterator<Item = &'a Value>) -> Value {
+    let mut different: Vec<&Value> = Vec::new();
+    for schema in schemas {
+        if !different.contains(&schema) {
+            different.push(schema);
+        }
+    }
+    if let [only] = different[..] {
+        return only.clone();
+    }
+    let Some(lists) = different.iter().map(|schema| fixed_values(schema)).collect::<Option<Vec<_>>>() else {
+        return json!({ "anyOf": different });
+    };
+    let mut values: Vec<Value> = Vec::new();
+    for value in lists.into_iter().flatten() {
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    let mut listed = Map::new();
+    if values.iter().all(Value::is_string) {
+        listed.insert("type".into(), "string".into());
+    }
+    listed.insert("enum".into(), values.into());
+    Value::Object(listed)
+}
+
+/// The values a schema lists, if it lists them.
+pub(super) fn fixed_values(schema: &Value) -> Option<Vec<Value>> {
+    match (schema.get("const"), schema.get("enum")) {
+        (Some(value), _) => Some(vec![value.clone()]),
+        (None, Some(Value::Array(values))) => Some(values.clone()),
+        _ => None,
+    }
+}
+
+/// Which arguments go together, one line each; `None` when that says nothing.
+fn combinations(branches: &[Map<String, Value>]) -> Option<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in branches.iter().map(combination) {
+        if !line.is_empty() && !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    if lines.len() < 2 {
+        return None;
+    }
+    let more = lines.len() > MOST_LINES;
+    lines.truncate(MOST_LINES);
+    let more = if more { "\n- …" } else { "" };
+    Some(format!("Give one of these combinations:\n- {}{more}", lines.join("\n- ")))
+}
+
+fn combination(branch: &Map<String, Value>) -> String {
+    let properties = properties_of(branch);
+    let needed = required(branch).map(|name| match properties.get(name).and_then(|schema| schema.get("const")) {
+        Some(value) => format!("{name} = {value}"),
+        None => name.to_owned(),
+    });
+    let free = properties.keys().filter(|name| !required(branch).any(|needed| needed == *name));
+    let mut line = needed.chain(free.map(|name| format!("{name} (optional)"))).collect::<Vec<_>>().join(", ");
+    if let Some(text) = branch.get("description").and_then(Value::as_str).and_then(|text| text.lines().next()) {
+        line = if line.is_empty() { text.to_owned() } else { format!("{line}: {text}") };
+    }
+    line
+}
+
+fn properties_of(schema: &Map<String, Value>) -> &Map<String, Value> {
+    static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+    schema.get("properties").and_then(Value::as_object).unwrap_or(&NONE)
+}
+
+fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
+    fn check(schema: Value, expected: Value) {
+        assert_eq!(Value::Object(object(&schema)), expected);
+    }
+
+    #[test]
+    fn a_tagged_enum_becomes_one_object_that_says_what_goes_together() {
+        check(
+            json!({"description": "A shape.", "oneOf": [
+                {"type": "object", "description": "Round.", "properties": {"kind": {"type": "string", "const": "circle"}, "size": {"type": "number"}}, "required": ["kind", "size"]},
+                {"type": "object", "properties": {"kind": {"type": "string", "const": "square"}, "size": {"type": "string"}, "name": {"type": "string"}}, "required": ["kind"]},
+            ]}),
+            json!({
+                "type": "object",
+                "description": "A shape.\nGive one of these combinations:\n- kind = \"circle\", size: Round.\n- kind = \"square\", name (optional), size (optional)",
+                "properties": {
+                    "kind": {"type": "string", "enum": ["circle", "square"]},
+                    "name": {"type": "string"},
+                    "size": {"anyOf": [{"type": "number"}, {"type": "string"}]},
+                },
+                "required": ["kind"],
+            }),
+        );
+    }
+
+    #[test]
+    fn at_least_one_of_two_arguments_is_said_in_words() {
+        check(
+            json!({"type": "object", "properties": {"id": {}, "name": {}}, "additionalProperties": false, "anyOf": [{"required": ["id"]}, {"required": ["name"]}]}),
+            json!({"type": "object", "properties": {"id": {}, "name": {}}, "additionalProperties": false,
+                   "description": "Give one of these combinations:\n- id\n- name"}),
+        );
+    }
+
+    #[test]
+    fn parts_that_all_hold_are_joined_and_branches_that_are_no_objects_are_left_out() {
+        check(
+            json!({"allOf": [
+                {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+                {"anyOf": [{"type": "object", "properties": {"b": {"const": 1}}, "required": ["b"]}, {"type": "null"}]},
+            ]}),
+            json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"const": 1}}, "required": ["a", "b"]}),
+        );
+    }
+
+    #[test]
+    fn whatever_comes_in_an_object_with_properties_goes_out() {
+        let empty = json!({"type": "object", "properties": {}});
+        for schema in [
+            json!(true),
+            json!(false),
+            json!({}),
+            json!({"type": "string"}),
+            json!({"type": ["object", "null"]}),
+            json!({"not": {}}),
+        ] {
+            check(schema, empty.clone());
+        }
+    }
+}

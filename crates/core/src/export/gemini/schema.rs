@@ -1,0 +1,262 @@
+//! Rewrites JSON Schema as Gemini's schema.
+//!
+//! In: the keywords of a schema without references. Out: the fields Gemini's `Schema` message has and no others, for
+//! an unknown one fails the whole request. Every schema has exactly one type, in capitals, or is an `anyOf` with
+//! nothing beside it. What has no field is said in the description (`facts.rs`); unions are resolved in `unions.rs`.
+
+use serde_json::{Map, Value, json};
+
+use super::{facts, unions};
+use crate::export::add_line;
+
+/// The keywords that count for each type, where Gemini's have the same name and meaning.
+const FIELDS: [(&str, &[&str]); 6] = [
+    ("string", &["pattern", "minLength", "maxLength"]),
+    ("integer", &["minimum", "maximum"]),
+    ("number", &["minimum", "maximum"]),
+    ("boolean", &[]),
+    ("array", &["minItems", "maxItems"]),
+    ("object", &["minProperties", "maxProperties"]),
+];
+
+/// The schema of all arguments. Has no `properties` when there are none to list.
+pub(super) fn object(schema: &Map<String, Value>) -> Map<String, Value> {
+    of_type("object", schema)
+}
+
+/// Any schema below it.
+pub(super) fn schema(value: &Value) -> Value {
+    let Some(keywords) = value.as_object() else { return anything(&Map::new(), false) };
+    let (keywords, mut nullable) = unions::without_null(keywords.clone());
+    if let Some(branches) = unions::branches(&keywords) {
+        return one_of(&keywords, branches.iter().map(schema).collect(), nullable);
+    }
+    nullable |= keywords.get("type").is_some_and(|kind| kind == "null");
+    let kinds = kinds(&keywords);
+    match kinds[..] {
+        [] => anything(&keywords, nullable),
+        [kind] => with_null(of_type(kind, &keywords), nullable),
+        _ => {
+            let mut bare = keywords.clone();
+            bare.remove("description");
+            one_of(&keywords, kinds.iter().map(|kind| of_type(kind, &bare).into()).collect(), nullable)
+        }
+    }
+}
+
+fn of_type(kind: &str, keywords: &Map<String, Value>) -> Map<String, Value> {
+    let mut written = Map::new();
+    written.insert("type".into(), kind.to_uppercase().into());
+    let fields = FIELDS.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, fields)| fields);
+    for field in ["title", "description", "default"].iter().chain(fields) {
+        if let Some(value) = keywords.get(*field).filter(|value| !value.is_null() && facts::exact(value)) {
+            written.insert((*field).into(), value.clone());
+        }
+    }
+    match kind {
+        "array" => {
+            written.insert("items".into(), items(keywords));
+        }
+        "object" => list_properties(&mut written, keywords),
+        _ => facts::about_value(&mut written, kind, keywords),
+    }
+    for fact in facts::without_field(kind, keywords) {
+        add_line(&mut written, &fact);
+    }
+    written
+}
+
+fn list_properties(written: &mut Map<String, Value>, keywords: &Map<String, Value>) {
+    let Some(Value::Object(properties)) = keywords.get("properties").filter(|all| **all != json!({})) else { return };
+    // Requiring what is not listed is refused.
+    let required: Vec<&Value> = keywords
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter(|name| name.as_str().is_some_and(|name| properties.contains_key(name)))
+        .collect();
+    if !required.is_empty() {
+        written.insert("required".into(), json!(required));
+    }
+    let properties: Map<_, _> = properties.iter().map(|(name, inner)| (name.clone(), schema(inner))).collect();
+    written.insert("properties".into(), properties.into());
+}
+
+/// The one schema for all items; there are no tuples, so a tuple's places become alternatives.
+fn items(keywords: &Map<String, Value>) -> Value {
+    let mut each: Vec<Value> = Vec::new();
+    for place in keywords.get("prefixItems").and_then(Value::as_array).into_iter().flatten().map(schema) {
+        if !each.contains(&place) {
+            each.push(place);
+        }
+    }
+    match (each.len(), keywords.get("items")) {
+        (0, Some(items)) => schema(items),
+        (0, None) => anything(&Map::new(), false),
+        _ => one_of(&Map::new(), each, false),
+    }
+}
+
+/// Gemini refuses a schema without a type, so "anything" is every type in turn.
+fn anything(keywords: &Map<String, Value>, nullable: bool) -> Value {
+    let plain = |kind: &str| json!({"type": kind});
+    let list = json!({"type": "ARRAY", "items": {"type": "STRING"}});
+    let all = vec![plain("STRING"), plain("NUMBER"), plain("BOOLEAN"), plain("OBJECT"), list];
+    one_of(keywords, all, nullable)
+}
+
+/// An `anyOf` must stand alone: what was beside it is repeated in each branch.
+fn one_of(beside: &Map<String, Value>, branches: Vec<Value>, nullable: bool) -> Value {
+    let outer = beside.get("description").and_then(Value::as_str);
+    let mut each: Vec<Value> = Vec::new();
+    for branch in branches {
+        let inner = match branch {
+            Value::Object(mut branch) => match branch.remove("anyOf") {
+                Some(Value::Array(inner)) => inner,
+                _ => vec![branch.into()],
+            },
+            _ => continue,
+        };
+        for branch in inner {
+            let Value::Object(mut branch) = branch else { continue };
+            if let Some(outer) = outer {
+                let own = branch.get("description").and_then(Value::as_str).map(|own| format!("{outer}\n{own}"));
+                branch.insert("description".into(), own.unwrap_or_else(|| outer.to_owned()).into());
+            }
+            let branch = with_null(branch, nullable);
+            if !each.contains(&branch) {
+                each.push(branch);
+            }
+        }
+    }
+    if each.len() == 1 { each.remove(0) } else { json!({ "anyOf": each }) }
+}
+
+fn with_null(mut written: Map<String, Value>, nullable: bool) -> Value {
+    if nullable {
+        written.insert("nullable".into(), true.into());
+    }
+    written.into()
+}
+
+/// The types a schema names, or those its other keywords speak of.
+fn kinds(keywords: &Map<String, Value>) -> Vec<&str> {
+    let mut kinds = match keywords.get("type") {
+        Some(Value::String(kind)) => vec![kind.as_str()],
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => facts::spoken_of(keywords),
+    };
+    kinds.retain(|kind| FIELDS.iter().any(|(known, _)| known == kind));
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
+    fn check(from: Value, expected: Value) {
+        assert_eq!(schema(&from), expected);
+    }
+
+    #[test]
+    fn null_among_the_types_becomes_a_mark() {
+        let nullable = json!({"type": "STRING", "nullable": true});
+        check(json!({"type": ["string", "null"]}), nullable.clone());
+        check(json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), nullable.clone());
+        check(json!({"oneOf": [{"allOf": [{"type": "string"}]}, {"const": null}], "default": null}), nullable);
+        check(
+            json!({"type": ["string", "null"], "enum": ["a", null]}),
+            json!({"type": "STRING", "enum": ["a"], "nullable": true}),
+        );
+    }
+
+    #[test]
+    fn formats_of_rust_numbers_go_and_their_bounds_stay() {
+        check(
+            json!({"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255}),
+            json!({"type": "INTEGER", "minimum": 0, "maximum": 255}),
+        );
+        check(
+            json!({"type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX}),
+            json!({"type": "INTEGER", "minimum": 0}),
+        );
+        check(json!({"type": "integer", "format": "int64"}), json!({"type": "INTEGER", "format": "int64"}));
+        check(json!({"type": "number", "format": "double"}), json!({"type": "NUMBER", "format": "double"}));
+        check(json!({"type": "string", "format": "date-time"}), json!({"type": "STRING", "format": "date-time"}));
+        check(json!({"type": "string", "format": "uuid"}), json!({"type": "STRING", "description": "Format: uuid."}));
+    }
+
+    #[test]
+    fn only_strings_are_listed_and_other_values_are_said() {
+        check(json!({"const": "a"}), json!({"type": "STRING", "enum": ["a"]}));
+        check(json!({"enum": ["", "x"]}), json!({"type": "STRING", "enum": ["x"]}));
+        check(json!({"enum": [1, 2]}), json!({"type": "INTEGER", "description": "One of 1, 2."}));
+        check(
+            json!({"enum": ["auto", 1, 2, null]}),
+            json!({"anyOf": [
+                {"type": "STRING", "enum": ["auto"], "nullable": true},
+                {"type": "INTEGER", "description": "One of 1, 2.", "nullable": true},
+            ]}),
+        );
+        check(json!({"const": true}), json!({"type": "BOOLEAN", "description": "Always true."}));
+    }
+
+    #[test]
+    fn a_documented_enum_is_one_list_with_its_words_kept() {
+        check(
+            json!({"description": "Where to.", "oneOf": [{"const": "up", "description": "To the sky."}, {"type": "string", "enum": ["left", "right"]}]}),
+            json!({"type": "STRING", "enum": ["up", "left", "right"], "description": "Where to.\n\"up\": To the sky."}),
+        );
+    }
+
+    #[test]
+    fn a_union_stands_alone_and_each_branch_carries_what_was_beside_it() {
+        check(
+            json!({"description": "Id or name.", "oneOf": [{"type": "integer"}, {"type": ["string", "null"]}]}),
+            json!({"anyOf": [{"type": "INTEGER", "description": "Id or name."}, {"type": "STRING", "description": "Id or name.", "nullable": true}]}),
+        );
+        check(
+            json!({"type": ["integer", "string"], "minimum": 1, "maxLength": 4}),
+            json!({"anyOf": [{"type": "INTEGER", "minimum": 1}, {"type": "STRING", "maxLength": 4}]}),
+        );
+    }
+
+    #[test]
+    fn a_union_beside_properties_becomes_one_object() {
+        check(
+            json!({"properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+            json!({"type": "OBJECT", "properties": {"a": {"type": "STRING"}, "b": {"type": "STRING"}}}),
+        );
+    }
+
+    #[test]
+    fn parts_are_joined_and_what_has_no_field_is_left_out_or_said() {
+        check(
+            json!({"allOf": [{"type": "object", "properties": {"n": {"type": "number", "exclusiveMinimum": 0}}}], "required": ["n", "gone"], "additionalProperties": false, "not": {}}),
+            json!({"type": "OBJECT", "properties": {"n": {"type": "NUMBER", "description": "More than 0."}}, "required": ["n"]}),
+        );
+        check(
+            json!({"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 10}),
+            json!({"type": "INTEGER", "minimum": 1, "maximum": 9}),
+        );
+        check(
+            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+            json!({"type": "OBJECT", "description": "Takes any key, each with a value of type integer."}),
+        );
+    }
+
+    #[test]
+    fn every_array_has_items_and_every_schema_a_type() {
+        check(
+            json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}, {"type": "string"}], "minItems": 3}),
+            json!({"type": "ARRAY", "minItems": 3, "items": {"anyOf": [{"type": "STRING"}, {"type": "NUMBER"}]}}),
+        );
+        let any = schema(&json!(true));
+        assert_eq!(any["anyOf"].as_array().map(Vec::len), Some(5));
+        check(json!({}), any.clone());
+        check(json!({"type": "array"}), json!({"type": "ARRAY", "items": any}));
+    }
+}

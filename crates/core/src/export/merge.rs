@@ -1,0 +1,137 @@
+//! Joins two schemas that must both hold into one.
+//!
+//! In: the keywords of two schemas. Out: keywords that accept what both accept, or more where one schema cannot
+//! say it. What they merely tell the reader is taken from the first. Leaves references and unions as they are.
+
+use serde_json::{Map, Value};
+
+/// The keywords of a schema for what both of these accept.
+pub(super) fn both(mut first: Map<String, Value>, mut second: Map<String, Value>) -> Map<String, Value> {
+    open_up(&mut first, &second);
+    open_up(&mut second, &first);
+    for (keyword, theirs) in second {
+        let joined = match first.get(&keyword) {
+            Some(ours) => join(&keyword, ours, theirs),
+            None => theirs,
+        };
+        first.insert(keyword, joined);
+    }
+    first
+}
+
+/// "Nothing else" looks only at the properties beside it; once others stand there too it would mean something new.
+fn open_up(closed: &mut Map<String, Value>, other: &Map<String, Value>) {
+    let names = |schema: &Map<String, Value>| schema.get("properties").and_then(Value::as_object).cloned();
+    let known = names(closed).unwrap_or_default();
+    if names(other).unwrap_or_default().keys().any(|name| !known.contains_key(name)) {
+        closed.remove("additionalProperties");
+        closed.remove("unevaluatedProperties");
+    }
+}
+
+fn join(keyword: &str, ours: &Value, theirs: Value) -> Value {
+    match (keyword, ours, theirs) {
+        ("properties" | "patternProperties", Value::Object(ours), Value::Object(theirs)) => {
+            let mut all = ours.clone();
+            for (name, theirs) in theirs {
+                let joined = match ours.get(&name) {
+                    Some(ours) => both_values(ours, theirs),
+                    None => theirs,
+                };
+                all.insert(name, joined);
+            }
+            Value::Object(all)
+        }
+        ("items" | "additionalProperties", ours, theirs) => both_values(ours, theirs),
+        ("required" | "allOf", Value::Array(ours), Value::Array(theirs)) => {
+            let mut all = ours.clone();
+            all.extend(theirs.into_iter().filter(|one| !ours.contains(one)));
+            Value::Array(all)
+        }
+        ("enum", Value::Array(ours), Value::Array(theirs)) => common(ours, |one| theirs.contains(one)),
+        ("type", ours, theirs) => {
+            let kept = common(&list(ours), |kind| {
+                let theirs = list(&theirs);
+                theirs.contains(kind) || (kind == "integer" && theirs.iter().any(|t| t == "number"))
+            });
+            // A number that must also be a whole number.
+            if ours == "number" && theirs == "integer" { theirs } else { single(kept) }
+        }
+        ("minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties", ours, theirs) => {
+            if theirs.as_f64() > ours.as_f64() { theirs } else { ours.clone() }
+        }
+        ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties", ours, theirs) => {
+            if theirs.as_f64() < ours.as_f64() { theirs } else { ours.clone() }
+        }
+        _ => ours.clone(),
+    }
+}
+
+fn both_values(ours: &Value, theirs: Value) -> Value {
+    match (ours, theirs) {
+        (Value::Object(ours), Value::Object(theirs)) => Value::Object(both(ours.clone(), theirs)),
+        (Value::Bool(true), theirs) => theirs,
+        (_, Value::Bool(false)) => Value::Bool(false),
+        _ => ours.clone(),
+    }
+}
+
+/// What is in both lists; schemas that contradict each other keep the first, or nothing at all could be said.
+fn common(ours: &[Value], in_theirs: impl Fn(&Value) -> bool) -> Value {
+    let kept: Vec<Value> = ours.iter().filter(|one| in_theirs(one)).cloned().collect();
+    if kept.is_empty() { ours.to_vec().into() } else { kept.into() }
+}
+
+fn list(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_else(|| vec![value.clone()])
+}
+
+fn single(value: Value) -> Value {
+    match value {
+        Value::Array(mut list) if list.len() == 1 => list.remove(0),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
+    fn check(first: Value, second: Value, expected: Value) {
+        let keywords = |schema: Value| schema.as_object().cloned().unwrap();
+        assert_eq!(Value::Object(both(keywords(first), keywords(second))), expected);
+    }
+
+    #[test]
+    fn properties_are_united_and_bounds_become_the_tighter_of_the_two() {
+        check(
+            json!({"type": "object", "properties": {"n": {"type": "number", "minimum": 1, "maximum": 9}}, "required": ["n"]}),
+            json!({"properties": {"n": {"type": "integer", "minimum": 3}, "s": true}, "required": ["n", "s"]}),
+            json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 3, "maximum": 9}, "s": true}, "required": ["n", "s"]}),
+        );
+    }
+
+    #[test]
+    fn values_and_types_are_those_that_both_allow() {
+        check(
+            json!({"type": ["string", "null"], "enum": ["a", "b", null], "description": "one"}),
+            json!({"type": "string", "enum": ["b", "c"], "description": "two"}),
+            json!({"type": "string", "enum": ["b"], "description": "one"}),
+        );
+        check(json!({"enum": ["a"]}), json!({"enum": ["b"]}), json!({"enum": ["a"]}));
+    }
+
+    #[test]
+    fn a_closed_object_opens_only_when_the_other_brings_new_properties() {
+        let closed = json!({"properties": {"a": {}}, "additionalProperties": false});
+        check(
+            closed.clone(),
+            json!({"required": ["a"]}),
+            json!({"properties": {"a": {}}, "additionalProperties": false, "required": ["a"]}),
+        );
+        check(closed, json!({"properties": {"b": {}}}), json!({"properties": {"a": {}, "b": {}}}));
+    }
+}

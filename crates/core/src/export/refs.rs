@@ -1,0 +1,330 @@
+//! Replaces every `$ref` by what it points to.
+//!
+//! In: a schema. Out: the same schema without references and definitions, and whether it still says all it said.
+//! A type that contains itself is cut where it comes up again, and a schema that would grow without end is cut
+//! where it becomes too large: both leave a schema that accepts more. Never reads anything outside the schema.
+
+use serde_json::{Map, Value, json};
+
+use super::walk;
+
+/// How much may be written in place of references, in keywords and lines of text. A model reads all of it with
+/// every request, so what lies beyond is of no use anyway.
+const ROOM: usize = 2_000;
+/// How deep references may lead. Many parsers stop at 128 levels of JSON, and a schema needs two for each of its own.
+const DEEPEST: usize = 40;
+
+const LEFT_OUT: [&str; 13] = [
+    "$ref",
+    "$defs",
+    "definitions",
+    "$schema",
+    "$id",
+    "$comment",
+    "$anchor",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$recursiveAnchor",
+    "$recursiveRef",
+    "$vocabulary",
+    // OpenAPI's; maps values to references, which are gone.
+    "discriminator",
+];
+/// Keywords that only speak to the reader; beside a reference they replace those of its target.
+const SAID: [&str; 8] =
+    ["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "example"];
+
+/// A schema without references.
+pub(super) struct Inlined {
+    pub(super) schema: Value,
+    /// Nothing was cut: it accepts exactly what it accepted before, as far as anybody could tell.
+    pub(super) whole: bool,
+}
+
+/// Replaces every reference in this schema.
+pub(super) fn inline(root: &Value) -> Inlined {
+    let mut expansion = Expansion { root, open: vec!["#"], left: ROOM, whole: true };
+    let schema = expansion.schema(root, 0);
+    Inlined { schema, whole: expansion.whole }
+}
+
+struct Expansion<'a> {
+    root: &'a Value,
+    /// The references being followed; the root counts as one.
+    open: Vec<&'a str>,
+    left: usize,
+    whole: bool,
+}
+
+impl<'a> Expansion<'a> {
+    fn schema(&mut self, value: &'a Value, depth: usize) -> Value {
+        let Value::Object(keywords) = value else { return value.clone() };
+        // What is written out in the schema itself stays, however much it is; only copies are counted.
+        if self.open.len() > 1 {
+            if self.left == 0 || depth > DEEPEST {
+                self.whole = false;
+                return json!({});
+            }
+            self.left = self.left.saturating_sub(cost(keywords));
+        }
+        let before = std::mem::replace(&mut self.whole, !is_dynamic(keywords));
+        let kept = keywords.iter().filter(|(keyword, _)| !LEFT_OUT.contains(&keyword.as_str()));
+        let mut own = walk::map(kept, |keyword, inner| match self.schema(inner, depth + 1) {
+            // What was cut accepts more, so its opposite would accept less; better to forbid nothing.
+            _ if keyword == "not" && !self.whole => Value::Bool(false),
+            written => written,
+        });
+        if !self.whole {
+            at_least_one(&mut own);
+        }
+        self.whole &= before;
+        match keywords.get("$ref").and_then(Value::as_str) {
+            Some(reference) => beside(self.follow(reference, depth), own),
+            None => Value::Object(own),
+        }
+    }
+
+    fn follow(&mut self, reference: &'a str, depth: usize) -> Value {
+        let place = local(self.root, reference);
+        // Nobody could follow this one, so leaving it out takes nothing away.
+        let Some(target) = find(self.root, place) else { return json!({}) };
+        if self.open.contains(&place) {
+            self.whole = false;
+            return again(place, target);
+        }
+        self.open.push(place);
+        let written = self.schema(target, depth + 1);
+        self.open.pop();
+        written
+    }
+}
+
+/// Whether a schema refers to whatever it is used in, which cannot be written out.
+fn is_dynamic(keywords: &Map<String, Value>) -> bool {
+    keywords.contains_key("$dynamicRef") || keywords.contains_key("$recursiveRef")
+}
+
+/// A branch that was cut may now also match what belongs to another, and "exactly one" would refuse that.
+fn at_least_one(keywords: &mut Map<String, Value>) {
+    if let Some(branches) = keywords.remove("oneOf") {
+        keywords.entry("anyOf").or_insert(branches);
+    }
+}
+
+/// The part of a reference inside this document; a document may also call itself by its `$id`.
+fn local<'a>(root: &Value, reference: &'a str) -> &'a str {
+    let own_name = root.get("$id").and_then(Value::as_str).unwrap_or("");
+    match reference.strip_prefix(own_name).unwrap_or(reference) {
+        "" => "#",
+        place => place,
+    }
+}
+
+fn find<'a>(root: &'a Value, place: &str) -> Option<&'a Value> {
+    let fragment = place.strip_prefix('#')?;
+    if fragment.is_empty() || fragment.starts_with('/') {
+        return root.pointer(&percent_decoded(fragment));
+    }
+    let named = |all: &'a Value| {
+        let all = all.as_object()?;
+        all.values().find(|schema| schema.get("$anchor").and_then(Value::as_str) == Some(fragment))
+    };
+    ["$defs", "definitions"].into_iter().find_map(|list| named(root.get(list)?))
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = tail.get(..2).filter(|_| *first == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        match hex.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What stands for a type inside itself: its kind of value and nothing about what is in it.
+fn again(place: &str, target: &Value) -> Value {
+    let mut schema = Map::new();
+    if let Some(kind) = kind(target) {
+        schema.insert("type".into(), kind);
+    }
+    let name = target.get("title").and_then(Value::as_str).or_else(|| place.rsplit('/').next());
+    let text = match name {
+        Some(name) if name != "#" => format!("Another {name}, like the one it is in."),
+        _ => "Like the whole it is in.".to_owned(),
+    };
+    schema.insert("description".into(), text.into());
+    Value::Object(schema)
+}
+
+/// The type of a schema that names one, or whose alternatives all name the same.
+fn kind(schema: &Value) -> Option<Value> {
+    let shared = || {
+        let branches = ["anyOf", "oneOf"].into_iter().find_map(|union| schema.get(union)?.as_array())?;
+        let (first, others) = branches.split_first()?;
+        let kind = first.get("type")?;
+        others.iter().all(|other| other.get("type") == Some(kind)).then(|| kind.clone())
+    };
+    schema.get("type").cloned().or_else(shared)
+}
+
+/// What a reference and the keywords beside it say together.
+fn beside(target: Value, mut own: Map<String, Value>) -> Value {
+    match target {
+        target if own.is_empty() => target,
+        Value::Object(mut keywords) if own.keys().all(|keyword| SAID.contains(&keyword.as_str())) => {
+            keywords.extend(own);
+            Value::Object(keywords)
+        }
+        // Writing the keywords of both into one schema could change what they mean: `additionalProperties`
+        // looks only at the `properties` next to it.
+        target => {
+            match own.get_mut("allOf") {
+                Some(Value::Array(parts)) => parts.push(target),
+                _ => {
+                    own.insert("allOf".into(), json!([target]));
+                }
+            }
+            Value::Object(own)
+        }
+    }
+}
+
+fn cost(keywords: &Map<String, Value>) -> usize {
+    let own = keywords.iter().filter(|(keyword, _)| !walk::holds_schemas(keyword));
+    1 + own.map(|(_, value)| size(value)).sum::<usize>()
+}
+
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => 1 + text.len() / 80,
+        Value::Array(list) => 1 + list.iter().map(size).sum::<usize>(),
+        Value::Object(named) => 1 + named.values().map(size).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
+    fn check(schema: Value, expected: Value, whole: bool) {
+        let inlined = inline(&schema);
+        assert_eq!(inlined.schema, expected);
+        assert_eq!(inlined.whole, whole);
+    }
+
+    #[test]
+    fn references_are_replaced_and_what_is_said_beside_them_wins() {
+        check(
+            json!({
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                "properties": {"home": {"$ref": "#/$defs/Place", "description": "Where you live."}, "work": {"$ref": "#/$defs/Place"}},
+                "$defs": {"Place": {"type": "object", "description": "A place.", "properties": {"city": {"$ref": "#/$defs/City"}}},
+                          "City": {"type": "string", "$comment": "no list yet"}},
+            }),
+            json!({"properties": {
+                "home": {"type": "object", "description": "Where you live.", "properties": {"city": {"type": "string"}}},
+                "work": {"type": "object", "description": "A place.", "properties": {"city": {"type": "string"}}},
+            }}),
+            true,
+        );
+    }
+
+    #[test]
+    fn constraints_beside_a_reference_hold_as_well_as_those_behind_it() {
+        check(
+            json!({"$ref": "#/definitions/Short", "minLength": 1, "definitions": {"Short": {"type": "string", "maxLength": 9}}}),
+            json!({"minLength": 1, "allOf": [{"type": "string", "maxLength": 9}]}),
+            true,
+        );
+    }
+
+    #[test]
+    fn every_spelling_of_a_local_reference_is_understood() {
+        for reference in ["#/$defs/a~1b", "#/%24defs/a~1b", "#here", "urn:x#/$defs/a~1b"] {
+            check(
+                json!({"$id": "urn:x", "items": {"$ref": reference}, "$defs": {"a/b": {"$anchor": "here", "type": "null"}}}),
+                json!({"items": {"type": "null"}}),
+                true,
+            );
+        }
+    }
+
+    #[test]
+    fn a_type_inside_itself_is_cut_where_it_comes_up_again() {
+        let node = json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}});
+        let inner = json!({"type": "object", "description": "Another Node, like the one it is in."});
+        check(
+            json!({"properties": {"first": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}}),
+            json!({"properties": {"first": {"type": "object", "properties": {"next": inner}}}}),
+            false,
+        );
+        check(
+            json!({"type": "object", "properties": {"child": {"$ref": "#"}}}),
+            json!({"type": "object", "properties": {"child": {"type": "object", "description": "Like the whole it is in."}}}),
+            false,
+        );
+        check(
+            json!({"oneOf": [{"type": "object", "properties": {"not": {"$ref": "#"}}}, {"type": "object"}], "title": "Filter"}),
+            json!({"anyOf": [
+                {"type": "object", "properties": {"not": {"type": "object", "description": "Another Filter, like the one it is in."}}},
+                {"type": "object"},
+            ], "title": "Filter"}),
+            false,
+        );
+        check(
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
+            json!({"description": "Another a, like the one it is in."}),
+            false,
+        );
+    }
+
+    #[test]
+    fn nothing_is_forbidden_because_of_a_cut() {
+        check(json!({"not": {"required": ["a"], "properties": {"a": {"$ref": "#"}}}}), json!({"not": false}), false);
+        check(
+            json!({"oneOf": [{"type": "string"}], "not": {"type": "null"}}),
+            json!({"oneOf": [{"type": "string"}], "not": {"type": "null"}}),
+            true,
+        );
+    }
+
+    #[test]
+    fn what_lies_outside_the_schema_is_never_read() {
+        for reference in ["https://example.com/schema.json", "#/$defs/missing", "other.json#/a"] {
+            check(json!({"items": {"$ref": reference}}), json!({"items": {}}), true);
+        }
+    }
+
+    #[test]
+    fn a_property_called_ref_and_a_default_that_looks_like_one_are_data() {
+        let schema = json!({"properties": {"$ref": {"type": "string"}, "$defs": true}, "default": {"$ref": "#/x"}});
+        check(schema.clone(), schema, true);
+    }
+
+    #[test]
+    fn a_small_schema_cannot_grow_without_end() {
+        let step = |n: u32| json!({"properties": {"a": {"$ref": format!("#/$defs/{n}")}, "b": {"$ref": format!("#/$defs/{n}")}}});
+        let wide: Map<String, Value> = (0..30).map(|n| (n.to_string(), step(n + 1))).collect();
+        let inlined = inline(&json!({"$ref": "#/$defs/0", "$defs": wide}));
+        assert!(!inlined.whole);
+        assert!(inlined.schema.to_string().len() < 200_000, "{}", inlined.schema.to_string().len());
+
+        let deep: Map<String, Value> =
+            (0..5_000).map(|n| (n.to_string(), json!({"items": {"$ref": format!("#/$defs/{}", n + 1)}}))).collect();
+        let inlined = inline(&json!({"$ref": "#/$defs/0", "$defs": deep}));
+        assert!(serde_json::from_str::<Value>(&inlined.schema.to_string()).is_ok(), "too deep for a parser");
+    }
+}

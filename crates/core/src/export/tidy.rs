@@ -1,0 +1,94 @@
+//! Brings a JSON Schema to the habits of providers that take JSON Schema.
+//!
+//! In: the keywords of a schema without references. Out: keywords with the same meaning, without what validators of
+//! providers trip over: `true` and `false` as schemas, arrays that say nothing of their items, words of older drafts.
+
+use serde_json::{Map, Value, json};
+
+use super::walk;
+
+/// The same schema in the spelling providers take.
+pub(super) fn tidy(schema: &Map<String, Value>) -> Map<String, Value> {
+    let mut tidied = walk::map(modern(schema).iter(), |keyword, inner| match inner {
+        Value::Object(inner) => Value::Object(tidy(inner)),
+        // Here the short form is the usual one, and every provider knows it.
+        _ if keyword == "additionalProperties" || keyword.starts_with("unevaluated") => inner.clone(),
+        Value::Bool(false) => json!({"not": {}}),
+        _ => json!({}),
+    });
+    if allows(&tidied, "array") {
+        tidied.entry("items").or_insert_with(|| json!({}));
+    }
+    tidied
+}
+
+/// Whether the schema names this type, alone or among others.
+fn allows(schema: &Map<String, Value>, kind: &str) -> bool {
+    match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(|one| one == kind),
+        Some(only) => only == kind,
+        None => false,
+    }
+}
+
+/// Anthropic checks schemas against draft 2020-12, and imported tools are often older.
+fn modern(schema: &Map<String, Value>) -> Map<String, Value> {
+    let mut modern = schema.clone();
+    if modern.get("items").is_some_and(Value::is_array) {
+        let each = modern.remove("items").unwrap_or_default();
+        modern.insert("prefixItems".into(), each);
+        if let Some(rest) = modern.remove("additionalItems") {
+            modern.insert("items".into(), rest);
+        }
+    }
+    for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+        if let Some(Value::Bool(excluded)) = modern.get(exclusive).cloned() {
+            modern.remove(exclusive);
+            if let Some(limit) = excluded.then(|| modern.remove(bound)).flatten() {
+                modern.insert(exclusive.into(), limit);
+            }
+        }
+    }
+    if modern.get("required").is_some_and(Value::is_boolean) {
+        modern.remove("required");
+    }
+    modern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
+    fn check(schema: Value, expected: Value) {
+        assert_eq!(Value::Object(tidy(schema.as_object().unwrap())), expected);
+    }
+
+    #[test]
+    fn booleans_as_schemas_are_written_out_except_where_they_are_usual() {
+        check(
+            json!({"properties": {"any": true, "none": false}, "additionalProperties": false}),
+            json!({"properties": {"any": {}, "none": {"not": {}}}, "additionalProperties": false}),
+        );
+        check(json!({"type": ["array", "null"], "items": true}), json!({"type": ["array", "null"], "items": {}}));
+    }
+
+    #[test]
+    fn an_array_always_says_something_of_its_items() {
+        check(
+            json!({"properties": {"a": {"type": "array"}}}),
+            json!({"properties": {"a": {"type": "array", "items": {}}}}),
+        );
+    }
+
+    #[test]
+    fn words_of_older_drafts_become_those_of_today() {
+        check(
+            json!({"type": "array", "items": [{"type": "string"}], "additionalItems": false}),
+            json!({"type": "array", "prefixItems": [{"type": "string"}], "items": {"not": {}}}),
+        );
+        check(json!({"minimum": 0, "exclusiveMinimum": true}), json!({"exclusiveMinimum": 0}));
+        check(json!({"maximum": 9, "exclusiveMaximum": false, "required": true}), json!({"maximum": 9}));
+    }
+}
