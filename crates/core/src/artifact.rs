@@ -1,0 +1,60 @@
+//! Content too long for the model, kept to be fetched.
+//!
+//! Each artifact is a row of its own, outside any thread: whoever holds its unguessable id, in the same tenant, may
+//! fetch it. One that was written but never told to anybody expires like the others.
+
+use std::time::Duration;
+
+use smol_str::SmolStr;
+
+use crate::{
+    backend::{Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, StoreError, Table, Write},
+    call::Content,
+    ids::{ArtifactId, Tenant},
+    services::Services,
+};
+
+const ARTIFACTS_ARE_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Something that was too long for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    /// What it is, such as `text/plain`.
+    pub mime_type: String,
+    /// All of it.
+    pub bytes: Vec<u8>,
+}
+
+/// Keeps something; `None` when the store does not answer.
+pub(crate) async fn keep(services: &Services, tenant: &Tenant, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
+    let id = ArtifactId::mint();
+    let now = services.clock.now();
+    let size = bytes.len();
+    let write = Write {
+        table: Table::Artifacts,
+        id: SmolStr::new(mime_type),
+        expect: Expect::Absent,
+        change: Change::Put { value: bytes.into(), schema: 1, expires: Some(now + ARTIFACTS_ARE_KEPT) },
+        durability: Durability::KillSafe,
+    };
+    let batch = Batch::on(place(tenant, &id)).with(write);
+    services.store.commit(batch, now).await.ok()?;
+    Some(Content::Artifact { id, mime_type: mime_type.into(), bytes: size })
+}
+
+/// Gets it back.
+pub(crate) async fn fetch(
+    services: &Services,
+    tenant: &Tenant,
+    id: &ArtifactId,
+) -> Result<Option<Artifact>, StoreError> {
+    // The row's id says what the bytes are, so one look at the partition tells all.
+    let scan = Scan::of(Table::Artifacts, Scope::Partition(place(tenant, id))).limit(1);
+    let page = services.store.scan(scan, services.clock.now()).await?;
+    let found = page.rows.into_iter().next();
+    Ok(found.map(|(key, row)| Artifact { mime_type: key.id.into(), bytes: row.value.to_vec() }))
+}
+
+fn place(tenant: &Tenant, id: &ArtifactId) -> Partition {
+    Partition { tenant: tenant.clone(), place: Place::Artifact(id.clone()) }
+}

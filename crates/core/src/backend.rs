@@ -1,0 +1,72 @@
+//! Where durable records are kept: one small trait for memory, files, SQLite and Redis.
+//!
+//! In: batches of rows that belong together. Out: rows, versions, changes. A backend knows tables, keys, versions,
+//! ages and fences; it does not know what the rows mean. Everything that gives them a meaning is written once, above.
+
+mod batch;
+mod bounded;
+mod error;
+mod memory;
+mod partition;
+mod row;
+mod scan;
+
+use std::pin::Pin;
+
+use futures_core::{Stream, future::BoxFuture};
+
+pub use batch::{Batch, Change, Durability, Expect, Write};
+pub(crate) use bounded::Bounded;
+pub use error::StoreError;
+pub use memory::Memory;
+pub use partition::{Partition, Place};
+pub use row::{Key, Row, Seen, Table};
+pub use scan::{Cursor, Page, Scan, Scope};
+
+use crate::clock::Timestamp;
+
+/// A place where records are kept.
+///
+/// An implementation promises:
+/// - **All or nothing.** A batch is one transaction on one partition: every expectation held and every write was made,
+///   or nothing changed. Two batches on one partition happen one after the other.
+/// - **Acknowledged is durable**, as far as the strictest write of the batch asked for. An error says whether nothing
+///   was written ([`Unavailable`](StoreError::Unavailable)) or nobody knows ([`Unknown`](StoreError::Unknown)).
+/// - **Versions.** A row made anew has version 1; every put adds one. A row also keeps the stamp of the batch that
+///   wrote it last, so that a row removed and made again is never taken for the old one.
+/// - **Expired is gone.** A row whose time has passed at the `now` of a request is absent to it, swept or not.
+/// - **Fences.** A batch with a fence lower than one seen on its partition is refused. One without a fence passes.
+/// - **Snapshots.** Rows of one partition in one `load` are of the same moment. A scan over several partitions may lag
+///   a little behind commits; one of a single partition does not.
+/// - **Watching.** The versions of a row are told in order. Expiry is not told.
+///
+/// Time is handed in, so a backend needs no clock and a test may choose the hour. Versions and fences stay below 2^53.
+pub trait Backend: Send + Sync + 'static {
+    /// The rows of these keys, in their order; `None` where there is none.
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>>;
+
+    /// Makes all writes of the batch, or none. Answers with the version of each row afterwards, 0 where there is none.
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>>;
+
+    /// Rows of one table, a page at a time, in the order of their ids and, where ids are alike, of the text of their
+    /// partitions.
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>>;
+
+    /// Removes at most `most` rows that have expired; answers how many. Called again while it answers `most`.
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>>;
+
+    /// Tells of every change to a table from here on.
+    fn watch(&self, table: Table) -> Watcher;
+}
+
+/// Changes as they happen.
+pub type Watcher = Pin<Box<dyn Stream<Item = Changed> + Send>>;
+
+/// What a watcher is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// The row has this version now; `None` when it is gone.
+    Row(Key, Option<u64>),
+    /// The watcher was too slow, or has only just begun, and some changes were not told. Read again what matters.
+    Missed,
+}

@@ -1,0 +1,111 @@
+//! What is committed together: one transaction, one Redis slot.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    ids::{ArtifactId, CallId, IdError, IdempotencyKey, Tenant, ThreadId},
+    tool::ToolName,
+};
+
+/// Rows that are committed together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Partition {
+    /// Whose rows they are.
+    pub tenant: Tenant,
+    /// What holds them together.
+    pub place: Place,
+}
+
+/// What holds the rows of a partition together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// A conversation: its calls, state and everything else that must agree.
+    Thread(ThreadId),
+    /// A call that belongs to no conversation.
+    Call(CallId),
+    /// An idempotency key of a tool. It lies apart from the call it points to, because the caller may repeat
+    /// a key without naming the thread.
+    Key(ToolName, IdempotencyKey),
+    /// An artifact. It belongs to no thread: it is found by its id alone.
+    Artifact(ArtifactId),
+}
+
+impl Partition {
+    /// Where the records of a call belong.
+    #[must_use]
+    pub fn of_call(tenant: Tenant, thread: Option<&ThreadId>, call: CallId) -> Self {
+        Self { tenant, place: thread.map_or(Place::Call(call), |thread| Place::Thread(thread.clone())) }
+    }
+
+    /// Where the records of a thread belong.
+    #[must_use]
+    pub fn of_thread(tenant: Tenant, thread: ThreadId) -> Self {
+        Self { tenant, place: Place::Thread(thread) }
+    }
+
+    /// The thread, if that is what holds the rows together.
+    #[must_use]
+    pub fn thread(&self) -> Option<&ThreadId> {
+        if let Place::Thread(thread) = &self.place { Some(thread) } else { None }
+    }
+}
+
+/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`. Only the last part may hold a `/`, so
+/// the text can be read back.
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Thread(thread) => write!(f, "{}/t/{thread}", self.tenant),
+            Place::Call(call) => write!(f, "{}/c/{call}", self.tenant),
+            Place::Key(tool, key) => write!(f, "{}/k/{tool}/{key}", self.tenant),
+            Place::Artifact(id) => write!(f, "{}/a/{id}", self.tenant),
+        }
+    }
+}
+
+impl FromStr for Partition {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let wrong = || IdError::new("partition", "it is `tenant/t/thread` or the like", text);
+        let mut parts = text.splitn(3, '/');
+        let (Some(tenant), Some(sort), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(wrong());
+        };
+        let place = match sort {
+            "t" => Place::Thread(ThreadId::new(rest)?),
+            "c" => Place::Call(rest.parse()?),
+            "a" => Place::Artifact(ArtifactId::new(rest)?),
+            "k" => {
+                let (tool, key) = rest.split_once('/').ok_or_else(wrong)?;
+                Place::Key(ToolName::new(tool).map_err(|_| wrong())?, IdempotencyKey::new(key)?)
+            }
+            _ => return Err(wrong()),
+        };
+        Ok(Self { tenant: Tenant::new(tenant)?, place })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+
+    #[test]
+    fn a_partition_is_read_back_from_its_text() {
+        let tenant = Tenant::default;
+        let key = Place::Key(ToolName::new("pay").unwrap(), IdempotencyKey::new("a/b c").unwrap());
+        for partition in [
+            Partition::of_thread(tenant(), ThreadId::new("t:1").unwrap()),
+            Partition::of_call(tenant(), None, CallId::mint(Timestamp::from_millis(5))),
+            Partition { tenant: tenant(), place: key },
+            Partition { tenant: tenant(), place: Place::Artifact(ArtifactId::mint()) },
+        ] {
+            assert_eq!(partition.to_string().parse(), Ok(partition));
+        }
+        for wrong in ["", "main", "main/t", "main/x/1", "main/k/pay", "a b/t/1"] {
+            assert!(wrong.parse::<Partition>().is_err(), "{wrong}");
+        }
+    }
+}

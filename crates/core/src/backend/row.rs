@@ -1,0 +1,85 @@
+//! What a backend keeps: rows, found by table and id inside a partition.
+
+use std::{fmt, sync::Arc};
+
+use smol_str::SmolStr;
+
+use super::Partition;
+use crate::clock::Timestamp;
+
+/// The sorts of durable records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Table {
+    /// Calls, opened and closed.
+    Calls,
+    /// Which call an idempotency key belongs to.
+    Claims,
+    /// What tools remember.
+    State,
+    /// Content too long for the model.
+    Artifacts,
+}
+
+impl Table {
+    /// Every table.
+    pub const ALL: [Self; 4] = [Self::Calls, Self::Claims, Self::State, Self::Artifacts];
+
+    /// The word in file, table and key names.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Claims => "claims",
+            Self::State => "state",
+            Self::Artifacts => "artifacts",
+        }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The full name of a row.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The rows it is committed with.
+    pub partition: Partition,
+    /// What sort of record it is.
+    pub table: Table,
+    /// Which one; unique in the partition and table.
+    pub id: SmolStr,
+}
+
+/// A stored record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Which writing of the row this is.
+    pub seen: Seen,
+    /// The version of the record's own layout, for migrations.
+    pub schema: u32,
+    /// The record: JSON text, or the bytes of an artifact.
+    pub value: Arc<[u8]>,
+    /// When it ceases to exist.
+    pub expires: Option<Timestamp>,
+}
+
+/// One writing of a row, told apart from every other one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// How often the row has been written since it was made.
+    pub version: u64,
+    /// The stamp of the batch that wrote it.
+    pub stamp: u64,
+}
+
+impl Row {
+    /// Whether its time has passed.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|at| at <= now)
+    }
+}

@@ -1,0 +1,67 @@
+//! Reading many rows, a page at a time.
+
+use super::{Key, Partition, Row, Table};
+use crate::ids::Tenant;
+
+/// Which rows to read.
+#[derive(Debug, Clone)]
+pub struct Scan {
+    /// The table.
+    pub table: Table,
+    /// Whose rows.
+    pub scope: Scope,
+    /// Only ids that begin with this.
+    pub prefix: String,
+    /// The last ids first.
+    pub newest: bool,
+    /// Where the page before ended.
+    pub after: Option<Cursor>,
+    /// At most this many rows; at least one.
+    pub limit: usize,
+}
+
+/// Whose rows to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// Everybody's.
+    All,
+    /// Those of one tenant.
+    Tenant(Tenant),
+    /// Those of one partition.
+    Partition(Partition),
+}
+
+impl Scan {
+    /// The first page of a table.
+    #[must_use]
+    pub fn of(table: Table, scope: Scope) -> Self {
+        Self { table, scope, prefix: String::new(), newest: false, after: None, limit: 100 }
+    }
+
+    /// Only ids that begin with this.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// At most this many rows.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+}
+
+/// The last row of a page: the next page begins behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor(pub Key);
+
+/// One page of rows.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// The rows.
+    pub rows: Vec<(Key, Row)>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Cursor>,
+}
