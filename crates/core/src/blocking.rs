@@ -1,0 +1,95 @@
+//! Runs blocking functions beside the runtime, a bounded number at a time.
+//!
+//! In: a closure. Out: its result, or `overloaded` when no place became free in time. A function cannot be stopped:
+//! when nobody waits for it any more it keeps its place until it returns, and is counted as stuck.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, AtomicUsize, Ordering},
+};
+
+use tokio::sync::Semaphore;
+
+use crate::{
+    clock::Instant,
+    error::{ErrorKind, ToolError},
+};
+
+const RUNNING: u8 = 0;
+const ABANDONED: u8 = 1;
+const RETURNED: u8 = 2;
+
+/// A bounded number of places for blocking functions.
+pub(crate) struct BlockingPool {
+    places: Arc<Semaphore>,
+    stuck: Arc<AtomicUsize>,
+}
+
+impl BlockingPool {
+    pub(crate) fn new(places: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(places)), stuck: Arc::default() }
+    }
+
+    /// How many functions run on although nobody waits for them.
+    pub(crate) fn stuck(&self) -> usize {
+        self.stuck.load(Ordering::Relaxed)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this is the room where blocking functions run")]
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let place = tokio::time::timeout_at(deadline, self.places.clone().acquire_owned()).await;
+        let Ok(Ok(place)) = place else {
+            return Err(ToolError::of(ErrorKind::Overloaded, "no place for a blocking tool became free in time")
+                .effect(crate::call::Effect::None));
+        };
+        let phase = Arc::new(AtomicU8::new(RUNNING));
+        let worker = Worker { phase: phase.clone(), stuck: self.stuck.clone() };
+        let waiter = Waiter { phase, stuck: self.stuck.clone() };
+        let handle = tokio::task::spawn_blocking(move || {
+            // Both are dropped when the function returns, or panics: only then is the place free.
+            let _held = (worker, place);
+            work()
+        });
+        let result = handle.await;
+        drop(waiter);
+        match result {
+            Ok(value) => Ok(value),
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            Err(_) => Err(ToolError::hidden(ErrorKind::Interrupted, "the runtime is shutting down")),
+        }
+    }
+}
+
+/// Held by the function. Its end settles whether the function was stuck.
+struct Worker {
+    phase: Arc<AtomicU8>,
+    stuck: Arc<AtomicUsize>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.phase.swap(RETURNED, Ordering::AcqRel) == ABANDONED {
+            self.stuck.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Held by the one who waits. Dropped before the function returned, it makes the function a stuck one.
+struct Waiter {
+    phase: Arc<AtomicU8>,
+    stuck: Arc<AtomicUsize>,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        // Counted first and taken back if it returned meanwhile, so that the number never falls below zero.
+        self.stuck.fetch_add(1, Ordering::Relaxed);
+        if self.phase.compare_exchange(RUNNING, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            self.stuck.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

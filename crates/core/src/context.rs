@@ -1,0 +1,190 @@
+//! What a running tool knows about the call it serves.
+//!
+//! In: the call and the hub's services. Out: who asks, how long there is, whether it is still wanted, and a way to
+//! say how far it is. Cheap to clone; it may outlive the call, then it is merely old news.
+
+use std::{
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    call::{Call, Content, Progress},
+    clock::{Instant, Timestamp},
+    events::News,
+    ids::{CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    pipeline::Way,
+    services::Services,
+    state::Desk,
+    tool::ToolName,
+};
+
+/// The call a tool is running for.
+#[derive(Clone)]
+pub struct CallContext(Arc<Inner>);
+
+struct Inner {
+    way: Way,
+    deadline: Instant,
+    cancel: OnceLock<CancellationToken>,
+    heard: Mutex<Option<Instant>>,
+    attached: Mutex<Vec<Content>>,
+    desk: Desk,
+}
+
+impl CallContext {
+    pub(crate) fn new(way: Way, deadline: Instant) -> Self {
+        let cancel = OnceLock::new();
+        if let Some(token) = &way.call.cancel {
+            // A child: when the time is up the tool is told, but the caller's own signal is not touched.
+            let _ = cancel.set(token.child_token());
+        }
+        Self(Arc::new(Inner {
+            way,
+            deadline,
+            cancel,
+            heard: Mutex::default(),
+            attached: Mutex::default(),
+            desk: Desk::default(),
+        }))
+    }
+
+    /// The call.
+    #[must_use]
+    pub fn call_id(&self) -> CallId {
+        self.call().id
+    }
+
+    /// The tool that was called.
+    #[must_use]
+    pub fn tool(&self) -> &ToolName {
+        &self.way().tool.definition.name
+    }
+
+    /// Whose call it is.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.call().tenant
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.call().caller
+    }
+
+    /// The conversation. Always there for a tool with state or an instance.
+    #[must_use]
+    pub fn thread(&self) -> Option<&ThreadId> {
+        self.call().thread.as_ref()
+    }
+
+    /// The agent run the call belongs to.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        self.call().run
+    }
+
+    /// The caller's word that a repetition is the same call. Pass it on to services that understand such keys.
+    #[must_use]
+    pub fn idempotency_key(&self) -> Option<&IdempotencyKey> {
+        self.call().key.as_ref()
+    }
+
+    /// When the call must be done.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.0.deadline
+    }
+
+    /// How long there is.
+    #[must_use]
+    pub fn time_left(&self) -> Duration {
+        self.0.deadline.saturating_duration_since(self.services().clock.instant())
+    }
+
+    /// What time it is. Use this and not the machine's clock, so that tests can choose the time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.services().clock.now()
+    }
+
+    /// Waits until nobody wants the result any more: the call was cancelled or its time is up. An async tool is simply
+    /// dropped then; this is for work it handed to somebody else.
+    pub async fn cancelled(&self) {
+        self.signal().clone().cancelled_owned().await;
+    }
+
+    /// Whether nobody wants the result any more. A blocking function asks this between two steps.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.signal().is_cancelled()
+    }
+
+    /// Says how far the tool is.
+    pub fn progress(&self, message: impl Into<String>) {
+        self.tell_progress(message.into(), None);
+    }
+
+    /// Says how far the tool is, from 0 to 1.
+    pub fn progress_at(&self, fraction: f64, message: impl Into<String>) {
+        self.tell_progress(message.into(), Some(fraction.clamp(0.0, 1.0)));
+    }
+
+    /// Adds a picture, sound or text to what the model is shown, beside the tool's output.
+    pub fn attach(&self, content: Content) {
+        self.0.attached.lock().unwrap_or_else(PoisonError::into_inner).push(content);
+    }
+
+    fn tell_progress(&self, message: String, fraction: Option<f64>) {
+        let services = self.services();
+        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(services.clock.instant());
+        let at = services.clock.now();
+        if services.events.heard() {
+            let (call_id, tool_name) = (self.call_id(), self.tool().clone());
+            let news = News::CallProgress { call_id, tool_name, message: message.clone(), fraction };
+            services.events.tell_tenant(at, self.tenant(), self.thread(), news);
+        }
+        if let Some(sink) = &self.call().progress {
+            sink.send(Progress { message, fraction, at });
+        }
+    }
+
+    fn signal(&self) -> &CancellationToken {
+        self.0.cancel.get_or_init(CancellationToken::new)
+    }
+
+    /// Tells the tool, and whatever it started, that nobody waits any more.
+    pub(crate) fn stop(&self) {
+        // Made even where nobody has asked yet: a blocking function may ask later.
+        self.signal().cancel();
+    }
+
+    /// When the tool last said something.
+    pub(crate) fn last_heard(&self) -> Option<Instant> {
+        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn take_attached(&self) -> Vec<Content> {
+        std::mem::take(&mut self.0.attached.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn desk(&self) -> &Desk {
+        &self.0.desk
+    }
+
+    pub(crate) fn services(&self) -> &Services {
+        &self.way().tool.services
+    }
+
+    /// The call and its tool.
+    pub(crate) fn way(&self) -> &Way {
+        &self.0.way
+    }
+
+    fn call(&self) -> &Call {
+        &self.way().call
+    }
+}

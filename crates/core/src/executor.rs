@@ -1,0 +1,58 @@
+//! Who runs tools: the one trait every kind of tool implements, in this workspace or outside it.
+//!
+//! In: a job. Out: a reply or a failure. An executor only executes and reports; whether, when and how often it is
+//! asked is decided before it.
+
+pub use futures_core::future::BoxFuture;
+use serde_json::Value;
+
+use crate::{call::Content, context::CallContext, error::ToolError, tool::Definition};
+
+/// Runs tools of one kind, or one tool.
+///
+/// An implementation promises that dropping the future stops the work, and that it touches the world only while the
+/// future is polled. A panic is caught by the caller and becomes `crashed`.
+pub trait Executor: Send + Sync + 'static {
+    /// Runs a tool once.
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>>;
+
+    /// Whether its tools need a thread to run in. A call that names none gets one of its own.
+    fn needs_thread(&self) -> bool {
+        false
+    }
+
+    /// Looks at a definition before it is registered; says what is wrong with it.
+    ///
+    /// # Errors
+    /// When the definition cannot work, such as a missing address in its `config`.
+    fn accept(&self, definition: &Definition) -> Result<(), String> {
+        let _ = definition;
+        Ok(())
+    }
+}
+
+/// One execution: what is run, with what, for whom.
+#[derive(Clone, Copy)]
+pub struct Job<'a> {
+    /// The tool.
+    pub tool: &'a Definition,
+    /// Its arguments; they fit the tool's schema.
+    pub arguments: &'a Value,
+    /// The call around it.
+    pub context: &'a CallContext,
+}
+
+/// What a tool gave back.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reply {
+    /// The structured output.
+    pub output: Value,
+    /// What a model is shown; empty where that is just the output.
+    pub content: Vec<Content>,
+}
+
+impl From<Value> for Reply {
+    fn from(output: Value) -> Self {
+        Self { output, content: Vec::new() }
+    }
+}

@@ -1,0 +1,66 @@
+//! Turns what a tool author wrote into an executor.
+//!
+//! In: an async function, a blocking function, a `StatefulTool`, an instance factory. Out: an `Executor`, the schema
+//! of its arguments and whether it needs a thread. Nobody behind this room knows which of the four it was.
+
+mod blocking;
+mod extract;
+mod function;
+mod instance;
+mod stateful;
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+pub use blocking::{BlockingHandler, blocking};
+pub use extract::{FromCall, NoArguments, Shared};
+pub use function::{Handler, Parameters, tool};
+pub use instance::{Instance, instance};
+pub use stateful::{StatefulTool, stateful};
+
+use crate::{
+    call::Effect,
+    error::{ErrorKind, ToolError},
+    executor::{Executor, Reply},
+    registry::ToolBuilder,
+    schema,
+    tool::Kind,
+};
+
+/// What the arguments of a tool must be: readable from JSON, with a schema.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the arguments of a tool",
+    label = "not readable as arguments",
+    note = "derive `serde::Deserialize` and `schemars::JsonSchema` for it; a tool without arguments takes `NoArguments`"
+)]
+pub trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {}
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Arguments for T {}
+
+/// A builder for a tool that this executor runs.
+fn built<A: Arguments>(name: &str, states: &[&'static str], executor: impl Executor) -> ToolBuilder {
+    let kind = if executor.needs_thread() { Kind::Stateful } else { Kind::Stateless };
+    ToolBuilder::new(name, kind).inferred(schema::infer::<A>()).states(states).run_by(Arc::new(executor))
+}
+
+/// Reads the arguments into the tool's own type. They fit the schema, but a type may refuse more than its schema says.
+fn read<A: Arguments>(arguments: &Value) -> Result<A, ToolError> {
+    A::deserialize(arguments).map_err(|_| {
+        let problems = schema::explain_decode::<A>(arguments);
+        ToolError::invalid(problems).effect(Effect::None)
+    })
+}
+
+/// Turns what the author's function returned into a reply.
+fn reply<T: Serialize>(output: T) -> Result<Reply, ToolError> {
+    match serde_json::to_value(output) {
+        Ok(output) => Ok(Reply::from(output)),
+        // The work is done; only its description failed.
+        Err(error) => {
+            let text = format!("the tool's output cannot be written as JSON: {error}");
+            Err(ToolError::hidden(ErrorKind::ToolError, text).effect(Effect::Done))
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Tools that are plain blocking functions, run on a bounded pool beside the runtime.
+
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+use serde::Serialize;
+
+use super::{Arguments, built, read, reply};
+use crate::{
+    context::CallContext,
+    error::ToolError,
+    executor::{Executor, Job, Reply},
+    registry::ToolBuilder,
+};
+
+/// A blocking function that can be a tool: `fn(arguments) -> Result<T, E>`, or with a `CallContext` behind it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a blocking tool",
+    label = "not a blocking tool function",
+    note = "a blocking tool is a `fn` that takes its arguments, and after them a `CallContext` if it wants one",
+    note = "it returns `Result<T, ToolError>` where `T` implements `Serialize`; an `async fn` is registered with `tool`"
+)]
+pub trait BlockingHandler<Parameters>: Send + Sync + 'static {
+    /// The type of the arguments.
+    type Arguments: Arguments;
+
+    /// Runs it once, on a thread that may block.
+    ///
+    /// # Errors
+    /// Whatever the function returns.
+    fn run(&self, arguments: Self::Arguments, cx: CallContext) -> Result<Reply, ToolError>;
+}
+
+impl<F, A, T, E> BlockingHandler<(A, T, E)> for F
+where
+    F: Fn(A) -> Result<T, E> + Send + Sync + 'static,
+    A: Arguments,
+    T: Serialize,
+    E: Into<ToolError>,
+{
+    type Arguments = A;
+
+    fn run(&self, arguments: A, _: CallContext) -> Result<Reply, ToolError> {
+        reply(self(arguments).map_err(Into::into)?)
+    }
+}
+
+impl<F, A, T, E> BlockingHandler<(A, T, E, CallContext)> for F
+where
+    F: Fn(A, CallContext) -> Result<T, E> + Send + Sync + 'static,
+    A: Arguments,
+    T: Serialize,
+    E: Into<ToolError>,
+{
+    type Arguments = A;
+
+    fn run(&self, arguments: A, cx: CallContext) -> Result<Reply, ToolError> {
+        reply(self(arguments, cx).map_err(Into::into)?)
+    }
+}
+
+/// Begins a tool that is a blocking function.
+///
+/// It cannot be aborted: when its time is up the caller gets its outcome, and the function keeps its place in the pool
+/// until it returns. A long one should ask `cx.is_cancelled()` now and then.
+pub fn blocking<H, P>(name: &str, handler: H) -> ToolBuilder
+where
+    H: BlockingHandler<P>,
+    P: 'static,
+{
+    let parameters = std::marker::PhantomData::<fn() -> P>;
+    built::<H::Arguments>(name, &[], Blocking { handler: Arc::new(handler), parameters })
+}
+
+struct Blocking<H, P> {
+    handler: Arc<H>,
+    parameters: std::marker::PhantomData<fn() -> P>,
+}
+
+impl<H: BlockingHandler<P>, P: 'static> Executor for Blocking<H, P> {
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(async move {
+            let arguments = read(job.arguments)?;
+            let (handler, cx) = (self.handler.clone(), job.context.clone());
+            let pool = &job.context.services().blocking;
+            pool.run(job.context.deadline(), move || handler.run(arguments, cx)).await?
+        })
+    }
+}

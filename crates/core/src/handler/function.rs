@@ -1,0 +1,125 @@
+//! Tools that are async functions: arguments first, then whatever they ask for.
+
+use std::{future::Future, marker::PhantomData};
+
+use futures_core::future::BoxFuture;
+use serde::Serialize;
+
+use super::{Arguments, FromCall, built, read, reply};
+use crate::{
+    call::Effect,
+    error::ToolError,
+    executor::{Executor, Job, Reply},
+    registry::ToolBuilder,
+};
+
+/// An async function that can be a tool.
+///
+/// Implemented for functions and closures of one to six parameters (see [`Parameters`]) that return `Result<T, E>` with
+/// an output that serializes and an error that becomes a [`ToolError`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a tool",
+    label = "not a tool function",
+    note = "a tool is an `async fn` whose first parameter is its arguments (`Deserialize` + `JsonSchema`, or `NoArguments`)",
+    note = "its other parameters are any of `State<S>`, `CallContext`, `Shared<T>`",
+    note = "it returns `Result<T, ToolError>` where `T` implements `Serialize`, and its future must be `Send`"
+)]
+pub trait Handler<P>: Send + Sync + 'static {
+    /// What the function returns when all goes well.
+    type Output: Serialize;
+    /// What it returns when not.
+    type Error: Into<ToolError>;
+
+    /// Calls the function.
+    fn call(&self, parameters: P) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send;
+}
+
+/// The parameters of a tool function: its arguments, then types that implement [`FromCall`].
+///
+/// Apart from [`Handler`], so that the compiler names the one parameter that does not fit.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the parameters of a tool",
+    note = "a tool takes its arguments first, then any of `State<S>`, `CallContext` and `Shared<T>`"
+)]
+pub trait Parameters: Sized + Send + 'static {
+    /// The type of the arguments.
+    type Arguments: Arguments;
+
+    /// The states that are taken out.
+    fn states() -> Vec<&'static str>;
+
+    /// Gets all of them for one execution.
+    fn from_job(job: Job<'_>) -> impl Future<Output = Result<Self, ToolError>> + Send;
+}
+
+/// Whatever went wrong while the parameters were got together: the tool has not run.
+fn not_begun(error: ToolError) -> ToolError {
+    error.effect(Effect::None)
+}
+
+macro_rules! parameters {
+    ($($part:ident),*) => {
+        impl<A: Arguments, $($part: FromCall,)*> Parameters for (A, $($part,)*) {
+            type Arguments = A;
+
+            fn states() -> Vec<&'static str> {
+                let states: &[Option<&'static str>] = &[$($part::STATE,)*];
+                states.iter().copied().flatten().collect()
+            }
+
+            async fn from_job(job: Job<'_>) -> Result<Self, ToolError> {
+                Ok((read(job.arguments)?, $($part::from_call(job.context).await.map_err(not_begun)?,)*))
+            }
+        }
+
+        impl<F, Fut, T, E, A, $($part,)*> Handler<(A, $($part,)*)> for F
+        where
+            F: Fn(A, $($part,)*) -> Fut + Send + Sync + 'static,
+            Fut: Future<Output = Result<T, E>> + Send + 'static,
+            T: Serialize,
+            E: Into<ToolError>,
+        {
+            type Output = T;
+            type Error = E;
+
+            #[allow(non_snake_case, reason = "the parts are named like their types")]
+            fn call(&self, (arguments, $($part,)*): (A, $($part,)*)) -> impl Future<Output = Result<T, E>> + Send {
+                self(arguments, $($part,)*)
+            }
+        }
+    };
+}
+parameters!();
+parameters!(X1);
+parameters!(X1, X2);
+parameters!(X1, X2, X3);
+parameters!(X1, X2, X3, X4);
+parameters!(X1, X2, X3, X4, X5);
+
+/// Begins a tool that is an async function.
+///
+/// Without a description of its own the tool takes the doc comment of its arguments' type.
+pub fn tool<H, P>(name: &str, handler: H) -> ToolBuilder
+where
+    H: Handler<P>,
+    P: Parameters,
+{
+    let states = P::states();
+    built::<P::Arguments>(name, &states, Function { handler, stateful: !states.is_empty(), parameters: PhantomData })
+}
+
+struct Function<H, P> {
+    handler: H,
+    stateful: bool,
+    parameters: PhantomData<fn() -> P>,
+}
+
+impl<H: Handler<P>, P: Parameters> Executor for Function<H, P> {
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(async move { reply(self.handler.call(P::from_job(job).await?).await.map_err(Into::into)?) })
+    }
+
+    fn needs_thread(&self) -> bool {
+        self.stateful
+    }
+}

@@ -1,0 +1,62 @@
+//! Tools that are objects with `&mut` access to their state.
+
+use std::future::Future;
+
+use futures_core::future::BoxFuture;
+use serde::Serialize;
+
+use super::{Arguments, FromCall, built, read, reply};
+use crate::{
+    context::CallContext,
+    error::ToolError,
+    executor::{Executor, Job, Reply},
+    registry::ToolBuilder,
+    state::{State, ToolState},
+};
+
+/// A tool with state, as a trait: for tools that carry settings of their own, or that read better this way.
+///
+/// The state is loaded before `call` and committed after it returned `Ok`; after `Err` it stays as it was.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no stateful tool",
+    label = "not a `StatefulTool`",
+    note = "implement `StatefulTool` for it, or write an `async fn` that takes `State<S>` and register it with `tool`"
+)]
+pub trait StatefulTool: Send + Sync + 'static {
+    /// The arguments of a call.
+    type Arguments: Arguments;
+    /// What is remembered per thread.
+    type State: ToolState;
+    /// What a call returns.
+    type Output: Serialize;
+
+    /// Runs the tool once.
+    fn call(
+        &self,
+        arguments: Self::Arguments,
+        state: &mut Self::State,
+        cx: &CallContext,
+    ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
+}
+
+/// Begins a tool that is a [`StatefulTool`].
+pub fn stateful<T: StatefulTool>(name: &str, tool: T) -> ToolBuilder {
+    built::<T::Arguments>(name, &[T::State::NAME], Object(tool))
+}
+
+struct Object<T>(T);
+
+impl<T: StatefulTool> Executor for Object<T> {
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(async move {
+            let arguments = read(job.arguments)?;
+            let mut state = State::<T::State>::from_call(job.context).await?;
+            let output = self.0.call(arguments, &mut state, job.context).await?;
+            reply(output)
+        })
+    }
+
+    fn needs_thread(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,32 @@
+//! What a running tool may reach through its context: the time, the news, the store, the owner's shared things.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    sync::Arc,
+};
+
+use crate::{backend::Backend, blocking::BlockingPool, clock::Clock, events::Events, threads::Threads};
+
+pub(crate) struct Services {
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) events: Events,
+    pub(crate) store: Arc<dyn Backend>,
+    pub(crate) threads: Threads,
+    pub(crate) blocking: BlockingPool,
+    pub(crate) resources: Resources,
+}
+
+/// Things the hub's owner shares with all tools, one per type.
+#[derive(Default)]
+pub(crate) struct Resources(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl Resources {
+    pub(crate) fn add<T: Send + Sync + 'static>(&mut self, resource: T) {
+        self.0.insert(TypeId::of::<T>(), Arc::new(resource));
+    }
+
+    pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.0.get(&TypeId::of::<T>()).and_then(|any| any.clone().downcast().ok())
+    }
+}

@@ -1,0 +1,36 @@
+//! What tools remember: typed state, loaded before a tool runs and committed with the call's end.
+//!
+//! In: a thread and a type. Out: the value, and at the end of the call the writes that join its closing batch.
+//! Whether the writes are made is decided by `pipeline/close.rs`; a failed call leaves the state as it was.
+
+mod desk;
+mod typed;
+
+pub(crate) use desk::Desk;
+pub use typed::State;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// A type that a tool keeps between calls, one value per thread.
+///
+/// Two tools that name the same state share it.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use toolhub_core::ToolState;
+///
+/// #[derive(Default, Serialize, Deserialize)]
+/// struct Cart { lines: Vec<(String, u32)> }
+/// impl ToolState for Cart { const NAME: &'static str = "cart"; }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be kept as the state of a tool",
+    label = "not a tool state",
+    note = "derive `Default`, `Serialize` and `Deserialize` for it and write `impl ToolState for {Self} {{ const NAME: &'static str = \"…\"; }}`"
+)]
+pub trait ToolState: Default + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// What the state is called in the store. Must stay the same for as long as stored values matter.
+    const NAME: &'static str;
+    /// The version of the type's layout. A stored value of another version is refused, never dropped.
+    const VERSION: u32 = 1;
+}
