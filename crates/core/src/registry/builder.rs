@@ -1,0 +1,303 @@
+//! Puts a tool together: what its author wrote, what was inferred, and what the owner adds.
+//!
+//! In: pieces in any order. Out: a `Tool`, or why it cannot be one. Nothing is checked before `build`.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+use smol_str::SmolStr;
+
+use super::{RegistryError, Tool};
+use crate::{
+    executor::Executor,
+    policy::{Limits, Policy},
+    schema::{self, Schema},
+    services::Services,
+    tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName},
+};
+
+/// A tool in the making. Begin with [`tool`](crate::tool()), [`stateful`](crate::stateful), [`blocking`](crate::blocking),
+/// [`instance`](crate::instance) or, for a kind of your own, with [`ToolBuilder::new`].
+#[must_use = "a tool does nothing until it is given to a hub"]
+pub struct ToolBuilder {
+    name: SmolStr,
+    kind: Kind,
+    description: Option<String>,
+    inferred: Option<Value>,
+    by_hand: Option<Value>,
+    output_schema: Option<Value>,
+    annotations: Annotations,
+    metadata: Metadata,
+    depends_on: Vec<Names>,
+    origin: Option<Origin>,
+    config: Value,
+    policy: Policy,
+    states: Vec<&'static str>,
+    executor: Option<Arc<dyn Executor>>,
+}
+
+/// A dependency as it was written; the names are checked when the tool is built.
+struct Names {
+    names: Vec<SmolStr>,
+    group: fn(Vec<ToolName>) -> Group,
+}
+
+impl ToolBuilder {
+    /// Begins a tool of any kind. Without `run_by`, the hub's executor for the kind runs it.
+    pub fn new(name: impl Into<SmolStr>, kind: impl Into<Kind>) -> Self {
+        Self {
+            name: name.into(),
+            kind: kind.into(),
+            description: None,
+            inferred: None,
+            by_hand: None,
+            output_schema: None,
+            annotations: Annotations::default(),
+            metadata: Metadata::default(),
+            depends_on: Vec::new(),
+            origin: None,
+            config: Value::Null,
+            policy: Policy::default(),
+            states: Vec::new(),
+            executor: None,
+        }
+    }
+
+    /// What the tool does, for the model. Without it, the doc comment of the arguments' type is taken.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.description = Some(text.into());
+        self
+    }
+
+    /// A JSON Schema of the arguments, laid over the inferred one. It may say more, but nothing that contradicts the
+    /// function's type.
+    pub fn parameters(mut self, schema: Value) -> Self {
+        self.by_hand = Some(schema);
+        self
+    }
+
+    /// Takes the output's schema from its type.
+    pub fn output<T: JsonSchema>(self) -> Self {
+        self.output_schema(schema::infer::<T>())
+    }
+
+    /// A JSON Schema of the output.
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.output_schema = Some(schema);
+        self
+    }
+
+    /// The tool changes nothing: it may be repeated, run beside others and in the caller's own task.
+    pub fn read_only(mut self) -> Self {
+        self.annotations.read_only = true;
+        self.annotations.destructive = false;
+        self.annotations.idempotent = true;
+        self
+    }
+
+    /// Calling it twice with the same arguments does no more than calling it once.
+    pub fn idempotent(mut self) -> Self {
+        self.annotations.idempotent = true;
+        self
+    }
+
+    /// It only adds; nothing it does destroys anything.
+    pub fn additive(mut self) -> Self {
+        self.annotations.destructive = false;
+        self
+    }
+
+    /// It reaches nothing outside this system.
+    pub fn closed_world(mut self) -> Self {
+        self.annotations.open_world = false;
+        self
+    }
+
+    /// A name for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.annotations.title = Some(title.into());
+        self
+    }
+
+    /// A word to find it by.
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.metadata.tags.push(tag.into());
+        self
+    }
+
+    /// One word for the group of tools it belongs to.
+    pub fn category(mut self, category: impl Into<String>) -> Self {
+        self.metadata.category = Some(category.into());
+        self
+    }
+
+    /// The tool's own version.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.metadata.version = Some(version.into());
+        self
+    }
+
+    /// Anything else to keep with it.
+    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.metadata.more.insert(name.into(), value.into());
+        self
+    }
+
+    /// Can be used in a thread once this tool has succeeded there.
+    pub fn after(self, tool: impl Into<SmolStr>) -> Self {
+        self.after_all([tool])
+    }
+
+    /// Can be used in a thread once each of these has succeeded there.
+    pub fn after_all<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.depends(tools, |tools| Group::All { tools, within: None })
+    }
+
+    /// Can be used in a thread once one of these has succeeded there.
+    pub fn after_any<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.depends(tools, |tools| Group::Any { tools, within: None })
+    }
+
+    /// Can be used in a thread once each of these has succeeded there, in this order.
+    pub fn after_sequence<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.depends(tools, |tools| Group::Sequence { tools, within: None })
+    }
+
+    /// How long a call may take.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.policy.timeout = Some(time);
+        self
+    }
+
+    /// How long a call may stay silent; every sign of progress begins it anew.
+    pub fn idle_timeout(mut self, time: Duration) -> Self {
+        self.policy.idle_timeout = Some(time);
+        self
+    }
+
+    /// How many characters of text a model is shown; the rest is kept as an artifact.
+    pub fn text_limit(mut self, characters: usize) -> Self {
+        self.policy.text_limit = Some(characters);
+        self
+    }
+
+    /// How many bytes of structured output are passed on; more is kept as an artifact.
+    pub fn output_limit(mut self, bytes: usize) -> Self {
+        self.policy.output_limit = Some(bytes);
+        self
+    }
+
+    /// The kind's own settings, for its executor.
+    pub fn config(mut self, config: Value) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Where an imported tool comes from.
+    pub fn origin(mut self, source: impl Into<String>, name: impl Into<String>) -> Self {
+        self.origin = Some(Origin { source: source.into(), name: name.into() });
+        self
+    }
+
+    /// Who runs it.
+    pub fn run_by(mut self, executor: Arc<dyn Executor>) -> Self {
+        self.executor = Some(executor);
+        self
+    }
+
+    pub(crate) fn inferred(mut self, schema: Value) -> Self {
+        self.inferred = Some(schema);
+        self
+    }
+
+    pub(crate) fn states(mut self, names: &[&'static str]) -> Self {
+        self.states.extend(names);
+        self
+    }
+
+    pub(crate) fn name(&self) -> Result<ToolName, NameError> {
+        ToolName::new(self.name.clone())
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    fn depends<N: Into<SmolStr>>(
+        mut self,
+        tools: impl IntoIterator<Item = N>,
+        group: fn(Vec<ToolName>) -> Group,
+    ) -> Self {
+        self.depends_on.push(Names { names: tools.into_iter().map(Into::into).collect(), group });
+        self
+    }
+
+    /// The finished tool, run by its own executor or by the one for its kind.
+    pub(crate) fn build(
+        self,
+        executors: &HashMap<Kind, Arc<dyn Executor>>,
+        defaults: &Limits,
+        services: &Arc<Services>,
+    ) -> Result<Tool, RegistryError> {
+        let name = ToolName::new(self.name)?;
+        let executor = self.executor.or_else(|| executors.get(&self.kind).cloned());
+        let Some(executor) = executor else {
+            return Err(RegistryError::NoExecutor { tool: name, kind: self.kind });
+        };
+        if let Some(bad) = self.states.iter().find(|state| crate::ids::ThreadId::new(**state).is_err()) {
+            let reason = format!("its state is named `{bad}`; use 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
+            return Err(RegistryError::Refused { tool: name, reason });
+        }
+        if let Some(twice) = self.states.iter().enumerate().find(|(at, state)| self.states[..*at].contains(state)) {
+            let reason = format!("it asks for the state `{}` twice", twice.1);
+            return Err(RegistryError::Refused { tool: name, reason });
+        }
+        if self.depends_on.iter().any(|group| group.names.is_empty()) {
+            let reason = "it depends on an empty list of tools, which could never be satisfied".into();
+            return Err(RegistryError::Refused { tool: name, reason });
+        }
+        let wrong = |source| RegistryError::Parameters { tool: name.clone(), source };
+        let mut parameters = match (self.inferred, self.by_hand) {
+            (Some(inferred), Some(by_hand)) => schema::merge(&inferred, &by_hand).map_err(wrong)?,
+            (Some(only), None) | (None, Some(only)) => only,
+            (None, None) => json!({"type": "object"}),
+        };
+        // The doc comment of the arguments' type describes the tool; repeated in the schema it would only cost tokens.
+        let from_type = parameters.as_object_mut().and_then(|root| root.remove("description"));
+        let description = self.description.or_else(|| from_type.and_then(|text| text.as_str().map(String::from)));
+        let schema = Schema::compile(parameters).map_err(wrong)?;
+        if let Some(output) = &self.output_schema {
+            Schema::refuse(output).map_err(|source| RegistryError::Output { tool: name.clone(), source })?;
+        }
+        let depends_on = self.depends_on.into_iter().map(Names::checked).collect::<Result<_, _>>()?;
+        let definition = Definition {
+            id: Definition::id_of(&self.kind, &name, self.origin.as_ref()),
+            kind: self.kind,
+            description: description.unwrap_or_default(),
+            parameters: schema.value().clone(),
+            output_schema: self.output_schema,
+            annotations: self.annotations,
+            metadata: self.metadata,
+            depends_on: DependsOn(depends_on),
+            origin: self.origin,
+            config: self.config,
+            name,
+        };
+        if let Err(reason) = executor.accept(&definition) {
+            return Err(RegistryError::Refused { tool: definition.name, reason });
+        }
+        let limits = defaults.with(&self.policy);
+        let stateful = executor.needs_thread();
+        let needs_thread = stateful || !definition.depends_on.is_empty();
+        let services = services.clone();
+        Ok(Tool { definition, policy: self.policy, limits, schema, executor, services, needs_thread, stateful })
+    }
+}
+
+impl Names {
+    fn checked(self) -> Result<Group, NameError> {
+        let names = self.names.into_iter().map(ToolName::new).collect::<Result<_, _>>()?;
+        Ok((self.group)(names))
+    }
+}

@@ -1,0 +1,120 @@
+//! One list of tools. It never changes; changes make another list.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{RegistryError, depends};
+use crate::{
+    executor::Executor,
+    policy::{Limits, Policy},
+    schema::Schema,
+    services::Services,
+    suggest,
+    tool::{Definition, Kind, ToolName},
+};
+
+/// A registered tool.
+pub struct Tool {
+    /// What is known about it.
+    pub definition: Definition,
+    /// What its owner said about its calls.
+    pub policy: Policy,
+    pub(crate) limits: Limits,
+    pub(crate) schema: Schema,
+    pub(crate) executor: Arc<dyn Executor>,
+    /// What its executions may reach. Kept here so that a call holds one shared thing, the tool, and not two: counting
+    /// holders is what callers on several threads would otherwise wait for each other at.
+    pub(crate) services: Arc<Services>,
+    /// Its calls belong to a thread; one is minted where the caller names none.
+    pub(crate) needs_thread: bool,
+    /// Its calls touch what is kept for a thread, so they have something to commit.
+    pub(crate) stateful: bool,
+}
+
+/// A list of tools that never changes.
+#[derive(Default)]
+pub struct Tools {
+    by_name: HashMap<ToolName, Arc<Tool>>,
+    revision: u64,
+}
+
+/// Which tools to list.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Only this kind.
+    pub kind: Option<Kind>,
+    /// Only tools with this tag.
+    pub tag: Option<String>,
+}
+
+impl Tools {
+    /// The tool of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.by_name.get(name)
+    }
+
+    /// The tools that pass the filter, by name.
+    #[must_use]
+    pub fn list(&self, filter: &Filter) -> Vec<Arc<Tool>> {
+        let mut tools: Vec<_> = self.by_name.values().filter(|tool| filter.passes(&tool.definition)).cloned().collect();
+        tools.sort_unstable_by(|a, b| a.definition.name.cmp(&b.definition.name));
+        tools
+    }
+
+    /// Known names close to one that is not known, the closest first.
+    #[must_use]
+    pub fn suggest(&self, name: &str) -> Vec<String> {
+        suggest::closest(name, self.by_name.keys().map(ToolName::as_str), 3).into_iter().map(String::from).collect()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Grows with every change of the registry.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(super) fn emptied(&self) -> Self {
+        Self { by_name: HashMap::new(), revision: self.revision }
+    }
+
+    pub(super) fn with(&self, new: Vec<Tool>) -> Result<Self, RegistryError> {
+        let mut by_name = self.by_name.clone();
+        let mut names = Vec::with_capacity(new.len());
+        for tool in new {
+            let name = tool.definition.name.clone();
+            if by_name.insert(name.clone(), Arc::new(tool)).is_some() {
+                return Err(RegistryError::Duplicate(name));
+            }
+            names.push(name);
+        }
+        let next = Self { by_name, revision: self.revision + 1 };
+        depends::check(&next, &names)?;
+        Ok(next)
+    }
+
+    pub(super) fn without(&self, name: &ToolName) -> (Self, Option<Arc<Tool>>) {
+        let mut by_name = self.by_name.clone();
+        let gone = by_name.remove(name);
+        let revision = self.revision + u64::from(gone.is_some());
+        (Self { by_name, revision }, gone)
+    }
+}
+
+impl Filter {
+    fn passes(&self, definition: &Definition) -> bool {
+        self.kind.as_ref().is_none_or(|kind| definition.kind == *kind)
+            && self.tag.as_ref().is_none_or(|tag| definition.metadata.tags.contains(tag))
+    }
+}
