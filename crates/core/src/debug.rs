@@ -1,0 +1,40 @@
+//! How values that hold functions, locks and channels look in a debug print: who they are, not all they hold.
+
+use std::fmt;
+
+use crate::{
+    CallContext, CallRequest, HubBuilder, Job, Registry, Running, State, Tool, ToolBuilder, ToolHub, ToolState, Tools,
+    backend::Memory, events::Subscription,
+};
+
+macro_rules! brief {
+    ($($name:literal $this:ident: $type:ty { $($field:literal: $value:expr),* })*) => {$(
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let $this = self;
+                f.debug_struct($name)$(.field($field, &$value))*.finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+brief! {
+    "ToolHub" hub: ToolHub { "tools": hub.tools().len() }
+    "HubBuilder" _hub: HubBuilder {}
+    "Registry" registry: Registry { "tools": registry.snapshot().len() }
+    "Tools" tools: Tools { "tools": tools.len(), "revision": tools.revision() }
+    "Tool" tool: Tool { "name": tool.definition.name, "kind": tool.definition.kind }
+    "ToolBuilder" tool: ToolBuilder { "name": tool.name().ok() }
+    "CallRequest" call: CallRequest<'_> { "id": call.id() }
+    "Running" call: Running { "id": call.id(), "tool": call.tool() }
+    "CallContext" cx: CallContext { "call": cx.call_id(), "tool": cx.tool() }
+    "Job" job: Job<'_> { "tool": job.tool.name }
+    "Subscription" _events: Subscription {}
+    "Memory" _store: Memory {}
+}
+
+impl<S: ToolState> fmt::Debug for State<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("name", &S::NAME).field("version", &self.version()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! The moving parts of a hub, put together once when it is built.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    executor::Executor, ids::CallId, journal::Journal, policy::Limits, registry::Registry, services::Services,
+    tool::Kind,
+};
+
+pub(crate) struct Engine {
+    pub(crate) registry: Registry,
+    pub(crate) journal: Journal,
+    pub(crate) services: Arc<Services>,
+    pub(crate) executors: HashMap<Kind, Arc<dyn Executor>>,
+    pub(crate) defaults: Limits,
+    pub(crate) live: Live,
+    pub(crate) tasks: TaskTracker,
+    /// The runtime the hub was built in: calls run there, wherever they are made.
+    pub(crate) runtime: tokio::runtime::Handle,
+}
+
+/// The calls that run on tasks of their own, so that anybody who knows an id can cancel one.
+#[derive(Default, Clone)]
+pub(crate) struct Live(Arc<Mutex<HashMap<CallId, CancellationToken>>>);
+
+impl Live {
+    /// Notes a call for as long as the answer is held.
+    pub(crate) fn enter(&self, call: CallId, cancel: Option<CancellationToken>) -> Running {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call, cancel.unwrap_or_default());
+        Running { call, live: self.clone() }
+    }
+
+    /// Cancels a call; says whether it was running.
+    pub(crate) fn cancel(&self, call: CallId) -> bool {
+        let token = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&call).cloned();
+        token.inspect(CancellationToken::cancel).is_some()
+    }
+
+    pub(crate) fn cancel_all(&self) {
+        for token in self.0.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            token.cancel();
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// A call that is running.
+pub(crate) struct Running {
+    call: CallId,
+    live: Live,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.live.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.call);
+    }
+}

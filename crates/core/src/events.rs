@@ -1,0 +1,173 @@
+//! News: what happened, told to whoever listens.
+//!
+//! In: facts from every room. Out: numbered events to subscribers. Nobody waits for a subscriber; one that falls
+//! behind is told so. Where nobody listens, an event is not even made.
+
+mod news;
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use serde::{Serialize, Serializer};
+use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
+
+pub use news::News;
+
+use crate::{
+    clock::Timestamp,
+    ids::{Tenant, ThreadId},
+};
+
+/// How many events a subscriber may be behind.
+const BACKLOG: usize = 4096;
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Event {
+    /// Grows from event to event.
+    pub id: u64,
+    /// When it happened.
+    pub timestamp: Timestamp,
+    /// Whose news it is; everybody's where absent.
+    pub tenant: Option<Tenant>,
+    /// The conversation it happened in.
+    pub thread: Option<ThreadId>,
+    /// What happened.
+    pub news: News,
+}
+
+/// `{"id", "event", "timestamp", "tenant", "threadId", …}` and what the news has to tell.
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Wire<'a> {
+            id: u64,
+            event: &'a str,
+            timestamp: Timestamp,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            tenant: Option<&'a Tenant>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            thread_id: Option<&'a ThreadId>,
+            #[serde(flatten)]
+            news: &'a News,
+        }
+        let Self { id, timestamp, tenant, thread, news } = self;
+        let (tenant, thread_id) = (tenant.as_ref(), thread.as_ref());
+        Wire { id: *id, event: self.name(), timestamp: *timestamp, tenant, thread_id, news }.serialize(to)
+    }
+}
+
+impl Event {
+    /// The event's name, such as `tool.registered`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.news.name()
+    }
+}
+
+/// Where news is handed in.
+#[derive(Clone)]
+pub(crate) struct Events(Arc<Inner>);
+
+struct Inner {
+    line: broadcast::Sender<Arc<Event>>,
+    listeners: AtomicUsize,
+    /// The last number. Held while an event is sent, so that numbers are heard in order.
+    last: Mutex<u64>,
+}
+
+impl Events {
+    pub(crate) fn new() -> Self {
+        let line = broadcast::Sender::new(BACKLOG);
+        Self(Arc::new(Inner { line, listeners: AtomicUsize::new(0), last: Mutex::new(0) }))
+    }
+
+    /// Whether an event would be heard. Cheap, so that the way of a call may ask before it makes one.
+    pub(crate) fn heard(&self) -> bool {
+        self.0.listeners.load(Ordering::Relaxed) > 0
+    }
+
+    /// Tells of something that concerns everybody.
+    pub(crate) fn tell(&self, timestamp: Timestamp, news: News) {
+        self.send(timestamp, None, None, news);
+    }
+
+    /// Tells of something that concerns one tenant, and perhaps one thread of it.
+    pub(crate) fn tell_tenant(&self, timestamp: Timestamp, tenant: &Tenant, thread: Option<&ThreadId>, news: News) {
+        self.send(timestamp, Some(tenant.clone()), thread.cloned(), news);
+    }
+
+    fn send(&self, timestamp: Timestamp, tenant: Option<Tenant>, thread: Option<ThreadId>, news: News) {
+        if self.heard() {
+            let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+            *last += 1;
+            // The last listener may have left in between; that is no failure.
+            let _ = self.0.line.send(Arc::new(Event { id: *last, timestamp, tenant, thread, news }));
+        }
+    }
+
+    pub(crate) fn subscribe(&self) -> Subscription {
+        let news = self.0.line.subscribe();
+        self.0.listeners.fetch_add(1, Ordering::Relaxed);
+        Subscription { news, after_reset: None, inner: self.0.clone() }
+    }
+}
+
+/// A listener. It hears every event from the moment it was made.
+pub struct Subscription {
+    news: broadcast::Receiver<Arc<Event>>,
+    /// The oldest event that was kept, to be told after the listener knows that older ones were not.
+    after_reset: Option<Arc<Event>>,
+    inner: Arc<Inner>,
+}
+
+impl Subscription {
+    /// Waits for the next event. After [`News::StreamReset`] some events are missing: read again what matters.
+    pub async fn next(&mut self) -> Arc<Event> {
+        if let Some(event) = self.after_reset.take() {
+            return event;
+        }
+        match self.news.recv().await {
+            Ok(event) => event,
+            Err(RecvError::Lagged(_)) => self.reset(),
+            // The sender lives in `inner`, which this subscription holds: it cannot be closed.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+
+    /// The next event, if it is there already.
+    pub fn try_next(&mut self) -> Option<Arc<Event>> {
+        if let Some(event) = self.after_reset.take() {
+            return Some(event);
+        }
+        match self.news.try_recv() {
+            Ok(event) => Some(event),
+            Err(TryRecvError::Lagged(_)) => Some(self.reset()),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+        }
+    }
+
+    /// The news that news was missed. It stands right before the oldest event that was kept.
+    fn reset(&mut self) -> Arc<Event> {
+        let oldest = loop {
+            match self.news.try_recv() {
+                Ok(event) => break Some(event),
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break None,
+            }
+        };
+        let (id, timestamp) = oldest.as_ref().map_or_else(Default::default, |event| (event.id - 1, event.timestamp));
+        self.after_reset = oldest;
+        Arc::new(Event { id, timestamp, tenant: None, thread: None, news: News::StreamReset })
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.inner.listeners.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,143 @@
+//! The events by name, each with what it has to tell.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use smol_str::SmolStr;
+
+use crate::{
+    call::{Effect, Status},
+    error::ErrorKind,
+    export::Format,
+    ids::CallId,
+    tool::ToolName,
+};
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum News {
+    /// `tool.registered`: a tool can be called from now on.
+    ToolRegistered {
+        /// The tool.
+        tool_name: ToolName,
+    },
+    /// `tool.unregistered`: a tool can no longer be called.
+    ToolUnregistered {
+        /// The tool.
+        tool_name: ToolName,
+    },
+    /// `hub.initialized`: the hub is ready.
+    HubInitialized {
+        /// How many tools it knows.
+        tools: usize,
+    },
+    /// `hub.cleared`: all tools were removed.
+    HubCleared {
+        /// How many there were.
+        removed: usize,
+    },
+    /// `tool.execution.started`: a call passed every door and its tool starts.
+    ExecutionStarted {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        tool_name: SmolStr,
+    },
+    /// `tool.execution.completed`: a call ended well.
+    ExecutionCompleted {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        tool_name: SmolStr,
+        /// What it did to the world.
+        effect: Effect,
+        /// How long the tool ran.
+        #[serde(rename = "durationMs", with = "crate::millis")]
+        duration: Duration,
+        /// Whether the answer is the kept one of an earlier call.
+        replayed: bool,
+    },
+    /// `tool.execution.failed`: a call was refused, failed or was cancelled.
+    ExecutionFailed {
+        /// The call.
+        call_id: CallId,
+        /// The tool's name as the caller wrote it.
+        tool_name: SmolStr,
+        /// `error` or `cancelled`.
+        status: Status,
+        /// What it did to the world.
+        effect: Effect,
+        /// What went wrong.
+        error: ErrorKind,
+        /// The line for operators.
+        message: String,
+    },
+    /// `tool.executed`: a good result was reported to the tool's status.
+    ToolExecuted {
+        /// The tool.
+        tool_name: ToolName,
+    },
+    /// `tool.failed`: a bad result was reported to the tool's status.
+    ToolFailed {
+        /// The tool.
+        tool_name: ToolName,
+        /// What went wrong.
+        error: ErrorKind,
+        /// Whether it speaks against the tool.
+        counts: bool,
+        /// The line for operators.
+        message: String,
+    },
+    /// `tool.executor.cleaned`: an instance was closed.
+    ExecutorCleaned {
+        /// The tool whose instance it was.
+        tool_name: ToolName,
+        /// Why.
+        reason: &'static str,
+    },
+    /// `tool.executor.exported`: definitions were exported.
+    ExecutorExported {
+        /// For whom.
+        format: Format,
+        /// How many.
+        count: usize,
+    },
+    /// `call.progress`: a running tool says how far it is.
+    CallProgress {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        tool_name: ToolName,
+        /// In words.
+        message: String,
+        /// From 0 to 1, where the tool knows.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        fraction: Option<f64>,
+    },
+    /// `stream.reset`: this listener was too slow and missed events.
+    StreamReset,
+}
+
+impl News {
+    /// The event's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ToolRegistered { .. } => "tool.registered",
+            Self::ToolUnregistered { .. } => "tool.unregistered",
+            Self::HubInitialized { .. } => "hub.initialized",
+            Self::HubCleared { .. } => "hub.cleared",
+            Self::ExecutionStarted { .. } => "tool.execution.started",
+            Self::ExecutionCompleted { .. } => "tool.execution.completed",
+            Self::ExecutionFailed { .. } => "tool.execution.failed",
+            Self::ToolExecuted { .. } => "tool.executed",
+            Self::ToolFailed { .. } => "tool.failed",
+            Self::ExecutorCleaned { .. } => "tool.executor.cleaned",
+            Self::ExecutorExported { .. } => "tool.executor.exported",
+            Self::CallProgress { .. } => "call.progress",
+            Self::StreamReset => "stream.reset",
+        }
+    }
+}

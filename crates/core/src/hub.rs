@@ -1,0 +1,273 @@
+//! The front door: one value through which tools are registered, listed, exported and called.
+//!
+//! In: requests of the program around it. Out: outcomes and events. It owns the rooms and leaves every decision to them.
+
+mod builder;
+mod request;
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use smol_str::SmolStr;
+
+pub use builder::{BuildError, HubBuilder};
+pub use request::{CallRequest, Running};
+
+use crate::{
+    artifact::{self, Artifact},
+    backend::{Scan, Scope, StoreError, Table},
+    clock::Timestamp,
+    engine::Engine,
+    events::{News, Subscription},
+    export::{self, Format},
+    ids::{ArtifactId, CallId, Tenant, ThreadId},
+    journal::CallRecord,
+    registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools},
+    tool::{Definition, Kind, ToolName},
+};
+
+/// The one place through which tool calls pass. Cheap to clone; all clones are the same hub.
+///
+/// ```
+/// use serde::Deserialize;
+/// use schemars::JsonSchema;
+/// use serde_json::json;
+/// use toolhub_core::{ToolError, ToolHub, tool};
+///
+/// /// Add two numbers.
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Add { a: i64, b: i64 }
+///
+/// async fn add(numbers: Add) -> Result<i64, ToolError> {
+///     numbers.a.checked_add(numbers.b).ok_or_else(|| ToolError::refused("the sum is too large"))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let hub = ToolHub::builder().tool(tool("add", add).read_only()).build().await?;
+/// let outcome = hub.call("add", json!({"a": 1, "b": 2})).await;
+/// assert_eq!(outcome.into_result()?, json!(3));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct ToolHub {
+    engine: Arc<Engine>,
+}
+
+impl ToolHub {
+    /// Begins a hub.
+    pub fn builder() -> HubBuilder {
+        HubBuilder::new()
+    }
+
+    /// Asks for a call. Nothing happens before the answer is awaited or started.
+    pub fn call(&self, tool: impl Into<SmolStr>, arguments: impl Into<Value>) -> CallRequest<'_> {
+        CallRequest::new(&self.engine, tool.into(), arguments.into())
+    }
+
+    /// Cancels a call that runs on a task of its own; says whether it was still running.
+    pub fn cancel(&self, call: CallId) -> bool {
+        self.engine.live.cancel(call)
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// When its name is taken or not legal, its schema cannot be used, or it depends on a tool that is not there.
+    pub fn register(&self, tool: ToolBuilder) -> Result<(), RegistryError> {
+        self.register_all([tool])
+    }
+
+    /// Adds tools, all or none; they may depend on each other.
+    ///
+    /// # Errors
+    /// When one of them cannot be registered.
+    pub fn register_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
+        let new = self.build(tools)?;
+        let names: Vec<_> = new.iter().map(|tool| tool.definition.name.clone()).collect();
+        self.engine.registry.add(new)?;
+        for tool_name in names {
+            self.tell(News::ToolRegistered { tool_name });
+        }
+        Ok(())
+    }
+
+    /// Adds a tool that remembers nothing.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register), and when the tool has state or instances.
+    pub fn register_stateless(&self, tool: ToolBuilder) -> Result<(), RegistryError> {
+        self.register_kind(tool, &Kind::Stateless)
+    }
+
+    /// Adds a tool with state or instances.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register), and when the tool has neither.
+    pub fn register_stateful(&self, tool: ToolBuilder) -> Result<(), RegistryError> {
+        self.register_kind(tool, &Kind::Stateful)
+    }
+
+    /// Puts these tools in the place of all others, at once: no caller ever sees a half-changed list. Calls that run
+    /// go on with the tool they began with.
+    ///
+    /// # Errors
+    /// When one of them cannot be registered; then everything stays as it was.
+    pub async fn replace_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
+        let before = self.engine.registry.replace(self.build(tools)?)?;
+        let after = self.tools();
+        for tool in before.list(&Filter::default()) {
+            if after.get(&tool.definition.name).is_none() {
+                self.tell(News::ToolUnregistered { tool_name: tool.definition.name.clone() });
+            }
+            // Also those of a tool that has a successor: they were made by the old one.
+            self.close_instances(&tool.definition.name).await;
+        }
+        for tool in after.list(&Filter::default()) {
+            if before.get(&tool.definition.name).is_none() {
+                self.tell(News::ToolRegistered { tool_name: tool.definition.name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a tool away and closes its instances. Calls that run go on. Tools that depend on it wait for it.
+    pub async fn unregister(&self, name: &str) -> Option<Arc<Tool>> {
+        let tool = self.engine.registry.remove(&ToolName::new(name).ok()?)?;
+        self.gone(&tool.definition.name).await;
+        Some(tool)
+    }
+
+    /// Takes all tools away; says how many there were.
+    pub async fn clear(&self) -> usize {
+        let before = self.engine.registry.replace(Vec::new()).unwrap_or_default();
+        for tool in before.list(&Filter::default()) {
+            self.gone(&tool.definition.name).await;
+        }
+        let removed = before.len();
+        self.tell(News::HubCleared { removed });
+        removed
+    }
+
+    /// The tool of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Arc<Tool>> {
+        self.engine.registry.find(name)
+    }
+
+    /// The tools that pass the filter, by name.
+    #[must_use]
+    pub fn list(&self, filter: &Filter) -> Vec<Arc<Tool>> {
+        self.tools().list(filter)
+    }
+
+    /// What the hub knows; it cannot execute.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.engine.registry
+    }
+
+    /// The tools as they are now. The list stays as it is while it is held, and a call may be made
+    /// [among](CallRequest::among) exactly these.
+    #[must_use]
+    pub fn tools(&self) -> Arc<Tools> {
+        self.engine.registry.snapshot()
+    }
+
+    /// The definitions of all tools as a model provider wants them, by name.
+    #[must_use]
+    pub fn export(&self, format: Format) -> Vec<Value> {
+        let tools = self.list(&Filter::default());
+        let definitions: Vec<&Definition> = tools.iter().map(|tool| &tool.definition).collect();
+        let exported = export::export(format, definitions);
+        self.tell(News::ExecutorExported { format, count: exported.len() });
+        exported
+    }
+
+    /// Listens to events from here on.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
+        self.engine.services.events.subscribe()
+    }
+
+    /// The record of a call. Calls with effects and calls with a key have one.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the record cannot be read.
+    pub async fn call_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
+        let now = self.now();
+        let scan = Scan::of(Table::Calls, Scope::Tenant(tenant.clone())).prefix(call.to_string()).limit(1);
+        let page = self.engine.services.store.scan(scan, now).await?;
+        let Some((key, _)) = page.rows.first() else { return Ok(None) };
+        self.engine.journal.record(tenant, key.partition.thread(), call, now).await
+    }
+
+    /// Content that was too long for the model.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn artifact(&self, tenant: &Tenant, id: &ArtifactId) -> Result<Option<Artifact>, StoreError> {
+        artifact::fetch(&self.engine.services, tenant, id).await
+    }
+
+    /// Closes all instances of a thread.
+    pub async fn cleanup_thread(&self, tenant: &Tenant, thread: &ThreadId) {
+        let services = &self.engine.services;
+        let this = |t: &Tenant, id: &ThreadId| t == tenant && id == thread;
+        services.threads.cleanup(this, &services.events, &*services.clock, "the thread was cleaned up").await;
+    }
+
+    /// How many calls run on tasks of their own.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.engine.live.len()
+    }
+
+    /// How many blocking functions run on although nobody waits for them.
+    #[must_use]
+    pub fn stuck(&self) -> usize {
+        self.engine.services.blocking.stuck()
+    }
+
+    /// Lets running calls finish for this long, cancels the rest, and closes all instances.
+    pub async fn shutdown(&self, grace: Duration) {
+        let Engine { tasks, live, services, .. } = &*self.engine;
+        tasks.close();
+        if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
+            live.cancel_all();
+            tasks.wait().await;
+        }
+        services.threads.cleanup(|_, _| true, &services.events, &*services.clock, "the hub was shut down").await;
+    }
+
+    fn register_kind(&self, tool: ToolBuilder, kind: &Kind) -> Result<(), RegistryError> {
+        if tool.kind() == kind {
+            return self.register(tool);
+        }
+        let tool_name = tool.name()?;
+        let reason = format!("it is {}; use `register_{}`", tool.kind(), tool.kind());
+        Err(RegistryError::Refused { tool: tool_name, reason })
+    }
+
+    fn build(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<Vec<Tool>, RegistryError> {
+        let Engine { executors, defaults, services, .. } = &*self.engine;
+        tools.into_iter().map(|tool| tool.build(executors, defaults, services)).collect()
+    }
+
+    async fn gone(&self, name: &ToolName) {
+        self.tell(News::ToolUnregistered { tool_name: name.clone() });
+        self.close_instances(name).await;
+    }
+
+    async fn close_instances(&self, name: &ToolName) {
+        let services = &self.engine.services;
+        services.threads.cleanup_tool(name, &services.events, &*services.clock).await;
+    }
+
+    fn tell(&self, news: News) {
+        self.engine.services.events.tell(self.now(), news);
+    }
+
+    fn now(&self) -> Timestamp {
+        self.engine.services.clock.now()
+    }
+}

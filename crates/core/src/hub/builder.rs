@@ -1,0 +1,191 @@
+//! Puts a hub together.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use super::ToolHub;
+use crate::{
+    backend::{Backend, Bounded, Memory},
+    blocking::BlockingPool,
+    clock::{Clock, SystemClock},
+    engine::Engine,
+    events::{Events, News, Subscription},
+    executor::Executor,
+    journal::Journal,
+    policy::Limits,
+    registry::{Registry, RegistryError, ToolBuilder},
+    services::{Resources, Services},
+    tool::Kind,
+};
+
+/// How often expired rows are removed, and how many at a time.
+const SWEEP_EVERY: Duration = Duration::from_secs(300);
+const SWEEP_AT_ONCE: usize = 1000;
+
+/// A hub in the making.
+#[must_use = "a hub exists only after `build`"]
+pub struct HubBuilder {
+    tools: Vec<ToolBuilder>,
+    executors: HashMap<Kind, Arc<dyn Executor>>,
+    /// A kind that was given two executors.
+    twice: Option<Kind>,
+    resources: Resources,
+    store: Option<Arc<dyn Backend>>,
+    clock: Box<dyn Clock>,
+    events: Events,
+    defaults: Limits,
+    blocking_places: usize,
+    keep_calls: Duration,
+}
+
+/// Why a hub cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A tool cannot be registered.
+    #[error(transparent)]
+    Tool(#[from] RegistryError),
+    /// A kind was given two executors.
+    #[error("there are two executors for tools of kind `{0}`; give the hub one")]
+    TwoExecutors(Kind),
+    /// There is no tokio runtime to run calls on.
+    #[error("a hub must be built inside a tokio runtime: calls run on its tasks")]
+    NoRuntime,
+}
+
+impl HubBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            tools: Vec::new(),
+            executors: HashMap::new(),
+            twice: None,
+            resources: Resources::default(),
+            store: None,
+            clock: Box::new(SystemClock),
+            events: Events::new(),
+            defaults: Limits::default(),
+            blocking_places: 64,
+            keep_calls: Duration::from_secs(30 * 24 * 3600),
+        }
+    }
+
+    /// Adds a tool.
+    pub fn tool(mut self, tool: ToolBuilder) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Adds tools.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = ToolBuilder>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Adds a kind of tool: this executor runs every tool of that kind.
+    pub fn executor(mut self, kind: impl Into<Kind>, executor: impl Executor) -> Self {
+        let kind = kind.into();
+        if self.executors.insert(kind.clone(), Arc::new(executor)).is_some() {
+            self.twice = Some(kind);
+        }
+        self
+    }
+
+    /// Shares a thing with all tools; they ask for it with `Shared<T>`.
+    pub fn resource<T: Send + Sync + 'static>(mut self, resource: T) -> Self {
+        self.resources.add(resource);
+        self
+    }
+
+    /// Where records and state are kept; in memory where nothing is said.
+    pub fn store(self, store: impl Backend) -> Self {
+        self.shared_store(Arc::new(store))
+    }
+
+    /// The same, for a store that is used elsewhere too, such as by a second hub.
+    pub fn shared_store(mut self, store: Arc<dyn Backend>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Where the time comes from.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Box::new(clock);
+        self
+    }
+
+    /// What holds for tools that do not say otherwise.
+    pub fn defaults(mut self, limits: Limits) -> Self {
+        self.defaults = limits;
+        self
+    }
+
+    /// How many blocking functions may run at once; 64 where nothing is said.
+    pub fn blocking_places(mut self, places: usize) -> Self {
+        self.blocking_places = places;
+        self
+    }
+
+    /// How long ended calls stay in the journal; 30 days where nothing is said.
+    pub fn keep_calls(mut self, time: Duration) -> Self {
+        self.keep_calls = time;
+        self
+    }
+
+    /// Listens from before the first event, `hub.initialized`.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
+        self.events.subscribe()
+    }
+
+    /// The finished hub.
+    ///
+    /// # Errors
+    /// When a tool cannot be registered; the error says which and why.
+    pub async fn build(self) -> Result<ToolHub, BuildError> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        if let Some(kind) = self.twice {
+            return Err(BuildError::TwoExecutors(kind));
+        }
+        let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
+        let store: Arc<dyn Backend> = Arc::new(Bounded(store));
+        let services = Arc::new(Services {
+            clock: self.clock,
+            events: self.events,
+            store: store.clone(),
+            threads: crate::threads::Threads::default(),
+            blocking: BlockingPool::new(self.blocking_places.min(tokio::sync::Semaphore::MAX_PERMITS)),
+            resources: self.resources,
+        });
+        let hub = ToolHub {
+            engine: Arc::new(Engine {
+                registry: Registry::default(),
+                journal: Journal { store, keep: self.keep_calls },
+                services,
+                executors: self.executors,
+                defaults: self.defaults,
+                live: crate::engine::Live::default(),
+                tasks: tokio_util::task::TaskTracker::new(),
+                runtime: runtime.clone(),
+            }),
+        };
+        hub.register_all(self.tools)?;
+        runtime.spawn(sweep(Arc::downgrade(&hub.engine)));
+        hub.tell(News::HubInitialized { tools: hub.tools().len() });
+        Ok(hub)
+    }
+}
+
+/// Removes expired rows now and then, in small steps, for as long as the hub lives.
+async fn sweep(hub: Weak<Engine>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let Some(engine) = hub.upgrade() else { return };
+        let now = engine.services.clock.now();
+        while let Ok(SWEEP_AT_ONCE) = engine.services.store.sweep(SWEEP_AT_ONCE, now).await {
+            tokio::task::yield_now().await;
+        }
+    }
+}

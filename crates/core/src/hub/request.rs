@@ -1,0 +1,212 @@
+//! A call in the making, and a call that runs.
+
+use std::{future::IntoFuture, sync::Arc, time::Duration};
+
+use futures_core::{Stream, future::BoxFuture};
+use serde_json::Value;
+use smol_str::SmolStr;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    call::{Call, Outcome, Progress, ProgressSink},
+    engine::Engine,
+    ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
+    pipeline,
+    registry::Tools,
+};
+
+/// A call in the making. Await it, or [`start`](Self::start) it.
+#[must_use = "a call is made only when it is awaited or started"]
+pub struct CallRequest<'hub> {
+    engine: &'hub Arc<Engine>,
+    call: Box<Call>,
+}
+
+impl<'hub> CallRequest<'hub> {
+    pub(super) fn new(engine: &'hub Arc<Engine>, tool: SmolStr, arguments: Value) -> Self {
+        let clock = &engine.services.clock;
+        let arrived = clock.now();
+        let call = Box::new(Call {
+            id: CallId::mint(arrived),
+            tool,
+            arguments,
+            tenant: Tenant::default(),
+            caller: Caller::default(),
+            thread: None,
+            run: None,
+            key: None,
+            model_call: None,
+            timeout: None,
+            arrived,
+            since: clock.instant(),
+            among: None,
+            flaw: None,
+            detached: false,
+            cancel: None,
+            progress: None,
+        });
+        Self { engine, call }
+    }
+
+    /// The call's id, known before it is made.
+    #[must_use]
+    pub fn id(&self) -> CallId {
+        self.call.id
+    }
+
+    /// The conversation it belongs to. A text that is no thread id makes the call fail.
+    pub fn thread(mut self, thread: impl Into<SmolStr>) -> Self {
+        self.call.thread = self.checked(ThreadId::new(thread));
+        self
+    }
+
+    /// Whose call it is; `main` where nothing is said.
+    pub fn tenant(mut self, tenant: Tenant) -> Self {
+        self.call.tenant = tenant;
+        self
+    }
+
+    /// Who asks; `local` where nothing is said.
+    pub fn caller(mut self, caller: Caller) -> Self {
+        self.call.caller = caller;
+        self
+    }
+
+    /// The agent run it belongs to.
+    pub fn run(mut self, run: RunId) -> Self {
+        self.call.run = Some(run);
+        self
+    }
+
+    /// The id the model gave its request.
+    pub fn model_call(mut self, id: impl Into<SmolStr>) -> Self {
+        self.call.model_call = Some(id.into());
+        self
+    }
+
+    /// The caller's word that a repetition is the same call: it is made once, and answered alike every time, in whatever
+    /// thread it is repeated. A key belongs to a tenant and a tool, and is remembered for a day.
+    /// A text that is no key makes the call fail.
+    pub fn idempotency_key(mut self, key: impl Into<SmolStr>) -> Self {
+        self.call.key = self.checked(IdempotencyKey::new(key));
+        self
+    }
+
+    /// A shorter time than the tool's own. A longer one changes nothing.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.call.timeout = Some(time);
+        self
+    }
+
+    /// Cancels the call when this signal is given. The signal itself is never given by the call.
+    pub fn cancel_on(mut self, signal: &CancellationToken) -> Self {
+        self.call.cancel = Some(signal.child_token());
+        self
+    }
+
+    /// Looks for the tool in the list the caller was offered, whatever has changed since.
+    pub fn among(mut self, tools: &Arc<Tools>) -> Self {
+        self.call.among = Some(tools.clone());
+        self
+    }
+
+    /// Lets the call go on when nobody waits for it any more.
+    pub fn detached(mut self) -> Self {
+        self.call.detached = true;
+        self
+    }
+
+    /// Starts the call on a task of its own.
+    pub fn start(mut self) -> Running {
+        let cancel = self.call.cancel.get_or_insert_default().clone();
+        let (sink, progress) = ProgressSink::new();
+        self.call.progress = Some(sink);
+        let (id, tool) = (self.call.id, self.call.tool.clone());
+        let goes_on = self.call.goes_on();
+        let pending = pipeline::start(self.engine, self.call);
+        Running { id, tool, cancel, progress, pending, goes_on }
+    }
+
+    fn checked<T>(&mut self, id: Result<T, IdError>) -> Option<T> {
+        id.inspect_err(|flaw| self.call.flaw = Some(Box::new(flaw.clone()))).ok()
+    }
+}
+
+impl<'hub> IntoFuture for CallRequest<'hub> {
+    type Output = Outcome;
+    type IntoFuture = BoxFuture<'hub, Outcome>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(pipeline::run(self.engine, self.call))
+    }
+}
+
+/// A call that runs. Await it for its outcome; dropped before that, it cancels the call, unless the call was detached
+/// or has an idempotency key.
+#[must_use = "dropping a running call cancels it"]
+pub struct Running {
+    id: CallId,
+    tool: SmolStr,
+    cancel: CancellationToken,
+    progress: broadcast::Receiver<Progress>,
+    pending: pipeline::Pending,
+    goes_on: bool,
+}
+
+impl Running {
+    /// The call.
+    #[must_use]
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// The tool's name as the caller wrote it.
+    #[must_use]
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// Asks the call to stop. It still has an outcome: `cancelled`, or its result if it was faster.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// What the tool says about how far it is, until the call ends. The first stream hears it from the beginning, a later
+    /// one from then on; a slow reader misses the oldest.
+    pub fn progress(&mut self) -> impl Stream<Item = Progress> + Send + 'static {
+        let later = self.progress.resubscribe();
+        futures_util::stream::unfold(std::mem::replace(&mut self.progress, later), |mut news| async move {
+            loop {
+                match news.recv().await {
+                    Ok(progress) => return Some((progress, news)),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                }
+            }
+        })
+    }
+}
+
+impl IntoFuture for Running {
+    type Output = Outcome;
+    type IntoFuture = BoxFuture<'static, Outcome>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let mut running = self;
+            let outcome = running.pending.outcome().await;
+            // What the tool may still be doing with its context is its own affair now.
+            running.goes_on = true;
+            outcome
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.goes_on {
+            self.cancel.cancel();
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The life of a call, from first door to last.
+//!
+//! This file is the list of doors; each door is a file of its own below it. A call is a value that changes its type
+//! on the way, `Call → Found → Valid → Allowed → Placed → Opened → Done → Outcome`, so that no door can be passed
+//! before the one ahead of it. Whatever happens, exactly one `Outcome` comes out.
+//!
+//! A refusal (`CallError`) is possible up to the opening record; from then on every end is a `Done` and is closed.
+
+mod admission;
+mod attempts;
+mod cache;
+mod close;
+mod dependencies;
+mod hooks;
+mod open;
+mod output;
+mod policy;
+mod replay;
+mod report;
+mod resolve;
+mod status;
+mod ticket;
+mod validate;
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    backend::Seen,
+    call::{Call, Effect, Outcome},
+    clock::{self, Instant},
+    context::CallContext,
+    engine::Engine,
+    error::{CallError, ErrorKind, ToolError},
+    executor::Reply,
+    journal::CallRecord,
+    registry::Tool,
+};
+use ticket::Ticket;
+
+/// The doors, in order.
+async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result<Outcome, CallError> {
+    let Engine { services, journal, .. } = engine;
+
+    //  1. resolve: which tool? `Call → Found`. It stands in `run` and `start`: the tool decides where its call runs.
+
+    //  2. replay: was this very call made before?
+    let found = match replay::look(journal, services, found).await? {
+        replay::Seen::Before(outcome) => return Ok(ticket.replayed(*outcome)),
+        replay::Seen::Never(found) => found,
+    };
+    //  3. status pre-check: is the tool withheld?
+    status::pre_check(&found)?;
+    //  4. dependencies: has its time come?
+    dependencies::check(&found)?;
+    //  5. before-hooks: what does the owner's own code say?
+    let found = hooks::before(found).await?;
+    //  6. validate: do the arguments fit? `Found → Valid`
+    let valid = validate::check(found)?;
+    //  7. policy: deny, ask, allow. `Valid → Allowed`
+    let allowed = policy::decide(valid).await?;
+    //  8. cache: is the answer known?
+    let allowed = match cache::look(allowed) {
+        cache::Answer::Known(outcome) => return Ok(*outcome),
+        cache::Answer::Unknown(allowed) => allowed,
+    };
+    //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
+    let placed = admission::place(allowed).await?;
+    // 10. status gate: may it still run, now that it is its turn?
+    let placed = status::gate(placed).await?;
+    // 11. open: what must not be forgotten. `Placed → Opened`; from here on nothing is refused
+    let opened = open::open(journal, services, placed).await?;
+    // 12. attempts: the tool runs. `Opened → Done`
+    let done = attempts::run(services, opened, ticket).await;
+    // 13. after-hooks, and no more text than a model can bear
+    let done = output::limit(services, hooks::after(done).await).await;
+    // 14. close: state, record and outcome in one transaction. `Done → Outcome`
+    Ok(close::close(journal, services, done, ticket).await)
+
+    // 15. report: stands in `walk`, because a refusal is reported like any other end.
+}
+
+/// What travels through all doors: the call and the tool it asked for. The call is in a box, because a value that is
+/// moved from door to door is copied at each.
+pub(crate) struct Way {
+    pub(crate) call: Box<Call>,
+    pub(crate) tool: Arc<Tool>,
+    /// A claim on the call's idempotency key whose call the journal no longer knows; it may be taken over.
+    stale_claim: Option<Seen>,
+    /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
+    digest: Option<String>,
+}
+
+/// The tool is known.
+pub(crate) struct Found(Way);
+/// The arguments fit the tool.
+struct Valid(Way);
+/// Every rule said yes.
+struct Allowed(Way);
+/// It is the call's turn.
+struct Placed {
+    way: Way,
+    slot: admission::Slot,
+}
+/// What must not be forgotten about the call is written down.
+struct Opened {
+    way: Way,
+    slot: admission::Slot,
+    record: Option<Box<CallRecord>>,
+}
+/// The tool has run, or was stopped.
+struct Done {
+    /// Holds the way: a tool may keep its context, so the call lives there from here on.
+    context: CallContext,
+    record: Option<Box<CallRecord>>,
+    result: Result<Reply, ToolError>,
+    effect: Effect,
+}
+
+impl Found {
+    /// Plain read-only calls run in the caller's own task: they have nothing to commit, so being dropped halfway harms
+    /// nothing, and a task of their own would cost more than the call. All others run on a task.
+    fn runs_in_place(&self) -> bool {
+        let Way { call, tool, .. } = &self.0;
+        tool.definition.annotations.read_only && call.key.is_none() && !tool.stateful
+    }
+}
+
+/// Runs a call and waits for its end. A caller that stops waiting cancels it.
+pub(crate) async fn run(engine: &Arc<Engine>, call: Box<Call>) -> Outcome {
+    match resolve::find(&engine.registry, call) {
+        Err(refused) => {
+            report::report(Ticket::new(&engine.services, &refused.call), |ticket| ticket.refused(refused.error))
+        }
+        Ok(found) if found.runs_in_place() => walk(engine, found, true).await,
+        Ok(mut found) => {
+            let call = &mut found.0.call;
+            let wanted = Wanted { cancel: call.cancel.get_or_insert_default().clone(), goes_on: call.goes_on() };
+            let outcome = launch(engine, found).outcome().await;
+            wanted.satisfied();
+            outcome
+        }
+    }
+}
+
+/// Starts a call on a task of its own.
+pub(crate) fn start(engine: &Arc<Engine>, call: Box<Call>) -> Pending {
+    match resolve::find(&engine.registry, call) {
+        Ok(found) => launch(engine, found),
+        Err(refused) => {
+            let ticket = Ticket::new(&engine.services, &refused.call);
+            let outcome = report::report(ticket, |ticket| ticket.refused(refused.error));
+            Pending { told: oneshot::channel().1, otherwise: Some(Box::new(outcome)) }
+        }
+    }
+}
+
+/// The end of a call on a task of its own, when it comes.
+pub(crate) struct Pending {
+    told: oneshot::Receiver<Outcome>,
+    /// The end if nobody tells: the call was refused at once, or its task vanished with the runtime.
+    otherwise: Option<Box<Outcome>>,
+}
+
+impl Pending {
+    /// Waits for the end. To be asked once.
+    pub(crate) async fn outcome(&mut self) -> Outcome {
+        let told = (&mut self.told).await.ok();
+        told.or_else(|| self.otherwise.take().map(|outcome| *outcome)).expect("a pending call is asked once")
+    }
+}
+
+fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
+    let (tell, told) = oneshot::channel();
+    let otherwise = Some(Box::new(Ticket::new(&engine.services, &found.0.call).lost()));
+    let running = engine.live.enter(found.0.call.id, found.0.call.cancel.clone());
+    let progress = found.0.call.progress.clone();
+    let (tasks, runtime) = (engine.tasks.clone(), engine.runtime.clone());
+    let engine = engine.clone();
+    let task = async move {
+        let outcome = walk(&engine, found, false).await;
+        drop(running);
+        if let Some(progress) = progress {
+            progress.close();
+        }
+        // Nobody waiting any more is no failure: the end is recorded.
+        let _ = tell.send(outcome);
+    };
+    tasks.spawn_on(task, &runtime);
+    Pending { told, otherwise }
+}
+
+/// Walks a call through all doors and reports its end, even if something panics on the way.
+async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
+    let mut ticket = Ticket::new(&engine.services, &found.0.call);
+    ticket.runs(in_place, &found.0.tool);
+    let passed = AssertUnwindSafe(route(engine, found, &mut ticket)).catch_unwind().await;
+    report::report(ticket, |ticket| match passed {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(refusal)) => ticket.refused(refusal),
+        Err(panic) => ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic))),
+    })
+}
+
+/// Held by a caller while it waits. Dropped early it cancels the call, unless the call goes on without its caller.
+struct Wanted {
+    cancel: CancellationToken,
+    goes_on: bool,
+}
+
+impl Wanted {
+    /// The end is there. What the tool may still be doing with its context is its own affair now.
+    fn satisfied(mut self) {
+        self.goes_on = true;
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        if !self.goes_on {
+            self.cancel.cancel();
+        }
+    }
+}
+
+/// When a call must be done: the tool's time, or the caller's where that is shorter.
+fn deadline(way: &Way, now: Instant) -> Instant {
+    let own = way.tool.limits.timeout;
+    clock::after(now, way.call.timeout.map_or(own, |wanted| wanted.min(own)))
+}

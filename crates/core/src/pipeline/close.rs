@@ -1,0 +1,132 @@
+//! Door 14: state, record and outcome become true together.
+//!
+//! In: what the tool did. Out: the outcome, committed where it must be. The tool's result is kept even when its state
+//! could not be: the world has changed, and the caller must know.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde_json::Value;
+
+use super::{Done, Way, attempts::panic_text, ticket::Ticket, validate};
+use crate::{
+    backend::{Batch, Partition, StoreError, Table, Write},
+    call::{Content, Effect, Outcome},
+    context::CallContext,
+    error::{CallError, ErrorKind, ToolError},
+    executor::Reply,
+    journal::{CallRecord, Journal},
+    services::Services,
+};
+
+pub(super) async fn close(journal: &Journal, services: &Services, done: Done, ticket: &Ticket<'_>) -> Outcome {
+    let Done { context, record, result, effect } = done;
+    let way = context.way();
+    let (reply, error, writes) = match (result, writes(&context)) {
+        (Ok(reply), Ok(writes)) => (reply, None, writes),
+        (Ok(reply), Err(unsaved)) => (reply, Some(explained(way, unsaved)), Vec::new()),
+        (Err(failed), _) => (Reply::default(), Some(explained(way, failed)), Vec::new()),
+    };
+    let outcome = ticket.ended(effect, reply.output, reply.content, error);
+    if record.is_none() && writes.is_empty() {
+        return outcome;
+    }
+    let end = Box::new((outcome, writes));
+    Box::pin(settle(journal, services, way, record, end, ticket)).await
+}
+
+/// Commits the end of a call that has something to commit.
+async fn settle(
+    journal: &Journal,
+    services: &Services,
+    way: &Way,
+    record: Option<Box<CallRecord>>,
+    end: Box<(Outcome, Vec<Write>)>,
+    ticket: &Ticket<'_>,
+) -> Outcome {
+    let (outcome, writes) = *end;
+    let book = Book::of(journal, services, way, record);
+    match book.commit(&outcome, writes).await {
+        Ok(()) => outcome,
+        Err(error) => book.without_state(outcome, error, ticket).await,
+    }
+}
+
+/// The writes of the states the tool has changed. Writing them down is the author's code, and may panic.
+fn writes(context: &CallContext) -> Result<Vec<Write>, ToolError> {
+    catch_unwind(AssertUnwindSafe(|| context.desk().writes()))
+        .unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))))
+}
+
+/// The failure of a tool as its caller sees it.
+fn explained(way: &Way, failed: ToolError) -> CallError {
+    let error = if failed.problems.is_empty() {
+        CallError::from(failed)
+    } else {
+        validate::invalid(&way.tool.definition.name, failed.problems)
+    };
+    error.shortened(way.tool.limits.text)
+}
+
+/// The call's record and where it goes.
+struct Book<'a> {
+    journal: &'a Journal,
+    services: &'a Services,
+    way: &'a Way,
+    record: CallRecord,
+    opened: bool,
+}
+
+impl<'a> Book<'a> {
+    fn of(journal: &'a Journal, services: &'a Services, way: &'a Way, record: Option<Box<CallRecord>>) -> Self {
+        let opened = record.is_some();
+        let record = match record {
+            Some(record) => *record,
+            None => CallRecord::opened(&way.call, &way.tool.definition.name, services.clock.now()),
+        };
+        Self { journal, services, way, record, opened }
+    }
+
+    async fn commit(&self, outcome: &Outcome, writes: Vec<Write>) -> Result<(), StoreError> {
+        let now = self.services.clock.now();
+        let record = self.record.clone().closed(outcome.clone());
+        let close = if self.opened { self.journal.close(&record, now)? } else { self.journal.open(&record, now)? };
+        let call = &self.way.call;
+        let mut batch = Batch::on(Partition::of_call(call.tenant.clone(), call.thread.as_ref(), call.id)).with(close);
+        batch.writes.extend(writes);
+        self.journal.store.commit(batch, now).await.map(|_| ())
+    }
+
+    /// The state could not be committed. The call still ends, with its result and the reason.
+    async fn without_state(&self, outcome: Outcome, error: StoreError, ticket: &Ticket<'_>) -> Outcome {
+        let conflict = matches!(&error, StoreError::Conflict { table: Table::State, .. });
+        let failed = failed(outcome, error.into(), ticket);
+        if conflict && let Err(error) = self.commit(&failed, Vec::new()).await {
+            return self::failed(failed, error.into(), ticket);
+        }
+        failed
+    }
+}
+
+fn failed(outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
+    // An error the tool itself raised says more than ours. Whatever it is, a tool that has done its work must not be
+    // asked to do it again.
+    let mut error = outcome.error.unwrap_or(error);
+    error.retryable &= outcome.effect == Effect::None;
+    let (effect, output, content): (Effect, Value, Vec<Content>) = (outcome.effect, outcome.output, outcome.content);
+    ticket.ended(effect, output, content, Some(error))
+}
+
+impl From<StoreError> for CallError {
+    fn from(error: StoreError) -> Self {
+        let kind = match &error {
+            StoreError::Conflict { table: Table::State, .. } => ErrorKind::StateConflict,
+            StoreError::Damaged { table: Table::State, .. } => ErrorKind::StateUnreadable,
+            StoreError::Conflict { .. } | StoreError::Damaged { .. } => ErrorKind::Internal,
+            StoreError::Refused(_) => ErrorKind::Internal,
+            StoreError::Fenced { .. } | StoreError::Unavailable(_) | StoreError::Unknown(_) => {
+                ErrorKind::StoreUnavailable
+            }
+        };
+        Self::new(kind).operator(error.to_string())
+    }
+}

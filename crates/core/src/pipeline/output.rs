@@ -1,0 +1,131 @@
+//! Door 13: no more text than a model can bear. What is too long is kept as an artifact, and the text says so.
+
+use serde_json::Value;
+
+use super::{Done, Way};
+use crate::{artifact, call::Content, executor::Reply, policy::Limits, schema, services::Services};
+
+pub(super) async fn limit(services: &Services, mut done: Done) -> Done {
+    let way = done.context.way();
+    if let Ok(reply) = &mut done.result
+        && let Some(long) = too_long(reply, &way.tool.limits)
+    {
+        Box::pin(cut(services, way, reply, long)).await;
+    }
+    done
+}
+
+/// What is too long, in full.
+struct Long {
+    /// All text the model would be shown, if that is too much.
+    text: Option<String>,
+    /// The structured output as JSON, if that is too much.
+    output: Option<String>,
+}
+
+fn too_long(reply: &Reply, limits: &Limits) -> Option<Long> {
+    // The usual answer is small, and knowing so must be cheap: no text is made for it.
+    let bound = json_bound(&reply.output);
+    let texts: usize = reply.content.iter().map(|piece| text_of(piece).map_or(0, str::len)).sum();
+    let shallow = schema::depth_within(&reply.output, DEEPEST);
+    if shallow && bound <= limits.output && bound.max(texts) <= limits.text {
+        return None;
+    }
+    let output = Some(reply.output.to_string()).filter(|json| !shallow || json.len() > limits.output);
+    let text = Some(shown(reply)).filter(|text| text.chars().count() > limits.text);
+    (text.is_some() || output.is_some()).then_some(Long { text, output })
+}
+
+async fn cut(services: &Services, way: &Way, reply: &mut Reply, long: Long) {
+    // Without pieces of its own, the text a model is shown is the output: one artifact holds both.
+    let same = reply.content.is_empty() && long.output.is_some();
+    let keep =
+        async |kind: &str, text: String| artifact::keep(services, &way.call.tenant, kind, text.into_bytes()).await;
+    if let Some(text) = long.text {
+        let limit = way.tool.limits.text;
+        let head: String = text.chars().take(limit).collect();
+        let more = format!("{} more characters", text.chars().count() - limit);
+        let (kept, note) = noted(keep(if same { JSON } else { "text/plain" }, text).await, &more, "the whole text");
+        let others = reply.content.drain(..).filter(|piece| text_of(piece).is_none());
+        reply.content = std::iter::once(Content::text(head + &note)).chain(others).chain(kept).collect();
+    }
+    if let Some(json) = long.output {
+        if reply.content.is_empty() {
+            reply.content.push(Content::text(json.as_str()));
+        }
+        reply.output = Value::Null;
+        if !same || !reply.content.iter().any(|piece| matches!(piece, Content::Artifact { .. })) {
+            let (kept, note) = noted(keep(JSON, json).await, "the structured output is too large", "it");
+            reply.content.push(Content::text(note.trim_start()));
+            reply.content.extend(kept);
+        }
+    }
+}
+
+const JSON: &str = "application/json";
+/// Deeper output is kept as text: what is nested deeper than this, many readers of JSON refuse, ours among them.
+const DEEPEST: usize = 100;
+
+/// What was kept, and the words that say so.
+fn noted(kept: Option<Content>, what: &str, whole: &str) -> (Option<Content>, String) {
+    let note = match &kept {
+        Some(Content::Artifact { id, .. }) => format!("\n\n[{what}; {whole} is kept as artifact {id}]"),
+        _ => format!("\n\n[{what}; {whole} could not be kept]"),
+    };
+    (kept, note)
+}
+
+/// All text a model would be shown.
+fn shown(reply: &Reply) -> String {
+    let texts: Vec<&str> = reply.content.iter().filter_map(text_of).collect();
+    match (texts.is_empty(), &reply.output) {
+        (false, _) => texts.join("\n"),
+        (true, Value::String(text)) => text.clone(),
+        (true, output) => output.to_string(),
+    }
+}
+
+fn text_of(piece: &Content) -> Option<&str> {
+    if let Content::Text { text } = piece { Some(text) } else { None }
+}
+
+/// The output as a piece of text.
+pub(super) fn as_content(output: &Value) -> Content {
+    match output {
+        Value::String(text) => Content::text(text.as_str()),
+        other => Content::text(other.to_string()),
+    }
+}
+
+/// An upper bound of the length of a value's JSON text.
+fn json_bound(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 25,
+        Value::String(text) => escaped_bound(text),
+        Value::Array(items) => 2 + items.iter().map(|item| json_bound(item) + 1).sum::<usize>(),
+        Value::Object(members) => {
+            2 + members.iter().map(|(name, item)| escaped_bound(name) + json_bound(item) + 2).sum::<usize>()
+        }
+    }
+}
+
+/// A character takes at most six when it is escaped.
+fn escaped_bound(text: &str) -> usize {
+    text.len() * 6 + 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_bound_is_never_below_the_real_length() {
+        let awkward =
+            json!({"a\u{1}": ["\u{0}\u{1f}\"\\", 1.7976931348623157e308, i64::MIN, u64::MAX, null, true], "": {}});
+        for value in [awkward, json!([]), json!("é天"), json!(-0.0), json!([[], [[]], {}])] {
+            assert!(json_bound(&value) >= value.to_string().len(), "{value}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Door 2: a call with an idempotency key that was made before gets the answer it got then.
+
+use super::{Found, Way};
+use crate::{
+    call::Outcome,
+    digest,
+    error::{CallError, ErrorKind},
+    journal::Journal,
+    services::Services,
+};
+
+/// Whether a call was made before.
+pub(super) enum Seen {
+    /// It was, and this is how it ended.
+    Before(Box<Outcome>),
+    /// It was not.
+    Never(Found),
+}
+
+pub(super) async fn look(journal: &Journal, services: &Services, found: Found) -> Result<Seen, CallError> {
+    if found.0.call.key.is_none() {
+        return Ok(Seen::Never(found));
+    }
+    // In a box, like every part of the way that plain calls do not take: they would carry its size.
+    Box::pin(look_up(journal, services, found)).await
+}
+
+async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result<Seen, CallError> {
+    let Found(mut way) = found;
+    let digest = digest::of_json(&way.call.arguments);
+    way.digest = Some(digest.clone());
+    let Way { call, tool, .. } = &way;
+    let Some(key) = &call.key else { return Ok(Seen::Never(Found(way))) };
+    let now = services.clock.now();
+    let Some((claim, seen)) = journal.claimed(&call.tenant, &tool.definition.name, key, now).await? else {
+        return Ok(Seen::Never(Found(way)));
+    };
+    if claim.digest != digest {
+        return Err(CallError::new(ErrorKind::IdempotencyKeyReused));
+    }
+    let record = journal.record(&call.tenant, claim.thread.as_ref(), claim.call, now).await?;
+    match record {
+        Some(record) => match record.outcome {
+            Some(outcome) => Ok(Seen::Before(Box::new(outcome))),
+            None => Err(CallError::new(ErrorKind::IdempotencyInProgress)),
+        },
+        // A call is opened before it claims its key, so one that is not there was forgotten by the journal.
+        None => {
+            way.stale_claim = Some(seen);
+            Ok(Seen::Never(Found(way)))
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Door 15: tells the tool's status and everybody who listens how the call ended. Exactly once per call.
+
+use super::ticket::Ticket;
+use crate::{call::Outcome, events::News};
+
+/// Makes the outcome, tells of it, and settles the ticket.
+pub(super) fn report(ticket: Ticket<'_>, end: impl FnOnce(&Ticket<'_>) -> Outcome) -> Outcome {
+    let outcome = end(&ticket);
+    tell(&ticket, &outcome);
+    ticket.settle();
+    outcome
+}
+
+pub(super) fn tell(ticket: &Ticket<'_>, outcome: &Outcome) {
+    let events = &ticket.services().events;
+    if !events.heard() {
+        return;
+    }
+    let (call_id, tool_name) = (ticket.id(), outcome.tool.clone());
+    let Outcome { effect, duration, replayed, .. } = *outcome;
+    let (life, reported) = match &outcome.error {
+        None => {
+            let life = News::ExecutionCompleted { call_id, tool_name, effect, duration, replayed };
+            (life, ticket.ran().map(|tool_name| News::ToolExecuted { tool_name }))
+        }
+        Some(error) => {
+            let (status, kind, message) = (outcome.status, error.kind, error.operator.clone());
+            let life =
+                News::ExecutionFailed { call_id, tool_name, status, effect, error: kind, message: message.clone() };
+            let counts = error.counts;
+            (life, ticket.ran().map(|tool_name| News::ToolFailed { tool_name, error: kind, counts, message }))
+        }
+    };
+    for news in [Some(life), reported].into_iter().flatten() {
+        events.tell_tenant(outcome.ended_at, ticket.tenant(), outcome.thread.as_ref(), news);
+    }
+}

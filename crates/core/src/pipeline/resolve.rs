@@ -1,0 +1,50 @@
+//! Door 1: finds the tool a call asks for, and a thread if the tool needs one.
+
+use serde_json::{Map, Value};
+
+use super::{Found, Way};
+use crate::{
+    call::Call,
+    error::{CallError, Detail, ErrorKind},
+    ids::ThreadId,
+    registry::Registry,
+};
+
+/// How much of a wrong name is shown; a right one is never longer.
+const NAME_SHOWN: usize = 64;
+
+/// A call that asked for something that is not there.
+pub(super) struct Refused {
+    pub(super) call: Box<Call>,
+    pub(super) error: CallError,
+}
+
+pub(super) fn find(registry: &Registry, mut call: Box<Call>) -> Result<Found, Refused> {
+    if let Some(flaw) = &call.flaw {
+        let model = "The call's thread id or idempotency key is not valid.";
+        let error = CallError::new(ErrorKind::ArgumentsInvalid).operator(flaw.to_string()).model(model);
+        return Err(Refused { call, error });
+    }
+    let tool = match &call.among {
+        Some(pinned) => pinned.get(&call.tool).cloned(),
+        None => registry.find(&call.tool),
+    };
+    let Some(tool) = tool else {
+        let suggestions = call.among.as_ref().unwrap_or(&registry.snapshot()).suggest(&call.tool);
+        let hint = suggestions.first().map_or_else(String::new, |name| format!(" Did you mean `{name}`?"));
+        let name: String = call.tool.chars().take(NAME_SHOWN).collect();
+        let error = CallError::new(ErrorKind::ToolNotFound)
+            .operator(format!("no tool is named `{name}`"))
+            .model(format!("There is no tool named `{name}`.{hint}"))
+            .detail(Detail::Suggestions(suggestions));
+        return Err(Refused { call, error });
+    };
+    // A model that has nothing to say often sends `null` where an empty object is meant.
+    if call.arguments.is_null() {
+        call.arguments = Value::Object(Map::new());
+    }
+    if tool.needs_thread && call.thread.is_none() {
+        call.thread = Some(ThreadId::mint());
+    }
+    Ok(Found(Way { call, tool, stale_claim: None, digest: None }))
+}

@@ -1,0 +1,162 @@
+//! The promise of one outcome.
+//!
+//! In: who the call is. Out: its one `Outcome`. A ticket that is dropped without one belonged to a caller that went
+//! away in the middle of a plain call; it says so, or listeners would wait for ever.
+
+use serde_json::Value;
+use smol_str::SmolStr;
+
+use crate::{
+    call::{Call, Content, Effect, Outcome, Status},
+    clock::{Instant, Timestamp},
+    error::{CallError, ErrorKind},
+    ids::{CallId, Tenant, ThreadId},
+    registry::Tool,
+    services::Services,
+    tool::ToolName,
+};
+
+pub(super) struct Ticket<'a> {
+    services: &'a Services,
+    id: CallId,
+    tool: SmolStr,
+    tenant: Tenant,
+    thread: Option<ThreadId>,
+    model_call: Option<SmolStr>,
+    arrived: Timestamp,
+    since: Instant,
+    begun: Option<Instant>,
+    attempts: u32,
+    in_place: bool,
+    read_only: bool,
+    open: bool,
+}
+
+impl<'a> Ticket<'a> {
+    pub(super) fn new(services: &'a Services, call: &Call) -> Self {
+        Self {
+            services,
+            id: call.id,
+            tool: call.tool.clone(),
+            tenant: call.tenant.clone(),
+            thread: call.thread.clone(),
+            model_call: call.model_call.clone(),
+            arrived: call.arrived,
+            since: call.since,
+            begun: None,
+            attempts: 0,
+            in_place: false,
+            read_only: false,
+            open: true,
+        }
+    }
+
+    /// Where the call runs, and what its tool may do to the world.
+    pub(super) fn runs(&mut self, in_place: bool, tool: &Tool) {
+        (self.in_place, self.read_only) = (in_place, tool.definition.annotations.read_only);
+    }
+
+    /// The call, as listeners know it.
+    pub(super) fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// The tool starts.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.begun = Some(now);
+    }
+
+    /// The tool is tried once more.
+    pub(super) fn attempt(&mut self) {
+        self.attempts += 1;
+    }
+
+    /// The tool that ran, if one did.
+    pub(super) fn ran(&self) -> Option<ToolName> {
+        (self.attempts > 0).then(|| ToolName::new(self.tool.clone()).ok()).flatten()
+    }
+
+    pub(super) fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    pub(super) fn services(&self) -> &'a Services {
+        self.services
+    }
+
+    /// The end of a call whose tool ran.
+    pub(super) fn ended(
+        &self,
+        effect: Effect,
+        output: Value,
+        content: Vec<Content>,
+        error: Option<CallError>,
+    ) -> Outcome {
+        let now = self.services.clock.instant();
+        let begun = self.begun.unwrap_or(now);
+        let duration = now.saturating_duration_since(begun);
+        let status = match &error {
+            None => Status::Success,
+            Some(error) if error.kind == ErrorKind::Cancelled => Status::Cancelled,
+            Some(_) => Status::Error,
+        };
+        Outcome {
+            id: self.id,
+            tool: self.tool.clone(),
+            thread: self.thread.clone(),
+            model_call: self.model_call.clone(),
+            status,
+            effect,
+            output,
+            content,
+            error,
+            attempts: self.attempts,
+            replayed: false,
+            queued: begun.saturating_duration_since(self.since),
+            duration,
+            started_at: self.arrived,
+            ended_at: self.arrived + now.saturating_duration_since(self.since),
+        }
+    }
+
+    /// The answer of an earlier call, given again to this one.
+    pub(super) fn replayed(&self, outcome: Outcome) -> Outcome {
+        Outcome { replayed: true, model_call: self.model_call.clone(), ..outcome }
+    }
+
+    /// The end of a call that did not reach its closing. If the tool had begun, nobody knows what it did.
+    pub(super) fn refused(&self, error: CallError) -> Outcome {
+        let harmless = self.begun.is_none() || self.read_only;
+        let effect = if harmless { Effect::None } else { Effect::Unknown };
+        self.ended(effect, Value::Null, Vec::new(), Some(error))
+    }
+
+    /// What a caller is told when the task of its call vanished with the runtime. The journal tells the rest.
+    pub(super) fn lost(mut self) -> Outcome {
+        self.open = false;
+        self.ended(Effect::Unknown, Value::Null, Vec::new(), Some(vanished()))
+    }
+
+    /// The outcome is out; the promise is kept.
+    pub(super) fn settle(mut self) {
+        self.open = false;
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            let error = if self.in_place {
+                CallError::new(ErrorKind::Cancelled).operator("the caller went away before the call ended")
+            } else {
+                // A task is dropped only with its runtime.
+                vanished()
+            };
+            super::report::tell(self, &self.refused(error));
+        }
+    }
+}
+
+fn vanished() -> CallError {
+    CallError::new(ErrorKind::Interrupted).operator("the runtime stopped while the call was running")
+}

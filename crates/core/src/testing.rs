@@ -1,0 +1,13 @@
+//! For people who test their tools: time that stands still, tools that fail on cue, and assertions that say what they saw.
+//!
+//! Only with the feature `testing`.
+
+mod assert;
+mod clock;
+mod recorder;
+mod scripted;
+
+pub use assert::AssertOutcome;
+pub use clock::TestClock;
+pub use recorder::Recorder;
+pub use scripted::{Scripted, Step, scripted};

@@ -1,0 +1,53 @@
+//! Keeps events to look at later.
+
+use std::sync::Arc;
+
+use crate::{
+    ToolHub,
+    events::News,
+    events::{Event, Subscription},
+    ids::CallId,
+};
+
+/// Everything a hub has told since the recorder was made.
+#[derive(Debug)]
+pub struct Recorder {
+    subscription: Subscription,
+    events: Vec<Arc<Event>>,
+}
+
+impl Recorder {
+    /// Records the events of a hub from here on.
+    #[must_use]
+    pub fn of(hub: &ToolHub) -> Self {
+        Self::from(hub.subscribe())
+    }
+
+    /// All events so far.
+    pub fn events(&mut self) -> &[Arc<Event>] {
+        while let Some(event) = self.subscription.try_next() {
+            self.events.push(event);
+        }
+        &self.events
+    }
+
+    /// The names of all events so far.
+    pub fn names(&mut self) -> Vec<&'static str> {
+        self.events().iter().map(|event| event.name()).collect()
+    }
+
+    /// How often a call was said to have ended. Anything but one, once it is over, is a bug.
+    pub fn ends_of(&mut self, call: CallId) -> usize {
+        let ends = |event: &&Arc<Event>| {
+            matches!(&event.news,
+                News::ExecutionCompleted { call_id, .. } | News::ExecutionFailed { call_id, .. } if *call_id == call)
+        };
+        self.events().iter().filter(ends).count()
+    }
+}
+
+impl From<Subscription> for Recorder {
+    fn from(subscription: Subscription) -> Self {
+        Self { subscription, events: Vec::new() }
+    }
+}
