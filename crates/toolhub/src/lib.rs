@@ -1,3 +1,69 @@
-//! The one place through which an agent's tool calls pass.
+//! The one place through which an AI agent's tool calls pass.
+//!
+//! Define tools as plain functions, give them to a [`ToolHub`], and call them by name. The hub knows every tool, checks
+//! the arguments, runs the call, keeps what the tool must remember, and answers with exactly one [`Outcome`], whatever
+//! happens on the way.
+//!
+//! ```
+//! use toolhub::prelude::*;
+//!
+//! /// Put `qty` units of `sku` in the cart.
+//! #[derive(Deserialize, JsonSchema)]
+//! struct AddItem {
+//!     sku: String,
+//!     #[schemars(range(min = 1))]
+//!     qty: u32,
+//! }
+//!
+//! #[derive(Default, Serialize, Deserialize)]
+//! struct Cart {
+//!     lines: Vec<(String, u32)>,
+//! }
+//! impl ToolState for Cart {
+//!     const NAME: &'static str = "cart";
+//! }
+//!
+//! async fn add_to_cart(item: AddItem, mut cart: State<Cart>, cx: CallContext) -> Result<usize, ToolError> {
+//!     cart.lines.push((item.sku, item.qty));
+//!     cx.progress("added");
+//!     Ok(cart.lines.len()) // Ok commits the state with a version check, Err leaves it as it was
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let hub = ToolHub::builder().tool(tool("add_to_cart", add_to_cart)).build().await?;
+//!
+//! let outcome = hub.call("add_to_cart", json!({"sku": "latte", "qty": 2})).thread("t1").await;
+//! assert_eq!(outcome.output, json!(1));
+//!
+//! let refused = hub.call("add_to_cart", json!({"sku": "latte", "qty": 0})).thread("t1").await;
+//! assert!(refused.model_text().contains("qty"));
+//! # Ok(()) }
+//! ```
+//!
+//! - Tools: [`tool()`], [`stateful`], [`blocking`], [`instance`], or a kind of your own with an [`Executor`].
+//! - What a tool may ask for: [`State`], [`CallContext`], [`Shared`].
+//! - Errors a tool raises: [`ToolError`]; what a caller sees: [`CallError`], by [`ErrorKind`].
+//! - For tests of tools: `toolhub::testing`, with the feature `testing`.
 #![forbid(unsafe_code)]
+
 pub use toolhub_core::*;
+
+/// Everything a program that defines and calls tools usually needs.
+pub mod prelude {
+    pub use schemars::{self, JsonSchema};
+    pub use serde::{self, Deserialize, Serialize};
+    pub use serde_json::{Value, json};
+    pub use toolhub_core::{
+        CallContext, CallError, Content, Effect, ErrorKind, Filter, Instance, NoArguments, Outcome, Shared, State,
+        StatefulTool, ToolBuilder, ToolError, ToolHub, ToolState, blocking, export::Format, instance, stateful, tool,
+    };
+}
+
+/// The guide and the readme, run as tests.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/guide/first-tools.md")]
+    mod first_tools {}
+}

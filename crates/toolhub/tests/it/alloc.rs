@@ -1,0 +1,44 @@
+//! Counts the bytes a test holds, so that leaks show.
+//!
+//! The count is kept per thread: tests run side by side, and a test on a current-thread runtime allocates and frees on
+//! its own thread only.
+#![allow(unsafe_code, reason = "a global allocator cannot be written without; it only counts and passes on")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+thread_local! {
+    static HELD: Cell<isize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// How many bytes this thread has allocated and not freed.
+pub(crate) fn held() -> isize {
+    HELD.with(Cell::get)
+}
+
+fn note(bytes: isize) {
+    // While a thread ends its counter may be gone already; what happens then is nobody's test.
+    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
+}
+
+// SAFETY: every request goes unchanged to the system allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size() as isize);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        note(-(layout.size() as isize));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}

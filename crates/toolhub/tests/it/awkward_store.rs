@@ -1,0 +1,65 @@
+//! Stores that make trouble: one that never answers at once, one that never answers at all.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use toolhub::{
+    BoxFuture,
+    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
+};
+
+/// A memory store that can be made to yield before every answer, to hang, or to be gone.
+#[derive(Default)]
+pub(crate) struct Awkward {
+    memory: Memory,
+    pub(crate) hangs: AtomicBool,
+    pub(crate) gone: AtomicBool,
+}
+
+impl Awkward {
+    /// A moment's pause, or what goes wrong.
+    async fn pause(&self) -> Result<(), StoreError> {
+        tokio::task::yield_now().await;
+        if self.hangs.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
+        if self.gone.load(Ordering::Acquire) { Err(StoreError::Unavailable("it is gone".into())) } else { Ok(()) }
+    }
+}
+
+impl Backend for Awkward {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        Box::pin(async move {
+            self.pause().await?;
+            self.memory.load(keys, now).await
+        })
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        Box::pin(async move {
+            self.pause().await?;
+            let done = self.memory.commit(batch, now).await;
+            // The answer takes its time too: a caller may be gone when it comes.
+            tokio::task::yield_now().await;
+            done
+        })
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        Box::pin(async move {
+            self.pause().await?;
+            self.memory.scan(scan, now).await
+        })
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(async move {
+            self.pause().await?;
+            self.memory.sweep(most, now).await
+        })
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.memory.watch(table)
+    }
+}

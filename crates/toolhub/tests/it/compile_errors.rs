@@ -1,0 +1,107 @@
+//! A tool that cannot be one is refused by the compiler in words its author understands.
+//!
+//! Each case is compiled against the library this test was built with, so that nothing is built twice. Only our own
+//! words are looked for: how the compiler sets them may change from version to version.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::SystemTime,
+};
+
+const HEAD: &str = "
+    use toolhub::prelude::*;
+    #[derive(Deserialize, JsonSchema)] pub struct Add { pub a: i64, pub b: i64 }
+    #[derive(Default, Serialize, Deserialize)] pub struct Plain { n: u8 }
+    pub struct Alien;
+";
+
+/// Compiles a piece of code; answers what the compiler said, or `None` when it was content.
+fn compile(name: &str, body: &str) -> Option<String> {
+    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let source = out.join(format!("{name}.rs"));
+    fs::write(&source, format!("{HEAD}\npub fn case() -> ToolBuilder {{ {body} }}")).unwrap();
+    let mut rustc = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()));
+    rustc.args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "--crate-name=case", "--out-dir"]).arg(&out);
+    rustc.arg("-L").arg(format!("dependency={}", deps.display())).arg(&source);
+    for library in ["toolhub", "serde", "schemars", "tokio"] {
+        rustc.arg("--extern").arg(format!("{library}={}", newest(&deps, library).display()));
+    }
+    let result = rustc.output().expect("rustc is there, or this test would not be");
+    (!result.status.success()).then(|| String::from_utf8_lossy(&result.stderr).into_owned())
+}
+
+/// The library as it was built last.
+fn newest(deps: &Path, library: &str) -> PathBuf {
+    let start = format!("lib{library}-");
+    let built = fs::read_dir(deps).unwrap().map(|entry| entry.unwrap().path()).filter(|path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with(&start) && name.ends_with(".rlib")
+    });
+    let age = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    built.max_by_key(age).unwrap_or_else(|| panic!("no {library} library in {}", deps.display()))
+}
+
+#[track_caller]
+fn check(name: &str, body: &str, expected: &[&str]) {
+    let said = compile(name, body).unwrap_or_else(|| panic!("{name} compiled"));
+    for words in expected {
+        assert!(said.contains(words), "{name}: the compiler did not say {words:?} but:\n{said}");
+    }
+}
+
+#[test]
+fn a_good_tool_compiles_so_that_the_others_fail_for_their_own_reason() {
+    let body = "async fn add(numbers: Add, cx: CallContext) -> Result<i64, ToolError> { let _ = cx; Ok(numbers.a) }
+                tool(\"add\", add)";
+    assert_eq!(compile("good", body), None);
+}
+
+#[test]
+fn arguments_that_cannot_be_read_are_named() {
+    let body = "async fn add(numbers: Alien) -> Result<i64, ToolError> { let _ = numbers; Ok(1) } tool(\"add\", add)";
+    check(
+        "arguments",
+        body,
+        &["JsonSchema", "#[derive(serde::Deserialize)]", "`Alien` to implement `toolhub::Arguments`"],
+    );
+}
+
+#[test]
+fn something_a_tool_cannot_ask_for_is_named() {
+    let body = "async fn add(numbers: Add, x: Alien) -> Result<i64, ToolError> { let _ = (numbers, x); Ok(1) }
+                tool(\"add\", add)";
+    check("extractor", body, &["a tool cannot be given a `Alien`", "any of `State<S>`, `CallContext` and `Shared<T>`"]);
+}
+
+#[test]
+fn a_state_without_a_name_is_told_how_to_get_one() {
+    let body = "async fn add(numbers: Add, x: State<Plain>) -> Result<i64, ToolError> { let _ = (numbers, x); Ok(1) }
+                tool(\"add\", add)";
+    check("state", body, &["`Plain` cannot be kept as the state of a tool", "const NAME"]);
+}
+
+#[test]
+fn a_function_that_is_not_async_is_no_tool() {
+    let body = "fn add(numbers: Add) -> Result<i64, ToolError> { Ok(numbers.a) } tool(\"add\", add)";
+    check("not_async", body, &["cannot be a tool", "a tool is an `async fn`"]);
+}
+
+#[test]
+fn a_function_without_arguments_is_told_what_to_take() {
+    let body = "async fn add() -> Result<i64, ToolError> { Ok(1) } tool(\"add\", add)";
+    check("no_parameters", body, &["cannot be a tool", "`NoArguments`"]);
+}
+
+#[test]
+fn an_async_function_is_no_blocking_tool() {
+    let body = "async fn add(numbers: Add) -> Result<i64, ToolError> { Ok(numbers.a) } blocking(\"add\", add)";
+    check("blocking", body, &["cannot be a blocking tool", "an `async fn` is registered with `tool`"]);
+}
+
+#[test]
+fn an_object_that_is_no_stateful_tool_is_told_what_to_implement() {
+    check("object", "stateful(\"add\", Alien)", &["`Alien` is no stateful tool", "implement `StatefulTool`"]);
+}

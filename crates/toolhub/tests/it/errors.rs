@@ -1,0 +1,47 @@
+//! The table of errors and its page in the documentation are one.
+
+use toolhub::{Counts, ErrorKind, ErrorRow, FailureScope};
+
+fn as_written(row: &ErrorRow) -> String {
+    let counts = match row.counts {
+        Counts::Yes => "yes",
+        Counts::No => "no",
+        Counts::IfAsked => "if asked",
+    };
+    let scope = match row.scope {
+        FailureScope::Nobody => "–",
+        FailureScope::Thread => "thread",
+        FailureScope::ThreadThenShared => "thread, then shared",
+        FailureScope::Shared => "shared",
+    };
+    let retry = if row.retryable { "yes" } else { "no" };
+    format!("| `{}` | {counts} | {scope} | {retry} | {} | {} | {} |", row.name, row.http, row.operator, row.model)
+}
+
+#[test]
+fn the_page_on_errors_is_the_table_in_the_code() {
+    let page = include_str!("../../../../docs/errors.md");
+    let written: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let coded: Vec<String> = ErrorKind::TABLE.iter().map(as_written).collect();
+    assert_eq!(written, coded, "docs/errors.md should say:\n{}", coded.join("\n"));
+}
+
+#[test]
+fn every_kind_finds_its_own_row_and_only_refusals_share_a_name() {
+    let mut names: Vec<_> = ErrorKind::TABLE.iter().map(|row| row.name).collect();
+    for row in ErrorKind::TABLE {
+        assert_eq!(row.kind.row().name, row.name);
+        assert_eq!(row.kind.row().operator, row.operator);
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), ErrorKind::TABLE.len() - 1);
+    assert_eq!(ErrorKind::ToolRefused.name(), ErrorKind::ToolError.name());
+}
+
+#[test]
+fn a_kind_that_counts_says_where_and_one_that_does_not_says_nowhere() {
+    for row in ErrorKind::TABLE {
+        assert_eq!(row.counts == Counts::No, row.scope == FailureScope::Nobody, "{}", row.name);
+    }
+}

@@ -1,0 +1,147 @@
+//! The same key: one effect, one answer.
+
+use std::{sync::Arc, time::Duration};
+
+use toolhub::{
+    ToolHub,
+    backend::{Backend, Memory, Scan, Scope, Table},
+    clock::Timestamp,
+    ids::Tenant,
+    prelude::*,
+    testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
+};
+
+async fn till(steps: impl IntoIterator<Item = Step>, store: Arc<dyn Backend>, clock: TestClock) -> (ToolHub, Scripted) {
+    let (pay, script) = scripted("pay", steps);
+    let (refund, _) = scripted("refund", []);
+    let hub = ToolHub::builder().shared_store(store).clock(clock).tools([pay, refund]).build().await.unwrap();
+    (hub, script)
+}
+
+async fn fresh(steps: impl IntoIterator<Item = Step>) -> (ToolHub, Scripted) {
+    till(steps, Arc::new(Memory::new()), TestClock::new()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_key_gets_the_first_answer_and_the_tool_runs_once() {
+    let (hub, script) = fresh([Step::Return(json!("paid")), Step::Return(json!("paid twice"))]).await;
+    let first = hub.call("pay", json!({"sum": 5})).idempotency_key("k1").await;
+    assert!(!first.replayed);
+    for _ in 0..3 {
+        let again = hub.call("pay", json!({"sum": 5})).idempotency_key("k1").await;
+        assert_eq!(again.assert_success(), &json!("paid"));
+        assert!(again.replayed);
+        assert_eq!((again.id, again.effect), (first.id, Effect::Done));
+    }
+    assert_eq!(script.asked().len(), 1);
+    let other = hub.call("pay", json!({"sum": 5})).idempotency_key("k2").await;
+    assert_eq!(other.assert_success(), &json!("paid twice"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_answered_alike_too() {
+    let refused = ToolError::refused("not today").retryable(Some(Duration::from_secs(2)));
+    let (hub, script) = fresh([Step::Fail(ToolError::new("declined")), Step::Fail(refused), Step::Hang]).await;
+    for key in ["declined", "refused"] {
+        let first = hub.call("pay", json!({})).idempotency_key(key).await;
+        let again = hub.call("pay", json!({})).idempotency_key(key).await;
+        assert_eq!((again.error, again.replayed), (first.error, true));
+    }
+    let late = hub.call("pay", json!({})).idempotency_key("slow").await;
+    late.assert_error(ErrorKind::Timeout);
+    hub.call("pay", json!({})).idempotency_key("slow").await.assert_error(ErrorKind::Timeout);
+    assert_eq!(script.asked().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_is_the_end_of_the_call_that_asked_for_it() {
+    let (hub, _) = fresh([]).await;
+    let mut recorder = Recorder::of(&hub);
+    let call = |model: &'static str| hub.call("pay", json!({})).idempotency_key("k").model_call(model);
+    let (first, second) = (call("m1"), call("m2"));
+    let (first_id, second_id) = (first.id(), second.id());
+    first.await.assert_success();
+    let replayed = second.await;
+    assert_eq!((replayed.id, replayed.model_call.as_deref()), (first_id, Some("m2")));
+    assert_eq!((recorder.ends_of(first_id), recorder.ends_of(second_id)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_outlasts_the_journal_still_holds_its_key() {
+    let (pay, script) = scripted("pay", [Step::Wait(Duration::from_secs(10))]);
+    let builder = ToolHub::builder().clock(TestClock::new()).tool(pay).keep_calls(Duration::from_secs(1));
+    let hub = builder.build().await.unwrap();
+    let slow = hub.call("pay", json!({})).idempotency_key("k").start();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    hub.call("pay", json!({})).idempotency_key("k").await.assert_error(ErrorKind::IdempotencyInProgress);
+    slow.await.assert_success();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
+    assert_eq!(script.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_with_other_arguments_is_refused_and_one_that_was_refused_is_still_free() {
+    let (hub, script) = fresh([]).await;
+    hub.call("pay", json!("not an object")).idempotency_key("k").await.assert_error(ErrorKind::ArgumentsInvalid);
+    hub.call("pay", json!({"sum": 5, "to": "ann"})).idempotency_key("k").await.assert_success();
+    hub.call("pay", json!({"sum": 6, "to": "ann"}))
+        .idempotency_key("k")
+        .await
+        .assert_error(ErrorKind::IdempotencyKeyReused);
+    let reordered: Value = serde_json::from_str(r#"{"to": "ann", "sum": 5}"#).unwrap();
+    assert!(hub.call("pay", reordered).idempotency_key("k").await.replayed);
+    assert_eq!(script.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_arguments_are_the_same_however_they_are_written() {
+    let (hub, script) = fresh([]).await;
+    hub.call("pay", Value::Null).idempotency_key("k").await.assert_success();
+    assert!(hub.call("pay", Value::Null).idempotency_key("k").await.replayed);
+    assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
+    assert_eq!(script.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_belongs_to_a_tool_and_a_tenant() {
+    let (hub, _) = fresh([]).await;
+    hub.call("pay", json!({})).idempotency_key("k").await.assert_success();
+    assert!(!hub.call("refund", json!({})).idempotency_key("k").await.replayed);
+    let foreign = Tenant::new("other").unwrap();
+    assert!(!hub.call("pay", json!({})).idempotency_key("k").tenant(foreign).await.replayed);
+    assert!(hub.call("pay", json!({})).idempotency_key("k").thread("anywhere").await.replayed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_callers_with_one_key_one_runs() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let (hub, script) = till([Step::Wait(Duration::from_secs(1))], store.clone(), TestClock::new()).await;
+    let calls: Vec<_> = (0..50).map(|_| hub.call("pay", json!({})).idempotency_key("k").start()).collect();
+    let mut done = 0;
+    for call in calls {
+        let outcome = call.await;
+        match outcome.error_kind() {
+            None => done += 1,
+            Some(kind) => assert_eq!(kind, ErrorKind::IdempotencyInProgress),
+        }
+    }
+    assert_eq!((done, script.asked().len()), (1, 1));
+    assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
+    let calls = Scan::of(Table::Calls, Scope::All);
+    let rows = store.scan(calls, Timestamp::default()).await.unwrap().rows;
+    assert_eq!(rows.len(), 1, "whoever did not get the key leaves no record");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_remembered_by_the_store_for_a_day() {
+    let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
+    let (first, _) = till([], store.clone(), clock.clone()).await;
+    first.call("pay", json!({})).idempotency_key("k").await.assert_success();
+    drop(first);
+    let (second, script) = till([], store, clock.clone()).await;
+    assert!(second.call("pay", json!({})).idempotency_key("k").await.replayed);
+    clock.advance(Duration::from_secs(25 * 3600)).await;
+    assert!(!second.call("pay", json!({})).idempotency_key("k").await.replayed);
+    assert_eq!(script.asked().len(), 1);
+}

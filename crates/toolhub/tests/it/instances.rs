@@ -1,0 +1,170 @@
+//! Live objects, one per thread.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use toolhub::{
+    ids::{Tenant, ThreadId},
+    prelude::*,
+    testing::{AssertOutcome, Recorder},
+};
+
+#[derive(Default)]
+struct Log {
+    made: AtomicUsize,
+    busy: AtomicUsize,
+    closed: Mutex<Vec<usize>>,
+}
+
+struct Line {
+    number: usize,
+    log: Arc<Log>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Say {
+    #[serde(default)]
+    crash: bool,
+}
+
+impl Instance for Line {
+    type Arguments = Say;
+    type Output = usize;
+
+    async fn call(&mut self, say: Say, _: &CallContext) -> Result<usize, ToolError> {
+        assert_eq!(self.log.busy.fetch_add(1, Ordering::AcqRel), 0, "two calls used one instance at once");
+        tokio::task::yield_now().await;
+        self.log.busy.fetch_sub(1, Ordering::AcqRel);
+        assert!(!say.crash, "the line {} went dead", self.number);
+        Ok(self.number)
+    }
+
+    async fn close(self) {
+        self.log.closed.lock().unwrap().push(self.number);
+    }
+}
+
+async fn exchange() -> (ToolHub, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let lines = log.clone();
+    let open = move |_: CallContext| {
+        let log = lines.clone();
+        async move {
+            tokio::task::yield_now().await;
+            Ok(Line { number: log.made.fetch_add(1, Ordering::AcqRel), log })
+        }
+    };
+    let hub = ToolHub::builder().tool(instance("line", open).description("A telephone line.")).build().await.unwrap();
+    (hub, log)
+}
+
+async fn dial(hub: &ToolHub, thread: &str) -> Outcome {
+    hub.call("line", json!({})).thread(thread).await
+}
+
+#[tokio::test]
+async fn an_instance_is_made_once_per_thread_and_used_by_one_call_at_a_time() {
+    let (hub, log) = exchange().await;
+    let calls: Vec<_> = (0..20).map(|_| hub.call("line", json!({})).thread("t1").start()).collect();
+    for call in calls {
+        assert_eq!(call.await.assert_success(), &json!(0));
+    }
+    assert_eq!(dial(&hub, "t2").await.assert_success(), &json!(1));
+    assert_eq!(log.made.load(Ordering::Acquire), 2);
+}
+
+#[tokio::test]
+async fn a_crashed_instance_is_made_anew() {
+    let (hub, log) = exchange().await;
+    dial(&hub, "t1").await.assert_success();
+    hub.call("line", json!({"crash": true})).thread("t1").await.assert_error(ErrorKind::Crashed);
+    assert_eq!(dial(&hub, "t1").await.assert_success(), &json!(1));
+    assert!(log.closed.lock().unwrap().is_empty(), "a crashed instance is not closed in an orderly way");
+}
+
+#[tokio::test]
+async fn instances_are_closed_with_their_thread_with_their_tool_and_with_the_hub() {
+    let (hub, log) = exchange().await;
+    let mut recorder = Recorder::of(&hub);
+    for thread in ["t1", "t2", "t3"] {
+        dial(&hub, thread).await.assert_success();
+    }
+    hub.cleanup_thread(&Tenant::default(), &ThreadId::new("t2").unwrap()).await;
+    assert_eq!(*log.closed.lock().unwrap(), [1]);
+    hub.unregister("line").await.unwrap();
+    assert_eq!(log.closed.lock().unwrap().len(), 3);
+    assert_eq!(recorder.names().iter().filter(|name| **name == "tool.executor.cleaned").count(), 3);
+
+    let (hub, log) = exchange().await;
+    dial(&hub, "t1").await.assert_success();
+    hub.shutdown(std::time::Duration::from_secs(1)).await;
+    assert_eq!(*log.closed.lock().unwrap(), [0]);
+}
+
+#[tokio::test]
+async fn a_factory_that_fails_is_asked_again_by_the_next_call() {
+    struct Never;
+    impl Instance for Never {
+        type Arguments = NoArguments;
+        type Output = ();
+        async fn call(&mut self, _: NoArguments, _: &CallContext) -> Result<(), ToolError> {
+            Ok(())
+        }
+    }
+    let tries = Arc::new(AtomicUsize::new(0));
+    let seen = tries.clone();
+    let open = move |_| {
+        let first = seen.fetch_add(1, Ordering::AcqRel) == 0;
+        async move { if first { Err(ToolError::new("no dial tone")) } else { Ok(Never) } }
+    };
+    let hub = ToolHub::builder().tool(instance("line", open)).build().await.unwrap();
+    let first = hub.call("line", json!({})).thread("t1").await;
+    first.assert_effect(Effect::None).assert_error(ErrorKind::ToolError);
+    hub.call("line", json!({})).thread("t1").await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_cannot_say_goodbye_does_not_keep_the_others_from_it() {
+    struct Rude(u32, Arc<Mutex<Vec<u32>>>);
+    impl Instance for Rude {
+        type Arguments = NoArguments;
+        type Output = ();
+        async fn call(&mut self, _: NoArguments, _: &CallContext) -> Result<(), ToolError> {
+            Ok(())
+        }
+        async fn close(self) {
+            match self.0 {
+                0 => panic!("scripted {}", "goodbye"),
+                1 => std::future::pending().await,
+                n => self.1.lock().unwrap().push(n),
+            }
+        }
+    }
+    let closed = Arc::new(Mutex::new(Vec::new()));
+    let rude = |n: u32| {
+        let closed = closed.clone();
+        instance(&format!("rude_{n}"), move |_| std::future::ready(Ok(Rude(n, closed.clone()))))
+    };
+    let hub = ToolHub::builder().tools((0..4).map(rude)).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    for n in 0..4 {
+        hub.call(format!("rude_{n}"), json!({})).thread("t1").await.assert_success();
+    }
+    hub.shutdown(std::time::Duration::from_secs(1)).await;
+    closed.lock().unwrap().sort_unstable();
+    assert_eq!(*closed.lock().unwrap(), [2, 3]);
+    assert_eq!(recorder.names().iter().filter(|name| **name == "tool.executor.cleaned").count(), 4);
+}
+
+#[tokio::test]
+async fn a_tool_that_takes_anothers_place_does_not_inherit_its_instances() {
+    let (hub, log) = exchange().await;
+    assert_eq!(dial(&hub, "t1").await.assert_success(), &json!(0));
+    let lines = log.clone();
+    let open = move |_| std::future::ready(Ok(Line { number: 77, log: lines.clone() }));
+    hub.replace_all([instance("line", open)]).await.unwrap();
+    assert_eq!(*log.closed.lock().unwrap(), [0]);
+    assert_eq!(dial(&hub, "t1").await.assert_success(), &json!(77));
+}

@@ -1,0 +1,21 @@
+//! The behaviour of the library, in one test binary.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+#![allow(clippy::needless_pass_by_value, reason = "tools take their arguments by value")]
+
+mod alloc;
+mod awkward_store;
+mod calls;
+mod compile_errors;
+mod endings;
+mod errors;
+mod events;
+mod executors;
+mod house;
+mod idempotency;
+mod instances;
+mod output;
+mod registry;
+mod shop;
+mod state;
+mod store;
+mod validation;

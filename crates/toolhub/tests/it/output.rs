@@ -1,0 +1,120 @@
+//! Too much output: cut for the model, kept for whoever asks.
+
+use toolhub::{
+    ids::{ArtifactId, Tenant},
+    prelude::*,
+    testing::{AssertOutcome, Step, scripted},
+};
+
+async fn call(output: Value) -> (ToolHub, Outcome) {
+    let (tool, _) = scripted("dump", [Step::Return(output)]);
+    let hub = ToolHub::builder().tool(tool.read_only()).build().await.unwrap();
+    let outcome = hub.call("dump", json!({})).await;
+    (hub, outcome)
+}
+
+fn artifact(outcome: &Outcome) -> Option<(ArtifactId, String)> {
+    outcome.content.iter().find_map(|piece| match piece {
+        Content::Artifact { id, mime_type, .. } => Some((id.clone(), mime_type.clone())),
+        _ => None,
+    })
+}
+
+#[tokio::test]
+async fn text_up_to_the_limit_is_left_alone() {
+    let (_, outcome) = call(json!("é".repeat(25_000))).await;
+    assert_eq!(outcome.model_text().chars().count(), 25_000);
+    assert!(outcome.content.is_empty());
+}
+
+#[tokio::test]
+async fn longer_text_is_cut_says_so_and_can_be_fetched_whole_by_its_tenant_only() {
+    let whole = "天".repeat(30_000);
+    let (hub, outcome) = call(json!(whole)).await;
+    assert_eq!(outcome.assert_success(), &json!(whole), "up to a mebibyte the output itself stays whole");
+    let (id, mime_type) = artifact(&outcome).expect("the rest was kept");
+    let text = outcome.model_text();
+    assert!(text.starts_with(&"天".repeat(25_000)));
+    assert!(
+        text.ends_with(&format!("[5000 more characters; the whole text is kept as artifact {id}]")),
+        "{}",
+        &text[75_000..]
+    );
+    assert_eq!(mime_type, "text/plain");
+    let kept = hub.artifact(&Tenant::default(), &id).await.unwrap().unwrap();
+    assert_eq!((kept.bytes, kept.mime_type), (whole.into_bytes(), mime_type));
+    assert_eq!(hub.artifact(&Tenant::new("other").unwrap(), &id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn structured_output_over_a_mebibyte_becomes_an_artifact() {
+    let rows: Vec<_> = (0..60_000).map(|n| json!({"row": n, "name": "x"})).collect();
+    let whole = json!(rows);
+    let (hub, outcome) = call(whole.clone()).await;
+    assert_eq!(outcome.assert_success(), &Value::Null);
+    let (id, mime_type) = artifact(&outcome).unwrap();
+    assert_eq!(mime_type, "application/json");
+    let kept = hub.artifact(&Tenant::default(), &id).await.unwrap().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&kept.bytes).unwrap(), whole);
+    assert!(outcome.model_text().chars().count() < 25_200);
+}
+
+#[tokio::test]
+async fn a_tool_may_have_a_limit_of_its_own() {
+    let (tool, _) = scripted("dump", [Step::Return(json!("0123456789"))]);
+    let hub = ToolHub::builder().tool(tool.read_only().text_limit(4)).build().await.unwrap();
+    let outcome = hub.call("dump", json!({})).await;
+    assert!(outcome.model_text().starts_with("0123\n\n[6 more characters"), "{}", outcome.model_text());
+}
+
+#[tokio::test]
+async fn a_long_text_beside_a_large_output_are_both_kept() {
+    struct Both;
+    impl toolhub::Executor for Both {
+        fn execute<'a>(&'a self, _: toolhub::Job<'a>) -> toolhub::BoxFuture<'a, Result<toolhub::Reply, ToolError>> {
+            let content = vec![
+                Content::text("word ".repeat(6_000)),
+                Content::Audio { data: String::new(), mime_type: "a/b".into() },
+            ];
+            Box::pin(async { Ok(toolhub::Reply { output: json!("n".repeat(2 << 20)), content }) })
+        }
+    }
+    let hub = ToolHub::builder()
+        .executor("both", Both)
+        .tool(ToolBuilder::new("both", "both").read_only())
+        .build()
+        .await
+        .unwrap();
+    let outcome = hub.call("both", json!({})).await;
+    let mut kept = Vec::new();
+    for piece in &outcome.content {
+        if let Content::Artifact { id, .. } = piece {
+            kept.push(hub.artifact(&Tenant::default(), id).await.unwrap().unwrap());
+        }
+    }
+    assert_eq!(kept.len(), 2);
+    assert_eq!(kept[0].bytes, "word ".repeat(6_000).into_bytes());
+    assert_eq!(kept[1].bytes.len(), (2 << 20) + 2);
+    assert!(outcome.content.iter().any(|piece| matches!(piece, Content::Audio { .. })), "other pieces stay");
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_says_so() {
+    let store = crate::awkward_store::Awkward::default();
+    store.gone.store(true, std::sync::atomic::Ordering::Release);
+    let (tool, _) = scripted("dump", [Step::Return(json!("x".repeat(2 << 20)))]);
+    let hub = ToolHub::builder().store(store).tool(tool.read_only()).build().await.unwrap();
+    let outcome = hub.call("dump", json!({})).await;
+    assert!(outcome.model_text().contains("could not be kept"), "{}", &outcome.model_text()[24_900..]);
+}
+
+#[tokio::test]
+async fn output_nested_too_deeply_to_be_read_again_is_kept_as_text() {
+    let deep = (0..300).fold(json!(1), |inner, _| json!([inner]));
+    let (tool, _) = scripted("dump", [Step::Return(deep)]);
+    let hub = ToolHub::builder().tool(tool).build().await.unwrap();
+    let outcome = hub.call("dump", json!({})).idempotency_key("k").await;
+    assert_eq!(outcome.assert_success(), &Value::Null);
+    assert!(outcome.model_text().starts_with("[[["));
+    assert!(hub.call("dump", json!({})).idempotency_key("k").await.replayed);
+}

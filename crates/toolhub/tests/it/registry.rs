@@ -1,0 +1,156 @@
+//! What can be registered, and how tools come and go.
+
+use toolhub::{Kind, RegistryError, prelude::*, testing::scripted};
+
+use crate::shop::{add, add_to_cart, shop};
+
+async fn refused(tools: impl IntoIterator<Item = ToolBuilder>) -> String {
+    match ToolHub::builder().tools(tools).build().await {
+        Ok(_) => panic!("the hub was built"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn named(name: &str) -> ToolBuilder {
+    scripted(name, []).0
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_with_the_reason() {
+    let twice = refused([tool("add", add), tool("add", add)]).await;
+    assert_eq!(twice, "there is a tool named `add` already; unregister it first, or choose another name");
+
+    assert!(refused([tool("add it", add)]).await.contains("contains ' '"));
+
+    let unknown = refused([named("show_goods"), named("order").after("show_good")]).await;
+    assert_eq!(unknown, "`order` depends on `show_good`, which is not registered; did you mean `show_goods`?");
+
+    let circle = refused([named("a").after("b"), named("b").after_any(["c"]), named("c").after("a")]).await;
+    assert!(circle.starts_with("these tools wait for each other and none could ever run: "), "{circle}");
+    assert!(circle.contains("a → b → c → a") || circle.contains("b → c → a → b") || circle.contains("c → a → b → c"));
+    assert!(refused([named("a").after("a")]).await.contains("a → a"));
+
+    let nothing = refused([named("a").after_any(Vec::<&str>::new())]).await;
+    assert!(nothing.contains("empty list of tools"), "{nothing}");
+
+    async fn greedy(_: NoArguments, _: State<crate::shop::Cart>, _: State<crate::shop::Cart>) -> Result<(), ToolError> {
+        Ok(())
+    }
+    assert!(refused([tool("greedy", greedy)]).await.contains("the state `cart` twice"));
+
+    let nobody = refused([ToolBuilder::new("ping", "grpc")]).await;
+    assert!(nobody.contains(".executor(\"grpc\""), "{nobody}");
+
+    let mismatch = refused([tool("add", add).parameters(json!({"properties": {"a": {"type": "string"}}}))]).await;
+    assert!(mismatch.contains("`add`") && mismatch.contains("`a`"), "{mismatch}");
+
+    let output = refused([tool("add", add).output_schema(json!({"type": 7}))]).await;
+    assert!(output.contains("output schema of `add`"), "{output}");
+}
+
+#[tokio::test]
+async fn registering_many_is_all_or_nothing() {
+    let hub = shop().await;
+    let before = hub.tools().len();
+    let result = hub.register_all([named("new"), named("add")]);
+    assert!(matches!(result, Err(RegistryError::Duplicate(name)) if name.as_str() == "add"));
+    assert_eq!(hub.tools().len(), before);
+    assert!(hub.get("new").is_none());
+}
+
+#[tokio::test]
+async fn tools_registered_together_may_depend_on_each_other_in_any_order() {
+    let hub = ToolHub::builder().build().await.unwrap();
+    hub.register_all([named("order").after_sequence(["show", "cart"]), named("cart").after("show"), named("show")])
+        .unwrap();
+    assert_eq!(hub.get("order").unwrap().definition.depends_on.names().count(), 2);
+}
+
+#[tokio::test]
+async fn the_description_is_the_doc_comment_unless_one_is_given() {
+    let hub =
+        ToolHub::builder().tool(tool("add", add)).tool(tool("sum", add).description("Sum up.")).build().await.unwrap();
+    let add = &hub.get("add").unwrap().definition;
+    assert_eq!(add.description, "Add two numbers.");
+    assert_eq!(add.parameters["properties"]["a"]["description"], "The first number.");
+    assert!(add.parameters.get("description").is_none());
+    assert_eq!(hub.get("sum").unwrap().definition.description, "Sum up.");
+}
+
+#[tokio::test]
+async fn a_schema_by_hand_says_more_than_the_type_and_is_enforced() {
+    let by_hand = json!({"properties": {"a": {"description": "Between 0 and 9.", "minimum": 0, "maximum": 9}}});
+    let hub = ToolHub::builder().tool(tool("add", add).read_only().parameters(by_hand)).build().await.unwrap();
+    assert!(hub.call("add", json!({"a": 9, "b": 1})).await.is_success());
+    let outcome = hub.call("add", json!({"a": 10, "b": 1})).await;
+    assert!(outcome.model_text().contains("a: must be at most 9"), "{}", outcome.model_text());
+}
+
+#[tokio::test]
+async fn kinds_follow_from_what_a_function_asks_for() {
+    let hub = shop().await;
+    assert_eq!(hub.get("add").unwrap().definition.kind, Kind::Stateless);
+    assert_eq!(hub.get("add_to_cart").unwrap().definition.kind, Kind::Stateful);
+    let wrong = hub.register_stateless(tool("cart", add_to_cart)).unwrap_err().to_string();
+    assert_eq!(wrong, "`cart` cannot be registered: it is stateful; use `register_stateful`");
+    hub.register_stateful(tool("cart", add_to_cart)).unwrap();
+    hub.register_stateless(tool("plus", add)).unwrap();
+}
+
+#[tokio::test]
+async fn tools_are_listed_by_name_and_filtered_by_kind_and_tag() {
+    let hub = shop().await;
+    hub.register(tool("zero", add).tag("math")).unwrap();
+    let names = |filter: &Filter| -> Vec<String> {
+        hub.list(filter).iter().map(|tool| tool.definition.name.to_string()).collect()
+    };
+    assert_eq!(names(&Filter::default()), ["add", "add_to_cart", "show_cart", "zero"]);
+    assert_eq!(names(&Filter { kind: Some(Kind::Stateful), ..Filter::default() }), ["add_to_cart", "show_cart"]);
+    assert_eq!(names(&Filter { tag: Some("math".into()), ..Filter::default() }), ["zero"]);
+}
+
+#[tokio::test]
+async fn a_swap_changes_all_tools_at_once_or_none() {
+    let hub = shop().await;
+    assert!(hub.replace_all([named("a").after("nobody")]).await.is_err());
+    assert!(hub.get("add").is_some());
+    hub.replace_all([named("a"), named("b").after("a")]).await.unwrap();
+    assert!(hub.get("add").is_none());
+    assert_eq!(hub.tools().len(), 2);
+    assert_eq!(hub.clear().await, 2);
+    assert!(hub.tools().is_empty());
+}
+
+#[tokio::test]
+async fn a_tool_keeps_its_id_over_restarts_and_has_another_one_elsewhere() {
+    let (one, two) = (shop().await, shop().await);
+    let id = |hub: &ToolHub, name| hub.get(name).unwrap().definition.id.clone();
+    assert_eq!(id(&one, "add"), id(&two, "add"));
+    assert_ne!(id(&one, "add"), id(&one, "add_to_cart"));
+}
+
+#[tokio::test]
+async fn a_hub_without_a_runtime_says_what_it_needs() {
+    let built =
+        std::thread::spawn(|| futures_util::FutureExt::now_or_never(ToolHub::builder().build())).join().unwrap();
+    let Some(Err(error)) = built else { panic!("a hub was built without a runtime") };
+    assert!(error.to_string().contains("tokio runtime"));
+}
+
+#[tokio::test]
+async fn a_hub_begins_without_any_tool() {
+    assert!(ToolHub::builder().build().await.unwrap().tools().is_empty());
+}
+
+#[tokio::test]
+async fn every_format_lists_all_tools_by_name() {
+    let hub = shop().await;
+    for format in Format::ALL {
+        let exported = hub.export(format);
+        let name = |tool: &Value| tool["name"].as_str().or(tool["function"]["name"].as_str()).map(String::from);
+        let names: Vec<_> = exported.iter().filter_map(name).collect();
+        assert_eq!(names, ["add", "add_to_cart", "show_cart"], "{format}");
+        let text = serde_json::to_string(&exported).unwrap();
+        assert!(text.contains("Add two numbers.") && !text.contains("$ref"), "{format}: {text}");
+    }
+}
