@@ -1,0 +1,114 @@
+//! Works out an arithmetic expression: `+ - * /`, brackets, decimal numbers.
+//!
+//! In: text. Out: a number, or where it stops making sense.
+
+/// The value of an expression.
+///
+/// # Errors
+/// When it is no expression, is nested too deeply, or has no finite value.
+pub(super) fn evaluate(text: &str) -> Result<f64, String> {
+    let mut reader = Reader { left: text.trim_start(), depth: 0 };
+    let value = reader.sum()?;
+    if !reader.left.is_empty() {
+        return Err(format!("cannot go on at `{}`", reader.left));
+    }
+    if value.is_finite() { Ok(value) } else { Err("it has no finite value".into()) }
+}
+
+/// Brackets inside brackets, at most: the reader calls itself for each.
+const DEEPEST: usize = 50;
+
+struct Reader<'a> {
+    left: &'a str,
+    depth: usize,
+}
+
+impl Reader<'_> {
+    fn sum(&mut self) -> Result<f64, String> {
+        let mut value = self.product()?;
+        loop {
+            if self.takes('+') {
+                value += self.product()?;
+            } else if self.takes('-') {
+                value -= self.product()?;
+            } else {
+                return Ok(value);
+            }
+        }
+    }
+
+    fn product(&mut self) -> Result<f64, String> {
+        let mut value = self.part()?;
+        loop {
+            if self.takes('*') {
+                value *= self.part()?;
+            } else if self.takes('/') {
+                value /= self.part()?;
+            } else {
+                return Ok(value);
+            }
+        }
+    }
+
+    fn part(&mut self) -> Result<f64, String> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(format!("it is nested deeper than {DEEPEST}"));
+        }
+        let value = if self.takes('-') {
+            -self.part()?
+        } else if self.takes('(') {
+            let value = self.sum()?;
+            if !self.takes(')') {
+                return Err("a bracket is not closed".into());
+            }
+            value
+        } else {
+            self.number()?
+        };
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn number(&mut self) -> Result<f64, String> {
+        let end = self.left.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(self.left.len());
+        let (digits, rest) = self.left.split_at(end);
+        let found = if self.left.is_empty() { "the end".into() } else { format!("`{}`", self.left) };
+        let value = digits.parse().map_err(|_| format!("a number is missing before {found}"))?;
+        self.left = rest.trim_start();
+        Ok(value)
+    }
+
+    fn takes(&mut self, sign: char) -> bool {
+        let rest = self.left.strip_prefix(sign);
+        self.left = rest.map_or(self.left, str::trim_start);
+        rest.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<f64, &str>) {
+        assert_eq!(evaluate(text), expected.map_err(String::from), "{text}");
+    }
+
+    #[test]
+    fn expressions_have_the_value_taught_at_school() {
+        check("1 + 2 * 3", Ok(7.0));
+        check("(1 + 2) * -3 / 2", Ok(-4.5));
+        check(" 10-4-3 ", Ok(3.0));
+        check("-(2.5)", Ok(-2.5));
+    }
+
+    #[test]
+    fn nonsense_says_where_it_stops_making_sense() {
+        check("2 +", Err("a number is missing before the end"));
+        check("2 x 3", Err("cannot go on at `x 3`"));
+        check("(1", Err("a bracket is not closed"));
+        check("1 / 0", Err("it has no finite value"));
+        check(&"(".repeat(10_000), Err("it is nested deeper than 50"));
+    }
+}

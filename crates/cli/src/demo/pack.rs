@@ -1,0 +1,117 @@
+//! The tools of the demo. The library carries none; these belong to the binary.
+
+use std::time::Duration;
+
+use toolhub::prelude::*;
+
+use super::calculator;
+
+/// What the crashing tool says.
+pub(super) const ON_PURPOSE: &str = "this crash is part of the demo";
+
+/// A hub with all demo tools.
+pub(super) async fn hub() -> Result<ToolHub, toolhub::BuildError> {
+    ToolHub::builder()
+        .tool(tool("calculator", calculate).read_only().closed_world())
+        .tool(tool("clock", clock).description("What time it is, in UTC.").read_only().closed_world())
+        .tool(tool("notes", notes).additive().closed_world())
+        .tool(stateful("counter", Counter).additive().closed_world())
+        .tool(tool("library", library).description("Read a very long book aloud.").read_only().closed_world())
+        .tool(tool("slow", slow).timeout(Duration::from_millis(300)).closed_world())
+        .tool(tool("crash", crash).description("Crash, to show what happens then.").closed_world())
+        .build()
+        .await
+}
+
+/// Work out an arithmetic expression.
+#[derive(Deserialize, JsonSchema)]
+struct Calculation {
+    /// Numbers, + - * / and brackets, such as (1 + 2) * 3
+    expression: String,
+}
+
+async fn calculate(calculation: Calculation) -> Result<f64, ToolError> {
+    calculator::evaluate(&calculation.expression)
+        .map_err(|wrong| ToolError::refused(format!("`{}`: {wrong}", calculation.expression)))
+}
+
+async fn clock(_: NoArguments, cx: CallContext) -> Result<String, ToolError> {
+    Ok(cx.now().to_string())
+}
+
+/// Remember a line, or show all lines of this conversation.
+#[derive(Deserialize, JsonSchema)]
+struct Note {
+    /// The line to remember; without it, nothing is added.
+    #[serde(default)]
+    add: Option<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Notes {
+    lines: Vec<String>,
+}
+impl ToolState for Notes {
+    const NAME: &'static str = "notes";
+}
+
+async fn notes(note: Note, mut notes: State<Notes>) -> Result<Vec<String>, ToolError> {
+    if let Some(line) = note.add {
+        notes.lines.push(line.clone());
+        if line.is_empty() {
+            return Err(ToolError::refused("an empty line is not worth remembering"));
+        }
+    }
+    Ok(notes.lines.clone())
+}
+
+struct Counter;
+
+/// Count up, per conversation.
+#[derive(Deserialize, JsonSchema)]
+struct Count {
+    /// How far; 1 where nothing is said.
+    #[serde(default)]
+    by: Option<u32>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Total(u64);
+impl ToolState for Total {
+    const NAME: &'static str = "counter";
+}
+
+impl StatefulTool for Counter {
+    type Arguments = Count;
+    type State = Total;
+    type Output = u64;
+
+    async fn call(&self, count: Count, total: &mut Total, _: &CallContext) -> Result<u64, ToolError> {
+        total.0 += u64::from(count.by.unwrap_or(1));
+        Ok(total.0)
+    }
+}
+
+async fn library(_: NoArguments) -> Result<String, ToolError> {
+    Ok((1..=2_000).map(|n| format!("{n}. Once upon a time there was a tool that talked too much.\n")).collect())
+}
+
+/// Take as long as asked, saying how far it is.
+#[derive(Deserialize, JsonSchema)]
+struct Patience {
+    /// How many steps of 50 ms.
+    #[schemars(range(max = 100))]
+    steps: u32,
+}
+
+async fn slow(patience: Patience, cx: CallContext) -> Result<String, ToolError> {
+    for step in 1..=patience.steps {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        cx.progress_at(f64::from(step) / f64::from(patience.steps), format!("step {step} of {}", patience.steps));
+    }
+    Ok("done at last".into())
+}
+
+async fn crash(_: NoArguments) -> Result<(), ToolError> {
+    std::panic::panic_any(ON_PURPOSE)
+}

@@ -1,0 +1,64 @@
+//! How the tour looks: headings, what was asked, what came out.
+
+use anstream::println;
+use anstyle::{AnsiColor, Style};
+use toolhub::{Outcome, Status, prelude::Value};
+
+const HEADING: Style = AnsiColor::Cyan.on_default().bold();
+const ASKED: Style = Style::new().bold();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Yellow.on_default();
+const QUIET: Style = Style::new().dimmed();
+
+/// Begins a stop of the tour.
+pub(super) fn heading(number: usize, title: &str) {
+    println!("\n{HEADING}{number}. {title}{HEADING:#}");
+}
+
+/// A sentence for the person who watches.
+pub(super) fn say(text: &str) {
+    println!("   {text}");
+}
+
+/// A detail.
+pub(super) fn detail(text: &str) {
+    println!("   {QUIET}{text}{QUIET:#}");
+}
+
+/// What was asked.
+pub(super) fn asked(tool: &str, arguments: &Value, around: &str) {
+    println!("   {ASKED}{tool}{ASKED:#} {arguments} {QUIET}{around}{QUIET:#}");
+}
+
+/// What came out: the text a model would read, and what happened to the world.
+pub(super) fn outcome(outcome: &Outcome) {
+    let text = outcome.model_text();
+    let style = if outcome.status == Status::Success { GOOD } else { BAD };
+    let word = match (&outcome.error, outcome.replayed) {
+        (Some(error), _) => error.kind.name(),
+        (None, true) => "success (replayed)",
+        (None, false) => "success",
+    };
+    for (at, line) in text.lines().enumerate() {
+        let mark = if at == 0 { "→" } else { " " };
+        println!("     {style}{mark} {}{style:#}", shortened(line));
+    }
+    let effect = serde_word(outcome.effect);
+    println!("     {QUIET}{word} · effect {effect} · {:.1} ms{QUIET:#}", outcome.duration.as_secs_f64() * 1000.0);
+}
+
+fn shortened(line: &str) -> String {
+    let mut text: String = line.chars().take(110).collect();
+    if text.len() < line.len() {
+        text.push('…');
+    }
+    text
+}
+
+fn serde_word(effect: toolhub::Effect) -> &'static str {
+    match effect {
+        toolhub::Effect::None => "none",
+        toolhub::Effect::Done => "done",
+        toolhub::Effect::Unknown => "unknown",
+    }
+}

@@ -1,0 +1,134 @@
+//! The stops of the tour, in the order a newcomer meets things.
+
+use std::{collections::BTreeMap, error::Error};
+
+use anstream::println;
+use toolhub::{
+    Filter, ToolHub,
+    events::Subscription,
+    export::Format,
+    ids::Tenant,
+    prelude::{Content, Value, json},
+};
+
+use super::{pack, print};
+
+pub(super) async fn run() -> Result<(), Box<dyn Error>> {
+    let hub = pack::hub().await?;
+    let events = hub.subscribe();
+    println!("toolhub {}: a tour of what is built so far", env!("CARGO_PKG_VERSION"));
+    tools(&hub);
+    one_call(&hub).await;
+    mistakes(&hub).await;
+    memory(&hub).await;
+    endings(&hub).await;
+    repetition(&hub).await;
+    too_much(&hub).await?;
+    exports(&hub);
+    news(events);
+    ahead();
+    Ok(())
+}
+
+async fn call(hub: &ToolHub, tool: &str, arguments: Value, thread: Option<&str>) {
+    print::asked(tool, &arguments, &thread.map_or(String::new(), |thread| format!("in thread {thread}")));
+    let request = hub.call(tool, arguments);
+    print::outcome(&match thread {
+        Some(thread) => request.thread(thread).await,
+        None => request.await,
+    });
+}
+
+fn tools(hub: &ToolHub) {
+    print::heading(1, "The hub knows its tools");
+    for tool in hub.list(&Filter::default()) {
+        let definition = &tool.definition;
+        println!("   {:<11} {:<10} {}", definition.name, definition.kind, definition.description);
+    }
+}
+
+async fn one_call(hub: &ToolHub) {
+    print::heading(2, "A call has one outcome");
+    call(hub, "calculator", json!({"expression": "(1 + 2) * 14"}), None).await;
+    call(hub, "calculator", json!({"expression": "2 x 3"}), None).await;
+    call(hub, "clock", json!({}), None).await;
+}
+
+async fn mistakes(hub: &ToolHub) {
+    print::heading(3, "Mistakes are answered in words a model can act on");
+    call(hub, "calculater", json!({"expression": "1"}), None).await;
+    call(hub, "calculator", json!({"expresion": "1 + 1"}), None).await;
+    call(hub, "counter", json!({"by": "three"}), Some("demo")).await;
+}
+
+async fn memory(hub: &ToolHub) {
+    print::heading(4, "Tools remember, each thread for itself; a failed call leaves no trace");
+    call(hub, "notes", json!({"add": "buy milk"}), Some("demo")).await;
+    call(hub, "notes", json!({"add": ""}), Some("demo")).await;
+    call(hub, "notes", json!({"add": "call Ann"}), Some("demo")).await;
+    call(hub, "notes", json!({}), Some("other")).await;
+}
+
+async fn endings(hub: &ToolHub) {
+    print::heading(5, "Whatever happens, there is an end, and it says what happened to the world");
+    call(hub, "slow", json!({"steps": 3}), None).await;
+    call(hub, "slow", json!({"steps": 50}), None).await;
+    call(hub, "crash", json!({}), None).await;
+    let arguments = json!({"steps": 5});
+    print::asked("slow", &arguments, "and cancelled at once");
+    let running = hub.call("slow", arguments).start();
+    running.cancel();
+    print::outcome(&running.await);
+}
+
+async fn repetition(hub: &ToolHub) {
+    print::heading(6, "The same idempotency key: one effect, one answer");
+    let arguments = json!({"by": 5});
+    for key in ["order-17", "order-17", "order-18"] {
+        print::asked("counter", &arguments, &format!("in thread demo, key {key}"));
+        print::outcome(&hub.call("counter", arguments.clone()).thread("demo").idempotency_key(key).await);
+    }
+}
+
+async fn too_much(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
+    print::heading(7, "Too much text is cut for the model and kept for whoever asks");
+    print::asked("library", &json!({}), "");
+    let outcome = hub.call("library", json!({})).await;
+    let text = outcome.model_text();
+    print::say(&format!("a model is shown {} characters, which end with:", text.chars().count()));
+    print::say(text.lines().last().unwrap_or_default());
+    for piece in &outcome.content {
+        if let Content::Artifact { id, .. } = piece
+            && let Some(whole) = hub.artifact(&Tenant::default(), id).await?
+        {
+            print::detail(&format!("fetched: {} bytes of {}", whole.bytes.len(), whole.mime_type));
+        }
+    }
+    Ok(())
+}
+
+fn exports(hub: &ToolHub) {
+    print::heading(8, "The same tools for every model provider");
+    for format in Format::ALL {
+        let first = hub.export(format).into_iter().next().unwrap_or_default();
+        let text: String = first.to_string().chars().take(96).collect();
+        println!("   {:<17} {text}…", format.to_string());
+    }
+}
+
+fn news(mut events: Subscription) {
+    print::heading(9, "Everything that happened was told to whoever listens");
+    let mut counts = BTreeMap::new();
+    while let Some(event) = events.try_next() {
+        *counts.entry(event.name()).or_insert(0) += 1;
+    }
+    for (name, count) in counts {
+        println!("   {count:>3} × {name}");
+    }
+}
+
+fn ahead() {
+    print::heading(10, "Not built yet");
+    print::say("tools that are withheld when they fail and come back · dependencies between tools ·");
+    print::say("limits, retries, approvals · stores on disk · HTTP, MCP, dashboard, agents");
+}
