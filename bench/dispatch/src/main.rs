@@ -1,0 +1,35 @@
+//! What a call costs, as ratios measured side by side in one run.
+//!
+//! In: nothing, or a file with the peers' numbers of the same run. Out: JSON lines and a table of ratios with targets.
+#![forbid(unsafe_code)]
+
+mod measure;
+mod paths;
+mod table;
+
+fn main() {
+    let peers = std::env::args().nth(1).map(|path| table::peers(&path)).unwrap_or_default();
+    let runtime = measure::runtime();
+    let (small, large) = (runtime.block_on(paths::hub(1)), runtime.block_on(paths::hub(100_000)));
+
+    // A listener that never listens: events are made and told, and the oldest forgotten.
+    let heard = runtime.block_on(paths::hub(1));
+    let _listener = heard.subscribe();
+
+    let mut numbers = measure::side_by_side(
+        &runtime,
+        &[
+            ("bare: dyn + JSON value", Box::new(|| Box::pin(paths::bare()))),
+            ("toolhub: read-only call", Box::new(|| Box::pin(paths::hub_text(&small)))),
+            ("toolhub: the same, without JSON text", Box::new(|| Box::pin(paths::hub_value(&small)))),
+            ("toolhub: read-only, among 100,001 tools", Box::new(|| Box::pin(paths::hub_text(&large)))),
+            ("toolhub: read-only, with a listener to events", Box::new(|| Box::pin(paths::hub_text(&heard)))),
+            ("toolhub: with effects (own task, two records)", Box::new(|| Box::pin(paths::hub_effect(&small)))),
+            ("toolhub: with effects and state", Box::new(|| Box::pin(paths::hub_state(&small)))),
+        ],
+    );
+    numbers.extend(peers);
+    let bare = || paths::many(paths::bare);
+    let ours = || paths::many(|| paths::hub_text(&small));
+    table::print(&numbers, &measure::two_threads_over_one(&[&bare, &ours]));
+}

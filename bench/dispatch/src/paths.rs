@@ -1,0 +1,105 @@
+//! The same tiny tool, `{"a":1,"b":2}` → `{"sum":3}`, along every path that is timed.
+
+use std::{future::Future, hint::black_box, pin::Pin, sync::LazyLock};
+
+use toolhub::prelude::*;
+
+const ARGUMENTS: &str = r#"{"a":1,"b":2}"#;
+
+/// Add two numbers.
+#[derive(Deserialize, JsonSchema)]
+struct Add {
+    a: i64,
+    b: i64,
+}
+
+#[derive(Serialize)]
+struct Sum {
+    sum: i64,
+}
+
+async fn add(numbers: Add) -> Result<Sum, ToolError> {
+    Ok(Sum { sum: numbers.a + numbers.b })
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Total {
+    sum: i64,
+}
+impl ToolState for Total {
+    const NAME: &'static str = "total";
+}
+
+async fn add_up(numbers: Add, mut total: State<Total>) -> Result<Sum, ToolError> {
+    total.sum = numbers.a + numbers.b;
+    Ok(Sum { sum: total.sum })
+}
+
+/// What every library does at least: a tool behind a `dyn`, arguments and result as JSON values.
+trait Bare: Sync + Send {
+    fn call(&self, arguments: Value) -> Pin<Box<dyn Future<Output = Value> + Send + '_>>;
+}
+
+struct BareAdd;
+impl Bare for BareAdd {
+    fn call(&self, arguments: Value) -> Pin<Box<dyn Future<Output = Value> + Send + '_>> {
+        Box::pin(async move {
+            let numbers = serde_json::from_value(arguments).expect("the arguments fit");
+            let Ok(sum) = add(numbers).await else { unreachable!("small numbers have a sum") };
+            serde_json::to_value(sum).expect("a sum is JSON")
+        })
+    }
+}
+
+pub(crate) async fn bare() {
+    static BARE: LazyLock<Box<dyn Bare>> = LazyLock::new(|| Box::new(BareAdd));
+    let output = BARE.call(read(black_box(ARGUMENTS))).await;
+    black_box(output.to_string());
+}
+
+/// A hub with the tools above and `others` more.
+pub(crate) async fn hub(others: usize) -> ToolHub {
+    let others = (0..others).map(|n| tool(&format!("other_{n}"), add).read_only());
+    ToolHub::builder()
+        .tool(tool("add", add).read_only())
+        .tool(tool("add_effect", add))
+        .tool(tool("add_up", add_up))
+        .tools(others)
+        // Ended calls are forgotten soon, or a run of the bench would fill the memory with records.
+        .keep_calls(std::time::Duration::ZERO)
+        .build()
+        .await
+        .expect("the tools are in order")
+}
+
+pub(crate) async fn hub_text(hub: &ToolHub) {
+    let outcome = hub.call("add", read(black_box(ARGUMENTS))).await;
+    black_box(outcome.output.to_string());
+}
+
+pub(crate) async fn hub_value(hub: &ToolHub) {
+    black_box(hub.call("add", json!({"a": 1, "b": 2})).await);
+}
+
+pub(crate) async fn hub_effect(hub: &ToolHub) {
+    let outcome = hub.call("add_effect", read(black_box(ARGUMENTS))).thread("bench").await;
+    black_box(outcome.output.to_string());
+}
+
+pub(crate) async fn hub_state(hub: &ToolHub) {
+    let outcome = hub.call("add_up", read(black_box(ARGUMENTS))).thread("bench").await;
+    black_box(outcome.output.to_string());
+}
+
+/// A fixed amount of calls, on a runtime of this thread's own.
+pub(crate) fn many<F: Future<Output = ()>>(call: impl Fn() -> F) {
+    crate::measure::runtime().block_on(async {
+        for _ in 0..100_000 {
+            call().await;
+        }
+    });
+}
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).expect("the arguments are JSON")
+}
