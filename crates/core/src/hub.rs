@@ -151,7 +151,7 @@ impl ToolHub {
     /// The tool of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<Tool>> {
-        self.engine.registry.find(name)
+        self.engine.registry.find(name).map(|(tool, _)| tool)
     }
 
     /// The tools that pass the filter, by name.

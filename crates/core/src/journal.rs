@@ -14,6 +14,7 @@ use crate::{
     call::{Call, Outcome, Status},
     clock::Timestamp,
     ids::{CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    status::Evidence,
     tool::ToolName,
 };
 
@@ -62,10 +63,12 @@ pub(crate) struct Claim {
     pub(crate) at: Timestamp,
 }
 
-/// The layout of both records.
+/// The layout of all these records.
 const LAYOUT: u32 = 1;
 /// A key's partition holds one row.
 const CLAIM: SmolStr = SmolStr::new_static("claim");
+/// A thread's evidence is one row: what succeeded first can be told only when all of it is seen together.
+const EVIDENCE: SmolStr = SmolStr::new_static("evidence");
 
 #[derive(Clone)]
 pub(crate) struct Journal {
@@ -151,6 +154,30 @@ impl Journal {
         let partition = Partition::of_call(tenant.clone(), thread, call);
         let found = self.one(Key { partition, table: Table::Calls, id: call.into() }, now).await?;
         Ok(found.map(|(record, _)| record))
+    }
+
+    /// What a thread has achieved, as it was seen.
+    pub(crate) async fn evidence(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        now: Timestamp,
+    ) -> Result<(Evidence, Option<Seen>), StoreError> {
+        let partition = Partition::of_thread(tenant.clone(), thread.clone());
+        let found = self.one(Key { partition, table: Table::Evidence, id: EVIDENCE }, now).await?;
+        Ok(found.map_or_else(Default::default, |(evidence, seen)| (evidence, Some(seen))))
+    }
+
+    /// The write that keeps what a thread has achieved.
+    pub(crate) fn prove(&self, evidence: &Evidence, over: Option<Seen>) -> Result<Write, StoreError> {
+        let value = encode(Table::Evidence, EVIDENCE, evidence)?;
+        Ok(Write {
+            table: Table::Evidence,
+            id: EVIDENCE,
+            expect: over.map_or(Expect::Absent, Expect::Same),
+            change: Change::Put { value, schema: LAYOUT, expires: None },
+            durability: Durability::KillSafe,
+        })
     }
 
     async fn one<T: DeserializeOwned>(&self, key: Key, now: Timestamp) -> Result<Option<(T, Seen)>, StoreError> {

@@ -28,6 +28,7 @@ mod registry;
 pub mod schema;
 mod services;
 mod state;
+pub mod status;
 mod suggest;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -37,7 +37,7 @@ use crate::{
     error::{CallError, ErrorKind, ToolError},
     executor::Reply,
     journal::CallRecord,
-    registry::Tool,
+    registry::{Base, Tool},
 };
 use ticket::Ticket;
 
@@ -55,7 +55,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     //  3. status pre-check: is the tool withheld?
     status::pre_check(&found)?;
     //  4. dependencies: has its time come?
-    dependencies::check(&found)?;
+    dependencies::check(journal, services, &found).await?;
     //  5. before-hooks: what does the owner's own code say?
     let found = hooks::before(found).await?;
     //  6. validate: do the arguments fit? `Found → Valid`
@@ -88,6 +88,8 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
 pub(crate) struct Way {
     pub(crate) call: Box<Call>,
     pub(crate) tool: Arc<Tool>,
+    /// Whether others wait for this tool.
+    base: Base,
     /// A claim on the call's idempotency key whose call the journal no longer knows; it may be taken over.
     stale_claim: Option<Seen>,
     /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
@@ -124,8 +126,9 @@ impl Found {
     /// Plain read-only calls run in the caller's own task: they have nothing to commit, so being dropped halfway harms
     /// nothing, and a task of their own would cost more than the call. All others run on a task.
     fn runs_in_place(&self) -> bool {
-        let Way { call, tool, .. } = &self.0;
-        tool.definition.annotations.read_only && call.key.is_none() && !tool.stateful
+        let Way { call, tool, base, .. } = &self.0;
+        let proves = *base != Base::No && call.thread.is_some();
+        tool.definition.annotations.read_only && call.key.is_none() && !tool.stateful && !proves
     }
 }
 

@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 
 pub use builder::ToolBuilder;
 pub use error::RegistryError;
+pub(crate) use tools::Base;
 pub use tools::{Filter, Tool, Tools};
 
 use crate::tool::ToolName;
@@ -33,9 +34,10 @@ impl Registry {
         self.current.load_full()
     }
 
-    /// The tool of this name.
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<Tool>> {
-        self.current.load().get(name).cloned()
+    /// The tool of this name, and whether others wait for it.
+    pub(crate) fn find(&self, name: &str) -> Option<(Arc<Tool>, Base)> {
+        let tools = self.current.load();
+        tools.get(name).map(|tool| (tool.clone(), tools.base(name)))
     }
 
     /// Adds tools, all or none.

@@ -19,11 +19,13 @@ pub enum Table {
     State,
     /// Content too long for the model.
     Artifacts,
+    /// Which tools have succeeded in a thread.
+    Evidence,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 4] = [Self::Calls, Self::Claims, Self::State, Self::Artifacts];
+    pub const ALL: [Self; 5] = [Self::Calls, Self::Claims, Self::State, Self::Artifacts, Self::Evidence];
 
     /// The word in file, table and key names.
     #[must_use]
@@ -33,6 +35,7 @@ impl Table {
             Self::Claims => "claims",
             Self::State => "state",
             Self::Artifacts => "artifacts",
+            Self::Evidence => "evidence",
         }
     }
 }

@@ -72,6 +72,8 @@ pub enum Detail {
     Suggestions(Vec<String>),
     /// What is wrong with which argument.
     Problems(Vec<Problem>),
+    /// The tools that must succeed first.
+    Missing(Vec<String>),
 }
 
 impl Detail {
@@ -131,6 +133,12 @@ impl CallError {
     #[must_use]
     pub fn suggestions(&self) -> &[String] {
         if let Detail::Suggestions(names) = &self.detail { names } else { &[] }
+    }
+
+    /// The tools that must succeed first; empty where nothing is waited for.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        if let Detail::Missing(names) = &self.detail { names } else { &[] }
     }
 
     /// What is wrong with which argument; empty where the arguments are not the problem.

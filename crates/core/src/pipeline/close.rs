@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
 
-use super::{Done, Way, attempts::panic_text, ticket::Ticket, validate};
+use super::{Done, Way, attempts::panic_text, dependencies, ticket::Ticket, validate};
 use crate::{
     backend::{Batch, Partition, StoreError, Table, Write},
     call::{Content, Effect, Outcome},
@@ -15,6 +15,7 @@ use crate::{
     error::{CallError, ErrorKind, ToolError},
     executor::Reply,
     journal::{CallRecord, Journal},
+    registry::Base,
     services::Services,
 };
 
@@ -27,7 +28,8 @@ pub(super) async fn close(journal: &Journal, services: &Services, done: Done, ti
         (Err(failed), _) => (Reply::default(), Some(explained(way, failed)), Vec::new()),
     };
     let outcome = ticket.ended(effect, reply.output, reply.content, error);
-    if record.is_none() && writes.is_empty() {
+    let proves = outcome.is_success() && way.base != Base::No;
+    if record.is_none() && writes.is_empty() && !proves {
         return outcome;
     }
     let end = Box::new((outcome, writes));
@@ -45,7 +47,7 @@ async fn settle(
 ) -> Outcome {
     let (outcome, writes) = *end;
     let book = Book::of(journal, services, way, record);
-    match book.commit(&outcome, writes).await {
+    match book.settle(&outcome, &writes).await {
         Ok(()) => outcome,
         Err(error) => book.without_state(outcome, error, ticket).await,
     }
@@ -84,6 +86,24 @@ impl<'a> Book<'a> {
             None => CallRecord::opened(&way.call, &way.tool.definition.name, services.clock.now()),
         };
         Self { journal, services, way, record, opened }
+    }
+
+    /// Commits the end with the evidence of it. Another call of the thread may leave evidence at the same moment; both
+    /// count, so whoever comes second looks again.
+    async fn settle(&self, outcome: &Outcome, writes: &[Write]) -> Result<(), StoreError> {
+        loop {
+            let mut all = writes.to_vec();
+            if outcome.is_success() {
+                all.extend(dependencies::prove(self.journal, self.services, self.way).await?);
+            }
+            if all.is_empty() && !self.opened {
+                return Ok(());
+            }
+            match self.commit(outcome, all).await {
+                Err(StoreError::Conflict { table: Table::Evidence, .. }) => {}
+                end => return end,
+            }
+        }
     }
 
     async fn commit(&self, outcome: &Outcome, writes: Vec<Write>) -> Result<(), StoreError> {

@@ -44,7 +44,7 @@ async fn write(journal: &Journal, services: &Services, way: &Way) -> Result<Call
 /// Takes the call's key, if it has one. A commit of its own, because a key is shared by all threads and a commit is not.
 /// It comes after the opening record: whoever holds the key has a record to be found by, and only a holder runs.
 async fn claim(journal: &Journal, services: &Services, way: &Way) -> Result<(), CallError> {
-    let Way { call, tool, stale_claim, digest } = way;
+    let Way { call, tool, stale_claim, digest, .. } = way;
     let (Some(key), Some(digest)) = (&call.key, digest) else { return Ok(()) };
     let now = services.clock.now();
     let claim = Claim { call: call.id, thread: call.thread.clone(), digest: digest.clone(), at: now };

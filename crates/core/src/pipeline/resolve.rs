@@ -26,10 +26,10 @@ pub(super) fn find(registry: &Registry, mut call: Box<Call>) -> Result<Found, Re
         return Err(Refused { call, error });
     }
     let tool = match &call.among {
-        Some(pinned) => pinned.get(&call.tool).cloned(),
+        Some(pinned) => pinned.get(&call.tool).map(|tool| (tool.clone(), pinned.base(&call.tool))),
         None => registry.find(&call.tool),
     };
-    let Some(tool) = tool else {
+    let Some((tool, base)) = tool else {
         let suggestions = call.among.as_ref().unwrap_or(&registry.snapshot()).suggest(&call.tool);
         let hint = suggestions.first().map_or_else(String::new, |name| format!(" Did you mean `{name}`?"));
         let name: String = call.tool.chars().take(NAME_SHOWN).collect();
@@ -46,5 +46,5 @@ pub(super) fn find(registry: &Registry, mut call: Box<Call>) -> Result<Found, Re
     if tool.needs_thread && call.thread.is_none() {
         call.thread = Some(ThreadId::mint());
     }
-    Ok(Found(Way { call, tool, stale_claim: None, digest: None }))
+    Ok(Found(Way { call, tool, base, stale_claim: None, digest: None }))
 }

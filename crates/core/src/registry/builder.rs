@@ -40,6 +40,7 @@ pub struct ToolBuilder {
 /// A dependency as it was written; the names are checked when the tool is built.
 struct Names {
     names: Vec<SmolStr>,
+    within: Option<Duration>,
     group: fn(Vec<ToolName>) -> Group,
 }
 
@@ -164,6 +165,16 @@ impl ToolBuilder {
         self.depends(tools, |tools| Group::Sequence { tools, within: None })
     }
 
+    /// The successes the last `after` speaks of may be no older than this.
+    pub fn within(mut self, time: Duration) -> Self {
+        match self.depends_on.last_mut() {
+            Some(last) => last.within = Some(time),
+            // Said of nothing: an empty dependency, which `build` refuses.
+            None => return self.after_all(Vec::<SmolStr>::new()),
+        }
+        self
+    }
+
     /// How long a call may take.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.policy.timeout = Some(time);
@@ -229,7 +240,7 @@ impl ToolBuilder {
         tools: impl IntoIterator<Item = N>,
         group: fn(Vec<ToolName>) -> Group,
     ) -> Self {
-        self.depends_on.push(Names { names: tools.into_iter().map(Into::into).collect(), group });
+        self.depends_on.push(Names { names: tools.into_iter().map(Into::into).collect(), within: None, group });
         self
     }
 
@@ -298,6 +309,10 @@ impl ToolBuilder {
 impl Names {
     fn checked(self) -> Result<Group, NameError> {
         let names = self.names.into_iter().map(ToolName::new).collect::<Result<_, _>>()?;
-        Ok((self.group)(names))
+        let group = (self.group)(names);
+        Ok(match self.within {
+            Some(limit) => group.fresh(limit),
+            None => group,
+        })
     }
 }

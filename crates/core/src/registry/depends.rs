@@ -1,8 +1,11 @@
 //! Checks that what tools wait for can come: every name is known, and nothing waits for itself.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
-use super::{RegistryError, Tools};
+use super::{Base, RegistryError, Tool, Tools};
 use crate::tool::ToolName;
 
 /// Checks the dependencies that start at `new` tools. Those of older tools were checked when they came.
@@ -21,6 +24,19 @@ pub(super) fn check(tools: &Tools, new: &[ToolName]) -> Result<(), RegistryError
         }
     }
     Ok(())
+}
+
+/// Every tool that others wait for.
+pub(super) fn bases_of(tools: &HashMap<ToolName, Arc<Tool>>) -> HashMap<ToolName, Base> {
+    let mut bases = HashMap::new();
+    for group in tools.values().flat_map(|tool| &tool.definition.depends_on.0) {
+        let wanted = if group.within().is_some() { Base::Lately } else { Base::Once };
+        for tool in group.tools() {
+            let known = bases.entry(tool.clone()).or_insert(wanted);
+            *known = wanted.max(*known);
+        }
+    }
+    bases
 }
 
 /// Walks from a tool to what it waits for, without recursion: a long chain must not exhaust the stack.

@@ -34,7 +34,20 @@ pub struct Tool {
 #[derive(Default)]
 pub struct Tools {
     by_name: HashMap<ToolName, Arc<Tool>>,
+    /// The tools others wait for.
+    bases: HashMap<ToolName, Base>,
     revision: u64,
+}
+
+/// Whether others wait for a tool, and what they want to know of its successes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Base {
+    /// Nobody waits for it.
+    No,
+    /// Somebody wants to know that it has succeeded.
+    Once,
+    /// Somebody wants to know when it last did.
+    Lately,
 }
 
 /// Which tools to list.
@@ -51,6 +64,12 @@ impl Tools {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Tool>> {
         self.by_name.get(name)
+    }
+
+    /// Whether other tools of this list wait for it.
+    pub(crate) fn base(&self, name: &str) -> Base {
+        // Most hubs have no dependencies at all, and every call asks.
+        if self.bases.is_empty() { Base::No } else { self.bases.get(name).copied().unwrap_or(Base::No) }
     }
 
     /// The tools that pass the filter, by name.
@@ -86,7 +105,7 @@ impl Tools {
     }
 
     pub(super) fn emptied(&self) -> Self {
-        Self { by_name: HashMap::new(), revision: self.revision }
+        Self { by_name: HashMap::new(), bases: HashMap::new(), revision: self.revision }
     }
 
     pub(super) fn with(&self, new: Vec<Tool>) -> Result<Self, RegistryError> {
@@ -99,7 +118,7 @@ impl Tools {
             }
             names.push(name);
         }
-        let next = Self { by_name, revision: self.revision + 1 };
+        let next = Self { bases: depends::bases_of(&by_name), by_name, revision: self.revision + 1 };
         depends::check(&next, &names)?;
         Ok(next)
     }
@@ -108,7 +127,7 @@ impl Tools {
         let mut by_name = self.by_name.clone();
         let gone = by_name.remove(name);
         let revision = self.revision + u64::from(gone.is_some());
-        (Self { by_name, revision }, gone)
+        (Self { bases: depends::bases_of(&by_name), by_name, revision }, gone)
     }
 }
 

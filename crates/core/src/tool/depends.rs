@@ -56,6 +56,25 @@ impl DependsOn {
 }
 
 impl Group {
+    /// How old a success may be; any age where absent.
+    #[must_use]
+    pub fn within(&self) -> Option<Duration> {
+        match self {
+            Self::All { within, .. } | Self::Any { within, .. } | Self::Sequence { within, .. } => *within,
+        }
+    }
+
+    /// The same group, with successes no older than this.
+    #[must_use]
+    pub fn fresh(mut self, limit: Duration) -> Self {
+        match &mut self {
+            Self::All { within, .. } | Self::Any { within, .. } | Self::Sequence { within, .. } => {
+                *within = Some(limit)
+            }
+        }
+        self
+    }
+
     /// The tools of this group.
     #[must_use]
     pub fn tools(&self) -> &[ToolName] {

@@ -32,6 +32,7 @@ async fn what_cannot_work_is_refused_with_the_reason() {
 
     let nothing = refused([named("a").after_any(Vec::<&str>::new())]).await;
     assert!(nothing.contains("empty list of tools"), "{nothing}");
+    assert!(refused([named("a").within(std::time::Duration::from_secs(1))]).await.contains("empty list of tools"));
 
     async fn greedy(_: NoArguments, _: State<crate::shop::Cart>, _: State<crate::shop::Cart>) -> Result<(), ToolError> {
         Ok(())

@@ -1,0 +1,96 @@
+//! Dependencies case by case: what succeeded and when, what is declared, what is missing.
+
+use super::*;
+
+fn names(text: &str) -> Vec<ToolName> {
+    text.split_whitespace().map(|name| ToolName::new(name).unwrap()).collect()
+}
+
+fn all(tools: &str, within: Option<u64>) -> Group {
+    Group::All { tools: names(tools), within: within.map(Duration::from_secs) }
+}
+
+fn any(tools: &str, within: Option<u64>) -> Group {
+    Group::Any { tools: names(tools), within: within.map(Duration::from_secs) }
+}
+
+fn sequence(tools: &str) -> Group {
+    Group::Sequence { tools: names(tools), within: None }
+}
+
+/// Successes as "tool@second", then what is missing at second 100, one word each.
+#[track_caller]
+fn check(successes: &str, groups: &[Group], expected: &str) {
+    let mut evidence = Evidence::default();
+    for success in successes.split_whitespace() {
+        let (tool, second) = success.split_once('@').unwrap();
+        let at = Timestamp::from_millis(second.parse::<i64>().unwrap() * 1000);
+        evidence.add(&ToolName::new(tool).unwrap(), at);
+    }
+    let text = serde_json::to_string(&evidence).unwrap();
+    assert_eq!(serde_json::from_str::<Evidence>(&text).unwrap(), evidence);
+    let found = missing(&DependsOn(groups.to_vec()), &evidence, Timestamp::from_millis(100_000));
+    let words = found.iter().map(|one| match one {
+        Missing::Never { tool } => tool.to_string(),
+        Missing::Stale { tool, .. } => format!("{tool}:old"),
+        Missing::NoneOf { tools } => names_joined(tools, "|"),
+        Missing::OutOfOrder { earlier, later } => format!("{earlier}>{later}"),
+    });
+    assert_eq!(words.collect::<Vec<_>>().join(" "), expected, "after {successes:?}");
+}
+
+fn names_joined(tools: &[ToolName], by: &str) -> String {
+    tools.iter().map(ToolName::as_str).collect::<Vec<_>>().join(by)
+}
+
+#[test]
+fn all_of_a_group_must_have_succeeded() {
+    check("", &[all("a b", None)], "a b");
+    check("b@1", &[all("a b", None)], "a");
+    check("b@1 a@2", &[all("a b", None)], "");
+}
+
+#[test]
+fn any_of_a_group_is_enough() {
+    check("", &[any("a b", None)], "a|b");
+    check("b@1", &[any("a b", None)], "");
+    check("", &[any("", None)], "");
+}
+
+#[test]
+fn every_group_must_be_satisfied() {
+    check("a@1", &[any("a b", None), all("c", None)], "c");
+    check("", &[], "");
+}
+
+#[test]
+fn freshness_looks_at_the_last_success() {
+    check("a@10", &[all("a", Some(90))], "");
+    check("a@9", &[all("a", Some(90))], "a:old");
+    check("a@9 a@50", &[all("a", Some(90))], "");
+    check("a@9 b@50", &[any("a b", Some(90))], "");
+    check("a@9 b@8", &[any("a b", Some(90))], "a|b");
+}
+
+#[test]
+fn a_sequence_looks_at_the_order_of_first_successes() {
+    check("", &[sequence("a b c")], "a b c");
+    check("a@1", &[sequence("a b c")], "b c");
+    check("a@1 b@2 c@3", &[sequence("a b c")], "");
+    check("a@1 b@2 c@3 a@4 b@5", &[sequence("a b c")], "");
+    check("x@0 a@1 y@1 b@2", &[sequence("a b")], "");
+}
+
+#[test]
+fn a_wrong_order_is_named_at_once_and_stays_wrong() {
+    check("b@1", &[sequence("a b")], "a>b");
+    check("b@1 a@2", &[sequence("a b")], "a>b");
+    check("b@1 a@2 b@3", &[sequence("a b")], "a>b");
+    check("c@1 a@2", &[sequence("a b c")], "a>c");
+}
+
+#[test]
+fn a_clock_set_back_turns_no_order_round_and_ages_nothing() {
+    check("a@90 b@10", &[sequence("a b")], "");
+    check("a@5000", &[all("a", Some(10))], "");
+}

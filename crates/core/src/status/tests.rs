@@ -1,0 +1,100 @@
+//! The machine, the words and the gate against the reference, along random stories of two threads and one tool.
+//!
+//! Every step is told to both; then every reading, every admission and every "changes by itself at" must agree.
+//! With `TOOLHUB_SOAK` set ten times as many stories are told.
+
+mod compare;
+mod reference;
+mod story;
+
+use std::{cell::RefCell, collections::BTreeMap};
+
+use proptest::{
+    prelude::*,
+    sample::select,
+    test_runner::{Config, TestRunner},
+};
+use story::Story;
+
+use super::ToolStatus;
+use crate::error::ErrorKind;
+
+/// The third record; the first two belong to the threads.
+const SHARED: usize = 2;
+const HOUR: i64 = 3_600_000;
+const YEAR: i64 = 365 * 24 * HOUR;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Sleep { by: i64, settle: bool },
+    Call { thread: Option<usize> },
+    End { which: usize, how: Option<ErrorKind>, connecting: bool },
+    GiveBack { which: usize },
+    Lose { which: usize },
+    Report { thread: Option<usize>, how: Option<ErrorKind>, times: usize },
+    Hand { record: usize, word: ToolStatus, after: Option<i64> },
+    ResetThread { thread: usize },
+    ResetAll { record: usize },
+    Healthy { record: usize },
+    Set { on: bool, threshold: u32, windowed: bool, refusals: bool, present: bool },
+    Restart,
+}
+
+fn steps() -> impl Strategy<Value = Vec<(Step, i64)>> {
+    let kinds: Vec<ErrorKind> = ErrorKind::TABLE.iter().map(|row| row.kind).collect();
+    let hard = vec![ErrorKind::UpstreamError, ErrorKind::Timeout, ErrorKind::Crashed, ErrorKind::ToolRefused];
+    let kind = prop_oneof![select(kinds), select(hard.clone()), select(hard)];
+    let how = prop_oneof![Just(None), kind.clone().prop_map(Some), kind.prop_map(Some)].boxed();
+    let jumps = vec![-YEAR, -HOUR, -6_000, -1_000, HOUR, YEAR];
+    let waits = vec![1, 1_000, 4_999, 7_000, 29_999, 30_000, 240_000, 299_999, 300_000, 600_000];
+    let thread = || select(vec![None, Some(0), Some(0), Some(1)]);
+    let words = vec![ToolStatus::Available, ToolStatus::Unavailable, ToolStatus::Failed, ToolStatus::Maintenance];
+    let after = select(vec![None, Some(-5_000), Some(0), Some(20_000), Some(300_000), Some(2 * HOUR)]);
+    let step = prop_oneof![
+        6 => select(waits).prop_map(|by| Step::Sleep { by, settle: true }),
+        1 => (select(jumps), any::<bool>()).prop_map(|(by, settle)| Step::Sleep { by, settle }),
+        8 => thread().prop_map(|thread| Step::Call { thread }),
+        7 => (0..4_usize, how.clone(), any::<bool>()).prop_map(|(which, how, connecting)| Step::End { which, how, connecting }),
+        1 => (0..4_usize).prop_map(|which| Step::GiveBack { which }),
+        1 => (0..4_usize).prop_map(|which| Step::Lose { which }),
+        4 => (thread(), how, 1..4_usize).prop_map(|(thread, how, times)| Step::Report { thread, how, times }),
+        1 => (0..3_usize, select(words), after).prop_map(|(record, word, after)| Step::Hand { record, word, after }),
+        1 => (0..2_usize).prop_map(|thread| Step::ResetThread { thread }),
+        1 => (0..3_usize).prop_map(|record| Step::ResetAll { record }),
+        1 => (0..3_usize).prop_map(|record| Step::Healthy { record }),
+        1 => (prop::bool::weighted(0.8), 0..5_u32, any::<bool>(), any::<bool>(), prop::bool::weighted(0.8)).prop_map(
+            |(on, threshold, windowed, refusals, present)| Step::Set { on, threshold, windowed, refusals, present }
+        ),
+        1 => Just(Step::Restart),
+    ];
+    proptest::collection::vec((step, select(vec![0, 250, 500, 1_000])), 1..80)
+}
+
+#[test]
+fn the_machine_agrees_with_the_reference_on_every_story() {
+    let cases = if std::env::var_os("TOOLHUB_SOAK").is_some() { 10_000 } else { 1_000 };
+    let config = Config { failure_persistence: None, ..Config::with_cases(cases) };
+    let met = RefCell::new(BTreeMap::<&str, usize>::new());
+    let result = TestRunner::new(config).run(&steps(), |steps| {
+        let mut story = Story::new();
+        for (step, jitter) in &steps {
+            story.jitter = *jitter;
+            story.take(step);
+            story.compare();
+        }
+        for (what, times) in story.met {
+            *met.borrow_mut().entry(what).or_default() += times;
+        }
+        Ok(())
+    });
+    if let Err(problem) = result {
+        panic!("{problem}");
+    }
+    let met = met.into_inner();
+    println!("{cases} stories met {met:?}");
+    // Stories that never reach the interesting places would agree about nothing.
+    let wanted = ["passed", "refused", "probed", "waited for a probe", "permit given back", "late result"];
+    for what in wanted.iter().chain(&["opened in a row", "opened by rate", "opened again", "wait ahead of the clock"]) {
+        assert!(met.contains_key(*what), "never met: {what} in {met:?}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Tools that wait for tools, thread by thread.
+
+use std::{sync::Arc, time::Duration};
+
+use toolhub::{
+    backend::{Backend, Memory, Scan, Scope, Table},
+    clock::Timestamp,
+    ids::Tenant,
+    prelude::*,
+    testing::{AssertOutcome, Step, TestClock, scripted},
+};
+
+fn step(name: &str) -> ToolBuilder {
+    scripted(name, []).0
+}
+
+async fn hub(tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
+    ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap()
+}
+
+async fn call(hub: &ToolHub, tool: &str, thread: &str) -> Outcome {
+    hub.call(tool, json!({})).thread(thread).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_waits_until_its_base_has_succeeded_in_this_thread() {
+    let hub = hub([step("show").read_only(), step("cart").after("show"), step("order").after("cart")]).await;
+    let early = call(&hub, "cart", "t1").await;
+    let text = early.assert_effect(Effect::None).assert_error(ErrorKind::DependencyNotMet);
+    assert_eq!(text, "`cart` cannot be used yet. Call show successfully first.");
+    assert_eq!(early.error.unwrap().missing(), ["show"]);
+
+    call(&hub, "show", "t1").await.assert_success();
+    call(&hub, "cart", "t1").await.assert_success();
+    call(&hub, "order", "t1").await.assert_success();
+    call(&hub, "cart", "t2").await.assert_error(ErrorKind::DependencyNotMet);
+    let foreign = hub.call("cart", json!({})).thread("t1").tenant(Tenant::new("other").unwrap());
+    foreign.await.assert_error(ErrorKind::DependencyNotMet);
+    let alone = hub.call("cart", json!({})).await;
+    alone.assert_error(ErrorKind::DependencyNotMet);
+    assert!(alone.thread.is_some(), "a dependent call belongs to a thread, minted where none is named");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_or_refused_base_is_no_evidence_and_a_later_failure_takes_none_away() {
+    let steps = [Step::Fail(ToolError::new("no")), Step::Return(json!(1)), Step::Fail(ToolError::new("no"))];
+    let hub = hub([scripted("base", steps).0, step("next").after("base")]).await;
+    call(&hub, "base", "t1").await.assert_error(ErrorKind::ToolError);
+    hub.call("base", json!("nonsense")).thread("t1").await.assert_error(ErrorKind::ArgumentsInvalid);
+    call(&hub, "next", "t1").await.assert_error(ErrorKind::DependencyNotMet);
+    call(&hub, "base", "t1").await.assert_success();
+    call(&hub, "base", "t1").await.assert_error(ErrorKind::ToolError);
+    call(&hub, "next", "t1").await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_of_several_is_enough_and_a_sequence_must_come_in_order() {
+    let tools = || [step("a"), step("b"), step("any").after_any(["a", "b"]), step("both").after_sequence(["a", "b"])];
+    let hub = hub(tools()).await;
+    let text = call(&hub, "any", "t1").await.assert_error(ErrorKind::DependencyNotMet);
+    assert!(text.contains("Call one of a, b successfully first."), "{text}");
+    call(&hub, "b", "t1").await.assert_success();
+    call(&hub, "any", "t1").await.assert_success();
+    call(&hub, "a", "t1").await.assert_success();
+    let text = call(&hub, "both", "t1").await.assert_error(ErrorKind::DependencyNotMet);
+    assert!(text.contains("a had to succeed before b"), "{text}");
+    for tool in ["a", "b", "both"] {
+        call(&hub, tool, "t2").await.assert_success();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_may_have_to_be_fresh() {
+    let hub = hub([step("price"), step("buy").after("price").within(Duration::from_secs(60))]).await;
+    call(&hub, "price", "t1").await.assert_success();
+    call(&hub, "buy", "t1").await.assert_success();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let text = call(&hub, "buy", "t1").await.assert_error(ErrorKind::DependencyNotMet);
+    assert!(text.contains("Call price again"), "{text}");
+    call(&hub, "price", "t1").await.assert_success();
+    call(&hub, "buy", "t1").await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn evidence_outlives_the_hub() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let tools = || [step("base").read_only(), step("next").after("base")];
+    let first = ToolHub::builder().shared_store(store.clone()).tools(tools()).build().await.unwrap();
+    call(&first, "base", "t1").await.assert_success();
+    drop(first);
+    let second = ToolHub::builder().shared_store(store).tools(tools()).build().await.unwrap();
+    call(&second, "next", "t1").await.assert_success();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn evidence_left_at_the_same_moment_is_all_kept() {
+    let names: Vec<String> = (0..20).map(|n| format!("base_{n}")).collect();
+    let bases = names.iter().enumerate().map(|(n, name)| if n % 2 == 0 { step(name).read_only() } else { step(name) });
+    let hub = hub(bases.chain([step("last").after_all(names.clone())])).await;
+    for round in 0..20 {
+        let thread = format!("t{round}");
+        let calls: Vec<_> =
+            names.iter().map(|name| hub.call(name.as_str(), json!({})).thread(&thread).start()).collect();
+        for call in calls {
+            call.await.assert_success();
+        }
+        call(&hub, "last", &thread).await.assert_success();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_successes_somebody_waits_for_are_written_and_only_once() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let tools = [step("base").read_only(), step("other").read_only(), step("next").after("base").read_only()];
+    let hub = ToolHub::builder().shared_store(store.clone()).tools(tools).build().await.unwrap();
+    for tool in ["other", "base", "base", "next", "base"] {
+        call(&hub, tool, "t1").await.assert_success();
+    }
+    hub.call("base", json!({})).await.assert_success();
+    let page = store.scan(Scan::of(Table::Evidence, Scope::All), Timestamp::default()).await.unwrap();
+    let versions: Vec<u64> = page.rows.iter().map(|(_, row)| row.seen.version).collect();
+    assert_eq!(versions, [1]);
+}
