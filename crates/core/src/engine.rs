@@ -9,12 +9,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     executor::Executor, ids::CallId, journal::Journal, policy::Limits, registry::Registry, services::Services,
-    tool::Kind,
+    statuses::Statuses, tool::Kind,
 };
 
 pub(crate) struct Engine {
     pub(crate) registry: Registry,
     pub(crate) journal: Journal,
+    pub(crate) statuses: Arc<Statuses>,
     pub(crate) services: Arc<Services>,
     pub(crate) executors: HashMap<Kind, Arc<dyn Executor>>,
     pub(crate) defaults: Limits,

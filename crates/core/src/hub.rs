@@ -4,6 +4,7 @@
 
 mod builder;
 mod request;
+mod status;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,6 +13,7 @@ use smol_str::SmolStr;
 
 pub use builder::{BuildError, HubBuilder};
 pub use request::{CallRequest, Running};
+pub use status::{ToolStatusInfo, View};
 
 use crate::{
     artifact::{self, Artifact},

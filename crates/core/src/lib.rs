@@ -29,6 +29,7 @@ pub mod schema;
 mod services;
 mod state;
 pub mod status;
+mod statuses;
 mod suggest;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -45,7 +46,7 @@ pub use handler::{
     Arguments, BlockingHandler, FromCall, Handler, Instance, NoArguments, Parameters, Shared, StatefulTool, blocking,
     instance, stateful, tool,
 };
-pub use hub::{BuildError, CallRequest, HubBuilder, Running, ToolHub};
+pub use hub::{BuildError, CallRequest, HubBuilder, Running, ToolHub, ToolStatusInfo, View};
 pub use journal::CallRecord;
 pub use policy::{Limits, Policy};
 pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools};

@@ -38,12 +38,13 @@ use crate::{
     executor::Reply,
     journal::CallRecord,
     registry::{Base, Tool},
+    statuses::Standing,
 };
 use ticket::Ticket;
 
 /// The doors, in order.
 async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result<Outcome, CallError> {
-    let Engine { services, journal, .. } = engine;
+    let Engine { services, journal, statuses, .. } = engine;
 
     //  1. resolve: which tool? `Call → Found`. It stands in `run` and `start`: the tool decides where its call runs.
 
@@ -53,7 +54,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
         replay::Seen::Never(found) => found,
     };
     //  3. status pre-check: is the tool withheld?
-    status::pre_check(&found)?;
+    status::pre_check(statuses, &found)?;
     //  4. dependencies: has its time come?
     dependencies::check(journal, services, &found).await?;
     //  5. before-hooks: what does the owner's own code say?
@@ -70,17 +71,21 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
     let placed = admission::place(allowed).await?;
     // 10. status gate: may it still run, now that it is its turn?
-    let placed = status::gate(placed).await?;
+    let placed = status::gate(statuses, services, placed).await?;
     // 11. open: what must not be forgotten. `Placed → Opened`; from here on nothing is refused
     let opened = open::open(journal, services, placed).await?;
     // 12. attempts: the tool runs. `Opened → Done`
     let done = attempts::run(services, opened, ticket).await;
     // 13. after-hooks, and no more text than a model can bear
-    let done = output::limit(services, hooks::after(done).await).await;
+    let mut done = output::limit(services, hooks::after(done).await).await;
+    let verdict = status::verdict(statuses, &mut done);
     // 14. close: state, record and outcome in one transaction. `Done → Outcome`
-    Ok(close::close(journal, services, done, ticket).await)
-
-    // 15. report: stands in `walk`, because a refusal is reported like any other end.
+    let outcome = close::close(journal, services, done, ticket).await;
+    // 15. report to the tool's status; the report to listeners stands in `walk`, because a refusal is an end like any other
+    if let Some(verdict) = verdict {
+        status::tell(&engine.runtime, verdict).await;
+    }
+    Ok(outcome)
 }
 
 /// What travels through all doors: the call and the tool it asked for. The call is in a box, because a value that is
@@ -106,17 +111,21 @@ struct Allowed(Way);
 struct Placed {
     way: Way,
     slot: admission::Slot,
+    /// How the call stands with the records of its tool; none while no tool has a record.
+    standing: Option<Box<Standing>>,
 }
 /// What must not be forgotten about the call is written down.
 struct Opened {
     way: Way,
     slot: admission::Slot,
+    standing: Option<Box<Standing>>,
     record: Option<Box<CallRecord>>,
 }
 /// The tool has run, or was stopped.
 struct Done {
     /// Holds the way: a tool may keep its context, so the call lives there from here on.
     context: CallContext,
+    standing: Option<Box<Standing>>,
     record: Option<Box<CallRecord>>,
     result: Result<Reply, ToolError>,
     effect: Effect,

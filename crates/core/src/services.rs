@@ -9,7 +9,7 @@ use std::{
 use crate::{backend::Backend, blocking::BlockingPool, clock::Clock, events::Events, threads::Threads};
 
 pub(crate) struct Services {
-    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: Events,
     pub(crate) store: Arc<dyn Backend>,
     pub(crate) threads: Threads,

@@ -29,6 +29,8 @@ pub enum Place {
     Key(ToolName, IdempotencyKey),
     /// An artifact. It belongs to no thread: it is found by its id alone.
     Artifact(ArtifactId),
+    /// A tool: what all threads share about it.
+    Tool(ToolName),
 }
 
 impl Partition {
@@ -51,7 +53,7 @@ impl Partition {
     }
 }
 
-/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`. Only the last part may hold a `/`, so
+/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`, `tenant/s/tool`. Only the last part may hold a `/`, so
 /// the text can be read back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,6 +62,7 @@ impl fmt::Display for Partition {
             Place::Call(call) => write!(f, "{}/c/{call}", self.tenant),
             Place::Key(tool, key) => write!(f, "{}/k/{tool}/{key}", self.tenant),
             Place::Artifact(id) => write!(f, "{}/a/{id}", self.tenant),
+            Place::Tool(tool) => write!(f, "{}/s/{tool}", self.tenant),
         }
     }
 }
@@ -76,6 +79,7 @@ impl FromStr for Partition {
         let place = match sort {
             "t" => Place::Thread(ThreadId::new(rest)?),
             "c" => Place::Call(rest.parse()?),
+            "s" => Place::Tool(ToolName::new(rest).map_err(|_| wrong())?),
             "a" => Place::Artifact(ArtifactId::new(rest)?),
             "k" => {
                 let (tool, key) = rest.split_once('/').ok_or_else(wrong)?;
@@ -100,6 +104,7 @@ mod tests {
             Partition::of_thread(tenant(), ThreadId::new("t:1").unwrap()),
             Partition::of_call(tenant(), None, CallId::mint(Timestamp::from_millis(5))),
             Partition { tenant: tenant(), place: key },
+            Partition { tenant: tenant(), place: Place::Tool(ToolName::new("pay").unwrap()) },
             Partition { tenant: tenant(), place: Place::Artifact(ArtifactId::mint()) },
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));

@@ -21,11 +21,14 @@ pub enum Table {
     Artifacts,
     /// Which tools have succeeded in a thread.
     Evidence,
+    /// What is known about tools that made trouble.
+    Statuses,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 5] = [Self::Calls, Self::Claims, Self::State, Self::Artifacts, Self::Evidence];
+    pub const ALL: [Self; 6] =
+        [Self::Calls, Self::Claims, Self::State, Self::Artifacts, Self::Evidence, Self::Statuses];
 
     /// The word in file, table and key names.
     #[must_use]
@@ -36,6 +39,7 @@ impl Table {
             Self::State => "state",
             Self::Artifacts => "artifacts",
             Self::Evidence => "evidence",
+            Self::Statuses => "statuses",
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     error::ErrorKind,
     export::Format,
     ids::CallId,
+    status::ToolStatus,
     tool::ToolName,
 };
 
@@ -90,6 +91,27 @@ pub enum News {
         /// The line for operators.
         message: String,
     },
+    /// `tool.status.changed`: a tool's status is another than before. Without a thread it concerns everybody.
+    StatusChanged {
+        /// The tool.
+        tool_name: ToolName,
+        /// What it was.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        old_status: Option<ToolStatus>,
+        /// What it is.
+        new_status: ToolStatus,
+        /// Why.
+        reason: String,
+    },
+    /// `tool.availability.changed`: a tool may be used now, or no longer.
+    AvailabilityChanged {
+        /// The tool.
+        tool_name: ToolName,
+        /// Whether it may.
+        available: bool,
+        /// Why.
+        reason: String,
+    },
     /// `tool.executor.cleaned`: an instance was closed.
     ExecutorCleaned {
         /// The tool whose instance it was.
@@ -134,6 +156,8 @@ impl News {
             Self::ExecutionFailed { .. } => "tool.execution.failed",
             Self::ToolExecuted { .. } => "tool.executed",
             Self::ToolFailed { .. } => "tool.failed",
+            Self::StatusChanged { .. } => "tool.status.changed",
+            Self::AvailabilityChanged { .. } => "tool.availability.changed",
             Self::ExecutorCleaned { .. } => "tool.executor.cleaned",
             Self::ExecutorExported { .. } => "tool.executor.exported",
             Self::CallProgress { .. } => "call.progress",

@@ -6,9 +6,11 @@ use std::{
     time::Duration,
 };
 
+use futures_util::StreamExt;
+
 use super::ToolHub;
 use crate::{
-    backend::{Backend, Bounded, Memory},
+    backend::{Backend, Bounded, Changed, Memory, StoreError, Table, Watcher},
     blocking::BlockingPool,
     clock::{Clock, SystemClock},
     engine::Engine,
@@ -18,6 +20,8 @@ use crate::{
     policy::Limits,
     registry::{Registry, RegistryError, ToolBuilder},
     services::{Resources, Services},
+    status::StatusSettings,
+    statuses::Statuses,
     tool::Kind,
 };
 
@@ -34,7 +38,8 @@ pub struct HubBuilder {
     twice: Option<Kind>,
     resources: Resources,
     store: Option<Arc<dyn Backend>>,
-    clock: Box<dyn Clock>,
+    clock: Arc<dyn Clock>,
+    status: StatusSettings,
     events: Events,
     defaults: Limits,
     blocking_places: usize,
@@ -48,6 +53,9 @@ pub enum BuildError {
     /// A tool cannot be registered.
     #[error(transparent)]
     Tool(#[from] RegistryError),
+    /// The store does not answer, or what it keeps cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A kind was given two executors.
     #[error("there are two executors for tools of kind `{0}`; give the hub one")]
     TwoExecutors(Kind),
@@ -64,7 +72,8 @@ impl HubBuilder {
             twice: None,
             resources: Resources::default(),
             store: None,
-            clock: Box::new(SystemClock),
+            clock: Arc::new(SystemClock),
+            status: StatusSettings::default(),
             events: Events::new(),
             defaults: Limits::default(),
             blocking_places: 64,
@@ -112,13 +121,19 @@ impl HubBuilder {
 
     /// Where the time comes from.
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Box::new(clock);
+        self.clock = Arc::new(clock);
         self
     }
 
     /// What holds for tools that do not say otherwise.
     pub fn defaults(mut self, limits: Limits) -> Self {
         self.defaults = limits;
+        self
+    }
+
+    /// When a failing tool is withheld, and for how long.
+    pub fn status(mut self, settings: StatusSettings) -> Self {
+        self.status = settings;
         self
     }
 
@@ -151,6 +166,13 @@ impl HubBuilder {
         }
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
+        let statuses = Arc::new(Statuses::new(
+            self.status,
+            store.clone(),
+            self.clock.clone(),
+            self.events.clone(),
+            runtime.clone(),
+        ));
         let services = Arc::new(Services {
             clock: self.clock,
             events: self.events,
@@ -162,7 +184,8 @@ impl HubBuilder {
         let hub = ToolHub {
             engine: Arc::new(Engine {
                 registry: Registry::default(),
-                journal: Journal { store, keep: self.keep_calls },
+                journal: Journal { store: store.clone(), keep: self.keep_calls },
+                statuses: statuses.clone(),
                 services,
                 executors: self.executors,
                 defaults: self.defaults,
@@ -172,9 +195,24 @@ impl HubBuilder {
             }),
         };
         hub.register_all(self.tools)?;
+        let changes = store.watch(Table::Statuses);
+        statuses.follow().await?;
+        runtime.spawn(listen(changes, Arc::downgrade(&statuses)));
         runtime.spawn(sweep(Arc::downgrade(&hub.engine)));
         hub.tell(News::HubInitialized { tools: hub.tools().len() });
         Ok(hub)
+    }
+}
+
+/// Learns what other nodes write about tools, for as long as the hub lives.
+async fn listen(mut changes: Watcher, statuses: Weak<Statuses>) {
+    while let Some(change) = changes.next().await {
+        let Some(statuses) = statuses.upgrade() else { return };
+        // What cannot be read now is read with the next change; until then this node goes by what it knows.
+        let _ = match change {
+            Changed::Row(key, _) => statuses.refresh(&key).await,
+            Changed::Missed => statuses.follow().await,
+        };
     }
 }
 

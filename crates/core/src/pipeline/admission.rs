@@ -15,5 +15,5 @@ impl Slot {
 
 pub(super) async fn place(allowed: Allowed) -> Result<Placed, CallError> {
     let Allowed(way) = allowed;
-    Ok(Placed { way, slot: Slot })
+    Ok(Placed { way, slot: Slot, standing: None })
 }

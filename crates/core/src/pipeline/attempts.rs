@@ -24,7 +24,7 @@ use crate::{
 };
 
 pub(super) async fn run(services: &Services, opened: Opened, ticket: &mut Ticket<'_>) -> Done {
-    let Opened { way, slot, record } = opened;
+    let Opened { way, slot, standing, record } = opened;
     let now = services.clock.instant();
     ticket.begin(now);
     let deadline = deadline(&way, now);
@@ -35,7 +35,7 @@ pub(super) async fn run(services: &Services, opened: Opened, ticket: &mut Ticket
     // The slot is free when nobody waits for the tool any more; what follows is ours.
     slot.give_back();
     let effect = effect(context.way().tool.definition.annotations.read_only, &result);
-    Done { context, record, result, effect }
+    Done { context, standing, record, result, effect }
 }
 
 /// A panic of the tool, even one while it is being dropped, is the tool's failure.

@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub(super) async fn close(journal: &Journal, services: &Services, done: Done, ticket: &Ticket<'_>) -> Outcome {
-    let Done { context, record, result, effect } = done;
+    let Done { context, record, result, effect, .. } = done;
     let way = context.way();
     let (reply, error, writes) = match (result, writes(&context)) {
         (Ok(reply), Ok(writes)) => (reply, None, writes),

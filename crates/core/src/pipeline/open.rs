@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(super) async fn open(journal: &Journal, services: &Services, placed: Placed) -> Result<Opened, CallError> {
-    let Placed { way, slot } = placed;
+    let Placed { way, slot, standing } = placed;
     if way.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
@@ -21,7 +21,7 @@ pub(super) async fn open(journal: &Journal, services: &Services, placed: Placed)
         let news = News::ExecutionStarted { call_id: way.call.id, tool_name: way.call.tool.clone() };
         services.events.tell_tenant(services.clock.now(), &way.call.tenant, way.call.thread.as_ref(), news);
     }
-    Ok(Opened { way, slot, record })
+    Ok(Opened { way, slot, standing, record })
 }
 
 fn must_open(way: &Way) -> bool {

@@ -1,17 +1,119 @@
-//! Doors 3 and 10: a tool that is withheld is not called.
+//! Doors 3 and 10, and the report: a tool that is withheld is not called, and every call tells how its tool did.
 //!
-//! Nothing withholds a tool yet, so both let everything pass.
+//! In: what `statuses` knows. Out: a refusal with its reason and the time to wait; at its turn the call's standing, with
+//! the permit where it is the probe of a tool on probation. What anything means is decided by `status`.
 
-use super::{Found, Placed};
-use crate::error::CallError;
+use std::{sync::Arc, time::Duration};
+
+use super::{Done, Found, Placed, Way};
+use crate::{
+    clock,
+    error::{CallError, ErrorKind},
+    services::Services,
+    status::{Admission, Event, Language, Reason},
+    statuses::{Standing, Statuses, Verdict},
+};
+
+/// How long a call waits for the answer of somebody else's probe.
+const WAIT_FOR_PROBE: Duration = Duration::from_secs(2);
+/// How much longer than the call a permit lasts: a prober that died blocks nobody for long.
+const LEASE_BEYOND: Duration = Duration::from_secs(15);
 
 /// Before anything else is looked at: is the tool withheld? Refused early, a call costs nothing.
-pub(super) fn pre_check(found: &Found) -> Result<(), CallError> {
-    let _ = found;
-    Ok(())
+pub(super) fn pre_check(statuses: &Statuses, found: &Found) -> Result<(), CallError> {
+    match admit(statuses, &found.0) {
+        Admission::Refuse { kind, reason, retry_after } => Err(withheld(&found.0, kind, &reason, retry_after)),
+        Admission::Pass | Admission::Probe { .. } | Admission::WaitForProbe => Ok(()),
+    }
 }
 
 /// Now that it is the call's turn: may it still run, and is it the probe of a tool on probation?
-pub(super) async fn gate(placed: Placed) -> Result<Placed, CallError> {
+pub(super) async fn gate(
+    statuses: &Arc<Statuses>,
+    services: &Services,
+    mut placed: Placed,
+) -> Result<Placed, CallError> {
+    if statuses.is_empty() {
+        return Ok(placed);
+    }
+    placed.standing = Some(Box::new(Box::pin(stand(statuses, services, &placed.way)).await?));
     Ok(placed)
+}
+
+async fn stand(statuses: &Arc<Statuses>, services: &Services, way: &Way) -> Result<Standing, CallError> {
+    let patience = clock::after(services.clock.instant(), WAIT_FOR_PROBE);
+    loop {
+        let mut standing = standing(statuses, way);
+        match admit(statuses, way) {
+            Admission::Pass => return Ok(standing),
+            Admission::Refuse { kind, reason, retry_after } => return Err(withheld(way, kind, &reason, retry_after)),
+            Admission::Probe { thread, shared } => {
+                let lease = way.tool.limits.timeout.saturating_add(LEASE_BEYOND);
+                let event = Event::ProbeTaken { id: way.call.id, lease };
+                if standing.probe(&event, thread, shared).await? {
+                    return Ok(standing);
+                }
+            }
+            Admission::WaitForProbe => {}
+        }
+        let left = patience.saturating_duration_since(services.clock.instant());
+        if left.is_zero() {
+            let kind = ErrorKind::ToolFailedStatus;
+            return Err(withheld(way, kind, &Reason::OnProbation, Some(WAIT_FOR_PROBE)));
+        }
+        wait(statuses, way, left).await?;
+    }
+}
+
+/// Waits for news of the tool, or for the caller to give up.
+async fn wait(statuses: &Statuses, way: &Way, left: Duration) -> Result<(), CallError> {
+    match &way.call.cancel {
+        None => statuses.wait(left).await,
+        Some(cancel) => {
+            if cancel.run_until_cancelled(statuses.wait(left)).await.is_none() {
+                return Err(CallError::new(ErrorKind::Cancelled));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn admit(statuses: &Statuses, way: &Way) -> Admission {
+    statuses.admit(&way.tool.definition.name, &way.call.tenant, way.call.thread.as_ref())
+}
+
+fn standing(statuses: &Arc<Statuses>, way: &Way) -> Standing {
+    Standing::new(statuses, way.call.id, &way.tool.definition.name, &way.call.tenant, way.call.thread.as_ref())
+}
+
+fn withheld(way: &Way, kind: ErrorKind, reason: &Reason, retry_after: Option<Duration>) -> CallError {
+    let (name, why) = (&way.tool.definition.name, reason.text(Language::English));
+    let mut error = CallError::new(kind).operator(format!("`{name}` is withheld: {why}"));
+    error.retry_after = retry_after;
+    error
+}
+
+/// What there is to tell about the tool once the call is closed; nothing for most calls.
+pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(Standing, Verdict)>> {
+    let verdict = Verdict::of(&done.result, &statuses.settings);
+    let standing = match done.standing.take() {
+        Some(standing) => standing,
+        None if matches!(verdict, Verdict::Failed(..)) => {
+            let Way { call, tool, .. } = done.context.way();
+            let name = &tool.definition.name;
+            Box::new(Standing::unknown(statuses, call.id, name, &call.tenant, call.thread.as_ref()))
+        }
+        None => return None,
+    };
+    (!standing.is_at_rest(&verdict)).then(|| Box::new((*standing, verdict)))
+}
+
+/// Tells the tool's records how the call went, on a task of its own: a caller that goes away now must not cut it short.
+pub(super) async fn tell(runtime: &tokio::runtime::Handle, verdict: Box<(Standing, Verdict)>) {
+    let telling = runtime.spawn(async move {
+        let (standing, verdict) = *verdict;
+        // The call is closed and its outcome stands. If the store does not answer, the tool keeps the status it has.
+        let _ = standing.report(verdict).await;
+    });
+    let _ = telling.await;
 }

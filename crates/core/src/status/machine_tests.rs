@@ -213,6 +213,8 @@ fn too_many_failures_in_the_window_open_the_breaker() {
     let events = [(0, ok()), (1, bad()), (2, ok()), (3, bad())];
     let facts = run(&settings, &events);
     assert_eq!(told(&facts, &settings, 4), "Failed: 2 of the last 4 calls failed");
+    let cleared = [(0, ok()), (1, bad()), (2, ok()), (3, Event::MadeAvailable), (4, bad())];
+    assert_eq!(told(&run(&settings, &cleared), &settings, 5), "Available: the last call failed");
     let spread = [(0, ok()), (1, bad()), (200, ok()), (201, bad())];
     assert_eq!(told(&run(&settings, &spread), &settings, 202), "Available: the last call failed");
 }

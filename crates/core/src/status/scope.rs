@@ -70,7 +70,7 @@ pub fn count_in(kind: ErrorKind, circumstances: &Circumstances, shared: &Facts, 
         }
     };
     // The record that is probed hears of the failure whatever its scope: a probe that failed cannot close a breaker.
-    Counting { thread: thread || circumstances.probes_thread, shared: everybody }
+    Counting { thread: thread || circumstances.probes_thread, shared: everybody || circumstances.probes_shared }
 }
 
 impl Sufferer {

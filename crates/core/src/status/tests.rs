@@ -45,14 +45,14 @@ fn steps() -> impl Strategy<Value = Vec<(Step, i64)>> {
     let hard = vec![ErrorKind::UpstreamError, ErrorKind::Timeout, ErrorKind::Crashed, ErrorKind::ToolRefused];
     let kind = prop_oneof![select(kinds), select(hard.clone()), select(hard)];
     let how = prop_oneof![Just(None), kind.clone().prop_map(Some), kind.prop_map(Some)].boxed();
-    let jumps = vec![-YEAR, -HOUR, -6_000, -1_000, HOUR, YEAR];
-    let waits = vec![1, 1_000, 4_999, 7_000, 29_999, 30_000, 240_000, 299_999, 300_000, 600_000];
+    let jumps = vec![-YEAR, -HOUR, -60_000, -6_000, -6_000, -1_000, HOUR, YEAR];
+    let waits = vec![1, 1, 1_000, 1_000, 4_999, 7_000, 29_999, 30_000, 240_000, 299_999, 300_000, 600_000];
     let thread = || select(vec![None, Some(0), Some(0), Some(1)]);
     let words = vec![ToolStatus::Available, ToolStatus::Unavailable, ToolStatus::Failed, ToolStatus::Maintenance];
     let after = select(vec![None, Some(-5_000), Some(0), Some(20_000), Some(300_000), Some(2 * HOUR)]);
     let step = prop_oneof![
         6 => select(waits).prop_map(|by| Step::Sleep { by, settle: true }),
-        1 => (select(jumps), any::<bool>()).prop_map(|(by, settle)| Step::Sleep { by, settle }),
+        2 => (select(jumps), any::<bool>()).prop_map(|(by, settle)| Step::Sleep { by, settle }),
         8 => thread().prop_map(|thread| Step::Call { thread }),
         7 => (0..4_usize, how.clone(), any::<bool>()).prop_map(|(which, how, connecting)| Step::End { which, how, connecting }),
         1 => (0..4_usize).prop_map(|which| Step::GiveBack { which }),
@@ -62,7 +62,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, i64)>> {
         1 => (0..2_usize).prop_map(|thread| Step::ResetThread { thread }),
         1 => (0..3_usize).prop_map(|record| Step::ResetAll { record }),
         1 => (0..3_usize).prop_map(|record| Step::Healthy { record }),
-        1 => (prop::bool::weighted(0.8), 0..5_u32, any::<bool>(), any::<bool>(), prop::bool::weighted(0.8)).prop_map(
+        2 => (prop::bool::weighted(0.8), select(vec![0, 1, 3, 3, 5, 8]), prop::bool::weighted(0.7), any::<bool>(), prop::bool::weighted(0.8)).prop_map(
             |(on, threshold, windowed, refusals, present)| Step::Set { on, threshold, windowed, refusals, present }
         ),
         1 => Just(Step::Restart),

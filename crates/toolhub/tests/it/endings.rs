@@ -16,6 +16,7 @@ use toolhub::{
     Status,
     backend::Memory,
     prelude::*,
+    status::StatusSettings,
     testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
 };
 
@@ -218,6 +219,8 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
             .tool(reads.read_only().timeout(SECOND))
             .tool(writes.timeout(SECOND))
             .tool(tool("add_to_cart", add_to_cart))
+            // The tools fail for ever; they are called all the same.
+            .status(StatusSettings { enabled: false, ..StatusSettings::default() })
             .keep_calls(Duration::from_secs(60))
             .build()
             .await
@@ -245,7 +248,7 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
             }
             for n in 0..times {
                 let item = json!({"sku": "poison", "qty": n + 1});
-                let request = hub.call("add_to_cart", item).thread(format!("t{n}")).idempotency_key(format!("k{n}"));
+                let request = hub.call("add_to_cart", item).thread("t1").idempotency_key(format!("k{n}"));
                 request.await;
             }
             // Records and keys expire and are swept; what is left then was leaked.

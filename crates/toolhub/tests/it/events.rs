@@ -1,8 +1,10 @@
 //! Events by the names their listeners know, each raised by a real action.
 
 use toolhub::{
+    View,
     events::News,
     prelude::*,
+    status::ToolStatus,
     testing::{Recorder, Step, scripted},
 };
 
@@ -30,6 +32,7 @@ async fn every_event_that_exists_so_far_is_raised_by_a_real_action() {
     hub.call("add_to_cart", json!({"sku": "tea", "qty": 1})).await;
     hub.call("bell", json!({})).await;
     assert_eq!(hub.export(Format::OpenAi).len(), 3);
+    hub.set_tool_status("add", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
     hub.clear().await;
     let names = recorder.names();
     for name in [
@@ -45,6 +48,8 @@ async fn every_event_that_exists_so_far_is_raised_by_a_real_action() {
         "tool.executor.cleaned",
         "tool.executor.exported",
         "call.progress",
+        "tool.status.changed",
+        "tool.availability.changed",
     ] {
         assert!(names.contains(&name), "{name} was not raised: {names:?}");
     }

@@ -18,5 +18,6 @@ mod output;
 mod registry;
 mod shop;
 mod state;
+mod status;
 mod store;
 mod validation;

@@ -100,10 +100,10 @@ async fn a_long_text_beside_a_large_output_are_both_kept() {
 
 #[tokio::test]
 async fn what_cannot_be_kept_says_so() {
-    let store = crate::awkward_store::Awkward::default();
-    store.gone.store(true, std::sync::atomic::Ordering::Release);
+    let store = std::sync::Arc::new(crate::awkward_store::Awkward::default());
     let (tool, _) = scripted("dump", [Step::Return(json!("x".repeat(2 << 20)))]);
-    let hub = ToolHub::builder().store(store).tool(tool.read_only()).build().await.unwrap();
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(tool.read_only()).build().await.unwrap();
+    store.gone.store(true, std::sync::atomic::Ordering::Release);
     let outcome = hub.call("dump", json!({})).await;
     assert!(outcome.model_text().contains("could not be kept"), "{}", &outcome.model_text()[24_900..]);
 }

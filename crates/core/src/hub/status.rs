@@ -1,0 +1,174 @@
+//! The front door's questions and orders about the status of tools.
+
+use serde::Serialize;
+
+use super::ToolHub;
+use crate::{
+    clock::Timestamp,
+    error::{CallError, Detail, ErrorKind, ToolError},
+    events::News,
+    ids::{Tenant, ThreadId},
+    registry::{Filter, Tool},
+    status::{self, Event, Facts, Language, Presence, ToolStatus},
+    statuses::{Standing, Verdict, Whose},
+    tool::ToolName,
+};
+
+/// Whose view of a tool is meant.
+#[derive(Debug, Clone, Copy)]
+pub enum View<'a> {
+    /// What all threads share.
+    Shared,
+    /// What one thread sees: the worse of its own record and the shared one.
+    Thread(&'a Tenant, &'a ThreadId),
+}
+
+/// The status of a tool, and the facts behind it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ToolStatusInfo {
+    /// The tool.
+    pub tool_name: ToolName,
+    /// The word.
+    pub status: ToolStatus,
+    /// Why.
+    pub reason: String,
+    /// When anything about it last changed; absent for a tool that never made trouble.
+    pub last_updated: Option<Timestamp>,
+    /// How many failures in a row count against it.
+    pub consecutive_failures: u32,
+    /// When it last succeeded after it had failed.
+    pub last_success_time: Option<Timestamp>,
+    /// When it last failed in a way that counts.
+    pub last_failure_time: Option<Timestamp>,
+}
+
+impl ToolHub {
+    /// The status of a tool; `None` where nobody knows it.
+    #[must_use]
+    pub fn tool_status(&self, tool: &str, view: View<'_>) -> Option<ToolStatusInfo> {
+        self.get(tool).map(|tool| self.info(&tool, view))
+    }
+
+    /// The status of every tool, by name.
+    #[must_use]
+    pub fn tool_statuses(&self, view: View<'_>) -> Vec<ToolStatusInfo> {
+        self.list(&Filter::default()).iter().map(|tool| self.info(tool, view)).collect()
+    }
+
+    /// The tools a thread may use now: not withheld, and what they wait for has succeeded.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn available_tools(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Vec<ToolName>, CallError> {
+        let now = self.now();
+        let tools = self.list(&Filter::default());
+        let waits = tools.iter().any(|tool| !tool.definition.depends_on.is_empty());
+        let evidence =
+            if waits { self.engine.journal.evidence(tenant, thread, now).await?.0 } else { Default::default() };
+        let may = |tool: &Tool| {
+            self.info(tool, View::Thread(tenant, thread)).status == ToolStatus::Available
+                && status::missing(&tool.definition.depends_on, &evidence, now).is_empty()
+        };
+        Ok(tools.iter().filter(|tool| may(tool)).map(|tool| tool.definition.name.clone()).collect())
+    }
+
+    /// Says by hand what a tool's status is, until it is said otherwise, reset, or `until` has come. `Available` lifts an
+    /// override and closes the breaker. Answers what holds now: a shared word may still stand above a thread's.
+    ///
+    /// # Errors
+    /// When nobody knows the tool, or the store does not answer.
+    pub async fn set_tool_status(
+        &self,
+        tool: &str,
+        status: ToolStatus,
+        reason: Option<String>,
+        until: Option<Timestamp>,
+        view: View<'_>,
+    ) -> Result<ToolStatusInfo, CallError> {
+        let tool = self.known(tool)?;
+        let event = Event::by_hand(status, reason, until);
+        self.engine.statuses.apply(&whose(&tool, view), &event).await?;
+        Ok(self.info(&tool, view))
+    }
+
+    /// Forgets what is known against a tool. A thread's reset clears its own record and lets a shared breaker be tried
+    /// again; it lifts no shared override and takes no evidence away.
+    ///
+    /// # Errors
+    /// When nobody knows the tool, or the store does not answer.
+    pub async fn reset_tool_status(&self, tool: &str, view: View<'_>) -> Result<ToolStatusInfo, CallError> {
+        let tool = self.known(tool)?;
+        let statuses = &self.engine.statuses;
+        statuses.apply(&whose(&tool, view), &Event::Reset).await?;
+        if matches!(view, View::Thread(..)) {
+            statuses.apply(&Whose::everybody(&tool.definition.name), &Event::CoolDownEnded).await?;
+        }
+        Ok(self.info(&tool, view))
+    }
+
+    /// Tells how an execution went that somebody else made. It counts like one made here.
+    ///
+    /// # Errors
+    /// When nobody knows the tool, or the store does not answer.
+    pub async fn report_result(
+        &self,
+        tool: &str,
+        view: View<'_>,
+        result: Result<(), ToolError>,
+    ) -> Result<ToolStatusInfo, CallError> {
+        let known = self.known(tool)?;
+        let statuses = &self.engine.statuses;
+        let thread = match view {
+            View::Shared => None,
+            View::Thread(tenant, thread) => Some((tenant, thread)),
+        };
+        let verdict = Verdict::of(&result, &statuses.settings);
+        Standing::foreign(statuses, &known.definition.name, thread).report(verdict).await?;
+        let tool_name = known.definition.name.clone();
+        self.tell(match result {
+            Ok(()) => News::ToolExecuted { tool_name },
+            Err(error) => {
+                let (counts, message) = (error.counts(), error.to_string());
+                News::ToolFailed { tool_name, error: error.kind(), counts, message }
+            }
+        });
+        Ok(self.info(&known, view))
+    }
+
+    fn known(&self, name: &str) -> Result<std::sync::Arc<Tool>, CallError> {
+        self.get(name).ok_or_else(|| {
+            CallError::new(ErrorKind::ToolNotFound)
+                .operator(format!("no tool is named `{name}`"))
+                .detail(Detail::Suggestions(self.tools().suggest(name)))
+        })
+    }
+
+    fn info(&self, tool: &Tool, view: View<'_>) -> ToolStatusInfo {
+        let statuses = &self.engine.statuses;
+        let (name, now) = (&tool.definition.name, self.now());
+        let shared = statuses.facts(&Whose::everybody(name)).unwrap_or_default();
+        let own = statuses.facts(&whose(tool, view)).unwrap_or_default();
+        let read = |facts: &Facts| status::read(facts, &Presence::Ready, &statuses.settings, now);
+        let reading = status::worse(read(&own), read(&shared));
+        let last = |pick: fn(&Facts) -> Option<Timestamp>| pick(&own).max(pick(&shared));
+        ToolStatusInfo {
+            tool_name: name.clone(),
+            status: reading.status,
+            reason: reading.reason.text(Language::English),
+            last_updated: last(|facts| facts.updated),
+            consecutive_failures: own.consecutive_failures.max(shared.consecutive_failures),
+            last_success_time: last(|facts| facts.last_success),
+            last_failure_time: last(|facts| facts.last_failure.as_ref().map(|failure| failure.at)),
+        }
+    }
+}
+
+fn whose(tool: &Tool, view: View<'_>) -> Whose {
+    let name = &tool.definition.name;
+    match view {
+        View::Shared => Whose::everybody(name),
+        View::Thread(tenant, thread) => Whose::thread(name, tenant, thread),
+    }
+}

@@ -1,0 +1,179 @@
+//! Keeps the facts about tools: one record shared by all for each tool, and one for each thread that has something to say.
+//!
+//! In: events about tools. Out: records, kept in the store and known here, and the news of what changed. What an event
+//! does to a record is decided by `status`; this room stores it with a compare-and-set, so that of many nodes and callers
+//! exactly one is first. A tool that never made trouble has no record, and asking about it costs next to nothing.
+
+mod known;
+mod returning;
+mod tell;
+
+use std::{sync::Arc, time::Duration};
+
+use smol_str::SmolStr;
+use tokio::sync::Notify;
+
+pub(crate) use known::{Known, Whose};
+pub(crate) use returning::{Standing, Verdict};
+
+use crate::{
+    backend::{Backend, Batch, Change, Durability, Expect, Key, Scan, Scope, Seen, StoreError, Table, Write},
+    clock::{Clock, Timestamp},
+    events::Events,
+    ids::{CallId, Tenant, ThreadId},
+    status::{self, Admission, Event, Facts, Presence, StatusSettings},
+    tool::ToolName,
+};
+
+/// The layout of a stored record.
+const LAYOUT: u32 = 1;
+
+pub(crate) struct Statuses {
+    pub(crate) settings: StatusSettings,
+    store: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    events: Events,
+    known: Known,
+    /// Told whenever a record changed: calls that wait for a probe listen.
+    changed: Notify,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Statuses {
+    pub(crate) fn new(
+        settings: StatusSettings,
+        store: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        events: Events,
+        runtime: tokio::runtime::Handle,
+    ) -> Self {
+        Self { settings, store, clock, events, known: Known::default(), changed: Notify::new(), runtime }
+    }
+
+    /// Whether no tool has a record.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// The record, if there is one.
+    pub(crate) fn facts(&self, whose: &Whose) -> Option<Arc<Facts>> {
+        self.known.get(whose).map(|(facts, _)| facts)
+    }
+
+    /// Whether a call may pass now. Most tools have no record, and the answer is yes.
+    pub(crate) fn admit(&self, tool: &ToolName, tenant: &Tenant, thread: Option<&ThreadId>) -> Admission {
+        if self.known.is_empty() {
+            return Admission::Pass;
+        }
+        let shared = self.facts(&Whose::everybody(tool)).unwrap_or_default();
+        let own = thread.map(|thread| self.facts(&Whose::thread(tool, tenant, thread)).unwrap_or_default());
+        status::admit(own.as_deref(), &shared, &Presence::Ready, &self.settings, self.clock.now())
+    }
+
+    /// Tells a record of an event; answers the record afterwards.
+    pub(crate) async fn apply(self: &Arc<Self>, whose: &Whose, event: &Event) -> Result<Arc<Facts>, StoreError> {
+        let jitter = fastrand::f64();
+        let mut known = self.known.get(whose);
+        loop {
+            let now = self.clock.now();
+            let (facts, seen) = match known {
+                Some((facts, seen)) => (facts, seen),
+                None => self.load(whose, now).await?,
+            };
+            let next = status::apply(&facts, event, &self.settings, now, jitter);
+            if next == *facts {
+                return Ok(facts);
+            }
+            let next = Arc::new(next);
+            match self.write(whose, &next, seen, now).await {
+                Ok(seen) => {
+                    self.learn(whose.clone(), next.clone(), seen);
+                    return Ok(next);
+                }
+                // Somebody was faster: look again, in the store.
+                Err(StoreError::Conflict { .. }) => known = None,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until a record changes, at most this long.
+    pub(crate) async fn wait(&self, time: Duration) {
+        let _ = tokio::time::timeout(time, self.changed.notified()).await;
+    }
+
+    /// Reads every record of the store, and from then on every change that another node makes.
+    pub(crate) async fn follow(self: &Arc<Self>) -> Result<(), StoreError> {
+        let mut scan = Scan::of(Table::Statuses, Scope::All);
+        loop {
+            let page = self.store.scan(scan.clone(), self.clock.now()).await?;
+            for (key, row) in page.rows {
+                if let Some(whose) = Whose::of(&key) {
+                    self.learn(whose, decode(&key.id, &row.value)?, row.seen);
+                }
+            }
+            match page.next {
+                Some(next) => scan.after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Learns what another node has written.
+    pub(crate) async fn refresh(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
+        let Some(whose) = Whose::of(key) else { return Ok(()) };
+        let (facts, seen) = self.load(&whose, self.clock.now()).await?;
+        if let Some(seen) = seen.filter(|seen| self.known.get(&whose).and_then(|(_, known)| known) != Some(*seen)) {
+            self.learn(whose, facts, seen);
+        }
+        Ok(())
+    }
+
+    async fn load(&self, whose: &Whose, now: Timestamp) -> Result<(Arc<Facts>, Option<Seen>), StoreError> {
+        let keys = [whose.key()];
+        match self.store.load(&keys, now).await?.pop().flatten() {
+            Some(row) => Ok((decode(whose.tool(), &row.value)?, Some(row.seen))),
+            None => Ok((Arc::default(), None)),
+        }
+    }
+
+    async fn write(
+        &self,
+        whose: &Whose,
+        facts: &Facts,
+        over: Option<Seen>,
+        now: Timestamp,
+    ) -> Result<Seen, StoreError> {
+        let Key { partition, table, id } = whose.key();
+        let value = serde_json::to_vec(facts).map_err(|error| damaged(whose.tool(), &error))?;
+        let write = Write {
+            table,
+            id,
+            expect: over.map_or(Expect::Absent, Expect::Same),
+            change: Change::Put { value: value.into(), schema: LAYOUT, expires: None },
+            // An operator's word must survive more than the process.
+            durability: if facts.operator.is_some() { Durability::PowerSafe } else { Durability::KillSafe },
+        };
+        let batch = Batch::on(partition).with(write);
+        let stamp = batch.stamp;
+        let versions = self.store.commit(batch, now).await?;
+        Ok(Seen { version: versions.first().copied().unwrap_or_default(), stamp })
+    }
+
+    /// Gives a permit back, on a task of its own: whoever held it is going away.
+    fn give_back(self: &Arc<Self>, whose: Whose, call: CallId) {
+        let this = self.clone();
+        self.runtime.spawn(async move {
+            // If the store does not answer, the lease runs out by itself.
+            let _ = this.apply(&whose, &Event::ProbeReturned { id: call }).await;
+        });
+    }
+}
+
+fn decode(tool: &str, value: &[u8]) -> Result<Arc<Facts>, StoreError> {
+    serde_json::from_slice(value).map(Arc::new).map_err(|error| damaged(tool, &error))
+}
+
+fn damaged(tool: &str, error: &serde_json::Error) -> StoreError {
+    StoreError::Damaged { table: Table::Statuses, id: SmolStr::new(tool), reason: error.to_string() }
+}

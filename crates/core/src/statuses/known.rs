@@ -1,0 +1,111 @@
+//! The records this node knows, by whose they are.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use crate::{
+    backend::{Key, Partition, Place, Seen, Table},
+    ids::{Tenant, ThreadId},
+    status::{Facts, ToolStatus},
+    tool::ToolName,
+};
+
+/// Whose record it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Whose {
+    tool: ToolName,
+    thread: Option<(Tenant, ThreadId)>,
+}
+
+impl Whose {
+    /// The record all threads share.
+    pub(crate) fn everybody(tool: &ToolName) -> Self {
+        Self { tool: tool.clone(), thread: None }
+    }
+
+    /// The record of one thread.
+    pub(crate) fn thread(tool: &ToolName, tenant: &Tenant, thread: &ThreadId) -> Self {
+        Self { tool: tool.clone(), thread: Some((tenant.clone(), thread.clone())) }
+    }
+
+    pub(crate) fn tool(&self) -> &ToolName {
+        &self.tool
+    }
+
+    pub(crate) fn owner(&self) -> Option<&(Tenant, ThreadId)> {
+        self.thread.as_ref()
+    }
+
+    /// Where the record lies in the store.
+    pub(crate) fn key(&self) -> Key {
+        let partition = match &self.thread {
+            Some((tenant, thread)) => Partition::of_thread(tenant.clone(), thread.clone()),
+            None => Partition { tenant: Tenant::default(), place: Place::Tool(self.tool.clone()) },
+        };
+        Key { partition, table: Table::Statuses, id: self.tool.clone().into() }
+    }
+
+    /// Whose record lies there.
+    pub(crate) fn of(key: &Key) -> Option<Self> {
+        let tool = ToolName::new(key.id.clone()).ok()?;
+        let thread = key.partition.thread().map(|thread| (key.partition.tenant.clone(), thread.clone()));
+        Some(Self { tool, thread })
+    }
+}
+
+/// The records this node knows. A tool that never made trouble is not among them.
+#[derive(Default)]
+pub(crate) struct Known {
+    records: Mutex<HashMap<Whose, Record>>,
+    /// Read on the way of every call, without the lock.
+    many: AtomicUsize,
+}
+
+struct Record {
+    facts: Arc<Facts>,
+    seen: Option<Seen>,
+    /// The word listeners were told last.
+    told: ToolStatus,
+}
+
+impl Known {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.many.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn get(&self, whose: &Whose) -> Option<(Arc<Facts>, Option<Seen>)> {
+        if self.is_empty() {
+            return None;
+        }
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        records.get(whose).map(|record| (record.facts.clone(), record.seen))
+    }
+
+    /// Takes in a record, unless a newer one is known.
+    pub(crate) fn put(&self, whose: Whose, facts: Arc<Facts>, seen: Seen) {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = records.entry(whose).or_insert_with(|| Record {
+            facts: facts.clone(),
+            seen: None,
+            told: ToolStatus::Available,
+        });
+        // A row of statuses is never removed, so versions only grow.
+        if record.seen.is_none_or(|known| known.version < seen.version) {
+            (record.facts, record.seen) = (facts, Some(seen));
+        }
+        self.many.store(records.len(), Ordering::Release);
+    }
+
+    /// Notes the word that listeners are told now; answers the one they were told before, if it is another.
+    pub(crate) fn tell(&self, whose: &Whose, status: ToolStatus) -> Option<ToolStatus> {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = records.get_mut(whose)?;
+        let before = std::mem::replace(&mut record.told, status);
+        (before != status).then_some(before)
+    }
+}

@@ -1,0 +1,171 @@
+//! A call's standing with the tool's records: what it was admitted on, and what its result is told to.
+
+use std::sync::Arc;
+
+use super::{Statuses, Whose};
+use crate::{
+    backend::StoreError,
+    error::{Counts, ErrorKind, ToolError},
+    ids::{CallId, Tenant, ThreadId},
+    status::{Answer, Circumstances, Event, Facts, StatusSettings, Sufferer, count_in, counts},
+    tool::ToolName,
+};
+
+/// How a call stands with the records of its tool. Dropped before its result was told, it gives its permits back.
+pub(crate) struct Standing {
+    statuses: Arc<Statuses>,
+    /// The call, for the permits it holds; none for a result from elsewhere.
+    call: Option<CallId>,
+    shared: Stake,
+    thread: Option<Stake>,
+}
+
+/// One record, as it was when the call was admitted.
+struct Stake {
+    whose: Whose,
+    /// None for a result from elsewhere: it speaks of the present.
+    epoch: Option<u64>,
+    probes: bool,
+}
+
+/// What an execution says about its tool.
+pub(crate) enum Verdict {
+    /// It did what it should.
+    Well,
+    /// It answered with a failure.
+    Failed(ErrorKind, String),
+    /// It answered in a way that does not speak against it.
+    Answered,
+    /// It was not reached, or cut off by the caller.
+    Silent,
+}
+
+impl Verdict {
+    pub(crate) fn of<T>(result: &Result<T, ToolError>, settings: &StatusSettings) -> Self {
+        match result {
+            Ok(_) => Self::Well,
+            Err(error) if error.kind().row().counts == Counts::No => Self::Silent,
+            Err(error) if error.counts != Some(false) && counts(error.kind(), settings) => {
+                Self::Failed(error.kind(), error.to_string())
+            }
+            Err(_) => Self::Answered,
+        }
+    }
+}
+
+impl Standing {
+    pub(crate) fn new(
+        statuses: &Arc<Statuses>,
+        call: CallId,
+        tool: &ToolName,
+        tenant: &Tenant,
+        thread: Option<&ThreadId>,
+    ) -> Self {
+        let stake = |whose: Whose| {
+            let epoch = Some(statuses.facts(&whose).map_or(0, |facts| facts.epoch));
+            Stake { whose, epoch, probes: false }
+        };
+        let thread = thread.map(|thread| stake(Whose::thread(tool, tenant, thread)));
+        Self { statuses: statuses.clone(), call: Some(call), shared: stake(Whose::everybody(tool)), thread }
+    }
+
+    /// The standing of a call that was admitted when no tool had a record.
+    pub(crate) fn unknown(
+        statuses: &Arc<Statuses>,
+        call: CallId,
+        tool: &ToolName,
+        tenant: &Tenant,
+        thread: Option<&ThreadId>,
+    ) -> Self {
+        let stake = |whose: Whose| Stake { whose, epoch: Some(0), probes: false };
+        let thread = thread.map(|thread| stake(Whose::thread(tool, tenant, thread)));
+        Self { statuses: statuses.clone(), call: Some(call), shared: stake(Whose::everybody(tool)), thread }
+    }
+
+    /// The standing of an execution that somebody else made.
+    pub(crate) fn foreign(statuses: &Arc<Statuses>, tool: &ToolName, thread: Option<(&Tenant, &ThreadId)>) -> Self {
+        let stake = |whose: Whose| Stake { whose, epoch: None, probes: false };
+        let thread = thread.map(|(tenant, thread)| stake(Whose::thread(tool, tenant, thread)));
+        Self { statuses: statuses.clone(), call: None, shared: stake(Whose::everybody(tool)), thread }
+    }
+
+    /// Takes the permits to probe; says whether it got all it asked for. What it got it gives back when dropped.
+    pub(crate) async fn probe(&mut self, event: &Event, thread: bool, shared: bool) -> Result<bool, StoreError> {
+        let Self { statuses, call, .. } = self;
+        let wanted = [(shared, Some(&mut self.shared)), (thread, self.thread.as_mut())];
+        for stake in wanted.into_iter().filter_map(|(wanted, stake)| stake.filter(|_| wanted)) {
+            let facts = statuses.apply(&stake.whose, event).await?;
+            stake.probes = call.is_some_and(|call| facts.is_probed_by(call));
+            stake.epoch = Some(facts.epoch);
+            if !stake.probes {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether telling the verdict would change nothing worth writing down.
+    pub(crate) fn is_at_rest(&self, verdict: &Verdict) -> bool {
+        let rests = |stake: &Stake| {
+            self.statuses.facts(&stake.whose).is_none_or(|facts| facts.is_at_rest(&self.statuses.settings))
+        };
+        let calm = matches!(verdict, Verdict::Well | Verdict::Answered | Verdict::Silent);
+        calm && !self.probes() && rests(&self.shared) && self.thread.as_ref().is_none_or(rests)
+    }
+
+    fn probes(&self) -> bool {
+        self.shared.probes || self.thread.as_ref().is_some_and(|stake| stake.probes)
+    }
+
+    /// Tells the records what the call says about its tool. Without an answer, dropping this gives the permits back.
+    pub(crate) async fn report(mut self, verdict: Verdict) -> Result<(), StoreError> {
+        let (thread, shared) = match verdict {
+            Verdict::Silent => return Ok(()),
+            Verdict::Well => (Answer::Success, Answer::Success),
+            Verdict::Answered => (Answer::Uncounted, Answer::Uncounted),
+            Verdict::Failed(kind, text) => self.where_it_counts(kind, text).await?,
+        };
+        let statuses = self.statuses.clone();
+        let stakes = [(Some(&mut self.shared), shared), (self.thread.as_mut(), thread)];
+        for (stake, answer) in stakes {
+            let Some(stake) = stake else { continue };
+            // A success of a tool nobody has a record of is not worth one.
+            if answer != Answer::Success || statuses.facts(&stake.whose).is_some() {
+                statuses.apply(&stake.whose, &Event::Answered { answer, epoch: stake.epoch }).await?;
+            }
+            stake.probes = false;
+        }
+        Ok(())
+    }
+
+    /// What a failure means for the thread's record and for everybody's.
+    async fn where_it_counts(&self, kind: ErrorKind, text: String) -> Result<(Answer, Answer), StoreError> {
+        let sufferer = self.thread.as_ref().and_then(|stake| stake.whose.owner());
+        let sufferer = sufferer.map(|(tenant, thread)| Sufferer::new(tenant, thread));
+        let mut shared = self.statuses.facts(&self.shared.whose).unwrap_or_default();
+        if let (ErrorKind::Timeout, Some(by)) = (kind, sufferer.clone()) {
+            shared = self.statuses.apply(&self.shared.whose, &Event::TimedOut { by }).await?;
+        }
+        let circumstances = Circumstances {
+            thread: sufferer,
+            connecting: false,
+            probes_thread: self.thread.as_ref().is_some_and(|stake| stake.probes),
+            probes_shared: self.shared.probes,
+        };
+        let counting = count_in(kind, &circumstances, &shared as &Facts, &self.statuses.settings);
+        let answer = |counts| {
+            if counts { Answer::Failure { kind, text: text.clone() } } else { Answer::Uncounted }
+        };
+        Ok((answer(counting.thread), answer(counting.shared)))
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        for stake in [Some(&self.shared), self.thread.as_ref()].into_iter().flatten().filter(|stake| stake.probes) {
+            if let Some(call) = self.call {
+                self.statuses.give_back(stake.whose.clone(), call);
+            }
+        }
+    }
+}

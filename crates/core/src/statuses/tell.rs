@@ -1,0 +1,78 @@
+//! Tells of a status that changed: when it changes, and when its time has come.
+
+use std::sync::Arc;
+
+use super::{Statuses, Whose};
+use crate::{
+    backend::Seen,
+    events::News,
+    status::{self, Event, Facts, Language, Presence, Reading, ToolStatus},
+};
+
+impl Statuses {
+    /// What a record says now.
+    pub(crate) fn reading(&self, facts: &Facts) -> Reading {
+        status::read(facts, &Presence::Ready, &self.settings, self.clock.now())
+    }
+
+    /// Takes in a record and tells of it.
+    pub(super) fn learn(self: &Arc<Self>, whose: Whose, facts: Arc<Facts>, seen: Seen) {
+        self.known.put(whose.clone(), facts, seen);
+        self.tell(whose);
+        self.changed.notify_waiters();
+    }
+
+    /// Tells listeners if the word is another than they know, and looks again when it changes by itself. The word is read
+    /// from timestamps: a timer that is late delays the news, never the tool.
+    fn tell(self: &Arc<Self>, whose: Whose) {
+        let Some(facts) = self.facts(&whose) else { return };
+        if facts.breaker.is_ahead(self.clock.now()) {
+            self.end_cool_down(whose.clone());
+        }
+        let reading = self.reading(&facts);
+        if let Some(before) = self.known.tell(&whose, reading.status) {
+            self.announce(&whose, before, &reading);
+        }
+        if let Some(at) = reading.next_change {
+            let wait = at.since(self.clock.now());
+            let this = Arc::downgrade(self);
+            self.runtime.spawn(async move {
+                tokio::time::sleep(wait).await;
+                if let Some(statuses) = this.upgrade() {
+                    statuses.tell(whose);
+                    statuses.changed.notify_waiters();
+                }
+            });
+        }
+    }
+
+    /// A clock was set back so far that the wait lies ahead: it is over, and must not come to life again.
+    fn end_cool_down(self: &Arc<Self>, whose: Whose) {
+        let this = self.clone();
+        self.runtime.spawn(async move {
+            // If the store does not answer, the wait is over all the same, until the clock gets there again.
+            let _ = this.apply(&whose, &Event::CoolDownEnded).await;
+        });
+    }
+
+    fn announce(&self, whose: &Whose, before: ToolStatus, reading: &Reading) {
+        if !self.events.heard() {
+            return;
+        }
+        let (now, reason) = (self.clock.now(), reading.reason.text(Language::English));
+        let tool_name = whose.tool().clone();
+        let (old_status, new_status) = (Some(before), reading.status);
+        let mut news =
+            vec![News::StatusChanged { tool_name: tool_name.clone(), old_status, new_status, reason: reason.clone() }];
+        let available = new_status == ToolStatus::Available;
+        if available != (before == ToolStatus::Available) {
+            news.push(News::AvailabilityChanged { tool_name, available, reason });
+        }
+        for news in news {
+            match whose.owner() {
+                Some((tenant, thread)) => self.events.tell_tenant(now, tenant, Some(thread), news),
+                None => self.events.tell(now, news),
+            }
+        }
+    }
+}

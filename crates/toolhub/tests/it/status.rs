@@ -1,0 +1,373 @@
+//! Tools that fail are withheld, tried again, and come back.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use toolhub::{
+    View,
+    backend::{Backend, Memory},
+    events::News,
+    ids::{Tenant, ThreadId},
+    prelude::*,
+    status::{StatusSettings, ToolStatus},
+    testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn fail() -> Step {
+    Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500"))
+}
+
+async fn hub_on(store: Arc<dyn Backend>, clock: TestClock, steps: Vec<Step>) -> (ToolHub, Scripted) {
+    let (tool, script) = scripted("flaky", steps);
+    let hub = ToolHub::builder().shared_store(store).clock(clock).tool(tool.read_only()).build().await.unwrap();
+    (hub, script)
+}
+
+async fn flaky(steps: Vec<Step>) -> (ToolHub, Scripted) {
+    hub_on(Arc::new(Memory::new()), TestClock::new(), steps).await
+}
+
+async fn call(hub: &ToolHub, thread: &str) -> Outcome {
+    hub.call("flaky", json!({})).thread(thread).await
+}
+
+fn word(hub: &ToolHub) -> ToolStatus {
+    hub.tool_status("flaky", View::Shared).unwrap().status
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_fails_three_times_is_withheld_for_five_minutes_and_comes_back() {
+    let (hub, script) = flaky(vec![fail(), fail(), fail(), Step::Return(json!("well"))]).await;
+    for _ in 0..3 {
+        call(&hub, "t1").await.assert_error(ErrorKind::UpstreamError);
+    }
+    assert_eq!(word(&hub), ToolStatus::Failed);
+    let refused = call(&hub, "t2").await;
+    refused.assert_effect(Effect::None).assert_error(ErrorKind::ToolFailedStatus);
+    let error = refused.error.unwrap();
+    assert_eq!(error.retry_after, Some(5 * MINUTE));
+    assert!(error.operator.contains("failed 3 times in a row"), "{}", error.operator);
+    assert_eq!(script.asked().len(), 3, "a withheld tool is not called");
+
+    tokio::time::sleep(5 * MINUTE).await;
+    assert_eq!(word(&hub), ToolStatus::Available);
+    assert_eq!(call(&hub, "t1").await.assert_success(), &json!("well"));
+    let info = hub.tool_status("flaky", View::Shared).unwrap();
+    assert_eq!((info.status, info.consecutive_failures), (ToolStatus::Available, 0));
+    assert!(info.last_success_time > info.last_failure_time && info.last_failure_time.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_any_traffic_a_listener_sees_the_tool_go_and_come_back_on_time() {
+    let (hub, _) = flaky(vec![fail(), fail(), fail()]).await;
+    let mut events = hub.subscribe();
+    for _ in 0..3 {
+        call(&hub, "t1").await;
+    }
+    let mut seen = Vec::new();
+    while seen.len() < 4 {
+        let event = events.next().await;
+        match &event.news {
+            News::StatusChanged { old_status, new_status, .. } => {
+                seen.push((event.timestamp.to_string(), format!("{old_status:?} {new_status:?}")));
+            }
+            News::AvailabilityChanged { available, .. } => {
+                seen.push((event.timestamp.to_string(), available.to_string()))
+            }
+            _ => {}
+        }
+        assert_eq!(
+            event.thread.is_none(),
+            matches!(
+                event.news,
+                News::StatusChanged { .. } | News::AvailabilityChanged { .. } | News::ToolRegistered { .. }
+            ),
+            "{event:?}"
+        );
+    }
+    let at = |minute: &str, what: &str| (format!("2024-01-01T12:{minute}:00.000Z"), what.to_owned());
+    let expected =
+        [at("00", "Some(Available) Failed"), at("00", "false"), at("05", "Some(Failed) Available"), at("05", "true")];
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_probe_doubles_the_wait_and_others_wait_for_its_answer() {
+    let (hub, script) = flaky(vec![fail(), fail(), fail(), Step::Wait(Duration::from_secs(1)), fail()]).await;
+    for _ in 0..3 {
+        call(&hub, "t1").await;
+    }
+    tokio::time::sleep(5 * MINUTE).await;
+    let calls: Vec<_> = (0..10).map(|n| hub.call("flaky", json!({})).thread(format!("t{n}")).start()).collect();
+    let mut probes = 0;
+    for call in calls {
+        match call.await.error_kind() {
+            Some(ErrorKind::UpstreamError) => probes += 1,
+            other => assert_eq!(other, Some(ErrorKind::ToolFailedStatus)),
+        }
+    }
+    assert_eq!((probes, script.asked().len()), (1, 4));
+    let wait = call(&hub, "t1").await.error.unwrap().retry_after.unwrap();
+    assert!((8 * MINUTE..=10 * MINUTE).contains(&wait), "{wait:?}");
+}
+
+/// A tool that is always ill, counts how often it ran, and notices when it runs twice at once.
+fn patient(ran: &Arc<AtomicUsize>, crowded: &Arc<AtomicBool>) -> ToolBuilder {
+    let (ran, crowded, busy) = (ran.clone(), crowded.clone(), Arc::new(AtomicBool::new(false)));
+    let patient = move |_: NoArguments| {
+        let (ran, crowded, busy) = (ran.clone(), crowded.clone(), busy.clone());
+        async move {
+            ran.fetch_add(1, Ordering::AcqRel);
+            crowded.fetch_or(busy.swap(true, Ordering::AcqRel), Ordering::AcqRel);
+            tokio::task::yield_now().await;
+            busy.store(false, Ordering::Release);
+            Err::<(), _>(ToolError::of(ErrorKind::UpstreamError, "500"))
+        }
+    };
+    tool("patient", patient).read_only()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_five_hundred_callers_at_the_end_of_a_wait_exactly_one_probes() {
+    let rounds = if std::env::var_os("TOOLHUB_SOAK").is_some() { 200 } else { 20 };
+    let (ran, crowded) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let settings = StatusSettings { failure_duration: MINUTE, longest: MINUTE, ..StatusSettings::default() };
+    let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
+    let hub = async || {
+        let builder = ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).status(settings.clone());
+        builder.tool(patient(&ran, &crowded)).build().await.unwrap()
+    };
+    let (one, two) = (hub().await, hub().await);
+    for _ in 0..3 {
+        one.call("patient", json!({})).await.assert_error(ErrorKind::UpstreamError);
+    }
+    for round in 1..=rounds {
+        tokio::time::sleep(MINUTE).await;
+        let calls: Vec<_> =
+            (0..250).flat_map(|_| [&one, &two]).map(|hub| hub.call("patient", json!({})).start()).collect();
+        let mut probes = 0;
+        for call in calls {
+            match call.await.error_kind() {
+                Some(ErrorKind::UpstreamError) => probes += 1,
+                other => assert_eq!(other, Some(ErrorKind::ToolFailedStatus)),
+            }
+        }
+        assert_eq!((probes, ran.load(Ordering::Acquire)), (1, 3 + round), "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_several_threads_a_probe_is_always_alone() {
+    let (ran, crowded) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    // No wait at all: as soon as one probe has failed, the next caller may try.
+    let settings =
+        StatusSettings { failure_duration: Duration::ZERO, longest: Duration::ZERO, ..StatusSettings::default() };
+    let hub = ToolHub::builder().status(settings).tool(patient(&ran, &crowded)).build().await.unwrap();
+    for _ in 0..3 {
+        hub.call("patient", json!({})).await.assert_error(ErrorKind::UpstreamError);
+    }
+    let calls: Vec<_> = (0..500).map(|_| hub.call("patient", json!({})).start()).collect();
+    for call in calls {
+        call.await;
+    }
+    assert!(ran.load(Ordering::Acquire) > 3);
+    assert!(!crowded.load(Ordering::Acquire), "two probes ran at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_of_any_sort_never_speak_against_a_tool() {
+    let no = || Step::Fail(ToolError::refused("no"));
+    let uncounted = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "429").uncounted());
+    let (hub, _) = flaky(vec![no(), no(), no(), no(), uncounted(), uncounted(), uncounted()]).await;
+    for _ in 0..7 {
+        call(&hub, "t1").await;
+        hub.call("flaky", json!("nonsense")).thread("t1").await.assert_error(ErrorKind::ArgumentsInvalid);
+    }
+    assert_eq!(word(&hub), ToolStatus::Available);
+    assert_eq!(hub.tool_status("flaky", View::Shared).unwrap().consecutive_failures, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_in_between_begins_the_count_anew() {
+    let (hub, _) = flaky(vec![fail(), fail(), Step::Return(json!(1)), fail(), fail()]).await;
+    for _ in 0..5 {
+        call(&hub, "t1").await;
+    }
+    assert_eq!(word(&hub), ToolStatus::Available);
+    assert_eq!(hub.tool_status("flaky", View::Shared).unwrap().consecutive_failures, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_threads_trouble_is_its_own_until_two_threads_have_it() {
+    let own = || Step::Fail(ToolError::new("my fault"));
+    let (hub, _) = flaky(vec![own(), own(), own()]).await;
+    for _ in 0..3 {
+        call(&hub, "t1").await;
+    }
+    call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
+    call(&hub, "t2").await.assert_success();
+    assert_eq!(word(&hub), ToolStatus::Available);
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let info = hub.tool_status("flaky", View::Thread(&tenant, &thread)).unwrap();
+    assert_eq!(info.status, ToolStatus::Failed);
+
+    let slow = || Step::Fail(ToolError::of(ErrorKind::Timeout, "slow"));
+    let (hub, _) = flaky((0..7).map(|_| slow()).collect()).await;
+    for _ in 0..3 {
+        call(&hub, "t1").await;
+    }
+    assert_eq!(word(&hub), ToolStatus::Available, "one slow thread takes a tool from nobody else");
+    for thread in ["t2", "t3", "t4"] {
+        call(&hub, thread).await;
+    }
+    assert_eq!(word(&hub), ToolStatus::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_word_holds_whatever_the_tool_does() {
+    let (hub, script) = flaky(vec![]).await;
+    let set = |status, reason: Option<&str>, until| {
+        hub.set_tool_status("flaky", status, reason.map(String::from), until, View::Shared)
+    };
+    let info = set(ToolStatus::Maintenance, Some("key rotation"), None).await.unwrap();
+    assert_eq!(info.status, ToolStatus::Maintenance);
+    assert!(info.reason.contains("key rotation"), "{}", info.reason);
+    call(&hub, "t1").await.assert_error(ErrorKind::ToolMaintenance);
+    hub.report_result("flaky", View::Shared, Ok(())).await.unwrap();
+    assert_eq!(word(&hub), ToolStatus::Maintenance, "a success lifts no override");
+    assert!(script.asked().is_empty());
+    assert_eq!(set(ToolStatus::Available, None, None).await.unwrap().status, ToolStatus::Available);
+    call(&hub, "t1").await.assert_success();
+
+    let until = "2024-01-01T12:30:00Z".parse().unwrap();
+    set(ToolStatus::Unavailable, None, Some(until)).await.unwrap();
+    call(&hub, "t1").await.assert_error(ErrorKind::ToolUnavailable);
+    tokio::time::sleep(30 * MINUTE).await;
+    call(&hub, "t1").await.assert_success();
+
+    set(ToolStatus::Failed, Some("I know better"), None).await.unwrap();
+    call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
+    hub.reset_tool_status("flaky", View::Shared).await.unwrap();
+    call(&hub, "t1").await.assert_success();
+    let unknown = hub.set_tool_status("flacky", ToolStatus::Failed, None, None, View::Shared).await.unwrap_err();
+    assert_eq!((unknown.kind, unknown.suggestions()), (ErrorKind::ToolNotFound, &["flaky".to_owned()][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_threads_reset_lets_a_shared_breaker_be_tried_but_lifts_no_shared_override() {
+    let (hub, _) = flaky(vec![fail(), fail(), fail()]).await;
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    for _ in 0..3 {
+        call(&hub, "t1").await;
+    }
+    call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
+    hub.reset_tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
+    call(&hub, "t1").await.assert_success();
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    let info = hub.reset_tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
+    assert_eq!(info.status, ToolStatus::Maintenance);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_reported_from_elsewhere_count_the_same() {
+    let (hub, _) = flaky(vec![]).await;
+    let mut recorder = Recorder::of(&hub);
+    for _ in 0..3 {
+        let failed = Err(ToolError::of(ErrorKind::UpstreamUnreachable, "no route"));
+        hub.report_result("flaky", View::Shared, failed).await.unwrap();
+    }
+    assert_eq!(word(&hub), ToolStatus::Failed);
+    let names = recorder.names();
+    assert_eq!(names.iter().filter(|name| **name == "tool.failed").count(), 3);
+    assert_eq!(names.iter().filter(|name| **name == "tool.status.changed").count(), 1, "only on change");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_hub_learns_the_other_knows_and_a_restart_forgets_nothing() {
+    let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
+    let (one, _) = hub_on(store.clone(), clock.clone(), vec![fail(), fail(), fail()]).await;
+    let (two, script) = hub_on(store.clone(), clock.clone(), vec![]).await;
+    for _ in 0..3 {
+        call(&one, "t1").await;
+    }
+    tokio::task::yield_now().await;
+    call(&two, "t9").await.assert_error(ErrorKind::ToolFailedStatus);
+    drop((one, two));
+    let (again, _) = hub_on(store, clock, vec![]).await;
+    call(&again, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
+    assert!(script.asked().is_empty());
+    tokio::time::sleep(5 * MINUTE).await;
+    call(&again, "t1").await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_never_reached_the_tool_gives_its_permit_back() {
+    let (hub, script) = flaky(vec![fail(), fail(), fail(), Step::Hang]).await;
+    for _ in 0..3 {
+        call(&hub, "t1").await;
+    }
+    tokio::time::sleep(5 * MINUTE).await;
+    let probe = hub.call("flaky", json!({})).thread("t1").start();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    probe.cancel();
+    probe.await.assert_error(ErrorKind::Cancelled);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    call(&hub, "t2").await.assert_success();
+    assert_eq!(script.asked().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn switched_off_nothing_is_counted_but_an_operators_word_still_holds() {
+    let (tool, _) = scripted("flaky", (0..5).map(|_| fail()));
+    let settings = StatusSettings { enabled: false, ..StatusSettings::default() };
+    let hub = ToolHub::builder().status(settings).tool(tool.read_only()).build().await.unwrap();
+    for _ in 0..5 {
+        call(&hub, "t1").await.assert_error(ErrorKind::UpstreamError);
+    }
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    call(&hub, "t1").await.assert_error(ErrorKind::ToolMaintenance);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_set_back_does_not_keep_a_tool_away() {
+    for hours in [-1, 1, -24 * 365, 24 * 365] {
+        let clock = TestClock::new();
+        let (hub, _) = hub_on(Arc::new(Memory::new()), clock.clone(), vec![fail(), fail(), fail()]).await;
+        for _ in 0..3 {
+            call(&hub, "t1").await;
+        }
+        clock.jump(hours * 3_600_000);
+        tokio::time::sleep(5 * MINUTE + Duration::from_secs(5)).await;
+        call(&hub, "t1").await.assert_success();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_may_use_what_is_not_withheld_and_has_nothing_to_wait_for() {
+    let (broken, _) = scripted("broken", (0..3).map(|_| fail()));
+    let hub = ToolHub::builder()
+        .clock(TestClock::new())
+        .tools([broken, scripted("base", []).0, scripted("next", []).0.after("base")])
+        .build()
+        .await
+        .unwrap();
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let names = async || -> Vec<String> {
+        hub.available_tools(&tenant, &thread).await.unwrap().iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(names().await, ["base", "broken"]);
+    for _ in 0..3 {
+        hub.call("broken", json!({})).await;
+    }
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    assert_eq!(names().await, ["base", "next"]);
+    tokio::time::sleep(5 * MINUTE).await;
+    assert_eq!(names().await, ["base", "broken", "next"]);
+}
