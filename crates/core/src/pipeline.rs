@@ -77,15 +77,21 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     // 12. attempts: the tool runs. `Opened → Done`
     let done = attempts::run(services, opened, ticket).await;
     // 13. after-hooks, and no more text than a model can bear
-    let mut done = output::limit(services, hooks::after(done).await).await;
+    let mut done = hooks::after(done).await;
+    if let Some(cutting) = output::limit(services, &mut done) {
+        cutting.await;
+    }
     let verdict = status::verdict(statuses, &mut done);
     // 14. close: state, record and outcome in one transaction. `Done → Outcome`
-    let outcome = close::close(journal, services, done, ticket).await;
+    let outcome = match close::close(journal, services, done, ticket) {
+        close::Closing::Closed(outcome) => outcome,
+        close::Closing::Committing(end) => end.await,
+    };
     // 15. report to the tool's status; the report to listeners stands in `walk`, because a refusal is an end like any other
-    if let Some(verdict) = verdict {
-        status::tell(&engine.runtime, verdict).await;
+    match verdict {
+        None => Ok(outcome),
+        Some(verdict) => Ok(*status::tell(&engine.runtime, verdict, Box::new(outcome)).await),
     }
-    Ok(outcome)
 }
 
 /// What travels through all doors: the call and the tool it asked for. The call is in a box, because a value that is

@@ -31,17 +31,13 @@ pub(super) async fn run(services: &Services, opened: Opened, ticket: &mut Ticket
     let context = CallContext::new(way, deadline);
     ticket.attempt();
     context.desk().clear();
-    let result = caught(attempt(&context, deadline)).await;
+    // A panic of the tool, even one while it is being dropped, is the tool's failure.
+    let result = AssertUnwindSafe(attempt(&context, deadline)).catch_unwind().await;
+    let result = result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
     // The slot is free when nobody waits for the tool any more; what follows is ours.
     slot.give_back();
     let effect = effect(context.way().tool.definition.annotations.read_only, &result);
     Done { context, standing, record, result, effect }
-}
-
-/// A panic of the tool, even one while it is being dropped, is the tool's failure.
-async fn caught(attempt: impl Future<Output = Result<Reply, ToolError>>) -> Result<Reply, ToolError> {
-    let result = AssertUnwindSafe(attempt).catch_unwind().await;
-    result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))))
 }
 
 /// Runs the tool once.

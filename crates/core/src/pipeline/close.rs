@@ -5,6 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use futures_core::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Done, Way, attempts::panic_text, dependencies, ticket::Ticket, validate};
@@ -19,7 +20,19 @@ use crate::{
     services::Services,
 };
 
-pub(super) async fn close(journal: &Journal, services: &Services, done: Done, ticket: &Ticket<'_>) -> Outcome {
+/// The end of a call: there already, or as soon as it is committed. Not an async function: a plain call has nothing to
+/// wait for, and would carry the size of the waiting all the same.
+pub(super) enum Closing<'a> {
+    Closed(Outcome),
+    Committing(BoxFuture<'a, Outcome>),
+}
+
+pub(super) fn close<'a>(
+    journal: &'a Journal,
+    services: &'a Services,
+    done: Done,
+    ticket: &'a Ticket<'_>,
+) -> Closing<'a> {
     let Done { context, record, result, effect, .. } = done;
     let way = context.way();
     let (reply, error, writes) = match (result, writes(&context)) {
@@ -30,23 +43,21 @@ pub(super) async fn close(journal: &Journal, services: &Services, done: Done, ti
     let outcome = ticket.ended(effect, reply.output, reply.content, error);
     let proves = outcome.is_success() && way.base != Base::No;
     if record.is_none() && writes.is_empty() && !proves {
-        return outcome;
+        return Closing::Closed(outcome);
     }
-    let end = Box::new((outcome, writes));
-    Box::pin(settle(journal, services, way, record, end, ticket)).await
+    Closing::Committing(Box::pin(settle(journal, services, context, record, (outcome, writes), ticket)))
 }
 
 /// Commits the end of a call that has something to commit.
 async fn settle(
     journal: &Journal,
     services: &Services,
-    way: &Way,
+    context: CallContext,
     record: Option<Box<CallRecord>>,
-    end: Box<(Outcome, Vec<Write>)>,
+    (outcome, writes): (Outcome, Vec<Write>),
     ticket: &Ticket<'_>,
 ) -> Outcome {
-    let (outcome, writes) = *end;
-    let book = Book::of(journal, services, way, record);
+    let book = Book::of(journal, services, context.way(), record);
     match book.settle(&outcome, &writes).await {
         Ok(()) => outcome,
         Err(error) => book.without_state(outcome, error, ticket).await,

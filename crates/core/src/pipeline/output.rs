@@ -1,18 +1,17 @@
 //! Door 13: no more text than a model can bear. What is too long is kept as an artifact, and the text says so.
 
+use futures_core::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Done, Way};
 use crate::{artifact, call::Content, executor::Reply, policy::Limits, schema, services::Services};
 
-pub(super) async fn limit(services: &Services, mut done: Done) -> Done {
-    let way = done.context.way();
-    if let Ok(reply) = &mut done.result
-        && let Some(long) = too_long(reply, &way.tool.limits)
-    {
-        Box::pin(cut(services, way, reply, long)).await;
-    }
-    done
+/// Cuts what is too long. Waits only where something must be kept, so that short answers carry none of it.
+pub(super) fn limit<'a>(services: &'a Services, done: &'a mut Done) -> Option<BoxFuture<'a, ()>> {
+    let Done { context, result, .. } = done;
+    let (way, reply) = (context.way(), result.as_mut().ok()?);
+    let long = too_long(reply, &way.tool.limits)?;
+    Some(Box::pin(cut(services, way, reply, long)))
 }
 
 /// What is too long, in full.

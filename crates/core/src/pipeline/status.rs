@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Done, Found, Placed, Way};
 use crate::{
+    call::Outcome,
     clock,
     error::{CallError, ErrorKind},
     services::Services,
@@ -109,11 +110,16 @@ pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(
 }
 
 /// Tells the tool's records how the call went, on a task of its own: a caller that goes away now must not cut it short.
-pub(super) async fn tell(runtime: &tokio::runtime::Handle, verdict: Box<(Standing, Verdict)>) {
+pub(super) async fn tell(
+    runtime: &tokio::runtime::Handle,
+    verdict: Box<(Standing, Verdict)>,
+    outcome: Box<Outcome>,
+) -> Box<Outcome> {
     let telling = runtime.spawn(async move {
         let (standing, verdict) = *verdict;
         // The call is closed and its outcome stands. If the store does not answer, the tool keeps the status it has.
         let _ = standing.report(verdict).await;
     });
     let _ = telling.await;
+    outcome
 }
