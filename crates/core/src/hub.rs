@@ -3,6 +3,7 @@
 //! In: requests of the program around it. Out: outcomes and events. It owns the rooms and leaves every decision to them.
 
 mod builder;
+mod explain;
 mod request;
 mod status;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 pub use builder::{BuildError, HubBuilder};
+pub use explain::Explanation;
 pub use request::{CallRequest, Running};
 pub use status::{ToolStatusInfo, View};
 

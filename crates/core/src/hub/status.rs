@@ -1,5 +1,7 @@
 //! The front door's questions and orders about the status of tools.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::ToolHub;
@@ -9,7 +11,7 @@ use crate::{
     events::News,
     ids::{Tenant, ThreadId},
     registry::{Filter, Tool},
-    status::{self, Event, Facts, Language, Presence, ToolStatus},
+    status::{self, Event, Facts, Failure, Language, Reading, ToolStatus},
     statuses::{Standing, Verdict, Whose},
     tool::ToolName,
 };
@@ -55,23 +57,6 @@ impl ToolHub {
     #[must_use]
     pub fn tool_statuses(&self, view: View<'_>) -> Vec<ToolStatusInfo> {
         self.list(&Filter::default()).iter().map(|tool| self.info(tool, view)).collect()
-    }
-
-    /// The tools a thread may use now: not withheld, and what they wait for has succeeded.
-    ///
-    /// # Errors
-    /// When the store does not answer.
-    pub async fn available_tools(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Vec<ToolName>, CallError> {
-        let now = self.now();
-        let tools = self.list(&Filter::default());
-        let waits = tools.iter().any(|tool| !tool.definition.depends_on.is_empty());
-        let evidence =
-            if waits { self.engine.journal.evidence(tenant, thread, now).await?.0 } else { Default::default() };
-        let may = |tool: &Tool| {
-            self.info(tool, View::Thread(tenant, thread)).status == ToolStatus::Available
-                && status::missing(&tool.definition.depends_on, &evidence, now).is_empty()
-        };
-        Ok(tools.iter().filter(|tool| may(tool)).map(|tool| tool.definition.name.clone()).collect())
     }
 
     /// Says by hand what a tool's status is, until it is said otherwise, reset, or `until` has come. `Available` lifts an
@@ -137,30 +122,48 @@ impl ToolHub {
         Ok(self.info(&known, view))
     }
 
-    fn known(&self, name: &str) -> Result<std::sync::Arc<Tool>, CallError> {
-        self.get(name).ok_or_else(|| {
-            CallError::new(ErrorKind::ToolNotFound)
-                .operator(format!("no tool is named `{name}`"))
-                .detail(Detail::Suggestions(self.tools().suggest(name)))
-        })
+    pub(super) fn known(&self, name: &str) -> Result<Arc<Tool>, CallError> {
+        self.get(name).ok_or_else(|| self.unknown(name))
+    }
+
+    pub(super) fn unknown(&self, name: &str) -> CallError {
+        CallError::new(ErrorKind::ToolNotFound)
+            .operator(format!("no tool is named `{name}`"))
+            .detail(Detail::Suggestions(self.tools().suggest(name)))
+    }
+
+    /// The records that make up a view: the thread's own and the shared one.
+    fn records(&self, tool: &Tool, view: View<'_>) -> (Arc<Facts>, Arc<Facts>) {
+        let statuses = &self.engine.statuses;
+        let shared = statuses.facts(&Whose::everybody(&tool.definition.name)).unwrap_or_default();
+        (statuses.facts(&whose(tool, view)).unwrap_or_default(), shared)
+    }
+
+    /// What the records of a view say now.
+    pub(super) fn reading(&self, tool: &Tool, view: View<'_>) -> Reading {
+        let (own, shared) = self.records(tool, view);
+        let statuses = &self.engine.statuses;
+        status::worse(statuses.reading(&own), statuses.reading(&shared))
+    }
+
+    /// The later of the failures that count in a view.
+    pub(super) fn last_failure(&self, tool: &Tool, view: View<'_>) -> Option<Failure> {
+        let (own, shared) = self.records(tool, view);
+        let failures = [own.last_failure.clone(), shared.last_failure.clone()].into_iter().flatten();
+        failures.max_by_key(|failure| failure.at)
     }
 
     fn info(&self, tool: &Tool, view: View<'_>) -> ToolStatusInfo {
-        let statuses = &self.engine.statuses;
-        let (name, now) = (&tool.definition.name, self.now());
-        let shared = statuses.facts(&Whose::everybody(name)).unwrap_or_default();
-        let own = statuses.facts(&whose(tool, view)).unwrap_or_default();
-        let read = |facts: &Facts| status::read(facts, &Presence::Ready, &statuses.settings, now);
-        let reading = status::worse(read(&own), read(&shared));
-        let last = |pick: fn(&Facts) -> Option<Timestamp>| pick(&own).max(pick(&shared));
+        let reading = self.reading(tool, view);
+        let (own, shared) = self.records(tool, view);
         ToolStatusInfo {
-            tool_name: name.clone(),
+            tool_name: tool.definition.name.clone(),
             status: reading.status,
             reason: reading.reason.text(Language::English),
-            last_updated: last(|facts| facts.updated),
+            last_updated: own.updated.max(shared.updated),
             consecutive_failures: own.consecutive_failures.max(shared.consecutive_failures),
-            last_success_time: last(|facts| facts.last_success),
-            last_failure_time: last(|facts| facts.last_failure.as_ref().map(|failure| failure.at)),
+            last_success_time: own.last_success.max(shared.last_success),
+            last_failure_time: self.last_failure(tool, view).map(|failure| failure.at),
         }
     }
 }

@@ -14,7 +14,7 @@ use toolhub::{
     events::News,
     ids::{Tenant, ThreadId},
     prelude::*,
-    status::{StatusSettings, ToolStatus},
+    status::{Language, StatusSettings, ToolStatus},
     testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
 };
 
@@ -370,4 +370,53 @@ async fn a_thread_may_use_what_is_not_withheld_and_has_nothing_to_wait_for() {
     assert_eq!(names().await, ["base", "next"]);
     tokio::time::sleep(5 * MINUTE).await;
     assert_eq!(names().await, ["base", "broken", "next"]);
+}
+
+async fn kitchen() -> (ToolHub, Tenant, ThreadId) {
+    let (broken, _) = scripted("broken", (0..3).map(|_| fail()));
+    let hub = ToolHub::builder()
+        .clock(TestClock::new())
+        .tools([broken, scripted("base", []).0, scripted("next", []).0.after("base")])
+        .build()
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        hub.call("broken", json!({})).await;
+    }
+    (hub, Tenant::default(), ThreadId::new("t1").unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_answer_explains_why_a_tool_is_not_offered_and_what_would_change_that() {
+    let (hub, tenant, thread) = kitchen().await;
+    tokio::time::sleep(MINUTE).await;
+    let broken = hub.explain("broken", &tenant, &thread).await.unwrap();
+    assert_eq!((broken.offered, broken.status, broken.changes_in), (false, ToolStatus::Failed, Some(4 * MINUTE)));
+    assert_eq!((broken.consecutive_failures, broken.failure_threshold), (3, 3));
+    let text = broken.text(Language::English);
+    let expected = "`broken` is not offered: failed 3 times in a row.\nThat changes by itself in 240s.\n\
+                    Last failure: 2024-01-01T12:00:00.000Z, upstream_error: 500";
+    assert_eq!(text, expected);
+    assert!(broken.text(Language::Chinese).starts_with("`broken` 暂不可用："));
+
+    let next = hub.explain("next", &tenant, &thread).await.unwrap();
+    assert!(!next.offered);
+    assert_eq!(next.text(Language::English), "`next` is not offered: it waits.\nCall base successfully first.");
+    assert_eq!(serde_json::to_value(&next).unwrap()["missing"], json!(["base"]));
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    assert!(hub.explain("next", &tenant, &thread).await.unwrap().offered);
+    assert_eq!(hub.explain("nxt", &tenant, &thread).await.unwrap_err().suggestions(), ["next"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_line_tells_of_all_tools_in_two_languages() {
+    let (hub, tenant, thread) = kitchen().await;
+    assert_eq!(
+        hub.summary(&tenant, &thread, Language::English).await.unwrap(),
+        "tools 3 (available 1, failed 1, roots 2): [base] [failed: broken] [waiting: next ← base]"
+    );
+    assert_eq!(
+        hub.summary(&tenant, &thread, Language::Chinese).await.unwrap(),
+        "🔧 可用工具 (3个) (可用: 1, 失败: 1, 根节点: 2): [base] [失败工具: broken] [等待依赖: next ← base]"
+    );
 }

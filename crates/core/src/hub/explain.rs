@@ -1,0 +1,195 @@
+//! Why a tool is, or is not, offered to a thread, and what would change that.
+//!
+//! In: the tool's records, the thread's evidence. Out: one answer, as data and in words; and one line about all tools.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Serialize;
+
+use super::{ToolHub, View};
+use crate::{
+    clock::Timestamp,
+    error::CallError,
+    ids::{Tenant, ThreadId},
+    registry::{Filter, Tool},
+    status::{Failure, Language, Missing, Reading, ToolStatus, missing, next_step},
+    tool::ToolName,
+};
+
+/// Why a tool is, or is not, offered to a thread.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The tool.
+    pub tool_name: ToolName,
+    /// Whether a model is offered it in this thread now.
+    pub offered: bool,
+    /// The tool's status as the thread sees it.
+    pub status: ToolStatus,
+    /// Why it has that status.
+    pub reason: String,
+    /// Whether its next call decides whether it stays.
+    pub probation: bool,
+    /// How long until the status changes by itself.
+    #[serde(rename = "changesInMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
+    pub changes_in: Option<Duration>,
+    /// How many failures in a row count against it.
+    pub consecutive_failures: u32,
+    /// How many it takes to be withheld.
+    pub failure_threshold: u32,
+    /// When it last succeeded after it had failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_success_time: Option<Timestamp>,
+    /// The last failure that counted, as operators know it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<Failure>,
+    /// The tools that must succeed in this thread first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<ToolName>,
+    #[serde(skip)]
+    reading: Reading,
+    #[serde(skip)]
+    waits: Vec<Missing>,
+}
+
+impl Explanation {
+    /// The answer in words.
+    #[must_use]
+    pub fn text(&self, language: Language) -> String {
+        let (name, why) = (&self.tool_name, self.reading.reason.text(language));
+        let chinese = language == Language::Chinese;
+        let mut lines = vec![match (self.offered, chinese) {
+            (true, false) => format!("`{name}` is offered: {why}."),
+            (true, true) => format!("`{name}` 可供使用：{why}。"),
+            (false, false) if self.status == ToolStatus::Available => format!("`{name}` is not offered: it waits."),
+            (false, true) if self.status == ToolStatus::Available => format!("`{name}` 暂不可用：正在等待依赖。"),
+            (false, false) => format!("`{name}` is not offered: {why}."),
+            (false, true) => format!("`{name}` 暂不可用：{why}。"),
+        }];
+        if let Some(time) = self.changes_in {
+            let time = Duration::from_secs(time.as_secs());
+            lines.push(if chinese {
+                format!("状态将在 {time:?} 后自动变化。")
+            } else {
+                format!("That changes by itself in {time:?}.")
+            });
+        }
+        lines.extend(Some(next_step(&self.waits, language)).filter(|text| !text.is_empty()));
+        if let Some(failure) = &self.last_failure {
+            let Failure { at, kind, text } = failure;
+            lines.push(if chinese {
+                format!("最近一次失败：{at}，{kind}：{text}")
+            } else {
+                format!("Last failure: {at}, {kind}: {text}")
+            });
+        }
+        lines.join("\n")
+    }
+}
+
+/// A tool as a thread sees it.
+struct Seen {
+    tool: Arc<Tool>,
+    reading: Reading,
+    waits: Vec<Missing>,
+}
+
+impl Seen {
+    fn offered(&self) -> bool {
+        self.reading.status == ToolStatus::Available && self.waits.is_empty()
+    }
+}
+
+impl ToolHub {
+    /// The tools a thread may use now: not withheld, and what they wait for has succeeded.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn available_tools(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Vec<ToolName>, CallError> {
+        let seen = self.survey(self.list(&Filter::default()), tenant, thread).await?;
+        Ok(seen.iter().filter(|seen| seen.offered()).map(|seen| seen.tool.definition.name.clone()).collect())
+    }
+
+    /// Why a tool is, or is not, offered to a thread, and what would change that.
+    ///
+    /// # Errors
+    /// When nobody knows the tool, or the store does not answer.
+    pub async fn explain(&self, tool: &str, tenant: &Tenant, thread: &ThreadId) -> Result<Explanation, CallError> {
+        let tool = self.known(tool)?;
+        let info = self.tool_status(&tool.definition.name, View::Thread(tenant, thread));
+        let mut all = self.survey(vec![tool.clone()], tenant, thread).await?;
+        let (Some(seen), Some(info)) = (all.pop(), info) else { return Err(self.unknown(&tool.definition.name)) };
+        let statuses = &self.engine.statuses;
+        let mut missing: Vec<_> = seen.waits.iter().flat_map(Missing::tools).cloned().collect();
+        missing.dedup();
+        Ok(Explanation {
+            tool_name: info.tool_name,
+            offered: seen.offered(),
+            status: info.status,
+            reason: info.reason,
+            probation: seen.reading.probation,
+            changes_in: seen.reading.next_change.map(|at| at.since(self.now())),
+            consecutive_failures: info.consecutive_failures,
+            failure_threshold: statuses.settings.failure_threshold,
+            last_success_time: info.last_success_time,
+            last_failure: self.last_failure(&tool, View::Thread(tenant, thread)),
+            missing,
+            reading: seen.reading,
+            waits: seen.waits,
+        })
+    }
+
+    /// One line about all tools of a thread, for a log.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn summary(&self, tenant: &Tenant, thread: &ThreadId, language: Language) -> Result<String, CallError> {
+        let seen = self.survey(self.list(&Filter::default()), tenant, thread).await?;
+        let names = |which: &dyn Fn(&Seen) -> bool| -> Vec<String> {
+            seen.iter().filter(|seen| which(seen)).map(|seen| seen.tool.definition.name.to_string()).collect()
+        };
+        let available = names(&Seen::offered);
+        let failed = names(&|seen| seen.reading.status == ToolStatus::Failed);
+        let roots = seen.iter().filter(|seen| seen.tool.definition.depends_on.is_empty()).count();
+        let waiting: Vec<String> = seen.iter().filter(|seen| !seen.waits.is_empty()).map(waiting).collect();
+        let (all, many, failures, list) = (seen.len(), available.len(), failed.len(), available.join(", "));
+        let (mut line, failed_word, waiting_word) = match language {
+            Language::English => (
+                format!("tools {all} (available {many}, failed {failures}, roots {roots}): [{list}]"),
+                "failed",
+                "waiting",
+            ),
+            Language::Chinese => {
+                let line = format!("🔧 可用工具 ({all}个) (可用: {many}, 失败: {failures}, 根节点: {roots}): [{list}]");
+                (line, "失败工具", "等待依赖")
+            }
+        };
+        for (word, names) in [(failed_word, failed), (waiting_word, waiting)] {
+            if !names.is_empty() {
+                line.push_str(&format!(" [{word}: {}]", names.join(", ")));
+            }
+        }
+        Ok(line)
+    }
+
+    /// These tools as a thread sees them.
+    async fn survey(&self, tools: Vec<Arc<Tool>>, tenant: &Tenant, thread: &ThreadId) -> Result<Vec<Seen>, CallError> {
+        let now = self.now();
+        let waits = tools.iter().any(|tool| !tool.definition.depends_on.is_empty());
+        let evidence =
+            if waits { self.engine.journal.evidence(tenant, thread, now).await?.0 } else { Default::default() };
+        let see = |tool: Arc<Tool>| {
+            let reading = self.reading(&tool, View::Thread(tenant, thread));
+            let waits = missing(&tool.definition.depends_on, &evidence, now);
+            Seen { tool, reading, waits }
+        };
+        Ok(tools.into_iter().map(see).collect())
+    }
+}
+
+fn waiting(seen: &Seen) -> String {
+    let mut bases: Vec<&str> = seen.waits.iter().flat_map(Missing::tools).map(ToolName::as_str).collect();
+    bases.dedup();
+    format!("{} ← {}", seen.tool.definition.name, bases.join(" + "))
+}
