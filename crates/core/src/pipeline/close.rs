@@ -22,6 +22,7 @@ use crate::{
 
 /// The end of a call: there already, or as soon as it is committed. Not an async function: a plain call has nothing to
 /// wait for, and would carry the size of the waiting all the same.
+#[allow(clippy::large_enum_variant, reason = "the common end is the large one, and lives for one line")]
 pub(super) enum Closing<'a> {
     Closed(Outcome),
     Committing(BoxFuture<'a, Outcome>),

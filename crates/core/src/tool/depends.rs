@@ -69,7 +69,7 @@ impl Group {
     pub fn fresh(mut self, limit: Duration) -> Self {
         match &mut self {
             Self::All { within, .. } | Self::Any { within, .. } | Self::Sequence { within, .. } => {
-                *within = Some(limit)
+                *within = Some(limit);
             }
         }
         self

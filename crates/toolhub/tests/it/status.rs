@@ -79,7 +79,7 @@ async fn without_any_traffic_a_listener_sees_the_tool_go_and_come_back_on_time()
                 seen.push((event.timestamp.to_string(), format!("{old_status:?} {new_status:?}")));
             }
             News::AvailabilityChanged { available, .. } => {
-                seen.push((event.timestamp.to_string(), available.to_string()))
+                seen.push((event.timestamp.to_string(), available.to_string()));
             }
             _ => {}
         }
