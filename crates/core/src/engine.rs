@@ -5,11 +5,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 use crate::{
-    executor::Executor, ids::CallId, journal::Journal, policy::Limits, registry::Registry, services::Services,
-    statuses::Statuses, tool::Kind,
+    executor::Executor, hub::Offers, ids::CallId, journal::Journal, policy::Limits, registry::Registry,
+    services::Services, statuses::Statuses, tool::Kind,
 };
 
 pub(crate) struct Engine {
@@ -20,7 +23,10 @@ pub(crate) struct Engine {
     pub(crate) executors: HashMap<Kind, Arc<dyn Executor>>,
     pub(crate) defaults: Limits,
     pub(crate) live: Live,
+    pub(crate) offers: Offers,
     pub(crate) tasks: TaskTracker,
+    /// Ends the hub's own tasks when the hub is dropped.
+    pub(crate) _gone: DropGuard,
     /// The runtime the hub was built in: calls run there, wherever they are made.
     pub(crate) runtime: tokio::runtime::Handle,
 }

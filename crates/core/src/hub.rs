@@ -4,6 +4,7 @@
 
 mod builder;
 mod explain;
+mod offer;
 mod request;
 mod status;
 
@@ -14,6 +15,8 @@ use smol_str::SmolStr;
 
 pub use builder::{BuildError, HubBuilder};
 pub use explain::Explanation;
+pub use offer::Offer;
+pub(crate) use offer::Offers;
 pub use request::{CallRequest, Running};
 pub use status::{ToolStatusInfo, View};
 
@@ -89,6 +92,7 @@ impl ToolHub {
         let new = self.build(tools)?;
         let names: Vec<_> = new.iter().map(|tool| tool.definition.name.clone()).collect();
         self.engine.registry.add(new)?;
+        self.engine.services.stirred.notify_one();
         for tool_name in names {
             self.tell(News::ToolRegistered { tool_name });
         }
@@ -118,6 +122,7 @@ impl ToolHub {
     /// When one of them cannot be registered; then everything stays as it was.
     pub async fn replace_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
         let before = self.engine.registry.replace(self.build(tools)?)?;
+        self.engine.services.stirred.notify_one();
         let after = self.tools();
         for tool in before.list(&Filter::default()) {
             if after.get(&tool.definition.name).is_none() {
@@ -259,6 +264,7 @@ impl ToolHub {
 
     async fn gone(&self, name: &ToolName) {
         self.tell(News::ToolUnregistered { tool_name: name.clone() });
+        self.engine.services.stirred.notify_one();
         self.close_instances(name).await;
     }
 

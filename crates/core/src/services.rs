@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use tokio::sync::Notify;
+
 use crate::{backend::Backend, blocking::BlockingPool, clock::Clock, events::Events, threads::Threads};
 
 pub(crate) struct Services {
@@ -15,6 +17,8 @@ pub(crate) struct Services {
     pub(crate) threads: Threads,
     pub(crate) blocking: BlockingPool,
     pub(crate) resources: Resources,
+    /// Told when what some thread may use has perhaps changed.
+    pub(crate) stirred: Arc<Notify>,
 }
 
 /// Things the hub's owner shares with all tools, one per type.

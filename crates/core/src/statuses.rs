@@ -36,6 +36,7 @@ pub(crate) struct Statuses {
     known: Known,
     /// Told whenever a record changed: calls that wait for a probe listen.
     changed: Notify,
+    stirred: Arc<Notify>,
     runtime: tokio::runtime::Handle,
 }
 
@@ -45,9 +46,10 @@ impl Statuses {
         store: Arc<dyn Backend>,
         clock: Arc<dyn Clock>,
         events: Events,
+        stirred: Arc<Notify>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
-        Self { settings, store, clock, events, known: Known::default(), changed: Notify::new(), runtime }
+        Self { settings, store, clock, events, known: Known::default(), changed: Notify::new(), stirred, runtime }
     }
 
     /// Whether no tool has a record.

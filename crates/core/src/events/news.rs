@@ -112,6 +112,15 @@ pub enum News {
         /// Why.
         reason: String,
     },
+    /// `tool.rebind.required`: a thread would be offered other tools than the list somebody holds.
+    RebindRequired {
+        /// Tools that may be used now, and are not on the list.
+        added: Vec<ToolName>,
+        /// Tools on the list that may no longer be used.
+        removed: Vec<ToolName>,
+        /// In words.
+        reason: String,
+    },
     /// `tool.executor.cleaned`: an instance was closed.
     ExecutorCleaned {
         /// The tool whose instance it was.
@@ -158,6 +167,7 @@ impl News {
             Self::ToolFailed { .. } => "tool.failed",
             Self::StatusChanged { .. } => "tool.status.changed",
             Self::AvailabilityChanged { .. } => "tool.availability.changed",
+            Self::RebindRequired { .. } => "tool.rebind.required",
             Self::ExecutorCleaned { .. } => "tool.executor.cleaned",
             Self::ExecutorExported { .. } => "tool.executor.exported",
             Self::CallProgress { .. } => "call.progress",

@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
 
 use super::ToolHub;
 use crate::{
@@ -166,11 +167,14 @@ impl HubBuilder {
         }
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
+        let stirred = Arc::new(tokio::sync::Notify::new());
+        let gone = CancellationToken::new();
         let statuses = Arc::new(Statuses::new(
             self.status,
             store.clone(),
             self.clock.clone(),
             self.events.clone(),
+            stirred.clone(),
             runtime.clone(),
         ));
         let services = Arc::new(Services {
@@ -180,6 +184,7 @@ impl HubBuilder {
             threads: crate::threads::Threads::default(),
             blocking: BlockingPool::new(self.blocking_places.min(tokio::sync::Semaphore::MAX_PERMITS)),
             resources: self.resources,
+            stirred: stirred.clone(),
         });
         let hub = ToolHub {
             engine: Arc::new(Engine {
@@ -190,6 +195,8 @@ impl HubBuilder {
                 executors: self.executors,
                 defaults: self.defaults,
                 live: crate::engine::Live::default(),
+                offers: super::Offers::default(),
+                _gone: gone.clone().drop_guard(),
                 tasks: tokio_util::task::TaskTracker::new(),
                 runtime: runtime.clone(),
             }),
@@ -197,8 +204,10 @@ impl HubBuilder {
         hub.register_all(self.tools)?;
         let changes = store.watch(Table::Statuses);
         statuses.follow().await?;
-        runtime.spawn(listen(changes, Arc::downgrade(&statuses)));
-        runtime.spawn(sweep(Arc::downgrade(&hub.engine)));
+        let engine = || Arc::downgrade(&hub.engine);
+        runtime.spawn(gone.clone().run_until_cancelled_owned(listen(changes, Arc::downgrade(&statuses))));
+        runtime.spawn(gone.clone().run_until_cancelled_owned(super::offer::watch(engine(), stirred)));
+        runtime.spawn(gone.run_until_cancelled_owned(sweep(engine())));
         hub.tell(News::HubInitialized { tools: hub.tools().len() });
         Ok(hub)
     }

@@ -111,9 +111,15 @@ impl<'a> Book<'a> {
             if all.is_empty() && !self.opened {
                 return Ok(());
             }
+            let proved = all.iter().any(|write| write.table == Table::Evidence);
             match self.commit(outcome, all).await {
                 Err(StoreError::Conflict { table: Table::Evidence, .. }) => {}
-                end => return end,
+                end => {
+                    if proved {
+                        self.services.stirred.notify_one();
+                    }
+                    return end;
+                }
             }
         }
     }

@@ -86,6 +86,13 @@ impl Tools {
         suggest::closest(name, self.by_name.keys().map(ToolName::as_str), 3).into_iter().map(String::from).collect()
     }
 
+    /// Only these of the list. What others wait for is still known.
+    pub(crate) fn only(&self, names: &[ToolName]) -> Self {
+        let chosen = names.iter().filter_map(|name| self.by_name.get_key_value(name));
+        let by_name = chosen.map(|(name, tool)| (name.clone(), tool.clone())).collect();
+        Self { by_name, bases: self.bases.clone(), revision: self.revision }
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

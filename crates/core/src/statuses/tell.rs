@@ -19,7 +19,13 @@ impl Statuses {
     pub(super) fn learn(self: &Arc<Self>, whose: Whose, facts: Arc<Facts>, seen: Seen) {
         self.known.put(whose.clone(), facts, seen);
         self.tell(whose);
+        self.stir();
+    }
+
+    /// Wakes whoever waits for a probe, and whoever holds a list that may have changed.
+    fn stir(&self) {
         self.changed.notify_waiters();
+        self.stirred.notify_one();
     }
 
     /// Tells listeners if the word is another than they know, and looks again when it changes by itself. The word is read
@@ -40,7 +46,7 @@ impl Statuses {
                 tokio::time::sleep(wait).await;
                 if let Some(statuses) = this.upgrade() {
                     statuses.tell(whose);
-                    statuses.changed.notify_waiters();
+                    statuses.stir();
                 }
             });
         }

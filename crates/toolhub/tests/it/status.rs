@@ -420,3 +420,57 @@ async fn one_line_tells_of_all_tools_in_two_languages() {
         "🔧 可用工具 (3个) (可用: 1, 失败: 1, 根节点: 2): [base] [失败工具: broken] [等待依赖: next ← base]"
     );
 }
+
+/// What `tool.rebind.required` has said so far: when, added, removed.
+fn rebinds(recorder: &mut Recorder) -> Vec<(String, Vec<String>, Vec<String>)> {
+    let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
+    let told = recorder.events().iter().filter_map(|event| match &event.news {
+        News::RebindRequired { added, removed, .. } => {
+            Some((event.timestamp.to_string()[11..19].to_owned(), names(added), names(removed)))
+        }
+        _ => None,
+    });
+    told.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_is_pinned_and_its_holder_hears_of_additions_at_once_and_of_removals_that_last() {
+    let hub = ToolHub::builder()
+        .clock(TestClock::new())
+        .tools([scripted("base", []).0, scripted("other", []).0, scripted("next", []).0.after("base")])
+        .build()
+        .await
+        .unwrap();
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let mut recorder = Recorder::of(&hub);
+    let offer = hub.offer(&tenant, &thread).await.unwrap();
+    let names = |offer: &toolhub::Offer| offer.names().iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(names(&offer), ["base", "other"]);
+    assert_eq!(offer.export(Format::OpenAi).len(), 2);
+    assert!(!hub.should_rebind(&offer).await.unwrap());
+
+    hub.call("base", json!({})).thread("t1").among(offer.tools()).await.assert_success();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(hub.should_rebind(&offer).await.unwrap());
+    assert_eq!(rebinds(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
+    hub.call("next", json!({})).thread("t1").among(offer.tools()).await.assert_error(ErrorKind::ToolNotFound);
+
+    let set = |status| hub.set_tool_status("other", status, None, None, View::Shared);
+    set(ToolStatus::Maintenance).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    set(ToolStatus::Available).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(rebinds(&mut recorder).len(), 1, "a moment's absence is no news");
+    set(ToolStatus::Maintenance).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let told = rebinds(&mut recorder);
+    assert_eq!(told[1..], [("12:01:16".to_owned(), vec!["next".to_owned()], vec!["other".to_owned()])]);
+
+    let again = hub.offer(&tenant, &thread).await.unwrap();
+    assert_eq!(names(&again), ["base", "next"]);
+    assert!(!hub.should_rebind(&again).await.unwrap());
+    drop((offer, again));
+    set(ToolStatus::Available).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(rebinds(&mut recorder).len(), 2, "nobody holds a list any more");
+}
