@@ -66,4 +66,6 @@ mod guide {
     mod readme {}
     #[doc = include_str!("../../../docs/guide/first-tools.md")]
     mod first_tools {}
+    #[doc = include_str!("../../../docs/guide/status.md")]
+    mod status {}
 }

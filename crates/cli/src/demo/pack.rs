@@ -1,17 +1,25 @@
 //! The tools of the demo. The library carries none; these belong to the binary.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
-use toolhub::prelude::*;
+use toolhub::{prelude::*, status::StatusSettings};
 
 use super::calculator;
 
 /// What the crashing tool says.
 pub(super) const ON_PURPOSE: &str = "this crash is part of the demo";
 
+/// How long a failing tool is withheld in the demo. Five minutes unless said otherwise, which nobody wants to watch.
+pub(super) const WITHHELD: Duration = Duration::from_millis(400);
+
 /// A hub with all demo tools.
 pub(super) async fn hub() -> Result<ToolHub, toolhub::BuildError> {
     ToolHub::builder()
+        .status(StatusSettings { failure_duration: WITHHELD, ..StatusSettings::default() })
+        .resource(Service::default())
         .tool(tool("calculator", calculate).read_only().closed_world())
         .tool(tool("clock", clock).description("What time it is, in UTC.").read_only().closed_world())
         .tool(tool("notes", notes).additive().closed_world())
@@ -19,6 +27,8 @@ pub(super) async fn hub() -> Result<ToolHub, toolhub::BuildError> {
         .tool(tool("library", library).description("Read a very long book aloud.").read_only().closed_world())
         .tool(tool("slow", slow).timeout(Duration::from_millis(300)).closed_world())
         .tool(tool("crash", crash).description("Crash, to show what happens then.").closed_world())
+        .tool(tool("flaky", flaky).description("Ask a service that is down at first.").read_only())
+        .tool(tool("report", report).description("Count the notes.").read_only().closed_world().after("clock"))
         .build()
         .await
 }
@@ -114,4 +124,21 @@ async fn slow(patience: Patience, cx: CallContext) -> Result<String, ToolError> 
 
 async fn crash(_: NoArguments) -> Result<(), ToolError> {
     std::panic::panic_any(ON_PURPOSE)
+}
+
+/// The service behind `flaky`: down until it was asked three times.
+#[derive(Default)]
+struct Service {
+    asked: AtomicU32,
+}
+
+async fn flaky(_: NoArguments, service: Shared<Service>) -> Result<&'static str, ToolError> {
+    match service.asked.fetch_add(1, Ordering::Relaxed) {
+        0..3 => Err(ToolError::of(ErrorKind::UpstreamUnreachable, "The service cannot be reached.")),
+        _ => Ok("the service is up again"),
+    }
+}
+
+async fn report(_: NoArguments, notes: State<Notes>, cx: CallContext) -> Result<String, ToolError> {
+    Ok(format!("{} notes at {}", notes.lines.len(), cx.now()))
 }

@@ -44,7 +44,12 @@ pub(super) fn outcome(outcome: &Outcome) {
         println!("     {style}{mark} {}{style:#}", shortened(line));
     }
     let effect = serde_word(outcome.effect);
-    println!("     {QUIET}{word} · effect {effect} · {:.1} ms{QUIET:#}", outcome.duration.as_secs_f64() * 1000.0);
+    let wait = outcome.error.as_ref().and_then(|error| error.retry_after);
+    let again = wait.map_or(String::new(), |wait| format!(" · ask again in {} ms", wait.as_millis()));
+    println!(
+        "     {QUIET}{word} · effect {effect} · {:.1} ms{again}{QUIET:#}",
+        outcome.duration.as_secs_f64() * 1000.0
+    );
 }
 
 fn shortened(line: &str) -> String {

@@ -1,13 +1,13 @@
 //! The stops of the tour, in the order a newcomer meets things.
 
-use std::{collections::BTreeMap, error::Error};
+use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use anstream::println;
 use toolhub::{
     Filter, ToolHub,
-    events::Subscription,
+    events::{News, Subscription},
     export::Format,
-    ids::Tenant,
+    ids::{Tenant, ThreadId},
     prelude::{Content, Value, json},
 };
 
@@ -25,6 +25,8 @@ pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     repetition(&hub).await;
     too_much(&hub).await?;
     exports(&hub);
+    failing(&hub).await?;
+    waiting(&hub).await?;
     news(events);
     ahead();
     Ok(())
@@ -116,8 +118,58 @@ fn exports(hub: &ToolHub) {
     }
 }
 
+async fn failing(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
+    print::heading(9, "A tool that keeps failing is withheld, and comes back by itself");
+    let mut events = hub.subscribe();
+    for _ in 0..4 {
+        call(hub, "flaky", json!({}), None).await;
+    }
+    print::say(&format!(
+        "It is withheld for five minutes, in this demo for {} ms. Until then:",
+        pack::WITHHELD.as_millis()
+    ));
+    available(hub, "demo").await?;
+    // The end of the wait is told without a call. A tour must not hang if it is not.
+    tokio::time::timeout(Duration::from_secs(2), is_back(&mut events)).await?;
+    print::say("The wait is over. One call tries; had it failed, the next wait would be about twice as long.");
+    call(hub, "flaky", json!({}), None).await;
+    Ok(())
+}
+
+/// Listens to what is said about availability, until a tool is back.
+async fn is_back(events: &mut Subscription) {
+    loop {
+        let event = events.next().await;
+        if let News::AvailabilityChanged { tool_name, available, reason } = &event.news {
+            let word = if *available { "may be used again" } else { "is withheld" };
+            print::detail(&format!("{}: {tool_name} {word} ({reason})", event.name()));
+            if *available {
+                return;
+            }
+        }
+    }
+}
+
+async fn waiting(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
+    print::heading(10, "A tool may wait for another, in each thread anew");
+    available(hub, "demo").await?;
+    call(hub, "report", json!({}), Some("demo")).await;
+    call(hub, "clock", json!({}), Some("demo")).await;
+    available(hub, "demo").await?;
+    call(hub, "report", json!({}), Some("demo")).await;
+    call(hub, "report", json!({}), Some("other")).await;
+    Ok(())
+}
+
+async fn available(hub: &ToolHub, thread: &str) -> Result<(), Box<dyn Error>> {
+    let names = hub.available_tools(&Tenant::default(), &ThreadId::new(thread)?).await;
+    let names: Vec<String> = names.map_err(|error| error.operator)?.iter().map(ToString::to_string).collect();
+    print::say(&format!("thread {thread} may use: {}", names.join(" ")));
+    Ok(())
+}
+
 fn news(mut events: Subscription) {
-    print::heading(9, "Everything that happened was told to whoever listens");
+    print::heading(11, "Everything that happened was told to whoever listens");
     let mut counts = BTreeMap::new();
     while let Some(event) = events.try_next() {
         *counts.entry(event.name()).or_insert(0) += 1;
@@ -128,7 +180,7 @@ fn news(mut events: Subscription) {
 }
 
 fn ahead() {
-    print::heading(10, "Not built yet");
-    print::say("tools that are withheld when they fail and come back · dependencies between tools ·");
-    print::say("limits, retries, approvals · stores on disk · HTTP, MCP, dashboard, agents");
+    print::heading(12, "Not built yet");
+    print::say("a list of tools that stays the same for a whole step · limits, retries, approvals ·");
+    print::say("stores on disk · HTTP, MCP, dashboard, agents");
 }

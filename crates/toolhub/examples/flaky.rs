@@ -1,0 +1,106 @@
+//! A tool that fails three times, is withheld, and comes back by itself.
+//!
+//! `cargo run -p toolhub --example flaky`
+
+use std::{
+    error::Error,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use toolhub::{
+    View,
+    events::{News, Subscription},
+    ids::{Tenant, ThreadId},
+    prelude::*,
+    status::{StatusSettings, ToolStatus},
+};
+
+/// A weather station that does not answer the first three times.
+#[derive(Default)]
+struct Station {
+    asked: AtomicU32,
+}
+
+async fn weather(_: NoArguments, station: Shared<Station>) -> Result<&'static str, ToolError> {
+    if station.asked.fetch_add(1, Ordering::Relaxed) < 3 {
+        // A failure of the service behind the tool is everybody's, not only this thread's.
+        return Err(ToolError::of(ErrorKind::UpstreamUnreachable, "the weather station does not answer"));
+    }
+    Ok("sunny, 21 °C")
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Five minutes unless said otherwise; nobody wants to watch an example for so long.
+    let settings = StatusSettings { failure_duration: Duration::from_millis(500), ..StatusSettings::default() };
+    let hub = ToolHub::builder()
+        .status(settings)
+        .resource(Station::default())
+        .tool(tool("weather", weather).description("The weather outside.").read_only())
+        .build()
+        .await?;
+    let mut events = hub.subscribe();
+
+    for time in 1..=3 {
+        let failed = hub.call("weather", json!({})).thread("monday").await;
+        println!("call {time}: {}", failed.model_text());
+        assert_eq!(failed.error_kind(), Some(ErrorKind::UpstreamUnreachable));
+    }
+    assert_eq!(heard(&mut events), ["available -> failed", "withheld"]);
+    assert!(!is_offered(&hub).await?);
+
+    let refused = hub.call("weather", json!({})).thread("tuesday").await;
+    println!("another thread: {}", refused.model_text());
+    let error = refused.error.ok_or("a withheld tool was called")?;
+    let wait = error.retry_after.ok_or("a withheld tool comes back")?;
+    println!("  for operators: {}; asking again may help in {wait:?}", error.operator);
+    assert_eq!(error.kind, ErrorKind::ToolFailedStatus);
+    assert!(wait <= Duration::from_millis(500));
+
+    println!("nobody calls, and time passes");
+    tokio::time::timeout(Duration::from_secs(3), return_of_the_tool(&mut events)).await?;
+    assert!(is_offered(&hub).await?);
+
+    // This call is the probe: had it failed, the tool would be withheld again, for about twice as long.
+    let probe = hub.call("weather", json!({})).thread("monday").await;
+    println!("the probe: {}", probe.output);
+    assert_eq!(probe.output, json!("sunny, 21 °C"));
+    let info = hub.tool_status("weather", View::Shared).ok_or("the tool is known")?;
+    println!("status: {:?}, {}, {} failures in a row", info.status, info.reason, info.consecutive_failures);
+    assert_eq!((info.status, info.consecutive_failures), (ToolStatus::Available, 0));
+    Ok(())
+}
+
+/// Whether the tool is among those that a new thread may use.
+async fn is_offered(hub: &ToolHub) -> Result<bool, Box<dyn Error>> {
+    let thread = ThreadId::new("wednesday")?;
+    let names = hub.available_tools(&Tenant::default(), &thread).await.map_err(|error| error.operator)?;
+    println!("available tools: {:?}", names.iter().map(ToString::to_string).collect::<Vec<_>>());
+    Ok(names.iter().any(|name| name.as_str() == "weather"))
+}
+
+/// What was said about the tool's status so far.
+fn heard(events: &mut Subscription) -> Vec<String> {
+    std::iter::from_fn(|| events.try_next()).filter_map(|event| show(&event.news)).collect()
+}
+
+/// Listens until the tool may be used again.
+async fn return_of_the_tool(events: &mut Subscription) {
+    while show(&events.next().await.news).is_none_or(|word| word != "offered again") {}
+}
+
+/// Prints an event about a status; the other events are not this example's.
+fn show(news: &News) -> Option<String> {
+    let (word, reason) = match news {
+        News::StatusChanged { old_status, new_status, reason, .. } => {
+            let old = old_status.map(|old| format!("{old:?} -> ")).unwrap_or_default();
+            (format!("{old}{new_status:?}").to_lowercase(), reason)
+        }
+        News::AvailabilityChanged { available: true, reason, .. } => ("offered again".to_owned(), reason),
+        News::AvailabilityChanged { available: false, reason, .. } => ("withheld".to_owned(), reason),
+        _ => return None,
+    };
+    println!("  {}: {word} ({reason})", news.name());
+    Some(word)
+}
