@@ -181,6 +181,6 @@ fn news(mut events: Subscription) {
 
 fn ahead() {
     print::heading(12, "Not built yet");
-    print::say("a list of tools that stays the same for a whole step · limits, retries, approvals ·");
-    print::say("stores on disk · HTTP, MCP, dashboard, agents");
+    print::say("limits, queues, retries, approvals, batches · stores on disk · REST and MCP tools ·");
+    print::say("HTTP, dashboard, agents");
 }

@@ -59,8 +59,9 @@ impl ToolHub {
         self.list(&Filter::default()).iter().map(|tool| self.info(tool, view)).collect()
     }
 
-    /// Says by hand what a tool's status is, until it is said otherwise, reset, or `until` has come. `Available` lifts an
-    /// override and closes the breaker. Answers what holds now: a shared word may still stand above a thread's.
+    /// Says by hand what a tool's status is. `Maintenance` and `Unavailable` hold until they are lifted, reset, or `until`
+    /// has come; `Failed` opens the breaker, as if the tool had failed, until then or for the usual wait; `Available` lifts
+    /// an override and closes the breaker. Answers what holds now: a shared word may still stand above a thread's.
     ///
     /// # Errors
     /// When nobody knows the tool, or the store does not answer.
