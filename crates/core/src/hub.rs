@@ -6,6 +6,7 @@ mod builder;
 mod explain;
 mod offer;
 mod request;
+mod snapshot;
 mod status;
 
 use std::{sync::Arc, time::Duration};
@@ -18,6 +19,7 @@ pub use explain::Explanation;
 pub use offer::Offer;
 pub(crate) use offer::Offers;
 pub use request::{CallRequest, Running};
+pub use snapshot::Restored;
 pub use status::{ToolStatusInfo, View};
 
 use crate::{

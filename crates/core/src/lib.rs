@@ -46,7 +46,9 @@ pub use handler::{
     Arguments, BlockingHandler, FromCall, Handler, Instance, NoArguments, Parameters, Shared, StatefulTool, blocking,
     instance, stateful, tool,
 };
-pub use hub::{BuildError, CallRequest, Explanation, HubBuilder, Offer, Running, ToolHub, ToolStatusInfo, View};
+pub use hub::{
+    BuildError, CallRequest, Explanation, HubBuilder, Offer, Restored, Running, ToolHub, ToolStatusInfo, View,
+};
 pub use journal::CallRecord;
 pub use policy::{Limits, Policy};
 pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools};

@@ -110,6 +110,22 @@ impl ToolHub {
         Ok(self.difference(&offer.0).await? != Difference::default())
     }
 
+    /// The tools that a list held for this thread has and should not have, or lacks.
+    pub(super) async fn changed_since_bound(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+    ) -> Result<Vec<ToolName>, CallError> {
+        let mut changed = Vec::new();
+        for bound in self.engine.offers.held() {
+            if bound.tenant == *tenant && bound.thread == *thread {
+                let Difference { added, removed } = self.difference(&bound).await?;
+                changed.extend(added.into_iter().chain(removed));
+            }
+        }
+        Ok(changed)
+    }
+
     async fn difference(&self, bound: &Bound) -> Result<Difference, CallError> {
         let now: BTreeSet<_> = self.available_tools(&bound.tenant, &bound.thread).await?.into_iter().collect();
         let then = bound.names();

@@ -154,7 +154,7 @@ impl ToolHub {
         failures.max_by_key(|failure| failure.at)
     }
 
-    fn info(&self, tool: &Tool, view: View<'_>) -> ToolStatusInfo {
+    pub(super) fn info(&self, tool: &Tool, view: View<'_>) -> ToolStatusInfo {
         let reading = self.reading(tool, view);
         let (own, shared) = self.records(tool, view);
         ToolStatusInfo {

@@ -20,7 +20,7 @@ const JITTER: f64 = 0.2;
 const LONGEST_TEXT: usize = 500;
 
 /// Something that happened to a tool.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A call ended with an answer of the tool.
     Answered {
@@ -65,6 +65,8 @@ pub enum Event {
     CoolDownEnded,
     /// Everything is forgotten.
     Reset,
+    /// A record that was saved takes this one's place.
+    Restored(Box<Facts>),
 }
 
 /// What the answer of a tool means for a record.
@@ -126,6 +128,14 @@ pub fn apply(facts: &Facts, event: &Event, settings: &StatusSettings, now: Times
         Event::CoolDownEnded => next.end_cool_down(now),
         // The epoch outlives everything: a call that is still running must not count in the new life.
         Event::Reset => next = Facts { epoch: facts.epoch.wrapping_add(1), ..Facts::default() },
+        Event::Restored(saved) => {
+            // A permit of another life was never taken here.
+            let mut saved = (**saved).clone();
+            if let Breaker::Open { probe, .. } = &mut saved.breaker {
+                *probe = None;
+            }
+            next = Facts { epoch: facts.epoch.max(saved.epoch).wrapping_add(1), ..saved };
+        }
     }
     if next != *facts {
         next.updated = Some(now);

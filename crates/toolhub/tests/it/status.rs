@@ -474,3 +474,82 @@ async fn an_offer_is_pinned_and_its_holder_hears_of_additions_at_once_and_of_rem
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(rebinds(&mut recorder).len(), 2, "nobody holds a list any more");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_threads_statuses_and_evidence_are_saved_as_one_text_and_restored() {
+    let own = || Step::Fail(ToolError::new("my fault"));
+    let tools = |steps: Vec<Step>| {
+        [
+            scripted("sick", steps).0,
+            scripted("base", []).0,
+            scripted("next", []).0.after("base"),
+            scripted("held", []).0,
+        ]
+    };
+    let hub = async |steps, settings: StatusSettings| {
+        ToolHub::builder().clock(TestClock::new()).status(settings).tools(tools(steps)).build().await.unwrap()
+    };
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let first = hub(vec![own(), own(), own()], StatusSettings::default()).await;
+    let offer = first.offer(&tenant, &thread).await.unwrap();
+    for tool in ["sick", "sick", "sick", "base"] {
+        first.call(tool, json!({})).thread("t1").await;
+    }
+    let view = View::Thread(&tenant, &thread);
+    first.set_tool_status("held", ToolStatus::Maintenance, Some("repairs".into()), None, view).await.unwrap();
+    let text = first.serialize_tool_states(&tenant, &thread).await.unwrap();
+    let saved: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(saved["states"].as_array().unwrap().len(), 4);
+    let sick = saved["states"].as_array().unwrap().iter().find(|state| state["toolName"] == "sick").unwrap();
+    assert_eq!(
+        (&sick["status"], &sick["consecutiveFailures"], &sick["shouldRebind"]),
+        (&json!("failed"), &json!(3), &json!(true))
+    );
+    assert_eq!(sick["reason"], "failed 3 times in a row");
+    assert_eq!(saved["config"]["failureThreshold"], 3);
+    assert_eq!(saved["timestamp"], "2024-01-01T12:00:00.000Z");
+    drop(offer);
+
+    let second = hub(vec![], StatusSettings { failure_threshold: 9, ..StatusSettings::default() }).await;
+    let restored = second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
+    assert_eq!((restored.unknown.len(), restored.warning), (0, None));
+    second.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::ToolFailedStatus);
+    second.call("held", json!({})).thread("t1").await.assert_error(ErrorKind::ToolMaintenance);
+    second.call("next", json!({})).thread("t1").await.assert_success();
+    second.call("sick", json!({})).thread("t2").await.assert_success();
+    assert_eq!(
+        second.explain("sick", &tenant, &thread).await.unwrap().failure_threshold,
+        9,
+        "the running config stays"
+    );
+    tokio::time::sleep(5 * MINUTE).await;
+    second.call("sick", json!({})).thread("t1").await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_text_changes_nothing_and_is_kept_and_an_older_one_is_understood() {
+    let (hub, _) = flaky(vec![]).await;
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    for text in ["", "{", "[]", r#"{"states": 7}"#, r#"{"states":[{"toolName":"no name","status":"failed"}]}"#] {
+        let restored = hub.deserialize_tool_states(&tenant, &thread, text).await.unwrap();
+        assert!(restored.warning.is_some() && restored.tools.is_empty(), "{text}");
+        let kept = hub.artifact(&tenant, &restored.kept.unwrap()).await.unwrap().unwrap();
+        assert_eq!(kept.bytes, text.as_bytes());
+    }
+    call(&hub, "t1").await.assert_success();
+
+    let older = json!({
+        "states": [
+            {"toolName": "flaky", "status": "failed", "reason": "broke", "lastUpdated": "2024-01-01T11:58:00.000Z",
+             "consecutiveFailures": 3, "shouldRebind": true},
+            {"toolName": "stranger", "status": "available", "consecutiveFailures": 0},
+        ],
+        "config": {"failureThreshold": 1},
+        "timestamp": "2024-01-01T11:59:00.000Z",
+    });
+    let restored = hub.deserialize_tool_states(&tenant, &thread, &older.to_string()).await.unwrap();
+    assert_eq!(restored.unknown.iter().map(ToString::to_string).collect::<Vec<_>>(), ["stranger"]);
+    let refused = call(&hub, "t1").await;
+    refused.assert_error(ErrorKind::ToolFailedStatus);
+    assert_eq!(refused.error.unwrap().retry_after, Some(3 * MINUTE), "the wait goes on from where it was");
+}

@@ -1,0 +1,198 @@
+//! A thread's statuses and evidence as one text, and back.
+//!
+//! In: a thread, or a text that was written here or by an older system. Out: JSON `{states, config, timestamp, evidence}`.
+//! The config is written for readers; restoring never changes the one that runs. A text that cannot be read changes
+//! nothing, is kept aside, and says so.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ToolHub, View};
+use crate::{
+    artifact,
+    backend::{Batch, Partition, StoreError},
+    call::Content,
+    clock::Timestamp,
+    error::CallError,
+    ids::{ArtifactId, Tenant, ThreadId},
+    registry::Filter,
+    status::{Event, Evidence, Facts, Language, StatusSettings, ToolStatus, apply},
+    statuses::Whose,
+    tool::ToolName,
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    states: Vec<State>,
+    config: &'a StatusSettings,
+    timestamp: Timestamp,
+    evidence: Evidence,
+}
+
+/// What is read back. The config is not among it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Read {
+    states: Vec<State>,
+    #[serde(default)]
+    evidence: Evidence,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct State {
+    tool_name: ToolName,
+    status: ToolStatus,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    last_updated: Option<Timestamp>,
+    #[serde(default)]
+    consecutive_failures: u32,
+    #[serde(default)]
+    last_success_time: Option<Timestamp>,
+    #[serde(default)]
+    last_failure_time: Option<Timestamp>,
+    #[serde(default)]
+    should_rebind: bool,
+    /// The thread's own record, whole; absent in texts of older systems.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    facts: Option<Facts>,
+}
+
+/// What restoring a text has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The tools whose record was restored.
+    pub tools: Vec<ToolName>,
+    /// Tools of the text that nobody knows here.
+    pub unknown: Vec<ToolName>,
+    /// Why nothing was restored, if the text could not be read.
+    pub warning: Option<String>,
+    /// Where the unreadable text is kept.
+    pub kept: Option<ArtifactId>,
+}
+
+impl ToolHub {
+    /// A thread's statuses and evidence as one JSON text.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn serialize_tool_states(&self, tenant: &Tenant, thread: &ThreadId) -> Result<String, CallError> {
+        let view = View::Thread(tenant, thread);
+        let changed = self.changed_since_bound(tenant, thread).await?;
+        let states = self.list(&Filter::default()).into_iter().map(|tool| {
+            let info = self.info(&tool, view);
+            State {
+                should_rebind: changed.contains(&info.tool_name),
+                facts: self
+                    .engine
+                    .statuses
+                    .facts(&Whose::thread(&info.tool_name, tenant, thread))
+                    .map(|f| (*f).clone()),
+                tool_name: info.tool_name,
+                status: info.status,
+                reason: Some(info.reason),
+                last_updated: info.last_updated,
+                consecutive_failures: info.consecutive_failures,
+                last_success_time: info.last_success_time,
+                last_failure_time: info.last_failure_time,
+            }
+        });
+        let (evidence, _) = self.engine.journal.evidence(tenant, thread, self.now()).await?;
+        let config = &self.engine.statuses.settings;
+        let written = Written { states: states.collect(), config, timestamp: self.now(), evidence };
+        serde_json::to_string(&written)
+            .map_err(|error| CallError::new(crate::error::ErrorKind::Internal).operator(error.to_string()))
+    }
+
+    /// Restores a thread's own records and evidence from a text. Evidence is added, never taken away; the running config
+    /// stays; shared records are not touched.
+    ///
+    /// # Errors
+    /// When the store does not answer. A text that cannot be read is no error: see [`Restored::warning`].
+    pub async fn deserialize_tool_states(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        text: &str,
+    ) -> Result<Restored, CallError> {
+        let read: Read = match serde_json::from_str(text) {
+            Ok(read) => read,
+            Err(error) => return Ok(self.keep_aside(tenant, text, &error).await),
+        };
+        let mut restored = Restored::default();
+        for state in read.states {
+            if self.get(&state.tool_name).is_none() {
+                restored.unknown.push(state.tool_name);
+                continue;
+            }
+            let name = state.tool_name.clone();
+            if let Some(facts) = state.facts(&self.engine.statuses.settings, self.now()) {
+                let whose = Whose::thread(&name, tenant, thread);
+                self.engine.statuses.apply(&whose, &Event::Restored(Box::new(facts))).await?;
+                restored.tools.push(name);
+            }
+        }
+        self.restore_evidence(tenant, thread, &read.evidence).await?;
+        Ok(restored)
+    }
+
+    async fn keep_aside(&self, tenant: &Tenant, text: &str, error: &serde_json::Error) -> Restored {
+        let kept = artifact::keep(&self.engine.services, tenant, "text/plain", text.as_bytes().to_vec()).await;
+        let kept = kept.and_then(|piece| if let Content::Artifact { id, .. } = piece { Some(id) } else { None });
+        let warning = Some(format!("the text could not be read, and nothing was restored: {error}"));
+        Restored { warning, kept, ..Restored::default() }
+    }
+
+    async fn restore_evidence(&self, tenant: &Tenant, thread: &ThreadId, saved: &Evidence) -> Result<(), StoreError> {
+        let journal = &self.engine.journal;
+        loop {
+            let now = self.now();
+            let (mut evidence, seen) = journal.evidence(tenant, thread, now).await?;
+            let before = evidence.clone();
+            for (tool, success) in saved.iter().filter(|(tool, _)| before.of(tool).is_none()) {
+                evidence.restore(tool.clone(), *success);
+            }
+            if evidence == before {
+                return Ok(());
+            }
+            let batch = Batch::on(Partition::of_thread(tenant.clone(), thread.clone()));
+            match journal.store.commit(batch.with(journal.prove(&evidence, seen)?), now).await {
+                // Another call left evidence at the same moment; both count.
+                Err(StoreError::Conflict { .. }) => {}
+                end => {
+                    self.engine.services.stirred.notify_one();
+                    return end.map(|_| ());
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    /// The record to restore. A text of an older system has only the words; what they meant is said again, by hand.
+    fn facts(self, settings: &StatusSettings, now: Timestamp) -> Option<Facts> {
+        if self.facts.is_some() {
+            return self.facts;
+        }
+        let said = self.last_updated.unwrap_or(now);
+        let trouble = self.status != ToolStatus::Available || self.consecutive_failures > 0;
+        let facts = Facts {
+            consecutive_failures: self.consecutive_failures,
+            last_success: self.last_success_time,
+            updated: self.last_updated,
+            ..Facts::default()
+        };
+        if !trouble {
+            return None;
+        }
+        // A dependency that is not met is no record: it is read from the evidence.
+        let reason = self.reason.filter(|reason| *reason != crate::status::Reason::NeverRun.text(Language::English));
+        Some(match self.status {
+            ToolStatus::Available => facts,
+            status => apply(&facts, &Event::by_hand(status, reason, None), settings, said, 0.0),
+        })
+    }
+}
