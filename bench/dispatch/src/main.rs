@@ -16,6 +16,8 @@ fn main() {
     let heard = runtime.block_on(paths::hub(1));
     let _listener = heard.subscribe();
 
+    let (crowd, tenant, thread) = runtime.block_on(paths::crowd());
+
     let mut numbers = measure::side_by_side(
         &runtime,
         &[
@@ -24,6 +26,7 @@ fn main() {
             ("toolhub: the same, without JSON text", Box::new(|| Box::pin(paths::hub_value(&small)))),
             ("toolhub: read-only, among 100,001 tools", Box::new(|| Box::pin(paths::hub_text(&large)))),
             ("toolhub: read-only, with a listener to events", Box::new(|| Box::pin(paths::hub_text(&heard)))),
+            ("toolhub: available tools of a thread", Box::new(|| Box::pin(paths::available(&crowd, &tenant, &thread)))),
             ("toolhub: with effects (own task, two records)", Box::new(|| Box::pin(paths::hub_effect(&small)))),
             ("toolhub: with effects and state", Box::new(|| Box::pin(paths::hub_state(&small)))),
         ],

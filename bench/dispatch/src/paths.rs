@@ -2,7 +2,11 @@
 
 use std::{future::Future, hint::black_box, pin::Pin, sync::LazyLock};
 
-use toolhub::prelude::*;
+use toolhub::{
+    View,
+    ids::{Tenant, ThreadId},
+    prelude::*,
+};
 
 const ARGUMENTS: &str = r#"{"a":1,"b":2}"#;
 
@@ -98,6 +102,27 @@ pub(crate) fn many<F: Future<Output = ()>>(call: impl Fn() -> F) {
             call().await;
         }
     });
+}
+
+/// How many threads have a record of every tool in the hub below.
+pub(crate) const THREADS: usize = 10_000;
+
+/// A hub with a hundred tools and many threads that know trouble, and the last of those threads.
+pub(crate) async fn crowd() -> (ToolHub, Tenant, ThreadId) {
+    let tools = (0..100).map(|n| tool(&format!("tool_{n}"), add).read_only());
+    let hub = ToolHub::builder().tools(tools).build().await.expect("the tools are in order");
+    let (tenant, mut last) = (Tenant::default(), ThreadId::mint());
+    for n in 0..THREADS {
+        last = ThreadId::new(format!("thread-{n}")).expect("a good name");
+        let failed = Err(ToolError::new("once"));
+        let tool = format!("tool_{}", n % 100);
+        hub.report_result(&tool, View::Thread(&tenant, &last), failed).await.expect("the store answers");
+    }
+    (hub, tenant, last)
+}
+
+pub(crate) async fn available(hub: &ToolHub, tenant: &Tenant, thread: &ThreadId) {
+    black_box(hub.available_tools(tenant, thread).await.expect("the store answers"));
 }
 
 fn read(text: &str) -> Value {

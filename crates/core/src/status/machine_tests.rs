@@ -237,3 +237,21 @@ fn a_long_operators_line_is_cut_and_no_change_is_no_update() {
     assert_eq!(facts.last_failure.map(|failure| failure.text.chars().count()), Some(500));
     assert_eq!(facts.updated, Some(at(5)));
 }
+
+#[test]
+fn a_restored_record_counts_from_here_and_holds_no_permit_of_another_life() {
+    let (settings, now) = (StatusSettings::default(), Timestamp::from_millis(1_000));
+    let id = CallId::mint(now);
+    let breaker = Breaker::Open {
+        since: now,
+        until: now,
+        openings: 2,
+        cause: Cause::InARow,
+        probe: Some(Permit { id, taken: now, lease_until: now }),
+    };
+    let saved = Facts { breaker, epoch: 7, consecutive_failures: 3, ..Facts::default() };
+    let before = Facts { epoch: 40, consecutive_failures: 1, ..Facts::default() };
+    let after = apply(&before, &Event::Restored(Box::new(saved)), &settings, now, 0.0);
+    assert_eq!((after.epoch, after.consecutive_failures), (41, 3));
+    assert!(!after.is_probed_by(id) && after.breaker.on_probation(now));
+}

@@ -553,3 +553,17 @@ async fn a_damaged_text_changes_nothing_and_is_kept_and_an_older_one_is_understo
     refused.assert_error(ErrorKind::ToolFailedStatus);
     assert_eq!(refused.error.unwrap().retry_after, Some(3 * MINUTE), "the wait goes on from where it was");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shared_change_is_told_once_however_many_threads_have_records() {
+    let own = |_| Step::Fail(ToolError::new("my fault"));
+    let (hub, _) = flaky((0..2_000).map(own).collect()).await;
+    for n in 0..2_000 {
+        call(&hub, &format!("t{n}")).await.assert_error(ErrorKind::ToolError);
+    }
+    let mut recorder = Recorder::of(&hub);
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(recorder.names(), ["tool.status.changed", "tool.availability.changed"]);
+    assert!(recorder.events().iter().all(|event| event.thread.is_none()));
+}
