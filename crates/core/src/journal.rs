@@ -164,8 +164,13 @@ impl Journal {
         now: Timestamp,
     ) -> Result<(Evidence, Option<Seen>), StoreError> {
         let partition = Partition::of_thread(tenant.clone(), thread.clone());
-        let found = self.one(Key { partition, table: Table::Evidence, id: EVIDENCE }, now).await?;
-        Ok(found.map_or_else(Default::default, |(evidence, seen)| (evidence, Some(seen))))
+        let keys = [Key { partition, table: Table::Evidence, id: EVIDENCE }];
+        let row = self.store.load(&keys, now).await?.pop().flatten();
+        // Evidence that cannot be read is none: whoever waits for it waits again, and the next success takes its place.
+        Ok(row.map_or_else(Default::default, |row| {
+            let evidence = decode(Table::Evidence, EVIDENCE, &row).map(|(evidence, _)| evidence);
+            (evidence.unwrap_or_default(), Some(row.seen))
+        }))
     }
 
     /// The write that keeps what a thread has achieved.

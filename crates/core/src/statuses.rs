@@ -8,16 +8,16 @@ mod known;
 mod returning;
 mod tell;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use smol_str::SmolStr;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, futures::Notified};
 
 pub(crate) use known::{Known, Whose};
 pub(crate) use returning::{Standing, Verdict};
 
 use crate::{
-    backend::{Backend, Batch, Change, Durability, Expect, Key, Scan, Scope, Seen, StoreError, Table, Write},
+    backend::{Backend, Batch, Change, Durability, Expect, Key, Row, Scan, Scope, Seen, StoreError, Table, Write},
     clock::{Clock, Timestamp},
     events::Events,
     ids::{CallId, Tenant, ThreadId},
@@ -80,7 +80,14 @@ impl Statuses {
             let now = self.clock.now();
             let (facts, seen) = match known {
                 Some((facts, seen)) => (facts, seen),
-                None => self.load(whose, now).await?,
+                None => {
+                    let (facts, seen) = self.load(whose, now).await?;
+                    // Somebody else may have written it; what was read is known from here on, whatever comes of the event.
+                    if let Some(seen) = seen {
+                        self.learn(whose.clone(), facts.clone(), seen);
+                    }
+                    (facts, seen)
+                }
             };
             let next = status::apply(&facts, event, &self.settings, now, jitter);
             if next == *facts {
@@ -99,19 +106,22 @@ impl Statuses {
         }
     }
 
-    /// Waits until a record changes, at most this long.
-    pub(crate) async fn wait(&self, time: Duration) {
-        let _ = tokio::time::timeout(time, self.changed.notified()).await;
+    /// The next change of any record. To be made before looking, so that no change falls in between.
+    pub(crate) fn next_change(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
-    /// Reads every record of the store, and from then on every change that another node makes.
-    pub(crate) async fn follow(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// Reads every record of the store. What cannot be read is passed over: one damaged row must not stop a hub.
+    pub(crate) async fn follow(self: &Arc<Self>, told: Told) -> Result<(), StoreError> {
         let mut scan = Scan::of(Table::Statuses, Scope::All);
         loop {
             let page = self.store.scan(scan.clone(), self.clock.now()).await?;
             for (key, row) in page.rows {
-                if let Some(whose) = Whose::of(&key) {
-                    self.learn(whose, decode(&key.id, &row.value)?, row.seen);
+                if let (Some(whose), Ok(facts)) = (Whose::of(&key), decode(&key.id, &row)) {
+                    match told {
+                        Told::Already => self.recall(whose, facts, row.seen),
+                        Told::NotYet => self.learn(whose, facts, row.seen),
+                    }
                 }
             }
             match page.next {
@@ -134,8 +144,13 @@ impl Statuses {
     async fn load(&self, whose: &Whose, now: Timestamp) -> Result<(Arc<Facts>, Option<Seen>), StoreError> {
         let keys = [whose.key()];
         match self.store.load(&keys, now).await?.pop().flatten() {
-            Some(row) => Ok((decode(whose.tool(), &row.value)?, Some(row.seen))),
             None => Ok((Arc::default(), None)),
+            Some(row) if row.schema != LAYOUT => {
+                let reason = format!("it has layout {}, this version knows {LAYOUT}", row.schema);
+                Err(StoreError::Damaged { table: Table::Statuses, id: whose.tool().clone().into(), reason })
+            }
+            // A damaged record says nothing about the tool. The next thing that happens to the tool takes its place.
+            Some(row) => Ok((decode(whose.tool(), &row).unwrap_or_default(), Some(row.seen))),
         }
     }
 
@@ -172,8 +187,15 @@ impl Statuses {
     }
 }
 
-fn decode(tool: &str, value: &[u8]) -> Result<Arc<Facts>, StoreError> {
-    serde_json::from_slice(value).map(Arc::new).map_err(|error| damaged(tool, &error))
+/// Whether listeners were told of a record in an earlier life.
+#[derive(Clone, Copy)]
+pub(crate) enum Told {
+    Already,
+    NotYet,
+}
+
+fn decode(tool: &str, row: &Row) -> Result<Arc<Facts>, StoreError> {
+    serde_json::from_slice(&row.value).map(Arc::new).map_err(|error| damaged(tool, &error))
 }
 
 fn damaged(tool: &str, error: &serde_json::Error) -> StoreError {

@@ -22,13 +22,15 @@ use crate::{
     registry::{Registry, RegistryError, ToolBuilder},
     services::{Resources, Services},
     status::StatusSettings,
-    statuses::Statuses,
+    statuses::{Statuses, Told},
     tool::Kind,
 };
 
 /// How often expired rows are removed, and how many at a time.
 const SWEEP_EVERY: Duration = Duration::from_secs(300);
 const SWEEP_AT_ONCE: usize = 1000;
+/// How soon a store that did not answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A hub in the making.
 #[must_use = "a hub exists only after `build`"]
@@ -203,7 +205,7 @@ impl HubBuilder {
         };
         hub.register_all(self.tools)?;
         let changes = store.watch(Table::Statuses);
-        statuses.follow().await?;
+        statuses.follow(Told::Already).await?;
         let engine = || Arc::downgrade(&hub.engine);
         runtime.spawn(gone.clone().run_until_cancelled_owned(listen(changes, Arc::downgrade(&statuses))));
         runtime.spawn(gone.clone().run_until_cancelled_owned(super::offer::watch(engine(), stirred)));
@@ -217,11 +219,15 @@ impl HubBuilder {
 async fn listen(mut changes: Watcher, statuses: Weak<Statuses>) {
     while let Some(change) = changes.next().await {
         let Some(statuses) = statuses.upgrade() else { return };
-        // What cannot be read now is read with the next change; until then this node goes by what it knows.
-        let _ = match change {
+        let mut read = match change {
             Changed::Row(key, _) => statuses.refresh(&key).await,
-            Changed::Missed => statuses.follow().await,
+            Changed::Missed => statuses.follow(Told::NotYet).await,
         };
+        // A change that was missed would be missed for ever. Until the store answers, this node goes by what it knows.
+        while let Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) = read {
+            tokio::time::sleep(ASK_AGAIN).await;
+            read = statuses.follow(Told::NotYet).await;
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     error::CallError,
     ids::{Tenant, ThreadId},
     registry::{Filter, Tool},
-    status::{Failure, Language, Missing, Reading, ToolStatus, missing, next_step},
+    status::{Failure, Language, Missing, Reading, ToolStatus, helpful, missing, next_step},
     tool::ToolName,
 };
 
@@ -121,8 +121,7 @@ impl ToolHub {
         let mut all = self.survey(vec![tool.clone()], tenant, thread).await?;
         let (Some(seen), Some(info)) = (all.pop(), info) else { return Err(self.unknown(&tool.definition.name)) };
         let statuses = &self.engine.statuses;
-        let mut missing: Vec<_> = seen.waits.iter().flat_map(Missing::tools).cloned().collect();
-        missing.dedup();
+        let missing = helpful(&seen.waits);
         Ok(Explanation {
             tool_name: info.tool_name,
             offered: seen.offered(),
@@ -189,7 +188,6 @@ impl ToolHub {
 }
 
 fn waiting(seen: &Seen) -> String {
-    let mut bases: Vec<&str> = seen.waits.iter().flat_map(Missing::tools).map(ToolName::as_str).collect();
-    bases.dedup();
+    let bases: Vec<String> = helpful(&seen.waits).iter().map(ToString::to_string).collect();
     format!("{} ← {}", seen.tool.definition.name, bases.join(" + "))
 }

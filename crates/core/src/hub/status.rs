@@ -113,13 +113,17 @@ impl ToolHub {
         let verdict = Verdict::of(&result, &statuses.settings);
         Standing::foreign(statuses, &known.definition.name, thread).report(verdict).await?;
         let tool_name = known.definition.name.clone();
-        self.tell(match result {
+        let news = match result {
             Ok(()) => News::ToolExecuted { tool_name },
             Err(error) => {
                 let (counts, message) = (error.counts(), error.to_string());
                 News::ToolFailed { tool_name, error: error.kind(), counts, message }
             }
-        });
+        };
+        match thread {
+            None => self.tell(news),
+            Some((tenant, thread)) => self.engine.services.events.tell_tenant(self.now(), tenant, Some(thread), news),
+        }
         Ok(self.info(&known, view))
     }
 

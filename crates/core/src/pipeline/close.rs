@@ -136,9 +136,11 @@ impl<'a> Book<'a> {
 
     /// The state could not be committed. The call still ends, with its result and the reason.
     async fn without_state(&self, outcome: Outcome, error: StoreError, ticket: &Ticket<'_>) -> Outcome {
-        let conflict = matches!(&error, StoreError::Conflict { table: Table::State, .. });
+        // The store answers, so the end can still be written down; only not with everything it was to be written with.
+        let answers =
+            !matches!(&error, StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Fenced { .. });
         let failed = failed(outcome, error.into(), ticket);
-        if conflict && let Err(error) = self.commit(&failed, Vec::new()).await {
+        if answers && let Err(error) = self.commit(&failed, Vec::new()).await {
             return self::failed(failed, error.into(), ticket);
         }
         failed

@@ -11,7 +11,7 @@ use crate::{
     journal::Journal,
     registry::Base,
     services::Services,
-    status::{Language, Missing, missing, next_step},
+    status::{Language, Missing, helpful, missing, next_step},
 };
 
 pub(super) async fn check(journal: &Journal, services: &Services, found: &Found) -> Result<(), CallError> {
@@ -32,8 +32,7 @@ async fn look(journal: &Journal, services: &Services, way: &Way) -> Result<(), C
 
 fn not_yet(way: &Way, missing: &[Missing]) -> CallError {
     let (tool, next) = (&way.tool.definition.name, next_step(missing, Language::English));
-    let mut names: Vec<String> = missing.iter().flat_map(Missing::tools).map(ToString::to_string).collect();
-    names.dedup();
+    let names = helpful(missing).iter().map(ToString::to_string).collect();
     CallError::new(ErrorKind::DependencyNotMet)
         .operator(format!("`{tool}` still waits for others in this thread. {next}"))
         .model(format!("`{tool}` cannot be used yet. {next}"))

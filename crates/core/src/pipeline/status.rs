@@ -3,7 +3,7 @@
 //! In: what `statuses` knows. Out: a refusal with its reason and the time to wait; at its turn the call's standing, with
 //! the permit where it is the probe of a tool on probation. What anything means is decided by `status`.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use super::{Done, Found, Placed, Way};
 use crate::{
@@ -18,7 +18,8 @@ use crate::{
 /// How long a call waits for the answer of somebody else's probe.
 const WAIT_FOR_PROBE: Duration = Duration::from_secs(2);
 /// How much longer than the call a permit lasts: a prober that died blocks nobody for long.
-const LEASE_BEYOND: Duration = Duration::from_secs(15);
+/// Three waits for a slow store fit into it.
+const LEASE_BEYOND: Duration = Duration::from_secs(45);
 
 /// Before anything else is looked at: is the tool withheld? Refused early, a call costs nothing.
 pub(super) fn pre_check(statuses: &Statuses, found: &Found) -> Result<(), CallError> {
@@ -44,6 +45,8 @@ pub(super) async fn gate(
 async fn stand(statuses: &Arc<Statuses>, services: &Services, way: &Way) -> Result<Standing, CallError> {
     let patience = clock::after(services.clock.instant(), WAIT_FOR_PROBE);
     loop {
+        let mut news = pin!(statuses.next_change());
+        news.as_mut().enable();
         let mut standing = standing(statuses, way);
         match admit(statuses, way) {
             Admission::Pass => return Ok(standing),
@@ -62,16 +65,17 @@ async fn stand(statuses: &Arc<Statuses>, services: &Services, way: &Way) -> Resu
             let kind = ErrorKind::ToolFailedStatus;
             return Err(withheld(way, kind, &Reason::OnProbation, Some(WAIT_FOR_PROBE)));
         }
-        wait(statuses, way, left).await?;
+        drop(standing);
+        wait(tokio::time::timeout(left, news), way).await?;
     }
 }
 
 /// Waits for news of the tool, or for the caller to give up.
-async fn wait(statuses: &Statuses, way: &Way, left: Duration) -> Result<(), CallError> {
+async fn wait<T>(news: impl Future<Output = T>, way: &Way) -> Result<(), CallError> {
     match &way.call.cancel {
-        None => statuses.wait(left).await,
+        None => drop(news.await),
         Some(cancel) => {
-            if cancel.run_until_cancelled(statuses.wait(left)).await.is_none() {
+            if cancel.run_until_cancelled(news).await.is_none() {
                 return Err(CallError::new(ErrorKind::Cancelled));
             }
         }
@@ -99,7 +103,8 @@ pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(
     let verdict = Verdict::of(&done.result, &statuses.settings);
     let standing = match done.standing.take() {
         Some(standing) => standing,
-        None if matches!(verdict, Verdict::Failed(..)) => {
+        // Admitted when no tool had a record; meanwhile one may.
+        None if matches!(verdict, Verdict::Failed(..)) || !statuses.is_empty() || weighs(statuses) => {
             let Way { call, tool, .. } = done.context.way();
             let name = &tool.definition.name;
             Box::new(Standing::unknown(statuses, call.id, name, &call.tenant, call.thread.as_ref()))
@@ -107,6 +112,11 @@ pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(
         None => return None,
     };
     (!standing.is_at_rest(&verdict)).then(|| Box::new((*standing, verdict)))
+}
+
+/// Whether successes are weighed against failures, so that they are worth a record.
+fn weighs(statuses: &Statuses) -> bool {
+    statuses.settings.enabled && statuses.settings.failure_window.is_some()
 }
 
 /// Tells the tool's records how the call went, on a task of its own: a caller that goes away now must not cut it short.

@@ -21,6 +21,18 @@ pub fn next_step(missing: &[Missing], language: Language) -> String {
     })
 }
 
+/// The tools that a call now would help with, each once, in the order of mention.
+#[must_use]
+pub fn helpful(missing: &[Missing]) -> Vec<ToolName> {
+    let mut tools: Vec<ToolName> = Vec::new();
+    for tool in missing.iter().flat_map(Missing::tools) {
+        if !tools.contains(tool) {
+            tools.push(tool.clone());
+        }
+    }
+    tools
+}
+
 impl Missing {
     /// The tools that a call now would help with.
     #[must_use]

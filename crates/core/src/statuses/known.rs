@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     backend::{Key, Partition, Place, Seen, Table},
+    clock::Timestamp,
     ids::{Tenant, ThreadId},
     status::{Facts, ToolStatus},
     tool::ToolName,
@@ -71,6 +72,8 @@ struct Record {
     seen: Option<Seen>,
     /// The word listeners were told last.
     told: ToolStatus,
+    /// When somebody looks again; one timer for a record is enough.
+    looked_at: Option<Timestamp>,
 }
 
 impl Known {
@@ -93,12 +96,19 @@ impl Known {
             facts: facts.clone(),
             seen: None,
             told: ToolStatus::Available,
+            looked_at: None,
         });
         // A row of statuses is never removed, so versions only grow.
         if record.seen.is_none_or(|known| known.version < seen.version) {
             (record.facts, record.seen) = (facts, Some(seen));
         }
         self.many.store(records.len(), Ordering::Release);
+    }
+
+    /// Notes that somebody looks again then; says whether that is new.
+    pub(crate) fn schedule(&self, whose: &Whose, at: Timestamp) -> bool {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        records.get_mut(whose).is_some_and(|record| record.looked_at.replace(at) != Some(at))
     }
 
     /// Notes the word that listeners are told now; answers the one they were told before, if it is another.

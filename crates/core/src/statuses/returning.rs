@@ -94,6 +94,9 @@ impl Standing {
         let Self { statuses, call, .. } = self;
         let wanted = [(shared, Some(&mut self.shared)), (thread, self.thread.as_mut())];
         for stake in wanted.into_iter().filter_map(|(wanted, stake)| stake.filter(|_| wanted)) {
+            // Said before it is known: if this is dropped while it waits, the permit may have been taken all the same, and
+            // giving back one that somebody else holds does nothing.
+            stake.probes = true;
             let facts = statuses.apply(&stake.whose, event).await?;
             stake.probes = call.is_some_and(|call| facts.is_probed_by(call));
             stake.epoch = Some(facts.epoch);
@@ -106,9 +109,8 @@ impl Standing {
 
     /// Whether telling the verdict would change nothing worth writing down.
     pub(crate) fn is_at_rest(&self, verdict: &Verdict) -> bool {
-        let rests = |stake: &Stake| {
-            self.statuses.facts(&stake.whose).is_none_or(|facts| facts.is_at_rest(&self.statuses.settings))
-        };
+        let settings = &self.statuses.settings;
+        let rests = |stake: &Stake| self.statuses.facts(&stake.whose).unwrap_or_default().is_at_rest(settings);
         let calm = matches!(verdict, Verdict::Well | Verdict::Answered | Verdict::Silent);
         calm && !self.probes() && rests(&self.shared) && self.thread.as_ref().is_none_or(rests)
     }
@@ -129,8 +131,9 @@ impl Standing {
         let stakes = [(Some(&mut self.shared), shared), (self.thread.as_mut(), thread)];
         for (stake, answer) in stakes {
             let Some(stake) = stake else { continue };
-            // A success of a tool nobody has a record of is not worth one.
-            if answer != Answer::Success || statuses.facts(&stake.whose).is_some() {
+            // A success of a tool nobody has a record of is not worth one, unless successes are weighed too.
+            let weighed = statuses.settings.enabled && statuses.settings.failure_window.is_some();
+            if answer != Answer::Success || weighed || statuses.facts(&stake.whose).is_some() {
                 statuses.apply(&stake.whose, &Event::Answered { answer, epoch: stake.epoch }).await?;
             }
             stake.probes = false;
@@ -146,11 +149,16 @@ impl Standing {
         if let (ErrorKind::Timeout, Some(by)) = (kind, sufferer.clone()) {
             shared = self.statuses.apply(&self.shared.whose, &Event::TimedOut { by }).await?;
         }
+        // A result from elsewhere speaks of the present: where a record is on probation, it is as good as a probe.
+        let tries = |stake: &Stake| {
+            let facts = self.statuses.facts(&stake.whose).unwrap_or_default();
+            stake.probes || (self.call.is_none() && facts.breaker.on_probation(self.statuses.clock.now()))
+        };
         let circumstances = Circumstances {
             thread: sufferer,
             connecting: false,
-            probes_thread: self.thread.as_ref().is_some_and(|stake| stake.probes),
-            probes_shared: self.shared.probes,
+            probes_thread: self.thread.as_ref().is_some_and(tries),
+            probes_shared: tries(&self.shared),
         };
         let counting = count_in(kind, &circumstances, &shared as &Facts, &self.statuses.settings);
         let answer = |counts| {

@@ -15,6 +15,15 @@ impl Statuses {
         status::read(facts, &Presence::Ready, &self.settings, self.clock.now())
     }
 
+    /// Takes in a record of which listeners were told in an earlier life.
+    pub(super) fn recall(self: &Arc<Self>, whose: Whose, facts: Arc<Facts>, seen: Seen) {
+        self.known.put(whose.clone(), facts, seen);
+        if let Some(facts) = self.facts(&whose) {
+            self.known.tell(&whose, self.reading(&facts).status);
+        }
+        self.tell(whose);
+    }
+
     /// Takes in a record and tells of it.
     pub(super) fn learn(self: &Arc<Self>, whose: Whose, facts: Arc<Facts>, seen: Seen) {
         self.known.put(whose.clone(), facts, seen);
@@ -37,9 +46,9 @@ impl Statuses {
         }
         let reading = self.reading(&facts);
         if let Some(before) = self.known.tell(&whose, reading.status) {
-            self.announce(&whose, before, &reading);
+            self.announce(&whose, before, reading.clone());
         }
-        if let Some(at) = reading.next_change {
+        if let Some(at) = reading.next_change.filter(|at| self.known.schedule(&whose, *at)) {
             let wait = at.since(self.clock.now());
             let this = Arc::downgrade(self);
             self.runtime.spawn(async move {
@@ -61,8 +70,17 @@ impl Statuses {
         });
     }
 
-    fn announce(&self, whose: &Whose, before: ToolStatus, reading: &Reading) {
+    fn announce(&self, whose: &Whose, before: ToolStatus, reading: Reading) {
         if !self.events.heard() {
+            return;
+        }
+        // A thread sees the worse of its own record and the shared one; what the shared one hides is no news to it.
+        let shared = whose.owner().and_then(|_| self.facts(&Whose::everybody(whose.tool())));
+        let (before, reading) = match shared.map(|shared| self.reading(&shared)) {
+            Some(shared) => (before.max(shared.status), status::worse(reading, shared)),
+            None => (before, reading),
+        };
+        if before == reading.status {
             return;
         }
         let (now, reason) = (self.clock.now(), reading.reason.text(Language::English));

@@ -10,13 +10,16 @@ use std::{
 
 use toolhub::{
     View,
-    backend::{Backend, Memory},
+    backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Table, Write},
+    clock::Timestamp,
     events::News,
     ids::{Tenant, ThreadId},
     prelude::*,
-    status::{Language, StatusSettings, ToolStatus},
+    status::{FailureWindow, Language, StatusSettings, ToolStatus},
     testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
 };
+
+use crate::awkward_store::Awkward;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -185,13 +188,15 @@ async fn on_several_threads_a_probe_is_always_alone() {
 async fn refusals_of_any_sort_never_speak_against_a_tool() {
     let no = || Step::Fail(ToolError::refused("no"));
     let uncounted = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "429").uncounted());
-    let (hub, _) = flaky(vec![no(), no(), no(), no(), uncounted(), uncounted(), uncounted()]).await;
+    let (hub, script) = flaky(vec![no(), no(), no(), no(), uncounted(), uncounted(), uncounted()]).await;
     for _ in 0..7 {
         call(&hub, "t1").await;
         hub.call("flaky", json!("nonsense")).thread("t1").await.assert_error(ErrorKind::ArgumentsInvalid);
     }
-    assert_eq!(word(&hub), ToolStatus::Available);
-    assert_eq!(hub.tool_status("flaky", View::Shared).unwrap().consecutive_failures, 0);
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let info = hub.tool_status("flaky", View::Thread(&tenant, &thread)).unwrap();
+    assert_eq!((info.status, info.consecutive_failures), (ToolStatus::Available, 0));
+    assert_eq!(script.asked().len(), 7);
 }
 
 #[tokio::test(start_paused = true)]
@@ -566,4 +571,139 @@ async fn a_shared_change_is_told_once_however_many_threads_have_records() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(recorder.names(), ["tool.status.changed", "tool.availability.changed"]);
     assert!(recorder.events().iter().all(|event| event.thread.is_none()));
+}
+
+/// A row as it may never have been written by this version.
+async fn scribble(store: &dyn Backend, partition: Partition, table: Table, id: &str) {
+    let change = Change::Put { value: b"{ not json".as_slice().into(), schema: 1, expires: None };
+    let write = Write { table, id: id.into(), expect: Expect::Any, change, durability: Durability::KillSafe };
+    store.commit(Batch::on(partition).with(write), Timestamp::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_damaged_record_stops_nobody_and_can_be_replaced() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let thread = || Partition::of_thread(Tenant::default(), ThreadId::new("t1").unwrap());
+    scribble(&*store, thread(), Table::Statuses, "flaky").await;
+    scribble(&*store, thread(), Table::Evidence, "evidence").await;
+    let tools = [scripted("flaky", []).0, scripted("base", []).0, scripted("next", []).0.after("base")];
+    let hub = ToolHub::builder().shared_store(store).clock(TestClock::new()).tools(tools).build().await.unwrap();
+    let (tenant, id) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let view = View::Thread(&tenant, &id);
+    hub.call("flaky", json!({})).thread("t1").await.assert_success();
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, view).await.unwrap();
+    hub.call("flaky", json!({})).thread("t1").await.assert_error(ErrorKind::ToolMaintenance);
+    hub.call("next", json!({})).thread("t1").await.assert_error(ErrorKind::DependencyNotMet);
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    hub.call("next", json!({})).thread("t1").await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_another_hub_could_not_read_at_first_is_learnt_later() {
+    let (store, clock) = (Arc::new(Awkward::default()), TestClock::new());
+    let (one, _) = hub_on(store.clone(), clock.clone(), vec![fail(), fail(), fail()]).await;
+    let (two, _) = hub_on(store.clone(), clock, vec![]).await;
+    for _ in 0..3 {
+        call(&one, "t1").await;
+    }
+    tokio::time::sleep(5 * MINUTE).await;
+    call(&one, "t1").await.assert_success();
+    // Hub two could not see that: the store was gone when it looked.
+    store.gone.store(true, Ordering::Release);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    store.gone.store(false, Ordering::Release);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for _ in 0..5 {
+        call(&two, "t2").await.assert_success();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_dropped_at_any_await_point_of_a_probe_leaves_the_permit_to_the_next() {
+    for polls in 1..25 {
+        let (tool, _) = scripted("flaky", [fail(), fail(), fail(), Step::Wait(Duration::from_millis(1))]);
+        let builder = ToolHub::builder().store(Awkward::default()).clock(TestClock::new());
+        let hub = builder.tool(tool.read_only()).build().await.unwrap();
+        for _ in 0..3 {
+            hub.call("flaky", json!({})).await;
+        }
+        tokio::time::sleep(5 * MINUTE).await;
+        let mut probe = std::future::IntoFuture::into_future(hub.call("flaky", json!({})));
+        for _ in 0..polls {
+            if futures_util::poll!(&mut probe).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(probe);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        hub.call("flaky", json!({})).await.assert_success();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_reported_from_elsewhere_never_brings_a_tool_back() {
+    for kind in [ErrorKind::Timeout, ErrorKind::ToolError, ErrorKind::Crashed] {
+        let (hub, _) = flaky(vec![fail(), fail(), fail()]).await;
+        for _ in 0..3 {
+            call(&hub, "t1").await;
+        }
+        tokio::time::sleep(5 * MINUTE).await;
+        let (tenant, thread) = (Tenant::default(), ThreadId::new("t9").unwrap());
+        hub.report_result("flaky", View::Thread(&tenant, &thread), Err(ToolError::of(kind, "no"))).await.unwrap();
+        assert_eq!(word(&hub), ToolStatus::Failed, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_of_failures_weighs_every_call_and_a_row_ends_with_any_success() {
+    let window = FailureWindow { failure_rate: 0.5, window: Duration::from_secs(3_600), minimum_calls: 10 };
+    let settings = StatusSettings { failure_threshold: 99, failure_window: Some(window), ..StatusSettings::default() };
+    let steps = (0..100).map(|_| Step::Return(json!(1))).chain((0..6).map(|_| fail()));
+    let (tool, _) = scripted("flaky", steps);
+    let hub = ToolHub::builder().clock(TestClock::new()).status(settings).tool(tool.read_only()).build().await.unwrap();
+    for _ in 0..106 {
+        call(&hub, "t1").await;
+    }
+    assert_eq!(word(&hub), ToolStatus::Available, "6 of 106 is no rate to speak of");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_tells_nothing_that_was_told_and_timers_do_not_pile_up() {
+    let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
+    let (hub, _) = hub_on(store.clone(), clock.clone(), vec![]).await;
+    let until = "2024-01-02T00:00:00Z".parse().unwrap();
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, Some(until), View::Shared).await.unwrap();
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for _ in 0..100 {
+        hub.report_result("flaky", View::Shared, Ok(())).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(tasks() <= before + 1, "{} tasks more", tasks() - before);
+    drop(hub);
+    let builder = ToolHub::builder().shared_store(store).clock(clock).tool(scripted("flaky", []).0);
+    let mut recorder = Recorder::from(builder.subscribe());
+    let _again = builder.build().await.unwrap();
+    assert_eq!(recorder.names(), ["tool.registered", "hub.initialized"]);
+    tokio::time::sleep(Duration::from_secs(13 * 3_600)).await;
+    assert_eq!(
+        recorder.names()[2..],
+        ["tool.status.changed", "tool.availability.changed"],
+        "but what comes after is told"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_thread_reports_is_told_to_its_tenant_alone() {
+    let (hub, _) = flaky(vec![]).await;
+    let mut recorder = Recorder::of(&hub);
+    let (tenant, thread) = (Tenant::new("acme").unwrap(), ThreadId::new("t1").unwrap());
+    let failed = Err(ToolError::new("customer 42 has not paid"));
+    hub.report_result("flaky", View::Thread(&tenant, &thread), failed).await.unwrap();
+    assert!(recorder.events().iter().all(|event| event.tenant.as_ref() == Some(&tenant)));
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    let mut later = Recorder::of(&hub);
+    hub.reset_tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
+    assert!(later.names().is_empty(), "a thread's reset does not make it available: {:?}", later.names());
 }
