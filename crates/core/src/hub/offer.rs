@@ -34,6 +34,8 @@ struct Bound {
     tools: Arc<Tools>,
     /// The difference listeners were told of last.
     told: Mutex<Difference>,
+    /// The difference that was found last, told or not yet.
+    found: Mutex<Vec<ToolName>>,
 }
 
 /// What has changed since a list was bound.
@@ -97,7 +99,7 @@ impl ToolHub {
         let names = self.available_tools(tenant, thread).await?;
         let tools = Arc::new(all.only(&names));
         let (tenant, thread) = (tenant.clone(), thread.clone());
-        let bound = Arc::new(Bound { tenant, thread, tools, told: Mutex::default() });
+        let bound = Arc::new(Bound { tenant, thread, tools, told: Mutex::default(), found: Mutex::default() });
         self.engine.offers.add(&bound);
         Ok(Offer(bound))
     }
@@ -108,6 +110,13 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn should_rebind(&self, offer: &Offer) -> Result<bool, CallError> {
         Ok(self.difference(&offer.0).await? != Difference::default())
+    }
+
+    /// Whether a list held for this thread was last found to lack this tool, or to have it and should not.
+    pub(super) fn is_to_be_bound_again(&self, tool: &ToolName, tenant: &Tenant, thread: &ThreadId) -> bool {
+        let holds = |bound: &Bound| bound.tenant == *tenant && bound.thread == *thread;
+        let found = |bound: &Bound| bound.found.lock().unwrap_or_else(PoisonError::into_inner).contains(tool);
+        self.engine.offers.held().iter().any(|bound| holds(bound) && found(bound))
     }
 
     /// The tools that a list held for this thread has and should not have, or lacks.
@@ -136,6 +145,8 @@ impl ToolHub {
     /// Tells the holder of one list what is new. With `patient`, a removal is not told yet; says whether there is one.
     async fn tell_holder(&self, bound: &Bound, patient: bool) -> Result<bool, CallError> {
         let Difference { added, removed } = self.difference(bound).await?;
+        let found = added.iter().chain(&removed).cloned().collect();
+        *bound.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
         let mut told = bound.told.lock().unwrap_or_else(PoisonError::into_inner);
         let (removed, waiting): (Vec<_>, Vec<_>) =
             removed.into_iter().partition(|tool| !patient || told.removed.contains(tool));

@@ -44,6 +44,8 @@ pub struct ToolStatusInfo {
     pub last_success_time: Option<Timestamp>,
     /// When it last failed in a way that counts.
     pub last_failure_time: Option<Timestamp>,
+    /// Whether a list that somebody holds for the thread should be bound again because of it.
+    pub should_rebind: bool,
 }
 
 impl ToolHub {
@@ -169,6 +171,10 @@ impl ToolHub {
             consecutive_failures: own.consecutive_failures.max(shared.consecutive_failures),
             last_success_time: own.last_success.max(shared.last_success),
             last_failure_time: self.last_failure(tool, view).map(|failure| failure.at),
+            should_rebind: match view {
+                View::Shared => false,
+                View::Thread(tenant, thread) => self.is_to_be_bound_again(&tool.definition.name, tenant, thread),
+            },
         }
     }
 }

@@ -111,6 +111,14 @@ impl Known {
         records.get_mut(whose).is_some_and(|record| record.looked_at.replace(at) != Some(at))
     }
 
+    /// Somebody has looked; nobody looks again unless it is said anew.
+    pub(crate) fn looked(&self, whose: &Whose) {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(record) = records.get_mut(whose) {
+            record.looked_at = None;
+        }
+    }
+
     /// Notes the word that listeners are told now; answers the one they were told before, if it is another.
     pub(crate) fn tell(&self, whose: &Whose, status: ToolStatus) -> Option<ToolStatus> {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);

@@ -54,6 +54,8 @@ impl Statuses {
             self.runtime.spawn(async move {
                 tokio::time::sleep(wait).await;
                 if let Some(statuses) = this.upgrade() {
+                    // By the wall clock it may still be too early; then somebody must look again.
+                    statuses.known.looked(&whose);
                     statuses.tell(whose);
                     statuses.stir();
                 }

@@ -457,6 +457,8 @@ async fn an_offer_is_pinned_and_its_holder_hears_of_additions_at_once_and_of_rem
     hub.call("base", json!({})).thread("t1").among(offer.tools()).await.assert_success();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(hub.should_rebind(&offer).await.unwrap());
+    let rebind = |tool| hub.tool_status(tool, View::Thread(&tenant, &thread)).unwrap().should_rebind;
+    assert_eq!((rebind("next"), rebind("base")), (true, false));
     assert_eq!(rebinds(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
     hub.call("next", json!({})).thread("t1").among(offer.tools()).await.assert_error(ErrorKind::ToolNotFound);
 
@@ -706,4 +708,22 @@ async fn what_a_thread_reports_is_told_to_its_tenant_alone() {
     let mut later = Recorder::of(&hub);
     hub.reset_tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
     assert!(later.names().is_empty(), "a thread's reset does not make it available: {:?}", later.names());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_that_fires_early_by_the_clock_looks_again() {
+    let clock = TestClock::new();
+    let (hub, _) = hub_on(Arc::new(Memory::new()), clock.clone(), vec![fail(), fail(), fail()]).await;
+    for _ in 0..3 {
+        call(&hub, "t1").await;
+    }
+    clock.jump(-2_000);
+    let mut events = hub.subscribe();
+    let back = loop {
+        let event = events.next().await;
+        if let News::StatusChanged { new_status: ToolStatus::Available, .. } = event.news {
+            break event.timestamp.to_string();
+        }
+    };
+    assert_eq!(back, "2024-01-01T12:05:00.000Z");
 }
