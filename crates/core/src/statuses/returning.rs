@@ -54,6 +54,7 @@ impl Verdict {
 }
 
 impl Standing {
+    /// The standing of a call that is admitted now.
     pub(crate) fn new(
         statuses: &Arc<Statuses>,
         call: CallId,
@@ -61,12 +62,8 @@ impl Standing {
         tenant: &Tenant,
         thread: Option<&ThreadId>,
     ) -> Self {
-        let stake = |whose: Whose| {
-            let epoch = Some(statuses.facts(&whose).map_or(0, |facts| facts.epoch));
-            Stake { whose, epoch, probes: false }
-        };
-        let thread = thread.map(|thread| stake(Whose::thread(tool, tenant, thread)));
-        Self { statuses: statuses.clone(), call: Some(call), shared: stake(Whose::everybody(tool)), thread }
+        let epoch = |whose: &Whose| Some(statuses.facts(whose).map_or(0, |facts| facts.epoch));
+        Self::on(statuses, Some(call), tool, thread.map(|thread| (tenant, thread)), epoch)
     }
 
     /// The standing of a call that was admitted when no tool had a record.
@@ -77,16 +74,24 @@ impl Standing {
         tenant: &Tenant,
         thread: Option<&ThreadId>,
     ) -> Self {
-        let stake = |whose: Whose| Stake { whose, epoch: Some(0), probes: false };
-        let thread = thread.map(|thread| stake(Whose::thread(tool, tenant, thread)));
-        Self { statuses: statuses.clone(), call: Some(call), shared: stake(Whose::everybody(tool)), thread }
+        Self::on(statuses, Some(call), tool, thread.map(|thread| (tenant, thread)), |_| Some(0))
     }
 
     /// The standing of an execution that somebody else made.
     pub(crate) fn foreign(statuses: &Arc<Statuses>, tool: &ToolName, thread: Option<(&Tenant, &ThreadId)>) -> Self {
-        let stake = |whose: Whose| Stake { whose, epoch: None, probes: false };
+        Self::on(statuses, None, tool, thread, |_| None)
+    }
+
+    fn on(
+        statuses: &Arc<Statuses>,
+        call: Option<CallId>,
+        tool: &ToolName,
+        thread: Option<(&Tenant, &ThreadId)>,
+        epoch: impl Fn(&Whose) -> Option<u64>,
+    ) -> Self {
+        let stake = |whose: Whose| Stake { epoch: epoch(&whose), whose, probes: false };
         let thread = thread.map(|(tenant, thread)| stake(Whose::thread(tool, tenant, thread)));
-        Self { statuses: statuses.clone(), call: None, shared: stake(Whose::everybody(tool)), thread }
+        Self { statuses: statuses.clone(), call, shared: stake(Whose::everybody(tool)), thread }
     }
 
     /// Takes the permits to probe; says whether it got all it asked for. What it got it gives back when dropped.
