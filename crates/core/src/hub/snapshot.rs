@@ -15,7 +15,7 @@ use crate::{
     error::CallError,
     ids::{ArtifactId, Tenant, ThreadId},
     registry::Filter,
-    status::{Event, Evidence, Facts, Language, StatusSettings, ToolStatus, apply},
+    status::{Event, Evidence, Facts, StatusSettings, ToolStatus, apply},
     statuses::Whose,
     tool::ToolName,
 };
@@ -124,12 +124,13 @@ impl ToolHub {
         };
         let mut restored = Restored::default();
         for state in read.states {
-            if self.get(&state.tool_name).is_none() {
+            let Some(tool) = self.get(&state.tool_name) else {
                 restored.unknown.push(state.tool_name);
                 continue;
-            }
+            };
             let name = state.tool_name.clone();
-            if let Some(facts) = state.facts(&self.engine.statuses.settings, self.now()) {
+            let waits = !tool.definition.depends_on.is_empty();
+            if let Some(facts) = state.facts(waits, &self.engine.statuses.settings, self.now()) {
                 let whose = Whose::thread(&name, tenant, thread);
                 self.engine.statuses.apply(&whose, &Event::Restored(Box::new(facts))).await?;
                 restored.tools.push(name);
@@ -172,27 +173,25 @@ impl ToolHub {
 }
 
 impl State {
-    /// The record to restore. A text of an older system has only the words; what they meant is said again, by hand.
-    fn facts(self, settings: &StatusSettings, now: Timestamp) -> Option<Facts> {
+    /// The record to restore. A text of an older system has only the words; what they meant is said again, by hand. Of a
+    /// tool that `waits` for others, `unavailable` meant just that: it is read from the evidence, and no record.
+    fn facts(self, waits: bool, settings: &StatusSettings, now: Timestamp) -> Option<Facts> {
         if self.facts.is_some() {
             return self.facts;
         }
-        let said = self.last_updated.unwrap_or(now);
-        let trouble = self.status != ToolStatus::Available || self.consecutive_failures > 0;
         let facts = Facts {
             consecutive_failures: self.consecutive_failures,
             last_success: self.last_success_time,
             updated: self.last_updated,
             ..Facts::default()
         };
-        if !trouble {
-            return None;
+        match self.status {
+            ToolStatus::Available => (self.consecutive_failures > 0).then_some(facts),
+            ToolStatus::Unavailable if waits => None,
+            status => {
+                let said = self.last_updated.unwrap_or(now);
+                Some(apply(&facts, &Event::by_hand(status, self.reason, None), settings, said, 0.0))
+            }
         }
-        // A dependency that is not met is no record: it is read from the evidence.
-        let reason = self.reason.filter(|reason| *reason != crate::status::Reason::NeverRun.text(Language::English));
-        Some(match self.status {
-            ToolStatus::Available => facts,
-            status => apply(&facts, &Event::by_hand(status, reason, None), settings, said, 0.0),
-        })
     }
 }

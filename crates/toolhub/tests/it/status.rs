@@ -356,21 +356,11 @@ async fn a_clock_set_back_does_not_keep_a_tool_away() {
 
 #[tokio::test(start_paused = true)]
 async fn a_thread_may_use_what_is_not_withheld_and_has_nothing_to_wait_for() {
-    let (broken, _) = scripted("broken", (0..3).map(|_| fail()));
-    let hub = ToolHub::builder()
-        .clock(TestClock::new())
-        .tools([broken, scripted("base", []).0, scripted("next", []).0.after("base")])
-        .build()
-        .await
-        .unwrap();
-    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let (hub, tenant, thread) = kitchen().await;
     let names = async || -> Vec<String> {
         hub.available_tools(&tenant, &thread).await.unwrap().iter().map(ToString::to_string).collect()
     };
-    assert_eq!(names().await, ["base", "broken"]);
-    for _ in 0..3 {
-        hub.call("broken", json!({})).await;
-    }
+    assert_eq!(names().await, ["base"]);
     hub.call("base", json!({})).thread("t1").await.assert_success();
     assert_eq!(names().await, ["base", "next"]);
     tokio::time::sleep(5 * MINUTE).await;
@@ -726,4 +716,18 @@ async fn a_timer_that_fires_early_by_the_clock_looks_again() {
         }
     };
     assert_eq!(back, "2024-01-01T12:05:00.000Z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_text_does_not_lock_a_tool_that_only_waited_for_another() {
+    let (hub, tenant, thread) = kitchen().await;
+    let state =
+        |tool: &str| json!({"toolName": tool, "status": "unavailable", "reason": "waiting", "consecutiveFailures": 0});
+    let older =
+        json!({"states": [state("next"), state("base")], "config": {}, "timestamp": "2024-01-01T11:59:00.000Z"});
+    hub.deserialize_tool_states(&tenant, &thread, &older.to_string()).await.unwrap();
+    hub.call("base", json!({})).thread("t1").await.assert_error(ErrorKind::ToolUnavailable);
+    hub.reset_tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    hub.call("next", json!({})).thread("t1").await.assert_success();
 }
