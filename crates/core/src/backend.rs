@@ -8,6 +8,7 @@ mod bounded;
 mod error;
 mod memory;
 mod partition;
+mod record;
 mod row;
 mod scan;
 
@@ -20,6 +21,7 @@ pub(crate) use bounded::Bounded;
 pub use error::StoreError;
 pub use memory::Memory;
 pub use partition::{Partition, Place};
+pub(crate) use record::{decode, encode};
 pub use row::{Key, Row, Seen, Table};
 pub use scan::{Cursor, Page, Scan, Scope};
 

@@ -1,4 +1,4 @@
-//! The names of single things: calls, runs, threads, tenants, callers, artifacts, idempotency keys.
+//! The names of single things: calls, runs, approvals, threads, tenants, callers, artifacts, idempotency keys.
 //!
 //! In: text from outside, checked, or a request to mint one. Out: small values that are cheap to clone.
 
@@ -43,6 +43,11 @@ pub struct CallId(Uuid);
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct RunId(Uuid);
 
+/// One question to a person about one call. Ids grow with time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct ApprovalId(Uuid);
+
 /// A conversation: the unit of isolation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
@@ -78,6 +83,14 @@ impl CallId {
 
 impl RunId {
     /// A new id for a run that began at `now`.
+    #[must_use]
+    pub fn mint(now: Timestamp) -> Self {
+        Self(growing(now))
+    }
+}
+
+impl ApprovalId {
+    /// A new id for a question asked at `now`.
     #[must_use]
     pub fn mint(now: Timestamp) -> Self {
         Self(growing(now))
@@ -161,6 +174,7 @@ macro_rules! uuid_text {
 }
 uuid_text!(CallId, "call_", "call id");
 uuid_text!(RunId, "run_", "run id");
+uuid_text!(ApprovalId, "apr_", "approval id");
 
 macro_rules! checked_text {
     ($id:ident, $what:literal, $longest:literal, $allowed:expr, $rule:literal) => {

@@ -10,7 +10,9 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use crate::{
-    backend::{Backend, Change, Durability, Expect, Key, Partition, Place, Row, Seen, StoreError, Table, Write},
+    backend::{
+        Backend, Change, Durability, Expect, Key, Partition, Place, Seen, StoreError, Table, Write, decode, encode,
+    },
     call::{Call, Outcome, Status},
     clock::Timestamp,
     ids::{CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
@@ -96,7 +98,7 @@ impl Journal {
     }
 
     fn call(&self, record: &CallRecord, expect: Expect, expires: Option<Timestamp>) -> Result<Write, StoreError> {
-        let value = encode(Table::Calls, record.id.into(), record)?;
+        let value = encode(Table::Calls, &record.id.into(), record)?;
         Ok(Write {
             table: Table::Calls,
             id: record.id.into(),
@@ -121,7 +123,7 @@ impl Journal {
     /// The write that claims a key for a call; `over` is a claim whose call is no longer in the journal.
     pub(crate) fn claim(&self, claim: &Claim, over: Option<Seen>) -> Result<Write, StoreError> {
         let id = CLAIM;
-        let value = encode(Table::Claims, id.clone(), claim)?;
+        let value = encode(Table::Claims, &id, claim)?;
         Ok(Write {
             table: Table::Claims,
             id,
@@ -168,14 +170,14 @@ impl Journal {
         let row = self.store.load(&keys, now).await?.pop().flatten();
         // Evidence that cannot be read is none: whoever waits for it waits again, and the next success takes its place.
         Ok(row.map_or_else(Default::default, |row| {
-            let evidence = decode(Table::Evidence, EVIDENCE, &row).map(|(evidence, _)| evidence);
+            let evidence = decode(Table::Evidence, &EVIDENCE, LAYOUT, &row).map(|(evidence, _)| evidence);
             (evidence.unwrap_or_default(), Some(row.seen))
         }))
     }
 
     /// The write that keeps what a thread has achieved.
     pub(crate) fn prove(&self, evidence: &Evidence, over: Option<Seen>) -> Result<Write, StoreError> {
-        let value = encode(Table::Evidence, EVIDENCE, evidence)?;
+        let value = encode(Table::Evidence, &EVIDENCE, evidence)?;
         Ok(Write {
             table: Table::Evidence,
             id: EVIDENCE,
@@ -189,7 +191,7 @@ impl Journal {
         let keys = [key];
         let row = self.store.load(&keys, now).await?.pop().flatten();
         let [key] = keys;
-        row.map(|row| decode(key.table, key.id, &row)).transpose()
+        row.map(|row| decode(key.table, &key.id, LAYOUT, &row)).transpose()
     }
 }
 
@@ -219,22 +221,4 @@ impl CallRecord {
     pub(crate) fn closed(self, outcome: Outcome) -> Self {
         Self { status: outcome.status, outcome: Some(outcome), ..self }
     }
-}
-
-fn encode<T: Serialize>(table: Table, id: SmolStr, record: &T) -> Result<Arc<[u8]>, StoreError> {
-    let bytes = serde_json::to_vec(record);
-    bytes.map(Into::into).map_err(|error| StoreError::Damaged { table, id, reason: error.to_string() })
-}
-
-fn decode<T: DeserializeOwned>(table: Table, id: SmolStr, row: &Row) -> Result<(T, Seen), StoreError> {
-    if row.schema != LAYOUT {
-        let reason = format!("it has layout {}, this version knows {LAYOUT}", row.schema);
-        return Err(StoreError::Damaged { table, id, reason });
-    }
-    let record = serde_json::from_slice(&row.value);
-    record.map(|record| (record, row.seen)).map_err(|error| StoreError::Damaged {
-        table,
-        id,
-        reason: error.to_string(),
-    })
 }

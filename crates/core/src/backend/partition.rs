@@ -31,6 +31,8 @@ pub enum Place {
     Artifact(ArtifactId),
     /// A tool: what all threads share about it.
     Tool(ToolName),
+    /// What a tenant's people have allowed for all of its threads.
+    Grants,
 }
 
 impl Partition {
@@ -53,8 +55,8 @@ impl Partition {
     }
 }
 
-/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`, `tenant/s/tool`. Only the last part may hold a `/`, so
-/// the text can be read back.
+/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`, `tenant/s/tool`, `tenant/g/`. Only the last
+/// part may hold a `/`, so the text can be read back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
@@ -63,6 +65,7 @@ impl fmt::Display for Partition {
             Place::Key(tool, key) => write!(f, "{}/k/{tool}/{key}", self.tenant),
             Place::Artifact(id) => write!(f, "{}/a/{id}", self.tenant),
             Place::Tool(tool) => write!(f, "{}/s/{tool}", self.tenant),
+            Place::Grants => write!(f, "{}/g/", self.tenant),
         }
     }
 }
@@ -80,6 +83,7 @@ impl FromStr for Partition {
             "t" => Place::Thread(ThreadId::new(rest)?),
             "c" => Place::Call(rest.parse()?),
             "s" => Place::Tool(ToolName::new(rest).map_err(|_| wrong())?),
+            "g" if rest.is_empty() => Place::Grants,
             "a" => Place::Artifact(ArtifactId::new(rest)?),
             "k" => {
                 let (tool, key) = rest.split_once('/').ok_or_else(wrong)?;
@@ -106,10 +110,11 @@ mod tests {
             Partition { tenant: tenant(), place: key },
             Partition { tenant: tenant(), place: Place::Tool(ToolName::new("pay").unwrap()) },
             Partition { tenant: tenant(), place: Place::Artifact(ArtifactId::mint()) },
+            Partition { tenant: tenant(), place: Place::Grants },
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));
         }
-        for wrong in ["", "main", "main/t", "main/x/1", "main/k/pay", "a b/t/1"] {
+        for wrong in ["", "main", "main/t", "main/x/1", "main/k/pay", "a b/t/1", "main/g/x"] {
             assert!(wrong.parse::<Partition>().is_err(), "{wrong}");
         }
     }

@@ -23,12 +23,24 @@ pub enum Table {
     Evidence,
     /// What is known about tools that made trouble.
     Statuses,
+    /// Questions to people about calls, and their answers.
+    Approvals,
+    /// What people have allowed for good.
+    Grants,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 6] =
-        [Self::Calls, Self::Claims, Self::State, Self::Artifacts, Self::Evidence, Self::Statuses];
+    pub const ALL: [Self; 8] = [
+        Self::Calls,
+        Self::Claims,
+        Self::State,
+        Self::Artifacts,
+        Self::Evidence,
+        Self::Statuses,
+        Self::Approvals,
+        Self::Grants,
+    ];
 
     /// The word in file, table and key names.
     #[must_use]
@@ -40,6 +52,8 @@ impl Table {
             Self::Artifacts => "artifacts",
             Self::Evidence => "evidence",
             Self::Statuses => "statuses",
+            Self::Approvals => "approvals",
+            Self::Grants => "grants",
         }
     }
 }

@@ -1,0 +1,32 @@
+//! A record as the value of a row, and back.
+
+use std::sync::Arc;
+
+use serde::{Serialize, de::DeserializeOwned};
+use smol_str::SmolStr;
+
+use super::{Row, Seen, StoreError, Table};
+
+/// The bytes of a record.
+pub(crate) fn encode<T: Serialize>(table: Table, id: &SmolStr, record: &T) -> Result<Arc<[u8]>, StoreError> {
+    serde_json::to_vec(record).map(Into::into).map_err(|error| damaged(table, id, error.to_string()))
+}
+
+/// The record in a row that was written with this layout.
+pub(crate) fn decode<T: DeserializeOwned>(
+    table: Table,
+    id: &SmolStr,
+    layout: u32,
+    row: &Row,
+) -> Result<(T, Seen), StoreError> {
+    if row.schema != layout {
+        let reason = format!("it has layout {}, this version knows {layout}", row.schema);
+        return Err(damaged(table, id, reason));
+    }
+    let record = serde_json::from_slice(&row.value);
+    record.map(|record| (record, row.seen)).map_err(|error| damaged(table, id, error.to_string()))
+}
+
+fn damaged(table: Table, id: &SmolStr, reason: String) -> StoreError {
+    StoreError::Damaged { table, id: id.clone(), reason }
+}
