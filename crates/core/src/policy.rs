@@ -2,6 +2,9 @@
 //!
 //! `Policy` holds what was said, `Limits` what holds after the hub's defaults have filled the gaps.
 
+#[allow(dead_code, unreachable_pub, reason = "wired in the next commit")]
+mod glob;
+
 use std::time::Duration;
 
 /// What was said about a tool's calls; what is not said follows the hub's defaults.
