@@ -21,7 +21,7 @@ pub(crate) fn of_json(value: &Value) -> String {
 }
 
 /// JSON text with sorted members and no spaces.
-fn canonical(value: &Value) -> String {
+pub(crate) fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);
     text

@@ -2,6 +2,8 @@
 //!
 //! `Policy` holds what was said, `Limits` what holds after the hub's defaults have filled the gaps.
 
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "wired in the next commit")]
+mod confirm;
 #[allow(dead_code, unreachable_pub, reason = "wired in the next commit")]
 mod glob;
 

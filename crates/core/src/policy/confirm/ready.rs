@@ -1,0 +1,57 @@
+//! A rule whose texts have been read.
+//!
+//! In: a rule as written. Out: everything that is wrong with it, or whether it matches a call.
+
+use serde_json::Value;
+
+use super::{Rule, RuleError, condition::Condition};
+use crate::{ids::Caller, policy::glob::Glob, tool::Definition};
+
+/// A rule ready to be asked.
+#[derive(Debug, Clone)]
+pub(super) struct Ready {
+    pub(super) rule: Rule,
+    /// Where the owner wrote it.
+    pub(super) index: usize,
+    tool: Glob,
+    conditions: Vec<Condition>,
+    caller: Option<Glob>,
+}
+
+impl Ready {
+    pub(super) fn new(rule: Rule, index: usize) -> Result<Self, RuleError> {
+        let mut problems = Vec::new();
+        let tool = Glob::new(rule.tool.as_str()).map_err(|flaw| problems.push(format!("tool: {flaw}"))).ok();
+        let caller = rule.caller.as_deref().map(Glob::new).transpose();
+        let caller = caller.map_err(|flaw| problems.push(format!("caller: {flaw}"))).ok();
+        let mut conditions = Vec::with_capacity(rule.arguments.len());
+        for raw in &rule.arguments {
+            match Condition::new(raw) {
+                Ok(condition) => conditions.push(condition),
+                Err(flaws) => problems.extend(flaws),
+            }
+        }
+        match (tool, caller) {
+            (Some(tool), Some(caller)) if problems.is_empty() => Ok(Self { rule, index, tool, conditions, caller }),
+            _ => Err(RuleError { rule: rule.label(), problems }),
+        }
+    }
+
+    /// Whether it has something to say about this call.
+    pub(super) fn matches(&self, tool: &Definition, arguments: &Value, caller: &Caller) -> bool {
+        self.fits(tool)
+            && self.caller.as_ref().is_none_or(|wanted| wanted.matches(caller.as_str()))
+            && self.conditions.iter().all(|condition| condition.matches(arguments))
+    }
+
+    /// Whether it has something to say about every call of this tool, as far as the caller is known.
+    pub(super) fn matches_always(&self, tool: &Definition, caller: Option<&Caller>) -> bool {
+        self.conditions.is_empty()
+            && self.fits(tool)
+            && self.caller.as_ref().is_none_or(|wanted| caller.is_some_and(|known| wanted.matches(known.as_str())))
+    }
+
+    fn fits(&self, tool: &Definition) -> bool {
+        self.tool.matches(&tool.name) && self.rule.annotations.fits(&tool.annotations)
+    }
+}
