@@ -6,6 +6,8 @@
 
 mod artifact;
 pub mod backend;
+#[allow(dead_code, reason = "wired in the next commit")]
+mod batch_plan;
 mod blocking;
 mod call;
 pub mod clock;

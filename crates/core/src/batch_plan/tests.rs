@@ -1,0 +1,244 @@
+//! What may start when, told as stories and searched at random.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::tool::{Group, ToolName};
+
+/// `s` is a safe call, `l` a lone one.
+fn plan(calls: &str) -> Plan {
+    Plan::new(calls.chars().map(|kind| Planned::new(kind == 's', Vec::new())).collect())
+}
+
+/// Starts everything that may start and checks that it is this.
+#[track_caller]
+fn starts(plan: &mut Plan, expected: &[usize]) {
+    let ready = plan.ready();
+    assert_eq!(ready, expected);
+    for at in ready {
+        plan.began(at);
+    }
+}
+
+#[test]
+fn consecutive_safe_calls_run_together_and_others_alone_in_order() {
+    let mut plan = plan("sslls");
+    starts(&mut plan, &[0, 1]);
+    plan.ended(1, true);
+    starts(&mut plan, &[]);
+    plan.ended(0, false);
+    starts(&mut plan, &[2]);
+    starts(&mut plan, &[]);
+    plan.ended(2, true);
+    starts(&mut plan, &[3]);
+    plan.ended(3, true);
+    starts(&mut plan, &[4]);
+    plan.ended(4, true);
+    assert!(plan.is_done());
+    assert_eq!(plan.state(0), State::Ended { success: false });
+}
+
+#[test]
+fn a_question_holds_back_later_lone_calls_and_no_safe_ones() {
+    let mut plan = plan("lsls");
+    starts(&mut plan, &[0]);
+    plan.asks(0);
+    // The last one would have waited for the lone call before it, which itself waits for the answer.
+    starts(&mut plan, &[1, 3]);
+    plan.ended(1, true);
+    plan.ended(3, true);
+    starts(&mut plan, &[]);
+    plan.ended(0, false);
+    starts(&mut plan, &[2]);
+}
+
+#[test]
+fn an_approved_lone_call_holds_until_those_that_went_past_it_are_done() {
+    let mut plan = plan("lsss");
+    starts(&mut plan, &[0]);
+    plan.asks(0);
+    plan.began(1);
+    assert_eq!(plan.goes_on(0), Turn::Later);
+    // From the yes on, nobody else goes past it.
+    starts(&mut plan, &[]);
+    plan.ended(1, true);
+    starts(&mut plan, &[0]);
+    starts(&mut plan, &[]);
+    plan.ended(0, true);
+    starts(&mut plan, &[2, 3]);
+}
+
+#[test]
+fn an_approved_call_with_nothing_in_its_way_goes_on_at_once() {
+    let mut plan = plan("sls");
+    starts(&mut plan, &[0]);
+    plan.asks(0);
+    starts(&mut plan, &[2]);
+    assert_eq!(plan.goes_on(0), Turn::Now);
+    plan.ended(0, true);
+    starts(&mut plan, &[]);
+    plan.ended(2, true);
+    starts(&mut plan, &[1]);
+    plan.asks(1);
+    assert_eq!(plan.goes_on(1), Turn::Now);
+}
+
+#[test]
+fn an_approved_safe_call_holds_while_a_lone_one_executes() {
+    let mut plan = plan("ls");
+    starts(&mut plan, &[0]);
+    plan.asks(0);
+    starts(&mut plan, &[1]);
+    plan.asks(1);
+    assert_eq!(plan.goes_on(0), Turn::Now);
+    assert_eq!(plan.goes_on(1), Turn::Later);
+    starts(&mut plan, &[]);
+    plan.ended(0, true);
+    starts(&mut plan, &[1]);
+}
+
+#[test]
+fn a_dependent_waits_for_its_bases_and_others_do_not_wait_for_it() {
+    let mut plan = Plan::new(vec![
+        Planned::new(true, vec![]),
+        Planned::new(true, vec![0, 1, 7]),
+        Planned::new(true, vec![]),
+        Planned::new(false, vec![]),
+    ]);
+    starts(&mut plan, &[0, 2]);
+    plan.ended(2, true);
+    starts(&mut plan, &[]);
+    plan.ended(0, false);
+    starts(&mut plan, &[1]);
+}
+
+#[test]
+fn news_that_comes_too_late_changes_nothing() {
+    let mut plan = plan("l");
+    plan.ended(0, false);
+    plan.began(0);
+    plan.asks(0);
+    assert_eq!(plan.goes_on(0), Turn::Later);
+    assert_eq!(plan.state(0), State::Ended { success: false });
+}
+
+#[test]
+fn a_call_builds_on_the_earlier_calls_its_tool_waits_for() {
+    let names = |names: &[&str]| names.iter().map(|name| ToolName::new(*name).unwrap()).collect::<Vec<_>>();
+    let free = DependsOn::default();
+    let pay = DependsOn(vec![
+        Group::All { tools: names(&["login", "cart"]), within: None },
+        Group::Any { tools: names(&["cart", "gift"]), within: None },
+    ]);
+    let calls = [("pay", &pay), ("cart", &free), ("login", &free), ("cart", &free), ("pay", &pay), ("login", &free)];
+    assert_eq!(earlier_bases(&calls), [vec![], vec![], vec![], vec![], vec![1, 2, 3], vec![]]);
+}
+
+/// The rules, said without any cleverness: may this call, which wants to, execute now?
+fn may(plan: &Plan, at: usize) -> bool {
+    let before = &plan.0[..at];
+    let ended = |call: &Planned| matches!(call.state, State::Ended { .. });
+    if !plan.0[at].safe {
+        return before.iter().all(ended) && plan.0.iter().all(|call| call.state != State::Running);
+    }
+    before.iter().enumerate().filter(|(_, call)| !call.safe).all(|(lone, call)| {
+        let held_back = plan.0[..lone].iter().any(|call| call.state == State::Asking);
+        ended(call) || call.state == State::Asking || (call.state == State::Waiting && held_back)
+    })
+}
+
+fn check_rules(plan: &Plan) -> Result<(), TestCaseError> {
+    let calls = || plan.0.iter().enumerate();
+    let ready = plan.ready();
+    for (at, call) in calls() {
+        let bases_ended = call.bases.iter().all(|base| plan.has_ended(*base));
+        let wants = call.state == State::Held || call.state == State::Waiting && bases_ended;
+        prop_assert_eq!(ready.contains(&at), wants && may(plan, at), "call {} of {:?}", at, plan);
+    }
+    let moving = calls().any(|(_, call)| matches!(call.state, State::Running | State::Asking));
+    prop_assert!(plan.is_done() || moving || !ready.is_empty(), "a deadlock: {plan:?}");
+    let running: Vec<_> = calls().filter(|(_, call)| call.state == State::Running).map(|(_, call)| call.safe).collect();
+    prop_assert!(running.len() < 2 || running.iter().all(|safe| *safe), "a lone call has company: {plan:?}");
+    Ok(())
+}
+
+fn batches() -> impl Strategy<Value = Vec<Planned>> {
+    let call = (any::<bool>(), prop::collection::vec(0..12usize, 0..3));
+    prop::collection::vec(call.prop_map(|(safe, bases)| Planned::new(safe, bases)), 0..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Each number chooses what happens next and to which call; when they run out, calls simply go on and end.
+    #[test]
+    fn whatever_happens_in_whatever_order_the_rules_hold_and_every_batch_ends(
+        batch in batches(),
+        chances in prop::collection::vec((0..8u8, any::<prop::sample::Index>()), 0..60),
+    ) {
+        let mut plan = Plan::new(batch);
+        let mut chances = chances.into_iter();
+        let mut lone_order = Vec::new();
+        let mut steps = 0;
+        while !plan.is_done() {
+            check_rules(&plan)?;
+            steps += 1;
+            prop_assert!(steps < 200, "no end in sight: {plan:?}");
+            let ready = plan.ready();
+            let of = |state: State| (0..plan.0.len()).filter(|at| plan.state(*at) == state).collect::<Vec<_>>();
+            let (waiting, running, asking) = (of(State::Waiting), of(State::Running), of(State::Asking));
+            let pick = |from: &[usize], index: &prop::sample::Index| (!from.is_empty()).then(|| *index.get(from));
+            let Some((chance, index)) = chances.next() else {
+                for at in ready {
+                    plan.began(at);
+                }
+                check_rules(&plan)?;
+                if let Some(at) = running.first() {
+                    plan.ended(*at, true);
+                }
+                if let Some(at) = asking.first() {
+                    let _ = plan.goes_on(*at);
+                }
+                continue;
+            };
+            match chance {
+                // All that may start do, or only one of them.
+                0 | 1 => {
+                    lone_order.extend(ready.iter().filter(|at| !plan.0[**at].safe && waiting.contains(at)));
+                    ready.iter().for_each(|at| plan.began(*at));
+                }
+                2 => {
+                    if let Some(at) = pick(&ready, &index) {
+                        lone_order.extend((!plan.0[at].safe && waiting.contains(&at)).then_some(at));
+                        plan.began(at);
+                    }
+                }
+                3 => if let Some(at) = pick(&running, &index) { plan.ended(at, true) },
+                4 | 5 => if let Some(at) = pick(&running, &index) { plan.asks(at) },
+                6 => if let Some(at) = pick(&asking, &index) {
+                    let now = plan.goes_on(at) == Turn::Now;
+                    prop_assert_eq!(now, plan.state(at) == State::Running);
+                },
+                // Denied, or cancelled before it began.
+                _ => if let Some(at) = pick(&asking, &index).or(pick(&waiting, &index)) { plan.ended(at, false) },
+            }
+        }
+        prop_assert!(lone_order.is_sorted(), "{lone_order:?}");
+    }
+
+    #[test]
+    fn without_questions_and_dependencies_every_run_of_safe_calls_overlaps(kinds in "[sl]{0,12}") {
+        let mut plan = plan(&kinds);
+        for run in kinds.split_inclusive('l').flat_map(|run| [run.trim_end_matches('l').len(), usize::from(run.ends_with('l'))]) {
+            let ready = plan.ready();
+            if run == 0 {
+                continue;
+            }
+            prop_assert_eq!(ready.len(), run);
+            ready.iter().for_each(|at| plan.began(*at));
+            prop_assert!(plan.ready().is_empty());
+            ready.iter().for_each(|at| plan.ended(*at, true));
+        }
+        prop_assert!(plan.is_done());
+    }
+}
