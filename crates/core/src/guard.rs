@@ -1,0 +1,175 @@
+//! The runaway guard: notices calls that repeat themselves.
+//!
+//! In: each call of a run before its tool starts, and each call whose arguments did not fit. Out: a refusal when a run
+//! makes the same call or any calls too often, and how often the same mistake was made.
+//! Knows no tool and no clock. The same call means the same name and the same fingerprint of the arguments.
+//! What is remembered is bounded in `recent.rs`, and lost with the process: a run that restarts counts anew.
+
+mod recent;
+
+use std::{
+    collections::{HashMap, hash_map::RandomState},
+    hash::BuildHasher,
+    sync::{Mutex, PoisonError},
+};
+
+use serde::Serialize;
+
+use crate::{
+    clock::Instant,
+    ids::{RunId, Tenant, ThreadId},
+};
+use recent::Recent;
+
+/// How much one run may call. 0 means no limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunLimits {
+    /// How often a run may make the same call: the same tool with the same arguments.
+    pub same_call: u32,
+    /// How many calls a run may make.
+    pub calls: u32,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        Self { same_call: 8, calls: 500 }
+    }
+}
+
+/// Why a call of a run is refused. Shown, it is the line for operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Runaway {
+    /// The run has made this very call too often.
+    #[error("the run has made the same call {times} times, as often as it may")]
+    SameCall {
+        /// How often it was made.
+        times: u32,
+    },
+    /// The run has made too many calls.
+    #[error("the run has made {calls} calls, as many as it may")]
+    TooMany {
+        /// How many it made.
+        calls: u32,
+    },
+}
+
+impl Runaway {
+    /// The line a model may read.
+    pub(crate) fn model_text(self, tool: &str) -> String {
+        match self {
+            Self::SameCall { times } => format!(
+                "You have called `{tool}` with the same arguments {times} times in this run. Stop repeating it; use the \
+                 earlier result or do something else."
+            ),
+            Self::TooMany { calls } => format!(
+                "You have made {calls} tool calls in this run, as many as it may make. Call no more tools; answer with \
+                 what you have."
+            ),
+        }
+    }
+}
+
+/// Whose mistakes are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Mistaker {
+    /// The run the call belongs to.
+    Run(RunId),
+    /// The conversation, for a call outside of runs.
+    Thread(Tenant, ThreadId),
+}
+
+/// Counts the calls of runs, and mistakes.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    limits: RunLimits,
+    runs: Mutex<Recent<RunId, Run>>,
+    mistakes: Mutex<Recent<Mistaker, Repeats>>,
+    /// Seeded at random, so that nobody can make two calls look the same.
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Run {
+    calls: u32,
+    same: Repeats,
+}
+
+/// How often each call was seen. A full one begins anew: whatever still repeats itself is soon noticed again.
+#[derive(Debug, Default)]
+struct Repeats(HashMap<u64, u32>);
+
+/// How many different calls are remembered of one run: more than the usual run may make, and never above 15 KiB.
+const DIFFERENT_CALLS: usize = 512;
+
+/// How many different mistakes are remembered of one run or thread. Anybody may open threads, so these are few.
+const DIFFERENT_MISTAKES: usize = 64;
+
+impl Guard {
+    pub(crate) fn new(limits: RunLimits) -> Self {
+        Self { limits, runs: Mutex::default(), mistakes: Mutex::default(), hasher: RandomState::new() }
+    }
+
+    /// Counts a call of a run before its tool starts. A refused one is not counted.
+    pub(crate) fn call(&self, run: RunId, tool: &str, arguments_digest: &str, now: Instant) -> Result<(), Runaway> {
+        let RunLimits { same_call, calls } = self.limits;
+        if same_call == 0 && calls == 0 {
+            return Ok(());
+        }
+        let call = self.hasher.hash_one((tool, arguments_digest));
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = runs.hear(run, now);
+        if calls > 0 && run.calls >= calls {
+            return Err(Runaway::TooMany { calls: run.calls });
+        }
+        if same_call > 0 {
+            let times = run.same.of(call, DIFFERENT_CALLS);
+            if *times >= same_call {
+                return Err(Runaway::SameCall { times: *times });
+            }
+            *times += 1;
+        }
+        run.calls = run.calls.saturating_add(1);
+        Ok(())
+    }
+
+    /// Counts a call whose arguments did not fit, and says how often this very mistake was made by now.
+    pub(crate) fn mistake(&self, whose: Mistaker, tool: &str, arguments_digest: &str, now: Instant) -> u32 {
+        let call = self.hasher.hash_one((tool, arguments_digest));
+        let mut mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = mistakes.hear(whose, now).of(call, DIFFERENT_MISTAKES);
+        *times = times.saturating_add(1);
+        *times
+    }
+}
+
+impl Repeats {
+    fn of(&mut self, call: u64, most: usize) -> &mut u32 {
+        if self.0.len() >= most && !self.0.contains_key(&call) {
+            self.0.clear();
+        }
+        self.0.entry(call).or_default()
+    }
+}
+
+/// What a model is told beside its mistake, when it makes the same one for the third time or more.
+pub(crate) fn mistake_text(times: u32) -> Option<String> {
+    if times < 3 {
+        return None;
+    }
+    let which = match (times, times % 10, times % 100) {
+        (3, ..) => "third".to_owned(),
+        (_, _, 11..=13) => format!("{times}th"),
+        (_, 1, _) => format!("{times}st"),
+        (_, 2, _) => format!("{times}nd"),
+        (_, 3, _) => format!("{times}rd"),
+        _ => format!("{times}th"),
+    };
+    Some(format!(
+        "This is the {which} time with the same invalid arguments. Stop repeating this call: change the arguments as \
+         described above, or do something else."
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Remembers something about each of many, and forgets who was not heard of for long.
+//!
+//! In: who was just heard of, and when. Out: what is remembered about them, to be changed in place.
+//! At most 10,000 are remembered, and an hour long; when there are more, the one not heard of for longest goes.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+    time::Duration,
+};
+
+use crate::clock::Instant;
+
+const MOST: usize = 10_000;
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// How many are forgotten at most each time one is heard of. More than one, so that forgetting keeps up with
+/// remembering; few, so that nobody waits while thousands are forgotten.
+const AT_A_TIME: usize = 4;
+
+/// What is remembered, by whom it is about.
+#[derive(Debug)]
+pub(super) struct Recent<K, V> {
+    known: HashMap<K, Known<V>>,
+    /// Who was heard of in which turn; the first is the one not heard of for longest.
+    order: BTreeMap<u64, K>,
+    turn: u64,
+}
+
+#[derive(Debug)]
+struct Known<V> {
+    value: V,
+    turn: u64,
+    heard: Instant,
+}
+
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self { known: HashMap::new(), order: BTreeMap::new(), turn: 0 }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Default> Recent<K, V> {
+    /// Somebody is heard of. Gives what is remembered about them; nothing, if that is too long ago.
+    pub(super) fn hear(&mut self, who: K, now: Instant) -> &mut V {
+        self.turn += 1;
+        let turn = self.turn;
+        if let Some(known) = self.known.get(&who) {
+            self.order.remove(&known.turn);
+        }
+        self.forget(now);
+        self.order.insert(turn, who.clone());
+        let known = self.known.entry(who).or_insert_with(|| Known { value: V::default(), turn, heard: now });
+        if is_over(known.heard, now) {
+            known.value = V::default();
+        }
+        (known.turn, known.heard) = (turn, now);
+        &mut known.value
+    }
+
+    /// Makes room for one, and forgets some whose time is over.
+    fn forget(&mut self, now: Instant) {
+        for _ in 0..AT_A_TIME {
+            let Some(longest) = self.order.first_entry() else { return };
+            let over = self.known.get(longest.get()).is_none_or(|known| is_over(known.heard, now));
+            if !over && self.order.len() < MOST {
+                return;
+            }
+            let who = self.order.pop_first();
+            who.map(|(_, who)| self.known.remove(&who));
+        }
+    }
+}
+
+fn is_over(heard: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(heard) >= LONGEST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn at_most_so_many_are_remembered_and_the_one_silent_for_longest_goes() {
+        let (mut recent, now) = (Recent::<u32, u32>::default(), Instant::now());
+        for who in 0..10_000 {
+            *recent.hear(who, now) = who + 1;
+        }
+        recent.hear(0, now);
+        recent.hear(77_777, now);
+        assert_eq!((recent.known.len(), recent.order.len()), (MOST, MOST));
+        assert_eq!(*recent.hear(0, now), 1);
+        // The second was silent for longest; the third then makes room for it.
+        assert_eq!(*recent.hear(1, now), 0);
+        assert_eq!(*recent.hear(2, now), 0);
+        assert_eq!(*recent.hear(9_999, now), 10_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_hour_of_silence_nothing_is_known_and_all_is_given_back_bit_by_bit() {
+        let (mut recent, begin) = (Recent::<u32, u32>::default(), Instant::now());
+        for who in 0..100 {
+            *recent.hear(who, begin) = 1;
+        }
+        let later = begin + LONGEST;
+        assert_eq!(*recent.hear(99, later - Duration::from_millis(1)), 1);
+        assert_eq!(*recent.hear(98, later), 0);
+        for _ in 0..30 {
+            recent.hear(99, later);
+        }
+        assert_eq!(recent.known.len(), 2);
+        assert_eq!(recent.order.len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_heard_of_again_in_time_is_never_forgotten() {
+        let (mut recent, begin) = (Recent::<&str, u32>::default(), Instant::now());
+        for half_hours in 0..10 {
+            let seen = recent.hear("steady", begin + LONGEST / 2 * half_hours);
+            assert_eq!(*seen, half_hours);
+            *seen += 1;
+        }
+    }
+}
