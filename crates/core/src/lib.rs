@@ -29,6 +29,8 @@ mod millis;
 mod pipeline;
 mod policy;
 mod registry;
+#[allow(dead_code, reason = "wired in the next commit")]
+mod scheduler;
 pub mod schema;
 mod services;
 mod state;
