@@ -24,9 +24,7 @@ pub enum Decision {
 
 /// Denies, asks or allows the calls it matches. Everything it names must fit.
 ///
-/// ```ignore
-/// Rule::ask("payments__*").when("/amount", r"^\d{4,}").because("large sums need a second look")
-/// ```
+/// Such as `Rule::ask("payments__*").when("/amount", r"^\d{4,}").because("large sums need a second look")`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
