@@ -1,18 +1,23 @@
 //! Stable fingerprints: of a tool's origin, of a call's arguments.
 //!
-//! In: bytes, or JSON. Out: SHA-256 as hex. Two JSON values that differ only in the order of members agree.
+//! In: bytes, or JSON. Out: SHA-256, as hex or raw. Two JSON values that differ only in the order of members agree.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// SHA-256 of the parts, each preceded by its length so that no two lists of parts run together.
 pub(crate) fn hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    raw(parts).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The same as bytes.
+pub(crate) fn raw<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize().into()
 }
 
 /// The fingerprint of a JSON value, whatever the order of its members.

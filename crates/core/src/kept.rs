@@ -1,0 +1,140 @@
+//! Kept answers of read-only tools.
+//!
+//! In: an answer, under the fingerprint of what it depends on and for how long it holds. Out: that answer, until then.
+//! Bounded by number and by an estimate of bytes: what is over goes first, then what was kept first.
+//! Which tools may be answered from here, and for how long, is for their policy to say.
+
+mod answer;
+mod fingerprint;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::{
+    clock::{self, Instant},
+    tool::ToolName,
+};
+pub(crate) use answer::Answer;
+pub(crate) use fingerprint::{DefinitionDigest, Fingerprint, StateSeen};
+
+/// What one entry costs beside its answer: its key, twice, and its places in the lists.
+const ENTRY: usize = 384;
+
+/// How many whose time is over are dropped with each new one, so that memory comes back before all is full.
+const AT_A_TIME: usize = 4;
+
+/// Answers that still hold.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    most_entries: usize,
+    most_bytes: usize,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    entries: HashMap<Fingerprint, Entry>,
+    /// By when they were kept: the first is the oldest.
+    by_age: BTreeMap<u64, Fingerprint>,
+    /// By when their time is over.
+    by_end: BTreeSet<(Instant, u64)>,
+    bytes: usize,
+    /// Counts what was ever kept.
+    turn: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    answer: Arc<Answer>,
+    ends: Instant,
+    turn: u64,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Room for so many answers and so many bytes.
+    pub(crate) fn new(entries: usize, bytes: usize) -> Self {
+        Self { most_entries: entries, most_bytes: bytes, shelf: Mutex::default() }
+    }
+
+    /// The answer, if one is kept and its time is not over.
+    pub(crate) fn get(&self, key: &Fingerprint, now: Instant) -> Option<Arc<Answer>> {
+        let shelf = self.lock();
+        shelf.entries.get(key).filter(|entry| entry.ends > now).map(|entry| entry.answer.clone())
+    }
+
+    /// Keeps an answer in place of the one before. One that is larger than a sixteenth of all room is not kept: it
+    /// would push out too many others.
+    pub(crate) fn put(&self, key: Fingerprint, answer: Arc<Answer>, ttl: Duration, now: Instant) {
+        let most = self.most_bytes / 16;
+        let bytes = answer.bytes_within(most.saturating_sub(ENTRY)).map(|bytes| bytes + ENTRY);
+        let fits = bytes.filter(|bytes| *bytes <= most && !ttl.is_zero());
+        let mut gone = Vec::new();
+        let mut shelf = self.lock();
+        gone.extend(shelf.remove(&key));
+        if let Some(bytes) = fits {
+            shelf.insert(key, answer, clock::after(now, ttl), bytes);
+        }
+        for _ in 0..AT_A_TIME {
+            gone.extend(shelf.remove_over(now));
+        }
+        while shelf.entries.len() > self.most_entries || shelf.bytes > self.most_bytes {
+            let Some(entry) = shelf.remove_over(now).or_else(|| shelf.remove_oldest()) else { break };
+            gone.push(entry);
+        }
+        // A large answer takes a while to fall apart; nobody should wait for that.
+        drop(shelf);
+        drop(gone);
+    }
+
+    /// Forgets every answer of a tool. Looks at all that is kept, which is bearable because tools change seldom, and
+    /// spares every other step the keeping of one more list.
+    pub(crate) fn forget_tool(&self, tool: &ToolName) {
+        let mut shelf = self.lock();
+        let keys: Vec<_> = shelf.entries.keys().filter(|key| key.tool() == tool).cloned().collect();
+        let gone: Vec<_> = keys.iter().filter_map(|key| shelf.remove(key)).collect();
+        drop(shelf);
+        drop(gone);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shelf {
+    fn insert(&mut self, key: Fingerprint, answer: Arc<Answer>, ends: Instant, bytes: usize) {
+        self.turn += 1;
+        let turn = self.turn;
+        self.by_age.insert(turn, key.clone());
+        self.by_end.insert((ends, turn));
+        self.bytes += bytes;
+        self.entries.insert(key, Entry { answer, ends, turn, bytes });
+    }
+
+    fn remove(&mut self, key: &Fingerprint) -> Option<Entry> {
+        let entry = self.entries.remove(key)?;
+        self.by_age.remove(&entry.turn);
+        self.by_end.remove(&(entry.ends, entry.turn));
+        self.bytes -= entry.bytes;
+        Some(entry)
+    }
+
+    /// Removes one whose time is over.
+    fn remove_over(&mut self, now: Instant) -> Option<Entry> {
+        let (_, turn) = self.by_end.first().filter(|(ends, _)| *ends <= now)?;
+        let key = self.by_age.get(turn)?.clone();
+        self.remove(&key)
+    }
+
+    fn remove_oldest(&mut self) -> Option<Entry> {
+        let key = self.by_age.first_key_value()?.1.clone();
+        self.remove(&key)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! An answer worth keeping, and how much memory it takes.
+//!
+//! In: what a tool returned. Out: about how many bytes that is, without writing it down.
+
+use serde_json::Value;
+
+use crate::call::Content;
+
+/// What a tool returned.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) output: Value,
+    pub(crate) content: Vec<Content>,
+}
+
+/// What a member of an object takes beside its name and its value.
+const MEMBER: usize = size_of::<String>() + 16;
+
+impl Answer {
+    /// About how many bytes it takes; `None` when that is more than `most`, which is noticed early.
+    pub(crate) fn bytes_within(&self, most: usize) -> Option<usize> {
+        let mut bytes = self.content.iter().map(content_bytes).sum::<usize>();
+        // Without recursion: an output may be nested deeper than the stack.
+        let mut ahead = vec![&self.output];
+        while let Some(value) = ahead.pop() {
+            bytes += size_of::<Value>();
+            match value {
+                Value::Null | Value::Bool(_) | Value::Number(_) => {}
+                Value::String(text) => bytes += text.capacity(),
+                Value::Array(items) => ahead.extend(items),
+                Value::Object(members) => {
+                    for (name, value) in members {
+                        bytes += MEMBER + name.capacity();
+                        ahead.push(value);
+                    }
+                }
+            }
+            if bytes > most {
+                return None;
+            }
+        }
+        Some(bytes)
+    }
+}
+
+fn content_bytes(content: &Content) -> usize {
+    let texts = match content {
+        Content::Text { text } => text.capacity(),
+        Content::Image { data, mime_type } | Content::Audio { data, mime_type } => {
+            data.capacity() + mime_type.capacity()
+        }
+        // The artifact itself lies elsewhere.
+        Content::Artifact { id, mime_type, .. } => id.as_str().len() + mime_type.capacity(),
+    };
+    size_of::<Content>() + texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(output: Value, content: Vec<Content>, at_least: usize, at_most: usize) {
+        let bytes = Answer { output, content }.bytes_within(usize::MAX).unwrap();
+        assert!((at_least..=at_most).contains(&bytes), "{bytes} is not within {at_least} and {at_most}");
+    }
+
+    #[test]
+    fn texts_names_and_nodes_are_counted() {
+        let long = "x".repeat(1_000);
+        check(json!(null), vec![], 1, 100);
+        check(json!(long), vec![], 1_000, 1_100);
+        check(json!({ long.clone(): 1 }), vec![], 1_000, 1_200);
+        check(json!([[long], { "a": long }]), vec![], 2_000, 2_400);
+        check(json!(vec![0; 100]), vec![], 100 * size_of::<Value>(), 101 * size_of::<Value>());
+        check(json!(null), vec![Content::text(long.clone()), Content::text(long)], 2_000, 2_300);
+    }
+
+    #[test]
+    fn what_is_too_large_or_very_deep_is_noticed() {
+        let answer = Answer { output: json!(vec![0; 1_000]), content: vec![] };
+        assert_eq!(answer.bytes_within(1_000), None);
+        let mut deep = json!(1);
+        for _ in 0..1_000 {
+            deep = json!([deep]);
+        }
+        assert!(Answer { output: deep, content: vec![] }.bytes_within(usize::MAX).is_some());
+    }
+}

@@ -1,0 +1,78 @@
+//! What an answer depends on, as one short key.
+//!
+//! In: the tenant, the tool as it is defined, the arguments, and for a tool with state the thread and what its states
+//! were. Out: a key that changes with each of them.
+//! Cannot see a tool whose code changed and whose definition did not; who replaces a tool forgets its answers.
+
+use crate::{
+    backend::Seen,
+    digest,
+    ids::{Tenant, ThreadId},
+    tool::{Definition, ToolName},
+};
+use serde_json::Value;
+
+/// Everything an answer depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Fingerprint {
+    /// Part of the hash already; kept to find the answers of a tool.
+    tool: ToolName,
+    hash: [u8; 32],
+}
+
+/// A tool as it is defined. Made once for each tool: it costs more than a fingerprint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DefinitionDigest {
+    tool: ToolName,
+    hash: [u8; 32],
+}
+
+/// A state by its name and which writing of it was seen; `None` where the thread has none yet. The version alone would
+/// not do: a state that is deleted and written again counts from the beginning.
+pub(crate) type StateSeen<'a> = (&'a str, Option<Seen>);
+
+impl DefinitionDigest {
+    pub(crate) fn of(definition: &Definition) -> Self {
+        let written = serde_json::to_value(definition).expect("a definition is plain data with names for keys");
+        let hash = digest::raw([digest::canonical(&written).as_bytes()]);
+        Self { tool: definition.name.clone(), hash }
+    }
+}
+
+impl Fingerprint {
+    /// The fingerprint of a call whose answer depends on nothing but itself.
+    pub(crate) fn of(tenant: &Tenant, tool: &DefinitionDigest, arguments: &Value) -> Self {
+        Self::made(tenant, tool, arguments, &[])
+    }
+
+    /// The fingerprint of a call whose answer depends on what its thread remembers, too. The order of states does not
+    /// matter.
+    pub(crate) fn in_thread(
+        tenant: &Tenant,
+        tool: &DefinitionDigest,
+        arguments: &Value,
+        thread: &ThreadId,
+        states: &[StateSeen<'_>],
+    ) -> Self {
+        let mut states = states.to_vec();
+        states.sort_unstable_by_key(|(name, _)| *name);
+        let mut parts = vec![thread.as_str().as_bytes().to_vec()];
+        for (name, seen) in states {
+            let seen = seen.map(|seen| [seen.version.to_le_bytes(), seen.stamp.to_le_bytes()].concat());
+            parts.extend([name.as_bytes().to_vec(), seen.unwrap_or_default()]);
+        }
+        Self::made(tenant, tool, arguments, &parts)
+    }
+
+    /// Whose answer it is.
+    pub(crate) fn tool(&self) -> &ToolName {
+        &self.tool
+    }
+
+    fn made(tenant: &Tenant, tool: &DefinitionDigest, arguments: &Value, more: &[Vec<u8>]) -> Self {
+        let arguments = digest::canonical(arguments);
+        let parts = [tenant.as_str().as_bytes(), &tool.hash, arguments.as_bytes()];
+        let hash = digest::raw(parts.into_iter().chain(more.iter().map(Vec::as_slice)));
+        Self { tool: tool.tool.clone(), hash }
+    }
+}

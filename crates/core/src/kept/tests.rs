@@ -1,0 +1,230 @@
+//! What is kept and for how long, told as stories and searched at random.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    backend::Seen,
+    ids::{Tenant, ThreadId},
+    tool::{Annotations, Definition, DependsOn, Kind, Metadata},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn definition(name: &str) -> Definition {
+    let name = ToolName::new(name).unwrap();
+    Definition {
+        id: Definition::id_of(&Kind::Stateless, &name, None),
+        name,
+        kind: Kind::Stateless,
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+        output_schema: None,
+        annotations: Annotations::default(),
+        metadata: Metadata::default(),
+        depends_on: DependsOn::default(),
+        origin: None,
+        config: Value::Null,
+    }
+}
+
+fn key(tool: &str, arguments: &Value) -> Fingerprint {
+    Fingerprint::of(&Tenant::default(), &DefinitionDigest::of(&definition(tool)), arguments)
+}
+
+fn answer(output: impl Into<Value>) -> Arc<Answer> {
+    Arc::new(Answer { output: output.into(), content: Vec::new() })
+}
+
+#[track_caller]
+fn check(kept: &Kept, key: &Fingerprint, now: Instant, expected: Option<i32>) {
+    assert_eq!(kept.get(key, now).map(|answer| answer.output.clone()), expected.map(Value::from));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_holds_until_its_time_is_over_and_not_a_moment_longer() {
+    let (kept, key, now) = (Kept::new(10, 1 << 20), key("a", &json!({})), Instant::now());
+    check(&kept, &key, now, None);
+    kept.put(key.clone(), answer(1), SECOND, now);
+    check(&kept, &key, now + SECOND - Duration::from_nanos(1), Some(1));
+    check(&kept, &key, now + SECOND, None);
+    kept.put(key.clone(), answer(2), Duration::MAX, now);
+    check(&kept, &key, now + SECOND * 3600, Some(2));
+    kept.put(key.clone(), answer(3), Duration::ZERO, now);
+    check(&kept, &key, now, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_full_those_over_go_first_and_then_the_oldest() {
+    let (kept, now) = (Kept::new(3, 1 << 20), Instant::now());
+    let keys: Vec<_> = (0..6).map(|n| key("a", &json!({"n": n}))).collect();
+    let put = |n: usize, seconds: u32, now| kept.put(keys[n].clone(), answer(n), SECOND * seconds, now);
+    put(0, 100, now);
+    put(1, 1, now);
+    put(2, 100, now);
+    put(3, 100, now + SECOND);
+    check(&kept, &keys[0], now + SECOND, Some(0));
+    check(&kept, &keys[1], now, None);
+    put(4, 100, now + SECOND);
+    check(&kept, &keys[0], now + SECOND, None);
+    // Kept again it is the youngest.
+    put(2, 100, now + SECOND);
+    put(5, 100, now + SECOND);
+    check(&kept, &keys[2], now + SECOND, Some(2));
+    check(&kept, &keys[3], now + SECOND, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_too_large_is_not_kept_nor_is_the_one_before_it() {
+    let (kept, key, now) = (Kept::new(10, 16 * 4_096), key("a", &json!({})), Instant::now());
+    kept.put(key.clone(), answer(1), SECOND, now);
+    check(&kept, &key, now, Some(1));
+    kept.put(key.clone(), answer("x".repeat(4_096)), SECOND, now);
+    check(&kept, &key, now, None);
+    kept.put(key.clone(), answer("x".repeat(3_000)), SECOND, now);
+    assert!(kept.get(&key, now).is_some());
+    let nothing = Kept::new(0, 0);
+    nothing.put(key.clone(), answer(1), SECOND, now);
+    check(&nothing, &key, now, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_is_given_back_before_all_is_full() {
+    let (kept, now) = (Kept::new(1_000, 1 << 20), Instant::now());
+    (0..100).for_each(|n| kept.put(key("a", &json!(n)), answer(n), SECOND, now));
+    (0..30).for_each(|n| kept.put(key("b", &json!(n)), answer(n), SECOND, now + SECOND));
+    assert_eq!(kept.lock().entries.len(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_can_be_forgotten() {
+    let (kept, now) = (Kept::new(10, 1 << 20), Instant::now());
+    let (one, two, other) = (key("a", &json!(1)), key("a", &json!(2)), key("b", &json!(1)));
+    for key in [&one, &two, &other] {
+        kept.put(key.clone(), answer(1), SECOND, now);
+    }
+    kept.forget_tool(&ToolName::new("a").unwrap());
+    check(&kept, &one, now, None);
+    check(&kept, &two, now, None);
+    check(&kept, &other, now, Some(1));
+}
+
+#[test]
+fn a_fingerprint_changes_with_everything_the_answer_depends_on() {
+    let (tenant, plain) = (Tenant::default(), DefinitionDigest::of(&definition("a")));
+    let changed = DefinitionDigest::of(&Definition { config: json!({"url": "x"}), ..definition("a") });
+    let thread = |name: &str| ThreadId::new(name).unwrap();
+    let seen = |version, stamp| Some(Seen { version, stamp });
+    let arguments = json!({"x": 1, "y": 2});
+    let in_thread = |name: &str, states: &[StateSeen<'_>]| {
+        Fingerprint::in_thread(&tenant, &plain, &arguments, &thread(name), states)
+    };
+    let all = [
+        Fingerprint::of(&tenant, &plain, &arguments),
+        Fingerprint::of(&Tenant::new("other").unwrap(), &plain, &arguments),
+        Fingerprint::of(&tenant, &changed, &arguments),
+        Fingerprint::of(&tenant, &DefinitionDigest::of(&definition("b")), &arguments),
+        Fingerprint::of(&tenant, &plain, &json!({"x": 1, "y": 3})),
+        in_thread("t", &[]),
+        in_thread("u", &[]),
+        in_thread("t", &[("cart", None)]),
+        in_thread("t", &[("cart", seen(1, 7))]),
+        in_thread("t", &[("cart", seen(2, 7))]),
+        in_thread("t", &[("cart", seen(1, 8))]),
+        in_thread("t", &[("cart", seen(1, 7)), ("user", None)]),
+    ];
+    for (at, one) in all.iter().enumerate() {
+        assert!(all[..at].iter().all(|other| other != one), "fingerprint {at} was there before");
+    }
+    let turned: Value = serde_json::from_str(r#"{"y":2,"x":1}"#).unwrap();
+    assert_eq!(Fingerprint::of(&tenant, &plain, &turned), all[0]);
+    assert_eq!(in_thread("t", &[("user", None), ("cart", seen(1, 7))]), all[11]);
+}
+
+/// Every list tells the same story, and it stays within its bounds.
+fn check_bounds(kept: &Kept) -> Result<(), TestCaseError> {
+    let shelf = kept.lock();
+    prop_assert!(shelf.entries.len() <= kept.most_entries);
+    prop_assert!(shelf.bytes <= kept.most_bytes);
+    prop_assert_eq!(shelf.bytes, shelf.entries.values().map(|entry| entry.bytes).sum::<usize>());
+    prop_assert_eq!(shelf.entries.len(), shelf.by_age.len());
+    prop_assert_eq!(shelf.entries.len(), shelf.by_end.len());
+    Ok(())
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put { key: usize, size: usize, seconds: u32 },
+    Forget { tool: usize },
+    Wait { seconds: u32 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0..24usize, 0..3_000usize, 0..20u32).prop_map(|(key, size, seconds)| Step::Put { key, size, seconds }),
+        1 => (0..3usize).prop_map(|tool| Step::Forget { tool }),
+        4 => (0..8u32).prop_map(|seconds| Step::Wait { seconds }),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_bounds_always_hold_and_no_answer_is_wrong_or_over(
+        steps in steps(), entries in 0..20usize, bytes in 0..40_000usize,
+    ) {
+        let tools = ["a", "b", "c"];
+        let keys: Vec<_> = (0..24).map(|n| key(tools[n % 3], &json!(n))).collect();
+        let kept = Kept::new(entries, bytes);
+        // The machine's time only names a beginning here; the steps move it.
+        let mut now = Instant::now();
+        let mut latest: HashMap<usize, (Arc<Answer>, Instant)> = HashMap::new();
+        for step in steps {
+            match step {
+                Step::Put { key, size, seconds } => {
+                    let answer = answer("x".repeat(size));
+                    kept.put(keys[key].clone(), answer.clone(), SECOND * seconds, now);
+                    latest.insert(key, (answer, now + SECOND * seconds));
+                }
+                Step::Forget { tool } => {
+                    kept.forget_tool(&ToolName::new(tools[tool]).unwrap());
+                    latest.retain(|key, _| key % 3 != tool);
+                }
+                Step::Wait { seconds } => now += SECOND * seconds,
+            }
+            check_bounds(&kept)?;
+            for (at, key) in keys.iter().enumerate() {
+                if let Some(found) = kept.get(key, now) {
+                    let (expected, ends) = latest.get(&at).expect("only what was put and not forgotten is found");
+                    prop_assert!(Arc::ptr_eq(&found, expected), "an older answer was found");
+                    prop_assert!(*ends > now, "an answer whose time is over was found");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn with_room_for_all_nothing_is_lost_before_its_time(steps in steps()) {
+        let kept = Kept::new(24, 16 * 8_192);
+        let keys: Vec<_> = (0..24).map(|n| key("a", &json!(n))).collect();
+        let mut now = Instant::now();
+        let mut ends: HashMap<usize, Instant> = HashMap::new();
+        for step in steps {
+            match step {
+                Step::Put { key, size, seconds } => {
+                    kept.put(keys[key].clone(), answer("x".repeat(size)), SECOND * seconds, now);
+                    ends.insert(key, now + SECOND * seconds);
+                }
+                Step::Forget { .. } => {}
+                Step::Wait { seconds } => now += SECOND * seconds,
+            }
+            for (at, key) in keys.iter().enumerate() {
+                let expected = ends.get(&at).is_some_and(|ends| *ends > now);
+                prop_assert_eq!(kept.get(key, now).is_some(), expected);
+            }
+        }
+    }
+}
