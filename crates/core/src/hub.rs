@@ -8,6 +8,7 @@ mod offer;
 mod request;
 mod snapshot;
 mod status;
+mod survey;
 
 use std::{sync::Arc, time::Duration};
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::ToolHub;
+use super::{ToolHub, survey::Seen};
 use crate::{
     clock::Timestamp,
     error::{CallError, Detail, ErrorKind, ToolError},
     events::News,
     ids::{Tenant, ThreadId},
     registry::{Filter, Tool},
-    status::{self, Event, Facts, Failure, Language, Reading, ToolStatus},
+    status::{Event, ToolStatus},
     statuses::{Standing, Verdict, Whose},
     tool::ToolName,
 };
@@ -49,16 +49,22 @@ pub struct ToolStatusInfo {
 }
 
 impl ToolHub {
-    /// The status of a tool; `None` where nobody knows it.
-    #[must_use]
-    pub fn tool_status(&self, tool: &str, view: View<'_>) -> Option<ToolStatusInfo> {
-        self.get(tool).map(|tool| self.info(&tool, view))
+    /// The status of a tool. In a thread, a tool whose time has not come is `unavailable`, and the reason names what it
+    /// waits for.
+    ///
+    /// # Errors
+    /// When nobody knows the tool, or the store does not answer.
+    pub async fn tool_status(&self, tool: &str, view: View<'_>) -> Result<ToolStatusInfo, CallError> {
+        Ok(self.see(self.known(tool)?, view).await?.info())
     }
 
     /// The status of every tool, by name.
-    #[must_use]
-    pub fn tool_statuses(&self, view: View<'_>) -> Vec<ToolStatusInfo> {
-        self.list(&Filter::default()).iter().map(|tool| self.info(tool, view)).collect()
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn tool_statuses(&self, view: View<'_>) -> Result<Vec<ToolStatusInfo>, CallError> {
+        let seen = self.survey(self.list(&Filter::default()), view).await?;
+        Ok(seen.iter().map(Seen::info).collect())
     }
 
     /// Says by hand what a tool's status is. `Maintenance` and `Unavailable` hold until they are lifted, reset, or `until`
@@ -78,7 +84,7 @@ impl ToolHub {
         let tool = self.known(tool)?;
         let event = Event::by_hand(status, reason, until);
         self.engine.statuses.apply(&whose(&tool, view), &event).await?;
-        Ok(self.info(&tool, view))
+        Ok(self.see(tool, view).await?.info())
     }
 
     /// Forgets what is known against a tool. A thread's reset clears its own record and lets a shared breaker be tried
@@ -93,7 +99,7 @@ impl ToolHub {
         if matches!(view, View::Thread(..)) {
             statuses.apply(&Whose::everybody(&tool.definition.name), &Event::CoolDownEnded).await?;
         }
-        Ok(self.info(&tool, view))
+        Ok(self.see(tool, view).await?.info())
     }
 
     /// Tells how an execution went that somebody else made. It counts like one made here.
@@ -126,7 +132,7 @@ impl ToolHub {
             None => self.tell(news),
             Some((tenant, thread)) => self.engine.services.events.tell_tenant(self.now(), tenant, Some(thread), news),
         }
-        Ok(self.info(&known, view))
+        Ok(self.see(known, view).await?.info())
     }
 
     pub(super) fn known(&self, name: &str) -> Result<Arc<Tool>, CallError> {
@@ -137,45 +143,6 @@ impl ToolHub {
         CallError::new(ErrorKind::ToolNotFound)
             .operator(format!("no tool is named `{name}`"))
             .detail(Detail::Suggestions(self.tools().suggest(name)))
-    }
-
-    /// The records that make up a view: the thread's own and the shared one.
-    fn records(&self, tool: &Tool, view: View<'_>) -> (Arc<Facts>, Arc<Facts>) {
-        let statuses = &self.engine.statuses;
-        let shared = statuses.facts(&Whose::everybody(&tool.definition.name)).unwrap_or_default();
-        (statuses.facts(&whose(tool, view)).unwrap_or_default(), shared)
-    }
-
-    /// What the records of a view say now.
-    pub(super) fn reading(&self, tool: &Tool, view: View<'_>) -> Reading {
-        let (own, shared) = self.records(tool, view);
-        let statuses = &self.engine.statuses;
-        status::worse(statuses.reading(&own), statuses.reading(&shared))
-    }
-
-    /// The later of the failures that count in a view.
-    pub(super) fn last_failure(&self, tool: &Tool, view: View<'_>) -> Option<Failure> {
-        let (own, shared) = self.records(tool, view);
-        let failures = [own.last_failure.clone(), shared.last_failure.clone()].into_iter().flatten();
-        failures.max_by_key(|failure| failure.at)
-    }
-
-    pub(super) fn info(&self, tool: &Tool, view: View<'_>) -> ToolStatusInfo {
-        let reading = self.reading(tool, view);
-        let (own, shared) = self.records(tool, view);
-        ToolStatusInfo {
-            tool_name: tool.definition.name.clone(),
-            status: reading.status,
-            reason: reading.reason.text(Language::English),
-            last_updated: own.updated.max(shared.updated),
-            consecutive_failures: own.consecutive_failures.max(shared.consecutive_failures),
-            last_success_time: own.last_success.max(shared.last_success),
-            last_failure_time: self.last_failure(tool, view).map(|failure| failure.at),
-            should_rebind: match view {
-                View::Shared => false,
-                View::Thread(tenant, thread) => self.is_to_be_bound_again(&tool.definition.name, tenant, thread),
-            },
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 
 impl Statuses {
     /// What a record says now.
-    pub(crate) fn reading(&self, facts: &Facts) -> Reading {
+    fn reading(&self, facts: &Facts) -> Reading {
         status::read(facts, &Presence::Ready, &self.settings, self.clock.now())
     }
 

@@ -19,5 +19,6 @@ mod registry;
 mod shop;
 mod state;
 mod status;
+mod status_views;
 mod store;
 mod validation;

@@ -41,8 +41,8 @@ async fn call(hub: &ToolHub, thread: &str) -> Outcome {
     hub.call("flaky", json!({})).thread(thread).await
 }
 
-fn word(hub: &ToolHub) -> ToolStatus {
-    hub.tool_status("flaky", View::Shared).unwrap().status
+async fn word(hub: &ToolHub) -> ToolStatus {
+    hub.tool_status("flaky", View::Shared).await.unwrap().status
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,7 +51,7 @@ async fn a_tool_that_fails_three_times_is_withheld_for_five_minutes_and_comes_ba
     for _ in 0..3 {
         call(&hub, "t1").await.assert_error(ErrorKind::UpstreamError);
     }
-    assert_eq!(word(&hub), ToolStatus::Failed);
+    assert_eq!(word(&hub).await, ToolStatus::Failed);
     let refused = call(&hub, "t2").await;
     refused.assert_effect(Effect::None).assert_error(ErrorKind::ToolFailedStatus);
     let error = refused.error.unwrap();
@@ -60,9 +60,9 @@ async fn a_tool_that_fails_three_times_is_withheld_for_five_minutes_and_comes_ba
     assert_eq!(script.asked().len(), 3, "a withheld tool is not called");
 
     tokio::time::sleep(5 * MINUTE).await;
-    assert_eq!(word(&hub), ToolStatus::Available);
+    assert_eq!(word(&hub).await, ToolStatus::Available);
     assert_eq!(call(&hub, "t1").await.assert_success(), &json!("well"));
-    let info = hub.tool_status("flaky", View::Shared).unwrap();
+    let info = hub.tool_status("flaky", View::Shared).await.unwrap();
     assert_eq!((info.status, info.consecutive_failures), (ToolStatus::Available, 0));
     assert!(info.last_success_time > info.last_failure_time && info.last_failure_time.is_some());
 }
@@ -194,7 +194,7 @@ async fn refusals_of_any_sort_never_speak_against_a_tool() {
         hub.call("flaky", json!("nonsense")).thread("t1").await.assert_error(ErrorKind::ArgumentsInvalid);
     }
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
-    let info = hub.tool_status("flaky", View::Thread(&tenant, &thread)).unwrap();
+    let info = hub.tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!((info.status, info.consecutive_failures), (ToolStatus::Available, 0));
     assert_eq!(script.asked().len(), 7);
 }
@@ -205,8 +205,8 @@ async fn a_success_in_between_begins_the_count_anew() {
     for _ in 0..5 {
         call(&hub, "t1").await;
     }
-    assert_eq!(word(&hub), ToolStatus::Available);
-    assert_eq!(hub.tool_status("flaky", View::Shared).unwrap().consecutive_failures, 2);
+    assert_eq!(word(&hub).await, ToolStatus::Available);
+    assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().consecutive_failures, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,9 +218,9 @@ async fn one_threads_trouble_is_its_own_until_two_threads_have_it() {
     }
     call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
     call(&hub, "t2").await.assert_success();
-    assert_eq!(word(&hub), ToolStatus::Available);
+    assert_eq!(word(&hub).await, ToolStatus::Available);
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
-    let info = hub.tool_status("flaky", View::Thread(&tenant, &thread)).unwrap();
+    let info = hub.tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!(info.status, ToolStatus::Failed);
 
     let slow = || Step::Fail(ToolError::of(ErrorKind::Timeout, "slow"));
@@ -228,11 +228,11 @@ async fn one_threads_trouble_is_its_own_until_two_threads_have_it() {
     for _ in 0..3 {
         call(&hub, "t1").await;
     }
-    assert_eq!(word(&hub), ToolStatus::Available, "one slow thread takes a tool from nobody else");
+    assert_eq!(word(&hub).await, ToolStatus::Available, "one slow thread takes a tool from nobody else");
     for thread in ["t2", "t3", "t4"] {
         call(&hub, thread).await;
     }
-    assert_eq!(word(&hub), ToolStatus::Failed);
+    assert_eq!(word(&hub).await, ToolStatus::Failed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +246,7 @@ async fn an_operators_word_holds_whatever_the_tool_does() {
     assert!(info.reason.contains("key rotation"), "{}", info.reason);
     call(&hub, "t1").await.assert_error(ErrorKind::ToolMaintenance);
     hub.report_result("flaky", View::Shared, Ok(())).await.unwrap();
-    assert_eq!(word(&hub), ToolStatus::Maintenance, "a success lifts no override");
+    assert_eq!(word(&hub).await, ToolStatus::Maintenance, "a success lifts no override");
     assert!(script.asked().is_empty());
     assert_eq!(set(ToolStatus::Available, None, None).await.unwrap().status, ToolStatus::Available);
     call(&hub, "t1").await.assert_success();
@@ -288,7 +288,7 @@ async fn failures_reported_from_elsewhere_count_the_same() {
         let failed = Err(ToolError::of(ErrorKind::UpstreamUnreachable, "no route"));
         hub.report_result("flaky", View::Shared, failed).await.unwrap();
     }
-    assert_eq!(word(&hub), ToolStatus::Failed);
+    assert_eq!(word(&hub).await, ToolStatus::Failed);
     let names = recorder.names();
     assert_eq!(names.iter().filter(|name| **name == "tool.failed").count(), 3);
     assert_eq!(names.iter().filter(|name| **name == "tool.status.changed").count(), 1, "only on change");
@@ -396,7 +396,7 @@ async fn one_answer_explains_why_a_tool_is_not_offered_and_what_would_change_tha
 
     let next = hub.explain("next", &tenant, &thread).await.unwrap();
     assert!(!next.offered);
-    assert_eq!(next.text(Language::English), "`next` is not offered: it waits.\nCall base successfully first.");
+    assert_eq!(next.text(Language::English), "`next` is not offered: waiting for base.\nCall base successfully first.");
     assert_eq!(serde_json::to_value(&next).unwrap()["missing"], json!(["base"]));
     hub.call("base", json!({})).thread("t1").await.assert_success();
     assert!(hub.explain("next", &tenant, &thread).await.unwrap().offered);
@@ -447,8 +447,8 @@ async fn an_offer_is_pinned_and_its_holder_hears_of_additions_at_once_and_of_rem
     hub.call("base", json!({})).thread("t1").among(offer.tools()).await.assert_success();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(hub.should_rebind(&offer).await.unwrap());
-    let rebind = |tool| hub.tool_status(tool, View::Thread(&tenant, &thread)).unwrap().should_rebind;
-    assert_eq!((rebind("next"), rebind("base")), (true, false));
+    let rebind = async |tool| hub.tool_status(tool, View::Thread(&tenant, &thread)).await.unwrap().should_rebind;
+    assert_eq!((rebind("next").await, rebind("base").await), (true, false));
     assert_eq!(rebinds(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
     hub.call("next", json!({})).thread("t1").among(offer.tools()).await.assert_error(ErrorKind::ToolNotFound);
 
@@ -643,7 +643,7 @@ async fn a_failure_reported_from_elsewhere_never_brings_a_tool_back() {
         tokio::time::sleep(5 * MINUTE).await;
         let (tenant, thread) = (Tenant::default(), ThreadId::new("t9").unwrap());
         hub.report_result("flaky", View::Thread(&tenant, &thread), Err(ToolError::of(kind, "no"))).await.unwrap();
-        assert_eq!(word(&hub), ToolStatus::Failed, "{kind}");
+        assert_eq!(word(&hub).await, ToolStatus::Failed, "{kind}");
     }
 }
 
@@ -657,7 +657,7 @@ async fn a_rate_of_failures_weighs_every_call_and_a_row_ends_with_any_success() 
     for _ in 0..106 {
         call(&hub, "t1").await;
     }
-    assert_eq!(word(&hub), ToolStatus::Available, "6 of 106 is no rate to speak of");
+    assert_eq!(word(&hub).await, ToolStatus::Available, "6 of 106 is no rate to speak of");
 }
 
 #[tokio::test(start_paused = true)]
