@@ -27,6 +27,7 @@ mod policy;
 mod registry;
 pub mod schema;
 mod services;
+mod sharded;
 mod state;
 pub mod status;
 mod statuses;

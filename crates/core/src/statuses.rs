@@ -6,6 +6,7 @@
 
 mod known;
 mod returning;
+mod successes;
 mod tell;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use tokio::sync::{Notify, futures::Notified};
 
 pub(crate) use known::{Known, Whose};
 pub(crate) use returning::{Standing, Verdict};
+pub(crate) use successes::{LastSuccess, Successes};
 
 use crate::{
     backend::{Backend, Batch, Change, Durability, Expect, Key, Row, Scan, Scope, Seen, StoreError, Table, Write},
@@ -34,6 +36,8 @@ pub(crate) struct Statuses {
     clock: Arc<dyn Clock>,
     events: Events,
     known: Known,
+    /// When tools last succeeded, also those that have no record.
+    pub(crate) successes: Successes,
     /// Told whenever a record changed: calls that wait for a probe listen.
     changed: Notify,
     stirred: Arc<Notify>,
@@ -49,7 +53,8 @@ impl Statuses {
         stirred: Arc<Notify>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
-        Self { settings, store, clock, events, known: Known::default(), changed: Notify::new(), stirred, runtime }
+        let (known, successes, changed) = (Known::default(), Successes::default(), Notify::new());
+        Self { settings, store, clock, events, known, successes, changed, stirred, runtime }
     }
 
     /// Whether no tool has a record.

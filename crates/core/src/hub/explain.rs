@@ -38,7 +38,8 @@ pub struct Explanation {
     pub consecutive_failures: u32,
     /// How many it takes to be withheld.
     pub failure_threshold: u32,
-    /// When it last succeeded after it had failed.
+    /// When it last succeeded: in this thread, or for everybody where a success ended a failure.
+    /// Plain successes are remembered by this hub alone and until it stops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_success_time: Option<Timestamp>,
     /// The last failure that counted, as operators know it.

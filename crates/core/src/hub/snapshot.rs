@@ -112,9 +112,12 @@ impl ToolHub {
                 continue;
             };
             let name = state.tool_name.clone();
+            let whose = Whose::thread(&name, tenant, thread);
+            if let Some(at) = state.succeeded() {
+                self.engine.statuses.successes.note(whose.clone(), at);
+            }
             let waits = !tool.definition.depends_on.is_empty();
             if let Some(facts) = state.facts(waits, &self.engine.statuses.settings, self.now()) {
-                let whose = Whose::thread(&name, tenant, thread);
                 self.engine.statuses.apply(&whose, &Event::Restored(Box::new(facts))).await?;
                 restored.tools.push(name);
             }
@@ -171,12 +174,18 @@ impl State {
         }
     }
 
+    /// When the tool last succeeded in the thread.
+    fn succeeded(&self) -> Option<Timestamp> {
+        self.facts.as_ref().map_or(self.last_success_time, |facts| facts.last_success)
+    }
+
     /// The record to restore. A text of an older system has only the words; what they meant is said again, by hand. Of a
     /// tool that `waits` for others, `unavailable` meant just that: it is read from the evidence, and no record.
     fn facts(self, waits: bool, settings: &StatusSettings, now: Timestamp) -> Option<Facts> {
         if let Some(facts) = self.facts {
-            // A tool that never made trouble has no record, and gets none by being saved.
-            return (facts != Facts::default()).then_some(facts);
+            // A tool that never made trouble has no record, and gets none by being saved. Its success is remembered apart.
+            let untroubled = Facts { last_success: facts.last_success, ..Facts::default() };
+            return (facts != untroubled).then_some(facts);
         }
         let facts = Facts {
             consecutive_failures: self.consecutive_failures,

@@ -40,7 +40,8 @@ pub struct ToolStatusInfo {
     pub last_updated: Option<Timestamp>,
     /// How many failures in a row count against it.
     pub consecutive_failures: u32,
-    /// When it last succeeded after it had failed.
+    /// When it last succeeded: in a thread's view in that thread, or for everybody where a success ended a failure.
+    /// Plain successes are remembered by this hub alone and until it stops.
     pub last_success_time: Option<Timestamp>,
     /// When it last failed in a way that counts.
     pub last_failure_time: Option<Timestamp>,
@@ -87,7 +88,7 @@ impl ToolHub {
         Ok(self.see(tool, view).await?.info())
     }
 
-    /// Forgets what is known against a tool. A thread's reset clears its own record and lets a shared breaker be tried
+    /// Forgets the record of a tool. A thread's reset clears its own record and lets a shared breaker be tried
     /// again; it lifts no shared override and takes no evidence away.
     ///
     /// # Errors
@@ -95,7 +96,12 @@ impl ToolHub {
     pub async fn reset_tool_status(&self, tool: &str, view: View<'_>) -> Result<ToolStatusInfo, CallError> {
         let tool = self.known(tool)?;
         let statuses = &self.engine.statuses;
-        statuses.apply(&whose(&tool, view), &Event::Reset).await?;
+        let whose = whose(&tool, view);
+        statuses.apply(&whose, &Event::Reset).await?;
+        match view {
+            View::Shared => tool.succeeded.forget(),
+            View::Thread(..) => statuses.successes.forget(&whose),
+        }
         if matches!(view, View::Thread(..)) {
             statuses.apply(&Whose::everybody(&tool.definition.name), &Event::CoolDownEnded).await?;
         }
@@ -120,6 +126,12 @@ impl ToolHub {
         };
         let verdict = Verdict::of(&result, &statuses.settings);
         Standing::foreign(statuses, &known.definition.name, thread).report(verdict).await?;
+        if result.is_ok() {
+            known.succeeded.note(self.now());
+            if thread.is_some() {
+                statuses.successes.note(whose(&known, view), self.now());
+            }
+        }
         let tool_name = known.definition.name.clone();
         let news = match result {
             Ok(()) => News::ToolExecuted { tool_name },

@@ -105,12 +105,25 @@ impl ToolHub {
     fn records(&self, tool: &Tool, view: View<'_>) -> (Arc<Facts>, Arc<Facts>) {
         let statuses = &self.engine.statuses;
         let shared = statuses.facts(&Whose::everybody(&tool.definition.name)).unwrap_or_default();
-        let own = match view {
-            View::Shared => shared.clone(),
-            View::Thread(tenant, thread) => {
-                statuses.facts(&Whose::thread(&tool.definition.name, tenant, thread)).unwrap_or_default()
+        match view {
+            View::Shared => {
+                let shared = with_success(shared, tool.succeeded.get());
+                (shared.clone(), shared)
             }
-        };
-        (own, shared)
+            // That a tool did well in other threads is no news about this one, and not this one's affair.
+            View::Thread(tenant, thread) => {
+                let whose = Whose::thread(&tool.definition.name, tenant, thread);
+                let own = statuses.facts(&whose).unwrap_or_default();
+                (with_success(own, statuses.successes.of(&whose)), shared)
+            }
+        }
     }
+}
+
+/// The record with a success that was not worth writing down.
+fn with_success(mut facts: Arc<Facts>, success: Option<Timestamp>) -> Arc<Facts> {
+    if success > facts.last_success {
+        Arc::make_mut(&mut facts).last_success = success;
+    }
+    facts
 }

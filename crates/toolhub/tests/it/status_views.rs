@@ -122,3 +122,70 @@ async fn a_tool_asks_to_be_bound_again_from_the_moment_a_held_list_differs() {
     drop(offer);
     assert!(!asks("base").await && !asks("next").await, "nobody holds a list any more");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_success_is_remembered_in_its_thread_and_for_everybody() {
+    let (tenant, other) = (Tenant::default(), ThreadId::new("t2").unwrap());
+    let hub = pair(vec![]).await;
+    check(told(&hub, "base").await, ToolStatus::Available, "never run");
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    check(told(&hub, "base").await, ToolStatus::Available, "executed successfully");
+    let (_, thread) = place();
+    let at = async |view| hub.tool_status("base", view).await.unwrap().last_success_time.map(|at| at.to_string());
+    let noon = Some("2024-01-01T12:00:00.000Z".to_owned());
+    assert_eq!(at(View::Thread(&tenant, &thread)).await, noon);
+    assert_eq!(at(View::Thread(&tenant, &other)).await, None, "it never ran there");
+    tokio::time::sleep(MINUTE).await;
+    hub.call("base", json!({})).await.assert_success();
+    assert_eq!(at(View::Thread(&tenant, &thread)).await, noon);
+    assert_eq!(at(View::Shared).await, Some("2024-01-01T12:01:00.000Z".to_owned()));
+    assert_eq!(hub.tool_status("base", View::Shared).await.unwrap().reason, "executed successfully");
+    hub.call("next", json!({})).thread("t1").await.assert_success();
+    check(told(&hub, "next").await, ToolStatus::Available, "executed successfully");
+
+    hub.replace_all([scripted("base", []).0]).await.unwrap();
+    assert!(at(View::Shared).await.is_some(), "a reload forgets nothing");
+    hub.reset_tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
+    check(told(&hub, "base").await, ToolStatus::Available, "never run");
+    hub.reset_tool_status("base", View::Shared).await.unwrap();
+    assert_eq!(at(View::Shared).await, None);
+    hub.report_result("base", View::Thread(&tenant, &thread), Ok(())).await.unwrap();
+    assert!(at(View::Shared).await.is_some());
+    check(told(&hub, "base").await, ToolStatus::Available, "executed successfully");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_no_success_and_a_success_after_it_is_the_later_news() {
+    let fail = Step::Fail(ToolError::new("my fault"));
+    let hub = hub([scripted("sick", [Step::Return(json!(1)), fail]).0]).await;
+    for (minute, reason) in [(0, "executed successfully"), (1, "the last call failed"), (2, "executed successfully")] {
+        hub.call("sick", json!({})).thread("t1").await;
+        check(told(&hub, "sick").await, ToolStatus::Available, reason);
+        let (tenant, thread) = place();
+        let info = hub.tool_status("sick", View::Thread(&tenant, &thread)).await.unwrap();
+        let good = if minute == 1 { 0 } else { minute };
+        assert_eq!(info.last_success_time.unwrap().to_string(), format!("2024-01-01T12:0{good}:00.000Z"));
+        tokio::time::sleep(MINUTE).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_saved_success_is_restored_and_makes_no_record() {
+    let (tenant, thread) = place();
+    let first = hub([scripted("base", []).0]).await;
+    first.call("base", json!({})).thread("t1").await.assert_success();
+    let text = first.serialize_tool_states(&tenant, &thread).await.unwrap();
+    tokio::time::sleep(MINUTE).await;
+    let second = hub([scripted("base", []).0]).await;
+    let restored = second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
+    assert_eq!(restored.tools, [], "a plain success is not worth a record");
+    check(told(&second, "base").await, ToolStatus::Available, "executed successfully");
+    assert_eq!(second.tool_status("base", View::Shared).await.unwrap().last_success_time, None);
+
+    let older = r#"{"states": [{"toolName": "base", "status": "available", "consecutiveFailures": 0,
+        "lastSuccessTime": "2024-01-01T11:00:00.000Z"}]}"#;
+    let third = hub([scripted("base", []).0]).await;
+    third.deserialize_tool_states(&tenant, &thread, older).await.unwrap();
+    let info = third.tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
+    assert_eq!(info.last_success_time.unwrap().to_string(), "2024-01-01T11:00:00.000Z");
+}
