@@ -9,7 +9,7 @@ mod returning;
 mod successes;
 mod tell;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use smol_str::SmolStr;
 use tokio::sync::{Notify, futures::Notified};
@@ -38,6 +38,8 @@ pub(crate) struct Statuses {
     known: Known,
     /// When tools last succeeded, also those that have no record.
     pub(crate) successes: Successes,
+    /// Held while listeners are told of a record, so that they hear its words in the order in which they were true.
+    telling: Mutex<()>,
     /// Told whenever a record changed: calls that wait for a probe listen.
     changed: Notify,
     stirred: Arc<Notify>,
@@ -53,8 +55,9 @@ impl Statuses {
         stirred: Arc<Notify>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
-        let (known, successes, changed) = (Known::default(), Successes::default(), Notify::new());
-        Self { settings, store, clock, events, known, successes, changed, stirred, runtime }
+        let (known, successes) = (Known::default(), Successes::default());
+        let (telling, changed) = (Mutex::default(), Notify::new());
+        Self { settings, store, clock, events, known, successes, telling, changed, stirred, runtime }
     }
 
     /// Whether no tool has a record.
@@ -67,14 +70,24 @@ impl Statuses {
         self.known.get(whose).map(|(facts, _)| facts)
     }
 
+    /// The record as it is read now. Whoever reads one whose word has changed by itself, and nobody has said so, says so.
+    pub(crate) fn look(self: &Arc<Self>, whose: &Whose, now: Timestamp) -> Option<Arc<Facts>> {
+        let (facts, due) = self.known.look(whose, now)?;
+        if let Some(at) = due {
+            self.time_has_come(whose, at);
+        }
+        Some(facts)
+    }
+
     /// Whether a call may pass now. Most tools have no record, and the answer is yes.
-    pub(crate) fn admit(&self, tool: &ToolName, tenant: &Tenant, thread: Option<&ThreadId>) -> Admission {
+    pub(crate) fn admit(self: &Arc<Self>, tool: &ToolName, tenant: &Tenant, thread: Option<&ThreadId>) -> Admission {
         if self.known.is_empty() {
             return Admission::Pass;
         }
-        let shared = self.facts(&Whose::everybody(tool)).unwrap_or_default();
-        let own = thread.map(|thread| self.facts(&Whose::thread(tool, tenant, thread)).unwrap_or_default());
-        status::admit(own.as_deref(), &shared, &Presence::Ready, &self.settings, self.clock.now())
+        let now = self.clock.now();
+        let shared = self.look(&Whose::everybody(tool), now).unwrap_or_default();
+        let own = thread.map(|thread| self.look(&Whose::thread(tool, tenant, thread), now).unwrap_or_default());
+        status::admit(own.as_deref(), &shared, &Presence::Ready, &self.settings, now)
     }
 
     /// Tells a record of an event; answers the record afterwards.

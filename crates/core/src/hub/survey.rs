@@ -85,7 +85,7 @@ impl ToolHub {
                     (waits, presence)
                 }
             };
-            let (own, shared) = self.records(&tool, view);
+            let (own, shared) = self.records(&tool, view, now);
             let read = |facts: &Facts| status::read(facts, &presence, &self.engine.statuses.settings, now);
             let reading = status::worse(read(&own), read(&shared));
             let offered = reading.status == ToolStatus::Available;
@@ -102,9 +102,9 @@ impl ToolHub {
     }
 
     /// The records that make up a view: its own and the shared one.
-    fn records(&self, tool: &Tool, view: View<'_>) -> (Arc<Facts>, Arc<Facts>) {
+    fn records(&self, tool: &Tool, view: View<'_>, now: Timestamp) -> (Arc<Facts>, Arc<Facts>) {
         let statuses = &self.engine.statuses;
-        let shared = statuses.facts(&Whose::everybody(&tool.definition.name)).unwrap_or_default();
+        let shared = statuses.look(&Whose::everybody(&tool.definition.name), now).unwrap_or_default();
         match view {
             View::Shared => {
                 let shared = with_success(shared, tool.succeeded.get());
@@ -113,7 +113,7 @@ impl ToolHub {
             // That a tool did well in other threads is no news about this one, and not this one's affair.
             View::Thread(tenant, thread) => {
                 let whose = Whose::thread(&tool.definition.name, tenant, thread);
-                let own = statuses.facts(&whose).unwrap_or_default();
+                let own = statuses.look(&whose, now).unwrap_or_default();
                 (with_success(own, statuses.successes.of(&whose)), shared)
             }
         }

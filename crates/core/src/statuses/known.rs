@@ -72,8 +72,8 @@ struct Record {
     seen: Option<Seen>,
     /// The word listeners were told last.
     told: ToolStatus,
-    /// When somebody looks again; one timer for a record is enough.
-    looked_at: Option<Timestamp>,
+    /// When the word changes by itself and somebody must look again: a timer, or whoever reads the record first.
+    next_look: Option<Timestamp>,
 }
 
 impl Known {
@@ -89,6 +89,15 @@ impl Known {
         records.get(whose).map(|record| (record.facts.clone(), record.seen))
     }
 
+    /// The record, and the moment at which somebody should have looked again, if nobody has.
+    pub(crate) fn look(&self, whose: &Whose, now: Timestamp) -> Option<(Arc<Facts>, Option<Timestamp>)> {
+        if self.is_empty() {
+            return None;
+        }
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        records.get(whose).map(|record| (record.facts.clone(), record.next_look.filter(|at| *at <= now)))
+    }
+
     /// Takes in a record, unless a newer one is known.
     pub(crate) fn put(&self, whose: Whose, facts: Arc<Facts>, seen: Seen) {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +105,7 @@ impl Known {
             facts: facts.clone(),
             seen: None,
             told: ToolStatus::Available,
-            looked_at: None,
+            next_look: None,
         });
         // A row of statuses is never removed, so versions only grow.
         if record.seen.is_none_or(|known| known.version < seen.version) {
@@ -108,15 +117,14 @@ impl Known {
     /// Notes that somebody looks again then; says whether that is new.
     pub(crate) fn schedule(&self, whose: &Whose, at: Timestamp) -> bool {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        records.get_mut(whose).is_some_and(|record| record.looked_at.replace(at) != Some(at))
+        records.get_mut(whose).is_some_and(|record| record.next_look.replace(at) != Some(at))
     }
 
-    /// Somebody has looked; nobody looks again unless it is said anew.
-    pub(crate) fn looked(&self, whose: &Whose) {
+    /// Takes the task to look that was set for this moment. Of all who come for it one gets it; nobody does if another
+    /// moment was set meanwhile.
+    pub(crate) fn take_look(&self, whose: &Whose, at: Timestamp) -> bool {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(record) = records.get_mut(whose) {
-            record.looked_at = None;
-        }
+        records.get_mut(whose).is_some_and(|record| record.next_look.take_if(|set| *set == at).is_some())
     }
 
     /// Notes the word that listeners are told now; answers the one they were told before, if it is another.

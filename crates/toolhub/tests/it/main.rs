@@ -19,6 +19,7 @@ mod registry;
 mod shop;
 mod state;
 mod status;
+mod status_events;
 mod status_views;
 mod store;
 mod validation;
