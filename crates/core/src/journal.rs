@@ -168,8 +168,8 @@ impl Journal {
         let row = self.store.load(&keys, now).await?.pop().flatten();
         // Evidence that cannot be read is none: whoever waits for it waits again, and the next success takes its place.
         Ok(row.map_or_else(Default::default, |row| {
-            let evidence = decode(Table::Evidence, EVIDENCE, &row).map(|(evidence, _)| evidence);
-            (evidence.unwrap_or_default(), Some(row.seen))
+            let evidence = decode(Table::Evidence, EVIDENCE, &row).inspect_err(StoreError::passed_over);
+            (evidence.map(|(evidence, _)| evidence).unwrap_or_default(), Some(row.seen))
         }))
     }
 
@@ -223,18 +223,13 @@ impl CallRecord {
 
 fn encode<T: Serialize>(table: Table, id: SmolStr, record: &T) -> Result<Arc<[u8]>, StoreError> {
     let bytes = serde_json::to_vec(record);
-    bytes.map(Into::into).map_err(|error| StoreError::Damaged { table, id, reason: error.to_string() })
+    bytes.map(Into::into).map_err(|error| StoreError::unreadable(table, id, &error))
 }
 
 fn decode<T: DeserializeOwned>(table: Table, id: SmolStr, row: &Row) -> Result<(T, Seen), StoreError> {
     if row.schema != LAYOUT {
-        let reason = format!("it has layout {}, this version knows {LAYOUT}", row.schema);
-        return Err(StoreError::Damaged { table, id, reason });
+        return Err(StoreError::layout(table, id, row.schema, LAYOUT));
     }
     let record = serde_json::from_slice(&row.value);
-    record.map(|record| (record, row.seen)).map_err(|error| StoreError::Damaged {
-        table,
-        id,
-        reason: error.to_string(),
-    })
+    record.map(|record| (record, row.seen)).map_err(|error| StoreError::unreadable(table, id, &error))
 }

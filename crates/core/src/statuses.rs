@@ -135,11 +135,11 @@ impl Statuses {
         loop {
             let page = self.store.scan(scan.clone(), self.clock.now()).await?;
             for (key, row) in page.rows {
-                if let (Some(whose), Ok(facts)) = (Whose::of(&key), decode(&key.id, &row)) {
-                    match told {
-                        Told::Already => self.recall(whose, facts, row.seen),
-                        Told::NotYet => self.learn(whose, facts, row.seen),
-                    }
+                let read = decode(&key.id, &row).inspect_err(StoreError::passed_over);
+                let (Some(whose), Ok(facts)) = (Whose::of(&key), read) else { continue };
+                match told {
+                    Told::Already => self.recall(whose, facts, row.seen),
+                    Told::NotYet => self.learn(whose, facts, row.seen),
                 }
             }
             match page.next {
@@ -163,12 +163,12 @@ impl Statuses {
         let keys = [whose.key()];
         match self.store.load(&keys, now).await?.pop().flatten() {
             None => Ok((Arc::default(), None)),
-            Some(row) if row.schema != LAYOUT => {
-                let reason = format!("it has layout {}, this version knows {LAYOUT}", row.schema);
-                Err(StoreError::Damaged { table: Table::Statuses, id: whose.tool().clone().into(), reason })
-            }
+            Some(row) if row.schema != LAYOUT => Err(layout(whose.tool(), &row)),
             // A damaged record says nothing about the tool. The next thing that happens to the tool takes its place.
-            Some(row) => Ok((decode(whose.tool(), &row).unwrap_or_default(), Some(row.seen))),
+            Some(row) => {
+                let facts = decode(whose.tool(), &row).inspect_err(StoreError::passed_over);
+                Ok((facts.unwrap_or_default(), Some(row.seen)))
+            }
         }
     }
 
@@ -213,9 +213,16 @@ pub(crate) enum Told {
 }
 
 fn decode(tool: &str, row: &Row) -> Result<Arc<Facts>, StoreError> {
+    if row.schema != LAYOUT {
+        return Err(layout(tool, row));
+    }
     serde_json::from_slice(&row.value).map(Arc::new).map_err(|error| damaged(tool, &error))
 }
 
+fn layout(tool: &str, row: &Row) -> StoreError {
+    StoreError::layout(Table::Statuses, SmolStr::new(tool), row.schema, LAYOUT)
+}
+
 fn damaged(tool: &str, error: &serde_json::Error) -> StoreError {
-    StoreError::Damaged { table: Table::Statuses, id: SmolStr::new(tool), reason: error.to_string() }
+    StoreError::unreadable(Table::Statuses, SmolStr::new(tool), error)
 }

@@ -6,6 +6,7 @@ mod alloc;
 mod awkward_store;
 mod calls;
 mod compile_errors;
+mod damaged;
 mod dependencies;
 mod endings;
 mod errors;

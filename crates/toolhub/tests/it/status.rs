@@ -10,8 +10,7 @@ use std::{
 
 use toolhub::{
     View,
-    backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Table, Write},
-    clock::Timestamp,
+    backend::{Backend, Memory},
     events::News,
     ids::{Tenant, ThreadId},
     prelude::*,
@@ -563,31 +562,6 @@ async fn a_shared_change_is_told_once_however_many_threads_have_records() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(recorder.names(), ["tool.status.changed", "tool.availability.changed"]);
     assert!(recorder.events().iter().all(|event| event.thread.is_none()));
-}
-
-/// A row as it may never have been written by this version.
-async fn scribble(store: &dyn Backend, partition: Partition, table: Table, id: &str) {
-    let change = Change::Put { value: b"{ not json".as_slice().into(), schema: 1, expires: None };
-    let write = Write { table, id: id.into(), expect: Expect::Any, change, durability: Durability::KillSafe };
-    store.commit(Batch::on(partition).with(write), Timestamp::default()).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_damaged_record_stops_nobody_and_can_be_replaced() {
-    let store: Arc<dyn Backend> = Arc::new(Memory::new());
-    let thread = || Partition::of_thread(Tenant::default(), ThreadId::new("t1").unwrap());
-    scribble(&*store, thread(), Table::Statuses, "flaky").await;
-    scribble(&*store, thread(), Table::Evidence, "evidence").await;
-    let tools = [scripted("flaky", []).0, scripted("base", []).0, scripted("next", []).0.after("base")];
-    let hub = ToolHub::builder().shared_store(store).clock(TestClock::new()).tools(tools).build().await.unwrap();
-    let (tenant, id) = (Tenant::default(), ThreadId::new("t1").unwrap());
-    let view = View::Thread(&tenant, &id);
-    hub.call("flaky", json!({})).thread("t1").await.assert_success();
-    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, view).await.unwrap();
-    hub.call("flaky", json!({})).thread("t1").await.assert_error(ErrorKind::ToolMaintenance);
-    hub.call("next", json!({})).thread("t1").await.assert_error(ErrorKind::DependencyNotMet);
-    hub.call("base", json!({})).thread("t1").await.assert_success();
-    hub.call("next", json!({})).thread("t1").await.assert_success();
 }
 
 #[tokio::test(start_paused = true)]
