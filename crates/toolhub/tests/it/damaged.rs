@@ -88,7 +88,7 @@ async fn one_damaged_record_stops_nobody_is_said_aloud_and_can_be_replaced() {
     hub.call("next", json!({})).thread("t1").await.assert_error(ErrorKind::DependencyNotMet);
     let evidence =
         format!("WARN message={passed_over} table=evidence id=evidence reason=it is not JSON (line 1, column 3)");
-    assert_eq!(lines(), [evidence.clone()]);
+    assert_eq!(lines(), std::slice::from_ref(&evidence));
     hub.call("base", json!({})).thread("t1").await.assert_success();
     assert_eq!(lines(), [evidence]);
     hub.call("next", json!({})).thread("t1").await.assert_success();

@@ -189,3 +189,17 @@ async fn a_saved_success_is_restored_and_makes_no_record() {
     let info = third.tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!(info.last_success_time.unwrap().to_string(), "2024-01-01T11:00:00.000Z");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_registered_again_under_its_old_name_keeps_its_status() {
+    let fail = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500"));
+    let hub = hub([scripted("sick", [fail(), fail(), fail()]).0]).await;
+    for _ in 0..3 {
+        hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::UpstreamError);
+    }
+    hub.unregister("sick").await.unwrap();
+    hub.register(scripted("sick", []).0).unwrap();
+    check(told(&hub, "sick").await, ToolStatus::Failed, "failed 3 times in a row");
+    hub.replace_all([scripted("sick", []).0]).await.unwrap();
+    hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::ToolFailedStatus);
+}
