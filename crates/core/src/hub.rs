@@ -8,6 +8,7 @@ mod offer;
 mod request;
 mod snapshot;
 mod status;
+mod survey;
 
 use std::{sync::Arc, time::Duration};
 
@@ -127,8 +128,9 @@ impl ToolHub {
         self.engine.services.stirred.notify_one();
         let after = self.tools();
         for tool in before.list(&Filter::default()) {
-            if after.get(&tool.definition.name).is_none() {
-                self.tell(News::ToolUnregistered { tool_name: tool.definition.name.clone() });
+            match after.get(&tool.definition.name) {
+                Some(successor) => successor.succeeded.inherit(&tool.succeeded),
+                None => self.tell(News::ToolUnregistered { tool_name: tool.definition.name.clone() }),
             }
             // Also those of a tool that has a successor: they were made by the old one.
             self.close_instances(&tool.definition.name).await;

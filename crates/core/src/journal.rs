@@ -170,8 +170,8 @@ impl Journal {
         let row = self.store.load(&keys, now).await?.pop().flatten();
         // Evidence that cannot be read is none: whoever waits for it waits again, and the next success takes its place.
         Ok(row.map_or_else(Default::default, |row| {
-            let evidence = decode(Table::Evidence, &EVIDENCE, LAYOUT, &row).map(|(evidence, _)| evidence);
-            (evidence.unwrap_or_default(), Some(row.seen))
+            let evidence = decode(Table::Evidence, &EVIDENCE, LAYOUT, &row).inspect_err(StoreError::passed_over);
+            (evidence.map(|(evidence, _)| evidence).unwrap_or_default(), Some(row.seen))
         }))
     }
 

@@ -35,6 +35,7 @@ mod registry;
 mod scheduler;
 pub mod schema;
 mod services;
+mod sharded;
 mod state;
 pub mod status;
 mod statuses;

@@ -83,7 +83,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     }
     let verdict = status::verdict(statuses, &mut done);
     // 14. close: state, record and outcome in one transaction. `Done → Outcome`
-    let outcome = match close::close(journal, services, done, ticket) {
+    let outcome = match close::close(journal, services, &statuses.successes, done, ticket) {
         close::Closing::Closed(outcome) => outcome,
         close::Closing::Committing(end) => end.await,
     };

@@ -29,7 +29,7 @@ pub use machine::{Answer, Event, apply};
 pub use reason::{Language, Reason};
 pub use scope::{Circumstances, Counting, Sufferer, count_in, counts};
 pub use settings::{FailureWindow, StatusSettings};
-pub use step::{helpful, next_step};
+pub use step::{helpful, next_step, presence};
 pub use window::{Recent, Slice};
 pub use word::{Presence, Reading, ToolStatus, read, worse};
 

@@ -6,15 +6,17 @@
 
 mod known;
 mod returning;
+mod successes;
 mod tell;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use smol_str::SmolStr;
 use tokio::sync::{Notify, futures::Notified};
 
 pub(crate) use known::{Known, Whose};
 pub(crate) use returning::{Standing, Verdict};
+pub(crate) use successes::{LastSuccess, Successes};
 
 use crate::{
     backend::{Backend, Batch, Change, Durability, Expect, Key, Row, Scan, Scope, Seen, StoreError, Table, Write},
@@ -34,6 +36,10 @@ pub(crate) struct Statuses {
     clock: Arc<dyn Clock>,
     events: Events,
     known: Known,
+    /// When tools last succeeded, also those that have no record.
+    pub(crate) successes: Successes,
+    /// Held while listeners are told of a record, so that they hear its words in the order in which they were true.
+    telling: Mutex<()>,
     /// Told whenever a record changed: calls that wait for a probe listen.
     changed: Notify,
     stirred: Arc<Notify>,
@@ -49,7 +55,9 @@ impl Statuses {
         stirred: Arc<Notify>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
-        Self { settings, store, clock, events, known: Known::default(), changed: Notify::new(), stirred, runtime }
+        let (known, successes) = (Known::default(), Successes::default());
+        let (telling, changed) = (Mutex::default(), Notify::new());
+        Self { settings, store, clock, events, known, successes, telling, changed, stirred, runtime }
     }
 
     /// Whether no tool has a record.
@@ -62,14 +70,24 @@ impl Statuses {
         self.known.get(whose).map(|(facts, _)| facts)
     }
 
+    /// The record as it is read now. Whoever reads one whose word has changed by itself, and nobody has said so, says so.
+    pub(crate) fn look(self: &Arc<Self>, whose: &Whose, now: Timestamp) -> Option<Arc<Facts>> {
+        let (facts, due) = self.known.look(whose, now)?;
+        if let Some(at) = due {
+            self.time_has_come(whose, at);
+        }
+        Some(facts)
+    }
+
     /// Whether a call may pass now. Most tools have no record, and the answer is yes.
-    pub(crate) fn admit(&self, tool: &ToolName, tenant: &Tenant, thread: Option<&ThreadId>) -> Admission {
+    pub(crate) fn admit(self: &Arc<Self>, tool: &ToolName, tenant: &Tenant, thread: Option<&ThreadId>) -> Admission {
         if self.known.is_empty() {
             return Admission::Pass;
         }
-        let shared = self.facts(&Whose::everybody(tool)).unwrap_or_default();
-        let own = thread.map(|thread| self.facts(&Whose::thread(tool, tenant, thread)).unwrap_or_default());
-        status::admit(own.as_deref(), &shared, &Presence::Ready, &self.settings, self.clock.now())
+        let now = self.clock.now();
+        let shared = self.look(&Whose::everybody(tool), now).unwrap_or_default();
+        let own = thread.map(|thread| self.look(&Whose::thread(tool, tenant, thread), now).unwrap_or_default());
+        status::admit(own.as_deref(), &shared, &Presence::Ready, &self.settings, now)
     }
 
     /// Tells a record of an event; answers the record afterwards.
@@ -117,11 +135,11 @@ impl Statuses {
         loop {
             let page = self.store.scan(scan.clone(), self.clock.now()).await?;
             for (key, row) in page.rows {
-                if let (Some(whose), Ok(facts)) = (Whose::of(&key), decode(&key.id, &row)) {
-                    match told {
-                        Told::Already => self.recall(whose, facts, row.seen),
-                        Told::NotYet => self.learn(whose, facts, row.seen),
-                    }
+                let read = decode(&key.id, &row).inspect_err(StoreError::passed_over);
+                let (Some(whose), Ok(facts)) = (Whose::of(&key), read) else { continue };
+                match told {
+                    Told::Already => self.recall(whose, facts, row.seen),
+                    Told::NotYet => self.learn(whose, facts, row.seen),
                 }
             }
             match page.next {
@@ -145,12 +163,12 @@ impl Statuses {
         let keys = [whose.key()];
         match self.store.load(&keys, now).await?.pop().flatten() {
             None => Ok((Arc::default(), None)),
-            Some(row) if row.schema != LAYOUT => {
-                let reason = format!("it has layout {}, this version knows {LAYOUT}", row.schema);
-                Err(StoreError::Damaged { table: Table::Statuses, id: whose.tool().clone().into(), reason })
-            }
+            Some(row) if row.schema != LAYOUT => Err(layout(whose.tool(), &row)),
             // A damaged record says nothing about the tool. The next thing that happens to the tool takes its place.
-            Some(row) => Ok((decode(whose.tool(), &row).unwrap_or_default(), Some(row.seen))),
+            Some(row) => {
+                let facts = decode(whose.tool(), &row).inspect_err(StoreError::passed_over);
+                Ok((facts.unwrap_or_default(), Some(row.seen)))
+            }
         }
     }
 
@@ -195,9 +213,16 @@ pub(crate) enum Told {
 }
 
 fn decode(tool: &str, row: &Row) -> Result<Arc<Facts>, StoreError> {
+    if row.schema != LAYOUT {
+        return Err(layout(tool, row));
+    }
     serde_json::from_slice(&row.value).map(Arc::new).map_err(|error| damaged(tool, &error))
 }
 
+fn layout(tool: &str, row: &Row) -> StoreError {
+    StoreError::layout(Table::Statuses, SmolStr::new(tool), row.schema, LAYOUT)
+}
+
 fn damaged(tool: &str, error: &serde_json::Error) -> StoreError {
-    StoreError::Damaged { table: Table::Statuses, id: SmolStr::new(tool), reason: error.to_string() }
+    StoreError::unreadable(Table::Statuses, SmolStr::new(tool), error)
 }

@@ -46,3 +46,24 @@ pub enum StoreError {
     #[error("the store's answer was lost: {0}")]
     Unknown(String),
 }
+
+impl StoreError {
+    /// A record that is not of the expected form. The reason says where, not what: what serde says of it quotes the record.
+    pub(crate) fn unreadable(table: Table, id: SmolStr, error: &serde_json::Error) -> Self {
+        let what = if error.is_data() { "it has another form than expected" } else { "it is not JSON" };
+        let reason = format!("{what} (line {}, column {})", error.line(), error.column());
+        Self::Damaged { table, id, reason }
+    }
+
+    /// A record of another layout than this version writes.
+    pub(crate) fn layout(table: Table, id: SmolStr, found: u32, known: u32) -> Self {
+        Self::Damaged { table, id, reason: format!("it has layout {found}, this version knows {known}") }
+    }
+
+    /// Says aloud that a record was passed over because of this. Whoever passes it over has nobody to give the error to.
+    pub(crate) fn passed_over(&self) {
+        if let Self::Damaged { table, id, reason } = self {
+            tracing::warn!(%table, %id, %reason, "a stored record cannot be read and is passed over");
+        }
+    }
+}

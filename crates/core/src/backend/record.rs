@@ -9,7 +9,7 @@ use super::{Row, Seen, StoreError, Table};
 
 /// The bytes of a record.
 pub(crate) fn encode<T: Serialize>(table: Table, id: &SmolStr, record: &T) -> Result<Arc<[u8]>, StoreError> {
-    serde_json::to_vec(record).map(Into::into).map_err(|error| damaged(table, id, error.to_string()))
+    serde_json::to_vec(record).map(Into::into).map_err(|error| StoreError::unreadable(table, id.clone(), &error))
 }
 
 /// The record in a row that was written with this layout.
@@ -20,13 +20,8 @@ pub(crate) fn decode<T: DeserializeOwned>(
     row: &Row,
 ) -> Result<(T, Seen), StoreError> {
     if row.schema != layout {
-        let reason = format!("it has layout {}, this version knows {layout}", row.schema);
-        return Err(damaged(table, id, reason));
+        return Err(StoreError::layout(table, id.clone(), row.schema, layout));
     }
     let record = serde_json::from_slice(&row.value);
-    record.map(|record| (record, row.seen)).map_err(|error| damaged(table, id, error.to_string()))
-}
-
-fn damaged(table: Table, id: &SmolStr, reason: String) -> StoreError {
-    StoreError::Damaged { table, id: id.clone(), reason }
+    record.map(|record| (record, row.seen)).map_err(|error| StoreError::unreadable(table, id.clone(), &error))
 }

@@ -1,18 +1,18 @@
 //! Why a tool is, or is not, offered to a thread, and what would change that.
 //!
-//! In: the tool's records, the thread's evidence. Out: one answer, as data and in words; and one line about all tools.
+//! In: the survey of a thread. Out: one answer, as data and in words; and one line about all tools.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{ToolHub, View};
+use super::{ToolHub, View, survey::Seen};
 use crate::{
     clock::Timestamp,
     error::CallError,
     ids::{Tenant, ThreadId},
-    registry::{Filter, Tool},
-    status::{Failure, Language, Missing, Reading, ToolStatus, helpful, missing, next_step},
+    registry::Filter,
+    status::{Failure, Language, Missing, Reading, ToolStatus, helpful, next_step},
     tool::ToolName,
 };
 
@@ -38,7 +38,8 @@ pub struct Explanation {
     pub consecutive_failures: u32,
     /// How many it takes to be withheld.
     pub failure_threshold: u32,
-    /// When it last succeeded after it had failed.
+    /// When it last succeeded: in this thread, or for everybody where a success ended a failure.
+    /// Plain successes are remembered by this hub alone and until it stops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_success_time: Option<Timestamp>,
     /// The last failure that counted, as operators know it.
@@ -62,8 +63,6 @@ impl Explanation {
         let mut lines = vec![match (self.offered, chinese) {
             (true, false) => format!("`{name}` is offered: {why}."),
             (true, true) => format!("`{name}` 可供使用：{why}。"),
-            (false, false) if self.status == ToolStatus::Available => format!("`{name}` is not offered: it waits."),
-            (false, true) if self.status == ToolStatus::Available => format!("`{name}` 暂不可用：正在等待依赖。"),
             (false, false) => format!("`{name}` is not offered: {why}."),
             (false, true) => format!("`{name}` 暂不可用：{why}。"),
         }];
@@ -88,26 +87,13 @@ impl Explanation {
     }
 }
 
-/// A tool as a thread sees it.
-struct Seen {
-    tool: Arc<Tool>,
-    reading: Reading,
-    waits: Vec<Missing>,
-}
-
-impl Seen {
-    fn offered(&self) -> bool {
-        self.reading.status == ToolStatus::Available && self.waits.is_empty()
-    }
-}
-
 impl ToolHub {
     /// The tools a thread may use now: not withheld, and what they wait for has succeeded.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn available_tools(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Vec<ToolName>, CallError> {
-        let seen = self.survey(self.list(&Filter::default()), tenant, thread).await?;
+        let seen = self.survey(self.list(&Filter::default()), View::Thread(tenant, thread)).await?;
         Ok(seen.iter().filter(|seen| seen.offered()).map(|seen| seen.tool.definition.name.clone()).collect())
     }
 
@@ -116,11 +102,8 @@ impl ToolHub {
     /// # Errors
     /// When nobody knows the tool, or the store does not answer.
     pub async fn explain(&self, tool: &str, tenant: &Tenant, thread: &ThreadId) -> Result<Explanation, CallError> {
-        let tool = self.known(tool)?;
-        let info = self.tool_status(&tool.definition.name, View::Thread(tenant, thread));
-        let mut all = self.survey(vec![tool.clone()], tenant, thread).await?;
-        let (Some(seen), Some(info)) = (all.pop(), info) else { return Err(self.unknown(&tool.definition.name)) };
-        let statuses = &self.engine.statuses;
+        let seen = self.see(self.known(tool)?, View::Thread(tenant, thread)).await?;
+        let info = seen.info();
         let missing = helpful(&seen.waits);
         Ok(Explanation {
             tool_name: info.tool_name,
@@ -130,9 +113,9 @@ impl ToolHub {
             probation: seen.reading.probation,
             changes_in: seen.reading.next_change.map(|at| at.since(self.now())),
             consecutive_failures: info.consecutive_failures,
-            failure_threshold: statuses.settings.failure_threshold,
+            failure_threshold: self.engine.statuses.settings.failure_threshold,
             last_success_time: info.last_success_time,
-            last_failure: self.last_failure(&tool, View::Thread(tenant, thread)),
+            last_failure: seen.last_failure(),
             missing,
             reading: seen.reading,
             waits: seen.waits,
@@ -144,7 +127,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn summary(&self, tenant: &Tenant, thread: &ThreadId, language: Language) -> Result<String, CallError> {
-        let seen = self.survey(self.list(&Filter::default()), tenant, thread).await?;
+        let seen = self.survey(self.list(&Filter::default()), View::Thread(tenant, thread)).await?;
         let names = |which: &dyn Fn(&Seen) -> bool| -> Vec<String> {
             seen.iter().filter(|seen| which(seen)).map(|seen| seen.tool.definition.name.to_string()).collect()
         };
@@ -170,20 +153,6 @@ impl ToolHub {
             }
         }
         Ok(line)
-    }
-
-    /// These tools as a thread sees them.
-    async fn survey(&self, tools: Vec<Arc<Tool>>, tenant: &Tenant, thread: &ThreadId) -> Result<Vec<Seen>, CallError> {
-        let now = self.now();
-        let waits = tools.iter().any(|tool| !tool.definition.depends_on.is_empty());
-        let evidence =
-            if waits { self.engine.journal.evidence(tenant, thread, now).await?.0 } else { Default::default() };
-        let see = |tool: Arc<Tool>| {
-            let reading = self.reading(&tool, View::Thread(tenant, thread));
-            let waits = missing(&tool.definition.depends_on, &evidence, now);
-            Seen { tool, reading, waits }
-        };
-        Ok(tools.into_iter().map(see).collect())
     }
 }
 

@@ -27,15 +27,14 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Offer(Arc<Bound>);
 
+/// A list that somebody holds for a thread.
 #[derive(Debug)]
-struct Bound {
+pub(crate) struct Bound {
     tenant: Tenant,
     thread: ThreadId,
     tools: Arc<Tools>,
     /// The difference listeners were told of last.
     told: Mutex<Difference>,
-    /// The difference that was found last, told or not yet.
-    found: Mutex<Vec<ToolName>>,
 }
 
 /// What has changed since a list was bound.
@@ -54,6 +53,13 @@ impl Offers {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.retain(|other| other.strong_count() > 0);
         held.push(Arc::downgrade(bound));
+    }
+
+    /// Those held for one thread.
+    pub(super) fn of(&self, tenant: &Tenant, thread: &ThreadId) -> Vec<Arc<Bound>> {
+        let mut held = self.held();
+        held.retain(|bound| bound.tenant == *tenant && bound.thread == *thread);
+        held
     }
 
     fn held(&self) -> Vec<Arc<Bound>> {
@@ -84,6 +90,10 @@ impl Offer {
 }
 
 impl Bound {
+    pub(super) fn has(&self, tool: &ToolName) -> bool {
+        self.tools.get(tool).is_some()
+    }
+
     fn names(&self) -> BTreeSet<ToolName> {
         self.tools.list(&Filter::default()).iter().map(|tool| tool.definition.name.clone()).collect()
     }
@@ -99,7 +109,7 @@ impl ToolHub {
         let names = self.available_tools(tenant, thread).await?;
         let tools = Arc::new(all.only(&names));
         let (tenant, thread) = (tenant.clone(), thread.clone());
-        let bound = Arc::new(Bound { tenant, thread, tools, told: Mutex::default(), found: Mutex::default() });
+        let bound = Arc::new(Bound { tenant, thread, tools, told: Mutex::default() });
         self.engine.offers.add(&bound);
         Ok(Offer(bound))
     }
@@ -112,29 +122,6 @@ impl ToolHub {
         Ok(self.difference(&offer.0).await? != Difference::default())
     }
 
-    /// Whether a list held for this thread was last found to lack this tool, or to have it and should not.
-    pub(super) fn is_to_be_bound_again(&self, tool: &ToolName, tenant: &Tenant, thread: &ThreadId) -> bool {
-        let holds = |bound: &Bound| bound.tenant == *tenant && bound.thread == *thread;
-        let found = |bound: &Bound| bound.found.lock().unwrap_or_else(PoisonError::into_inner).contains(tool);
-        self.engine.offers.held().iter().any(|bound| holds(bound) && found(bound))
-    }
-
-    /// The tools that a list held for this thread has and should not have, or lacks.
-    pub(super) async fn changed_since_bound(
-        &self,
-        tenant: &Tenant,
-        thread: &ThreadId,
-    ) -> Result<Vec<ToolName>, CallError> {
-        let mut changed = Vec::new();
-        for bound in self.engine.offers.held() {
-            if bound.tenant == *tenant && bound.thread == *thread {
-                let Difference { added, removed } = self.difference(&bound).await?;
-                changed.extend(added.into_iter().chain(removed));
-            }
-        }
-        Ok(changed)
-    }
-
     async fn difference(&self, bound: &Bound) -> Result<Difference, CallError> {
         let now: BTreeSet<_> = self.available_tools(&bound.tenant, &bound.thread).await?.into_iter().collect();
         let then = bound.names();
@@ -145,8 +132,6 @@ impl ToolHub {
     /// Tells the holder of one list what is new. With `patient`, a removal is not told yet; says whether there is one.
     async fn tell_holder(&self, bound: &Bound, patient: bool) -> Result<bool, CallError> {
         let Difference { added, removed } = self.difference(bound).await?;
-        let found = added.iter().chain(&removed).cloned().collect();
-        *bound.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
         let mut told = bound.told.lock().unwrap_or_else(PoisonError::into_inner);
         let (removed, waiting): (Vec<_>, Vec<_>) =
             removed.into_iter().partition(|tool| !patient || told.removed.contains(tool));

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ToolHub, View};
+use super::{ToolHub, View, survey::Seen};
 use crate::{
     artifact,
     backend::{Batch, Partition, StoreError},
@@ -55,7 +55,7 @@ struct State {
     last_failure_time: Option<Timestamp>,
     #[serde(default)]
     should_rebind: bool,
-    /// The thread's own record, whole; absent in texts of older systems.
+    /// The thread's own record, whole; absent in texts of older systems, which is how those are known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     facts: Option<Facts>,
 }
@@ -80,29 +80,12 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn serialize_tool_states(&self, tenant: &Tenant, thread: &ThreadId) -> Result<String, CallError> {
-        let view = View::Thread(tenant, thread);
-        let changed = self.changed_since_bound(tenant, thread).await?;
-        let states = self.list(&Filter::default()).into_iter().map(|tool| {
-            let info = self.info(&tool, view);
-            State {
-                should_rebind: changed.contains(&info.tool_name),
-                facts: self
-                    .engine
-                    .statuses
-                    .facts(&Whose::thread(&info.tool_name, tenant, thread))
-                    .map(|f| (*f).clone()),
-                tool_name: info.tool_name,
-                status: info.status,
-                reason: Some(info.reason),
-                last_updated: info.last_updated,
-                consecutive_failures: info.consecutive_failures,
-                last_success_time: info.last_success_time,
-                last_failure_time: info.last_failure_time,
-            }
-        });
-        let (evidence, _) = self.engine.journal.evidence(tenant, thread, self.now()).await?;
+        let now = self.now();
+        let (evidence, _) = self.engine.journal.evidence(tenant, thread, now).await?;
+        let seen = self.seen(self.list(&Filter::default()), View::Thread(tenant, thread), &evidence, now);
+        let states = seen.iter().map(State::of);
         let config = &self.engine.statuses.settings;
-        let written = Written { states: states.collect(), config, timestamp: self.now(), evidence };
+        let written = Written { states: states.collect(), config, timestamp: now, evidence };
         serde_json::to_string(&written)
             .map_err(|error| CallError::new(crate::error::ErrorKind::Internal).operator(error.to_string()))
     }
@@ -129,9 +112,12 @@ impl ToolHub {
                 continue;
             };
             let name = state.tool_name.clone();
+            let whose = Whose::thread(&name, tenant, thread);
+            if let Some(at) = state.succeeded() {
+                self.engine.statuses.successes.note(whose.clone(), at);
+            }
             let waits = !tool.definition.depends_on.is_empty();
             if let Some(facts) = state.facts(waits, &self.engine.statuses.settings, self.now()) {
-                let whose = Whose::thread(&name, tenant, thread);
                 self.engine.statuses.apply(&whose, &Event::Restored(Box::new(facts))).await?;
                 restored.tools.push(name);
             }
@@ -173,11 +159,33 @@ impl ToolHub {
 }
 
 impl State {
+    fn of(seen: &Seen) -> Self {
+        let info = seen.info();
+        Self {
+            tool_name: info.tool_name,
+            status: info.status,
+            reason: Some(info.reason),
+            last_updated: info.last_updated,
+            consecutive_failures: info.consecutive_failures,
+            last_success_time: info.last_success_time,
+            last_failure_time: info.last_failure_time,
+            should_rebind: info.should_rebind,
+            facts: Some((*seen.own).clone()),
+        }
+    }
+
+    /// When the tool last succeeded in the thread.
+    fn succeeded(&self) -> Option<Timestamp> {
+        self.facts.as_ref().map_or(self.last_success_time, |facts| facts.last_success)
+    }
+
     /// The record to restore. A text of an older system has only the words; what they meant is said again, by hand. Of a
     /// tool that `waits` for others, `unavailable` meant just that: it is read from the evidence, and no record.
     fn facts(self, waits: bool, settings: &StatusSettings, now: Timestamp) -> Option<Facts> {
-        if self.facts.is_some() {
-            return self.facts;
+        if let Some(facts) = self.facts {
+            // A tool that never made trouble has no record, and gets none by being saved. Its success is remembered apart.
+            let untroubled = Facts { last_success: facts.last_success, ..Facts::default() };
+            return (facts != untroubled).then_some(facts);
         }
         let facts = Facts {
             consecutive_failures: self.consecutive_failures,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::ToolHub;
+use super::{ToolHub, survey::Seen};
 use crate::{
     clock::Timestamp,
     error::{CallError, Detail, ErrorKind, ToolError},
     events::News,
     ids::{Tenant, ThreadId},
     registry::{Filter, Tool},
-    status::{self, Event, Facts, Failure, Language, Reading, ToolStatus},
+    status::{Event, ToolStatus},
     statuses::{Standing, Verdict, Whose},
     tool::ToolName,
 };
@@ -40,7 +40,8 @@ pub struct ToolStatusInfo {
     pub last_updated: Option<Timestamp>,
     /// How many failures in a row count against it.
     pub consecutive_failures: u32,
-    /// When it last succeeded after it had failed.
+    /// When it last succeeded: in a thread's view in that thread, or for everybody where a success ended a failure.
+    /// Plain successes are remembered by this hub alone and until it stops.
     pub last_success_time: Option<Timestamp>,
     /// When it last failed in a way that counts.
     pub last_failure_time: Option<Timestamp>,
@@ -49,16 +50,22 @@ pub struct ToolStatusInfo {
 }
 
 impl ToolHub {
-    /// The status of a tool; `None` where nobody knows it.
-    #[must_use]
-    pub fn tool_status(&self, tool: &str, view: View<'_>) -> Option<ToolStatusInfo> {
-        self.get(tool).map(|tool| self.info(&tool, view))
+    /// The status of a tool. In a thread, a tool whose time has not come is `unavailable`, and the reason names what it
+    /// waits for.
+    ///
+    /// # Errors
+    /// When nobody knows the tool, or the store does not answer.
+    pub async fn tool_status(&self, tool: &str, view: View<'_>) -> Result<ToolStatusInfo, CallError> {
+        Ok(self.see(self.known(tool)?, view).await?.info())
     }
 
     /// The status of every tool, by name.
-    #[must_use]
-    pub fn tool_statuses(&self, view: View<'_>) -> Vec<ToolStatusInfo> {
-        self.list(&Filter::default()).iter().map(|tool| self.info(tool, view)).collect()
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn tool_statuses(&self, view: View<'_>) -> Result<Vec<ToolStatusInfo>, CallError> {
+        let seen = self.survey(self.list(&Filter::default()), view).await?;
+        Ok(seen.iter().map(Seen::info).collect())
     }
 
     /// Says by hand what a tool's status is. `Maintenance` and `Unavailable` hold until they are lifted, reset, or `until`
@@ -78,10 +85,10 @@ impl ToolHub {
         let tool = self.known(tool)?;
         let event = Event::by_hand(status, reason, until);
         self.engine.statuses.apply(&whose(&tool, view), &event).await?;
-        Ok(self.info(&tool, view))
+        Ok(self.see(tool, view).await?.info())
     }
 
-    /// Forgets what is known against a tool. A thread's reset clears its own record and lets a shared breaker be tried
+    /// Forgets the record of a tool. A thread's reset clears its own record and lets a shared breaker be tried
     /// again; it lifts no shared override and takes no evidence away.
     ///
     /// # Errors
@@ -89,11 +96,16 @@ impl ToolHub {
     pub async fn reset_tool_status(&self, tool: &str, view: View<'_>) -> Result<ToolStatusInfo, CallError> {
         let tool = self.known(tool)?;
         let statuses = &self.engine.statuses;
-        statuses.apply(&whose(&tool, view), &Event::Reset).await?;
+        let whose = whose(&tool, view);
+        statuses.apply(&whose, &Event::Reset).await?;
+        match view {
+            View::Shared => tool.succeeded.forget(),
+            View::Thread(..) => statuses.successes.forget(&whose),
+        }
         if matches!(view, View::Thread(..)) {
             statuses.apply(&Whose::everybody(&tool.definition.name), &Event::CoolDownEnded).await?;
         }
-        Ok(self.info(&tool, view))
+        Ok(self.see(tool, view).await?.info())
     }
 
     /// Tells how an execution went that somebody else made. It counts like one made here.
@@ -114,6 +126,12 @@ impl ToolHub {
         };
         let verdict = Verdict::of(&result, &statuses.settings);
         Standing::foreign(statuses, &known.definition.name, thread).report(verdict).await?;
+        if result.is_ok() {
+            known.succeeded.note(self.now());
+            if thread.is_some() {
+                statuses.successes.note(whose(&known, view), self.now());
+            }
+        }
         let tool_name = known.definition.name.clone();
         let news = match result {
             Ok(()) => News::ToolExecuted { tool_name },
@@ -126,7 +144,7 @@ impl ToolHub {
             None => self.tell(news),
             Some((tenant, thread)) => self.engine.services.events.tell_tenant(self.now(), tenant, Some(thread), news),
         }
-        Ok(self.info(&known, view))
+        Ok(self.see(known, view).await?.info())
     }
 
     pub(super) fn known(&self, name: &str) -> Result<Arc<Tool>, CallError> {
@@ -137,45 +155,6 @@ impl ToolHub {
         CallError::new(ErrorKind::ToolNotFound)
             .operator(format!("no tool is named `{name}`"))
             .detail(Detail::Suggestions(self.tools().suggest(name)))
-    }
-
-    /// The records that make up a view: the thread's own and the shared one.
-    fn records(&self, tool: &Tool, view: View<'_>) -> (Arc<Facts>, Arc<Facts>) {
-        let statuses = &self.engine.statuses;
-        let shared = statuses.facts(&Whose::everybody(&tool.definition.name)).unwrap_or_default();
-        (statuses.facts(&whose(tool, view)).unwrap_or_default(), shared)
-    }
-
-    /// What the records of a view say now.
-    pub(super) fn reading(&self, tool: &Tool, view: View<'_>) -> Reading {
-        let (own, shared) = self.records(tool, view);
-        let statuses = &self.engine.statuses;
-        status::worse(statuses.reading(&own), statuses.reading(&shared))
-    }
-
-    /// The later of the failures that count in a view.
-    pub(super) fn last_failure(&self, tool: &Tool, view: View<'_>) -> Option<Failure> {
-        let (own, shared) = self.records(tool, view);
-        let failures = [own.last_failure.clone(), shared.last_failure.clone()].into_iter().flatten();
-        failures.max_by_key(|failure| failure.at)
-    }
-
-    pub(super) fn info(&self, tool: &Tool, view: View<'_>) -> ToolStatusInfo {
-        let reading = self.reading(tool, view);
-        let (own, shared) = self.records(tool, view);
-        ToolStatusInfo {
-            tool_name: tool.definition.name.clone(),
-            status: reading.status,
-            reason: reading.reason.text(Language::English),
-            last_updated: own.updated.max(shared.updated),
-            consecutive_failures: own.consecutive_failures.max(shared.consecutive_failures),
-            last_success_time: own.last_success.max(shared.last_success),
-            last_failure_time: self.last_failure(tool, view).map(|failure| failure.at),
-            should_rebind: match view {
-                View::Shared => false,
-                View::Thread(tenant, thread) => self.is_to_be_bound_again(&tool.definition.name, tenant, thread),
-            },
-        }
     }
 }
 

@@ -12,12 +12,14 @@ use super::{Done, Way, attempts::panic_text, dependencies, ticket::Ticket, valid
 use crate::{
     backend::{Batch, Partition, StoreError, Table, Write},
     call::{Content, Effect, Outcome},
+    clock::Timestamp,
     context::CallContext,
     error::{CallError, ErrorKind, ToolError},
     executor::Reply,
     journal::{CallRecord, Journal},
     registry::Base,
     services::Services,
+    statuses::{Successes, Whose},
 };
 
 /// The end of a call: there already, or as soon as it is committed. Not an async function: a plain call has nothing to
@@ -31,6 +33,7 @@ pub(super) enum Closing<'a> {
 pub(super) fn close<'a>(
     journal: &'a Journal,
     services: &'a Services,
+    successes: &Successes,
     done: Done,
     ticket: &'a Ticket<'_>,
 ) -> Closing<'a> {
@@ -42,11 +45,22 @@ pub(super) fn close<'a>(
         (Err(failed), _) => (Reply::default(), Some(explained(way, failed)), Vec::new()),
     };
     let outcome = ticket.ended(effect, reply.output, reply.content, error);
+    if outcome.is_success() {
+        remember(successes, way, outcome.ended_at);
+    }
     let proves = outcome.is_success() && way.base != Base::No;
     if record.is_none() && writes.is_empty() && !proves {
         return Closing::Closed(outcome);
     }
     Closing::Committing(Box::pin(settle(journal, services, context, record, (outcome, writes), ticket)))
+}
+
+/// Remembers that the tool did well, for those who ask about its status.
+fn remember(successes: &Successes, way: &Way, at: Timestamp) {
+    way.tool.succeeded.note(at);
+    if let Some(thread) = &way.call.thread {
+        successes.note(Whose::thread(&way.tool.definition.name, &way.call.tenant, thread), at);
+    }
 }
 
 /// Commits the end of a call that has something to commit.

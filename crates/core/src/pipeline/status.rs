@@ -22,7 +22,7 @@ const WAIT_FOR_PROBE: Duration = Duration::from_secs(2);
 const LEASE_BEYOND: Duration = Duration::from_secs(45);
 
 /// Before anything else is looked at: is the tool withheld? Refused early, a call costs nothing.
-pub(super) fn pre_check(statuses: &Statuses, found: &Found) -> Result<(), CallError> {
+pub(super) fn pre_check(statuses: &Arc<Statuses>, found: &Found) -> Result<(), CallError> {
     match admit(statuses, &found.0) {
         Admission::Refuse { kind, reason, retry_after } => Err(withheld(&found.0, kind, &reason, retry_after)),
         Admission::Pass | Admission::Probe { .. } | Admission::WaitForProbe => Ok(()),
@@ -83,7 +83,7 @@ async fn wait<T>(news: impl Future<Output = T>, way: &Way) -> Result<(), CallErr
     Ok(())
 }
 
-fn admit(statuses: &Statuses, way: &Way) -> Admission {
+fn admit(statuses: &Arc<Statuses>, way: &Way) -> Admission {
     statuses.admit(&way.tool.definition.name, &way.call.tenant, way.call.thread.as_ref())
 }
 

@@ -302,7 +302,18 @@ impl ToolBuilder {
         let stateful = executor.needs_thread();
         let needs_thread = stateful || !definition.depends_on.is_empty();
         let services = services.clone();
-        Ok(Tool { definition, policy: self.policy, limits, schema, executor, services, needs_thread, stateful })
+        let succeeded = crate::statuses::LastSuccess::default();
+        Ok(Tool {
+            definition,
+            policy: self.policy,
+            limits,
+            schema,
+            executor,
+            services,
+            needs_thread,
+            stateful,
+            succeeded,
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     policy::{Limits, Policy},
     schema::Schema,
     services::Services,
+    statuses::LastSuccess,
     suggest,
     tool::{Definition, Kind, ToolName},
 };
@@ -28,6 +29,8 @@ pub struct Tool {
     pub(crate) needs_thread: bool,
     /// Its calls touch what is kept for a thread, so they have something to commit.
     pub(crate) stateful: bool,
+    /// When it last did well, whoever called it.
+    pub(crate) succeeded: LastSuccess,
 }
 
 /// A list of tools that never changes.

@@ -134,7 +134,8 @@ pub fn apply(facts: &Facts, event: &Event, settings: &StatusSettings, now: Times
             if let Breaker::Open { probe, .. } = &mut saved.breaker {
                 *probe = None;
             }
-            next = Facts { epoch: facts.epoch.max(saved.epoch).wrapping_add(1), ..saved };
+            // The epoch is this life's: one from a text could lead back to that of a call which still runs.
+            next = Facts { epoch: facts.epoch.wrapping_add(1), ..saved };
         }
     }
     if next != *facts {

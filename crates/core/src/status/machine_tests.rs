@@ -254,4 +254,7 @@ fn a_restored_record_counts_from_here_and_holds_no_permit_of_another_life() {
     let after = apply(&before, &Event::Restored(Box::new(saved)), &settings, now, 0.0);
     assert_eq!((after.epoch, after.consecutive_failures), (41, 3));
     assert!(!after.is_probed_by(id) && after.breaker.on_probation(now));
+    let hostile = Facts { epoch: u64::MAX, ..Facts::default() };
+    let after = apply(&before, &Event::Restored(Box::new(hostile)), &settings, now, 0.0);
+    assert_eq!(after.epoch, 41, "a call of epoch 0 that still runs must not count");
 }

@@ -71,7 +71,7 @@ pub enum Reason {
     NoImplementation,
     /// Unavailable in this thread: other tools must succeed first.
     WaitingFor {
-        /// Which.
+        /// Which; none where they succeeded in the wrong order and nothing helps any more.
         tools: Vec<ToolName>,
     },
 }
@@ -104,6 +104,7 @@ impl Reason {
             Self::Disabled => "disabled".into(),
             Self::Disconnected => "not connected".into(),
             Self::NoImplementation => "no implementation".into(),
+            Self::WaitingFor { tools } if tools.is_empty() => "others succeeded in the wrong order".into(),
             Self::WaitingFor { tools } => format!("waiting for {}", list(tools, ", ")),
         }
     }
@@ -126,6 +127,7 @@ impl Reason {
             Self::Disabled => "已禁用".into(),
             Self::Disconnected => "未连接".into(),
             Self::NoImplementation => "没有可用的实现".into(),
+            Self::WaitingFor { tools } if tools.is_empty() => "依赖的执行顺序有误，已无法满足".into(),
             Self::WaitingFor { tools } => format!("等待 {} 执行成功", list(tools, "、")),
         }
     }
@@ -163,6 +165,8 @@ mod tests {
         check(&Reason::OnProbation, "on probation", "试用恢复中");
         let tools = ["a", "b"].map(|name| ToolName::new(name).unwrap()).to_vec();
         check(&Reason::WaitingFor { tools }, "waiting for a, b", "等待 a、b 执行成功");
+        let disorder = Reason::WaitingFor { tools: Vec::new() };
+        check(&disorder, "others succeeded in the wrong order", "依赖的执行顺序有误，已无法满足");
         let often = Reason::FailedTooOften { failed: 6, total: 10 };
         check(&often, "6 of the last 10 calls failed", "最近 10 次调用中有 6 次失败");
     }

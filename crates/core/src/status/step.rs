@@ -1,9 +1,9 @@
-//! Tells what to call next when a tool still waits for others.
+//! Tells whether a tool still waits for others, and what to call next when it does.
 //!
-//! In: what is missing. Out: one short text that a model can act on. What is missing is found by `evidence.rs`.
+//! In: what is missing. Out: whether the tool is there, and one short text that a model can act on. What is missing is found by `evidence.rs`.
 
-use super::{Language, Missing, reason::list};
-use crate::tool::ToolName;
+use super::{Language, Missing, Presence, reason::list};
+use crate::tool::{DependsOn, ToolName};
 
 /// What to do so that the waiting tool becomes available; empty where nothing is missing.
 #[must_use]
@@ -31,6 +31,18 @@ pub fn helpful(missing: &[Missing]) -> Vec<ToolName> {
         }
     }
     tools
+}
+
+/// What a thread's evidence says about a tool with these dependencies.
+#[must_use]
+pub fn presence(depends_on: &DependsOn, missing: &[Missing]) -> Presence {
+    if depends_on.is_empty() {
+        Presence::Ready
+    } else if missing.is_empty() {
+        Presence::DependenciesMet
+    } else {
+        Presence::WaitingFor(helpful(missing))
+    }
 }
 
 impl Missing {

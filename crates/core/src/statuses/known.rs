@@ -1,17 +1,15 @@
 //! The records this node knows, by whose they are.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use crate::{
     backend::{Key, Partition, Place, Seen, Table},
     clock::Timestamp,
     ids::{Tenant, ThreadId},
+    sharded::Sharded,
     status::{Facts, ToolStatus},
     tool::ToolName,
 };
@@ -62,8 +60,8 @@ impl Whose {
 /// The records this node knows. A tool that never made trouble is not among them.
 #[derive(Default)]
 pub(crate) struct Known {
-    records: Mutex<HashMap<Whose, Record>>,
-    /// Read on the way of every call, without the lock.
+    records: Sharded<Whose, Record>,
+    /// How many there are. Read on the way of every call, without a lock.
     many: AtomicUsize,
 }
 
@@ -72,8 +70,8 @@ struct Record {
     seen: Option<Seen>,
     /// The word listeners were told last.
     told: ToolStatus,
-    /// When somebody looks again; one timer for a record is enough.
-    looked_at: Option<Timestamp>,
+    /// When the word changes by itself and somebody must look again: a timer, or whoever reads the record first.
+    next_look: Option<Timestamp>,
 }
 
 impl Known {
@@ -85,43 +83,48 @@ impl Known {
         if self.is_empty() {
             return None;
         }
-        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = self.records.part(whose);
         records.get(whose).map(|record| (record.facts.clone(), record.seen))
+    }
+
+    /// The record, and the moment at which somebody should have looked again, if nobody has.
+    pub(crate) fn look(&self, whose: &Whose, now: Timestamp) -> Option<(Arc<Facts>, Option<Timestamp>)> {
+        if self.is_empty() {
+            return None;
+        }
+        let records = self.records.part(whose);
+        records.get(whose).map(|record| (record.facts.clone(), record.next_look.filter(|at| *at <= now)))
     }
 
     /// Takes in a record, unless a newer one is known.
     pub(crate) fn put(&self, whose: Whose, facts: Arc<Facts>, seen: Seen) {
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let record = records.entry(whose).or_insert_with(|| Record {
-            facts: facts.clone(),
-            seen: None,
-            told: ToolStatus::Available,
-            looked_at: None,
+        let mut records = self.records.part(&whose);
+        let record = records.entry(whose).or_insert_with(|| {
+            self.many.fetch_add(1, Ordering::Release);
+            Record { facts: facts.clone(), seen: None, told: ToolStatus::Available, next_look: None }
         });
         // A row of statuses is never removed, so versions only grow.
         if record.seen.is_none_or(|known| known.version < seen.version) {
             (record.facts, record.seen) = (facts, Some(seen));
         }
-        self.many.store(records.len(), Ordering::Release);
     }
 
     /// Notes that somebody looks again then; says whether that is new.
     pub(crate) fn schedule(&self, whose: &Whose, at: Timestamp) -> bool {
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        records.get_mut(whose).is_some_and(|record| record.looked_at.replace(at) != Some(at))
+        let mut records = self.records.part(whose);
+        records.get_mut(whose).is_some_and(|record| record.next_look.replace(at) != Some(at))
     }
 
-    /// Somebody has looked; nobody looks again unless it is said anew.
-    pub(crate) fn looked(&self, whose: &Whose) {
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(record) = records.get_mut(whose) {
-            record.looked_at = None;
-        }
+    /// Takes the task to look that was set for this moment. Of all who come for it one gets it; nobody does if another
+    /// moment was set meanwhile.
+    pub(crate) fn take_look(&self, whose: &Whose, at: Timestamp) -> bool {
+        let mut records = self.records.part(whose);
+        records.get_mut(whose).is_some_and(|record| record.next_look.take_if(|set| *set == at).is_some())
     }
 
     /// Notes the word that listeners are told now; answers the one they were told before, if it is another.
     pub(crate) fn tell(&self, whose: &Whose, status: ToolStatus) -> Option<ToolStatus> {
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut records = self.records.part(whose);
         let record = records.get_mut(whose)?;
         let before = std::mem::replace(&mut record.told, status);
         (before != status).then_some(before)

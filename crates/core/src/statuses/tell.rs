@@ -1,17 +1,18 @@
 //! Tells of a status that changed: when it changes, and when its time has come.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::{Statuses, Whose};
 use crate::{
     backend::Seen,
+    clock::Timestamp,
     events::News,
     status::{self, Event, Facts, Language, Presence, Reading, ToolStatus},
 };
 
 impl Statuses {
     /// What a record says now.
-    pub(crate) fn reading(&self, facts: &Facts) -> Reading {
+    fn reading(&self, facts: &Facts) -> Reading {
         status::read(facts, &Presence::Ready, &self.settings, self.clock.now())
     }
 
@@ -40,27 +41,40 @@ impl Statuses {
     /// Tells listeners if the word is another than they know, and looks again when it changes by itself. The word is read
     /// from timestamps: a timer that is late delays the news, never the tool.
     fn tell(self: &Arc<Self>, whose: Whose) {
-        let Some(facts) = self.facts(&whose) else { return };
+        let Some(next) = self.tell_now(&whose) else { return };
+        let wait = next.since(self.clock.now());
+        let this = Arc::downgrade(self);
+        self.runtime.spawn(async move {
+            tokio::time::sleep(wait).await;
+            if let Some(statuses) = this.upgrade() {
+                statuses.time_has_come(&whose, next);
+            }
+        });
+    }
+
+    /// Looks at a record whose word should have changed by itself, unless somebody else did. By the wall clock it may still
+    /// be too early; then somebody looks again.
+    pub(super) fn time_has_come(self: &Arc<Self>, whose: &Whose, at: Timestamp) {
+        if self.known.take_look(whose, at) {
+            self.tell(whose.clone());
+            self.stir();
+        }
+    }
+
+    /// Tells listeners what is true at this moment; answers when to look again, where nobody else will. All of it under one
+    /// lock: between reading a record and speaking of it nobody else may speak of it.
+    fn tell_now(self: &Arc<Self>, whose: &Whose) -> Option<Timestamp> {
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let facts = self.facts(whose)?;
         if facts.breaker.is_ahead(self.clock.now()) {
             self.end_cool_down(whose.clone());
         }
         let reading = self.reading(&facts);
-        if let Some(before) = self.known.tell(&whose, reading.status) {
-            self.announce(&whose, before, reading.clone());
+        let next = reading.next_change;
+        if let Some(before) = self.known.tell(whose, reading.status) {
+            self.announce(whose, before, reading);
         }
-        if let Some(at) = reading.next_change.filter(|at| self.known.schedule(&whose, *at)) {
-            let wait = at.since(self.clock.now());
-            let this = Arc::downgrade(self);
-            self.runtime.spawn(async move {
-                tokio::time::sleep(wait).await;
-                if let Some(statuses) = this.upgrade() {
-                    // By the wall clock it may still be too early; then somebody must look again.
-                    statuses.known.looked(&whose);
-                    statuses.tell(whose);
-                    statuses.stir();
-                }
-            });
-        }
+        next.filter(|at| self.known.schedule(whose, *at))
     }
 
     /// A clock was set back so far that the wait lies ahead: it is over, and must not come to life again.

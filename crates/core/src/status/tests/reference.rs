@@ -11,12 +11,14 @@ pub(super) struct Rules {
     pub(super) windowed: bool,
 }
 
-/// What happened. `seen` is how much of the log the call had behind it when it was let in; none for foreign results.
+/// What happened. `seen` is how much of the log the call had behind it when it was let in; none for foreign results. In
+/// the log it is counted from the log's beginning, and is below zero for a call of an earlier life. `Alien` begins a log
+/// in the middle, blocked after so many waits and failures in a row; `Reborn` says that the log up to here was saved.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum What {
-    Good { seen: Option<usize> },
-    Bad { seen: Option<usize> },
-    Neutral { seen: Option<usize> },
+    Good { seen: Option<i64> },
+    Bad { seen: Option<i64> },
+    Neutral { seen: Option<i64> },
     Take { call: usize },
     GiveBack { call: usize },
     Slow { who: usize },
@@ -26,6 +28,8 @@ pub(super) enum What {
     Clear,
     EndWait,
     Forget,
+    Alien { end: i64, streak: u32, row: u32 },
+    Reborn,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +76,11 @@ pub(super) struct Seen {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Record(Vec<Entry>);
+pub(super) struct Record {
+    log: Vec<Entry>,
+    /// How much was behind the record when this log took its place.
+    before: i64,
+}
 
 const LEASE: i64 = 30_000;
 
@@ -82,23 +90,37 @@ fn holds(start: i64, end: i64, at: i64) -> bool {
 }
 
 impl Record {
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    /// How much is behind the record, in this life and those before.
+    pub(super) fn age(&self) -> i64 {
+        self.before + self.log.len() as i64
+    }
+
+    /// A log that was saved takes the place of this one. Whoever was let in before belongs to another life.
+    pub(super) fn restore(&mut self, saved: &Self, at: i64, rules: Rules) {
+        *self = Self { before: self.age() + 1, log: saved.log.clone() };
+        self.add(at, What::Reborn, rules, 0);
     }
 
     pub(super) fn add(&mut self, at: i64, what: What, rules: Rules, jitter: i64) {
-        self.0.push(Entry { at, what, rules, jitter });
+        let here = |seen: Option<i64>| seen.map(|seen| seen - self.before);
+        let what = match what {
+            What::Good { seen } => What::Good { seen: here(seen) },
+            What::Bad { seen } => What::Bad { seen: here(seen) },
+            What::Neutral { seen } => What::Neutral { seen: here(seen) },
+            other => other,
+        };
+        self.log.push(Entry { at, what, rules, jitter });
     }
 
     /// Whether a thread other than this one timed out since the tool last worked.
     pub(super) fn others_slow(&self, own: usize) -> bool {
         let from = self.segment().slow_from;
-        self.0[from..].iter().any(|entry| matches!(entry.what, What::Slow { who } if who != own && entry.rules.on))
+        self.log[from..].iter().any(|entry| matches!(entry.what, What::Slow { who } if who != own && entry.rules.on))
     }
 
     pub(super) fn see(&self, present: bool, rules: Rules, at: i64) -> Seen {
         let segment = self.segment();
-        let all = self.0.len();
+        let all = self.log.len();
         let cooling = segment.blocked.filter(|_| {
             let (start, end) = self.wait(&segment, all);
             rules.on && holds(start, end, at)
@@ -124,23 +146,23 @@ impl Record {
     /// Whether the wait seems to begin later, and not just a little.
     pub(super) fn lies_ahead(&self, at: i64) -> bool {
         let segment = self.segment();
-        let (start, end) = self.wait(&segment, self.0.len());
+        let (start, end) = self.wait(&segment, self.log.len());
         segment.blocked.is_some() && start < end && at < start && !holds(start, end, at)
     }
 
     /// Every moment at which a word could change by itself.
     pub(super) fn moments(&self) -> Vec<i64> {
         let segment = self.segment();
-        let held = self.0.iter().filter_map(|entry| match entry.what {
+        let held = self.log.iter().filter_map(|entry| match entry.what {
             What::Hold { until, .. } => until,
             _ => None,
         });
-        held.chain(segment.blocked.map(|_| self.wait(&segment, self.0.len()).1)).collect()
+        held.chain(segment.blocked.map(|_| self.wait(&segment, self.log.len()).1)).collect()
     }
 
     /// The operator's word: maintenance or not.
     fn hold(&self, at: i64) -> Option<bool> {
-        let last = self.0.iter().rev().find_map(|entry| match entry.what {
+        let last = self.log.iter().rev().find_map(|entry| match entry.what {
             What::Hold { maintenance, until } => Some(Some((maintenance, until))),
             What::Clear | What::Forget => Some(None),
             _ => None,
@@ -151,9 +173,10 @@ impl Record {
 
     fn history(&self, segment: &Segment) -> String {
         // With counting off a blocked record may be asked too; the row it was blocked with is still true.
-        let row = segment.blocked.map_or_else(|| self.row(segment.from, self.0.len()), |blocked| blocked.row);
-        let born = self.0.iter().rposition(|entry| matches!(entry.what, What::Forget)).unwrap_or(0);
-        let last = |wanted: fn(&What) -> bool| self.0[born..].iter().rev().find(|it| wanted(&it.what)).map(|it| it.at);
+        let row = segment.blocked.map_or_else(|| self.row(segment.from, self.log.len()), |blocked| blocked.row);
+        let born = self.log.iter().rposition(|entry| matches!(entry.what, What::Forget)).unwrap_or(0);
+        let last =
+            |wanted: fn(&What) -> bool| self.log[born..].iter().rev().find(|it| wanted(&it.what)).map(|it| it.at);
         let good = last(|what| matches!(what, What::Good { .. }));
         let bad = last(|what| matches!(what, What::Bad { .. }));
         match (row, good, bad) {
@@ -168,16 +191,16 @@ impl Record {
 
     fn segment(&self) -> Segment {
         let mut segment = Segment { from: 0, slow_from: 0, blocked: None };
-        while let Some(next) = (segment.from..self.0.len()).find_map(|at| self.turn(&segment, at)) {
+        while let Some(next) = (segment.from..self.log.len()).find_map(|at| self.turn(&segment, at)) {
             segment = next;
         }
-        segment.slow_from = self.slow_from(&segment, self.0.len());
+        segment.slow_from = self.slow_from(&segment, self.log.len());
         segment
     }
 
     /// The segment that begins after this entry, if one does.
     fn turn(&self, segment: &Segment, at: usize) -> Option<Segment> {
-        let entry = self.0[at];
+        let entry = self.log[at];
         let from = at + 1;
         let flowing = Some(Segment { from, slow_from: from, blocked: None });
         let blocked = |length: i64, streak, why, row| {
@@ -188,6 +211,7 @@ impl Record {
         let row = segment.blocked.map_or_else(|| self.row(segment.from, from), |blocked| blocked.row);
         match (entry.what, segment.blocked) {
             (What::Clear | What::Forget, _) => return flowing,
+            (What::Alien { end, streak, row }, _) => return blocked(end - entry.at, streak, Why::Row, row as usize),
             (What::FailByHand { until }, _) => {
                 return blocked(until.map_or(300_000, |until| until - entry.at), 1, Why::Hand, row);
             }
@@ -216,7 +240,9 @@ impl Record {
             What::Good { .. } | What::Neutral { .. } => flowing,
             What::Bad { .. } => {
                 let full = (300_000_i64 << now.streak.min(20)).min(3_600_000);
-                blocked(full - full * entry.jitter / 5_000, now.streak + 1, Why::Row, row + 1)
+                // Numbers that somebody else wrote may be as large as numbers get; there they stay.
+                let row = (row + 1).min(u32::MAX as usize);
+                blocked(full - full * entry.jitter / 5_000, now.streak.saturating_add(1), Why::Row, row)
             }
             _ => None,
         }
@@ -224,7 +250,7 @@ impl Record {
 
     /// How many counted failures stand at the end of this part of the log, with no success behind them.
     fn row(&self, from: usize, to: usize) -> usize {
-        let heard = self.0[from..to].iter().rev().filter(|entry| accepted(entry, from));
+        let heard = self.log[from..to].iter().rev().filter(|entry| accepted(entry, from));
         let since_good = heard.take_while(|entry| !matches!(entry.what, What::Good { .. }));
         since_good.filter(|entry| entry.rules.on && matches!(entry.what, What::Bad { .. })).count()
     }
@@ -232,7 +258,7 @@ impl Record {
     /// Failures and results in the ten slices of six seconds up to this entry. A sample that once fell out of the
     /// window, because time jumped either way, does not return.
     fn sampled(&self, from: usize, to: usize) -> (usize, usize) {
-        let samples: Vec<_> = self.0[from..=to]
+        let samples: Vec<_> = self.log[from..=to]
             .iter()
             .filter(|entry| entry.rules.on && entry.rules.windowed && accepted(entry, from))
             .filter(|entry| matches!(entry.what, What::Good { .. } | What::Bad { .. }))
@@ -248,22 +274,26 @@ impl Record {
     /// Start and end of the wait, as the entries of the segment left it.
     fn wait(&self, segment: &Segment, to: usize) -> (i64, i64) {
         let (start, end) = segment.blocked.map_or((0, 0), |blocked| (blocked.start, blocked.end));
-        let ends = self.0[segment.from..to].iter().filter(|entry| matches!(entry.what, What::EndWait));
+        let ends = self.log[segment.from..to].iter().filter(|entry| matches!(entry.what, What::EndWait));
         // Every end cuts what is left, so the earliest one decides, if it is earlier than the wait's own.
         ends.map(|entry| entry.at).min().filter(|cut| *cut < end).map_or((start, end), |cut| (cut, cut))
     }
 
-    /// Who probes: the call that took the permit, unless it gave it back.
+    /// Who probes: the call that took the permit, unless it gave it back. A permit is not saved: it was not taken here.
     fn asker(&self, segment: &Segment, to: usize) -> Option<(usize, i64)> {
         let (asker, taken) = segment.blocked?.asker?;
-        let gave_back = |entry: &Entry| matches!(entry.what, What::GiveBack { call } if call == asker);
-        (!self.0[segment.from..to].iter().any(gave_back)).then_some((asker, taken))
+        let over = |entry: &Entry| match entry.what {
+            What::GiveBack { call } => call == asker,
+            What::Reborn => true,
+            _ => false,
+        };
+        (!self.log[segment.from..to].iter().any(over)).then_some((asker, taken))
     }
 
     /// Where timeouts begin to matter: after the last success that was heard while calls flowed.
     fn slow_from(&self, segment: &Segment, to: usize) -> usize {
         let heard = |entry: &Entry| matches!(entry.what, What::Good { .. }) && accepted(entry, segment.from);
-        let good = self.0[segment.from..to].iter().rposition(heard).filter(|_| segment.blocked.is_none());
+        let good = self.log[segment.from..to].iter().rposition(heard).filter(|_| segment.blocked.is_none());
         good.map_or(segment.slow_from, |good| segment.from + good + 1)
     }
 }
@@ -271,7 +301,9 @@ impl Record {
 /// Whether a result was let in after the last turn.
 fn accepted(entry: &Entry, from: usize) -> bool {
     match entry.what {
-        What::Good { seen } | What::Bad { seen } | What::Neutral { seen } => seen.is_none_or(|seen| seen >= from),
+        What::Good { seen } | What::Bad { seen } | What::Neutral { seen } => {
+            seen.is_none_or(|seen| seen >= from as i64)
+        }
         _ => false,
     }
 }

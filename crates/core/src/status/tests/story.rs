@@ -13,8 +13,8 @@ use crate::{
     error::ErrorKind,
     ids::{CallId, Tenant, ThreadId},
     status::{
-        Admission, Answer, Circumstances, Event, Facts, FailureWindow, Presence, StatusSettings, Sufferer, ToolStatus,
-        admit, apply, count_in,
+        Admission, Answer, Breaker, Cause, Circumstances, Event, Facts, FailureWindow, Permit, Presence,
+        StatusSettings, Sufferer, ToolStatus, admit, apply, count_in,
     },
 };
 
@@ -25,7 +25,7 @@ pub(super) struct Running {
     id: CallId,
     thread: Option<usize>,
     epochs: [u64; 3],
-    seen: [usize; 3],
+    seen: [i64; 3],
     probes: [bool; 3],
 }
 
@@ -38,6 +38,7 @@ pub(super) struct Story {
     pub(super) settings: StatusSettings,
     pub(super) present: bool,
     running: Vec<Running>,
+    saved: Vec<(Facts, Record)>,
     calls: usize,
     pub(super) met: BTreeMap<&'static str, usize>,
 }
@@ -52,6 +53,7 @@ impl Story {
             settings: StatusSettings::default(),
             present: true,
             running: Vec::new(),
+            saved: Vec::new(),
             calls: 0,
             met: BTreeMap::new(),
         }
@@ -133,7 +135,51 @@ impl Story {
                 let text = serde_json::to_string(&self.facts).unwrap();
                 self.facts = serde_json::from_str(&text).unwrap();
             }
+            Step::Save { record } => self.saved.push((self.facts[record].clone(), self.records[record].clone())),
+            Step::Restore { record, which, epoch, permit } => {
+                if let Some((facts, log)) = self.saved.iter().rev().nth(which).cloned() {
+                    let elsewhere = log.age() != self.records[record].age();
+                    self.meet(if elsewhere { "restored" } else { "restored as it was" });
+                    self.restore(record, Facts { epoch: epoch.unwrap_or(facts.epoch), ..facts }, permit, &log);
+                }
+            }
+            Step::Alien { record, began, lasts, openings, row } => {
+                let (start, end) = (self.now + began, self.now + began + lasts);
+                let breaker = Breaker::Open {
+                    since: Timestamp::from_millis(start),
+                    until: Timestamp::from_millis(end),
+                    openings,
+                    cause: Cause::InARow,
+                    probe: None,
+                };
+                let facts = Facts { breaker, consecutive_failures: row, epoch: u64::MAX, ..Facts::default() };
+                let mut log = Record::default();
+                log.add(start, What::Alien { end, streak: openings, row }, self.rules(), 0);
+                self.meet("restored from a foreign life");
+                self.restore(record, facts, true, &log);
+            }
         }
+    }
+
+    /// Puts a saved record in the place of the present one, as a text that anybody may have written. With `permit` it
+    /// claims that a call which runs here is the probe.
+    fn restore(&mut self, record: usize, mut facts: Facts, permit: bool, log: &Record) {
+        let now = Timestamp::from_millis(self.now);
+        if let (true, Breaker::Open { probe, .. }) = (permit, &mut facts.breaker) {
+            let id = self.running.last().map_or_else(|| CallId::mint(now), |call| call.id);
+            *probe = Some(Permit { id, taken: now, lease_until: now + Duration::from_secs(30) });
+        }
+        if matches!(facts.breaker, Breaker::Open { probe: Some(_), .. }) {
+            self.meet("restored a permit");
+        }
+        if !self.running.is_empty() {
+            self.meet("restored under a running call");
+        }
+        let text = serde_json::to_string(&facts).unwrap();
+        let event = Event::Restored(Box::new(serde_json::from_str(&text).unwrap()));
+        self.facts[record] = apply(&self.facts[record], &event, &self.settings, now, 0.0);
+        let rules = self.rules();
+        self.records[record].restore(log, self.now, rules);
     }
 
     fn call(&mut self, thread: Option<usize>) {
@@ -158,7 +204,7 @@ impl Story {
             assert!(self.facts[record].is_probed_by(id), "an admitted probe gets the permit");
         }
         let epochs = self.facts.each_ref().map(|facts| facts.epoch);
-        let seen = self.records.each_ref().map(Record::len);
+        let seen = self.records.each_ref().map(Record::age);
         self.running.push(Running { number, id, thread, epochs, seen, probes });
     }
 

@@ -1,0 +1,129 @@
+//! How somebody sees tools at one moment: everybody, or one thread.
+//!
+//! In: tools, a view, and for a thread its evidence. Out: what is true of each tool. Every answer about statuses is made
+//! of this, so that no two of them can disagree: the offered list, the explanation, the summary, the status itself, and
+//! the saved text.
+
+use std::sync::Arc;
+
+use super::{ToolHub, ToolStatusInfo, View};
+use crate::{
+    clock::Timestamp,
+    error::CallError,
+    registry::Tool,
+    status::{self, Evidence, Facts, Failure, Language, Missing, Presence, Reading, ToolStatus, missing, presence},
+    statuses::Whose,
+};
+
+/// A tool as somebody sees it.
+pub(super) struct Seen {
+    pub(super) tool: Arc<Tool>,
+    pub(super) reading: Reading,
+    /// What the tool still waits for in the thread.
+    pub(super) waits: Vec<Missing>,
+    /// Whether a list that somebody holds for the thread has the tool and should not, or lacks it.
+    pub(super) should_rebind: bool,
+    /// The record of the view itself; for everybody's view the same as `shared`.
+    pub(super) own: Arc<Facts>,
+    shared: Arc<Facts>,
+}
+
+impl Seen {
+    /// Whether the thread may use it now.
+    pub(super) fn offered(&self) -> bool {
+        self.reading.status == ToolStatus::Available
+    }
+
+    /// The later of the failures that count in the view.
+    pub(super) fn last_failure(&self) -> Option<Failure> {
+        let failures = [&self.own, &self.shared].into_iter().filter_map(|facts| facts.last_failure.as_ref());
+        failures.max_by_key(|failure| failure.at).cloned()
+    }
+
+    pub(super) fn info(&self) -> ToolStatusInfo {
+        let Self { own, shared, .. } = self;
+        ToolStatusInfo {
+            tool_name: self.tool.definition.name.clone(),
+            status: self.reading.status,
+            reason: self.reading.reason.text(Language::English),
+            last_updated: own.updated.max(shared.updated),
+            consecutive_failures: own.consecutive_failures.max(shared.consecutive_failures),
+            last_success_time: own.last_success.max(shared.last_success),
+            last_failure_time: self.last_failure().map(|failure| failure.at),
+            should_rebind: self.should_rebind,
+        }
+    }
+}
+
+impl ToolHub {
+    /// These tools as somebody sees them now.
+    pub(super) async fn survey(&self, tools: Vec<Arc<Tool>>, view: View<'_>) -> Result<Vec<Seen>, CallError> {
+        let now = self.now();
+        let evidence = match view {
+            // Most tools wait for nothing, and the store need not be asked.
+            View::Thread(tenant, thread) if tools.iter().any(|tool| !tool.definition.depends_on.is_empty()) => {
+                self.engine.journal.evidence(tenant, thread, now).await?.0
+            }
+            View::Thread(..) | View::Shared => Evidence::default(),
+        };
+        Ok(self.seen(tools, view, &evidence, now))
+    }
+
+    /// The same, for whoever has the evidence at hand.
+    pub(super) fn seen(&self, tools: Vec<Arc<Tool>>, view: View<'_>, evidence: &Evidence, now: Timestamp) -> Vec<Seen> {
+        let held = match view {
+            View::Shared => Vec::new(),
+            View::Thread(tenant, thread) => self.engine.offers.of(tenant, thread),
+        };
+        let see = |tool: Arc<Tool>| {
+            let (waits, presence) = match view {
+                // Evidence belongs to threads: for everybody no tool waits.
+                View::Shared => (Vec::new(), Presence::Ready),
+                View::Thread(..) => {
+                    let waits = missing(&tool.definition.depends_on, evidence, now);
+                    let presence = presence(&tool.definition.depends_on, &waits);
+                    (waits, presence)
+                }
+            };
+            let (own, shared) = self.records(&tool, view, now);
+            let read = |facts: &Facts| status::read(facts, &presence, &self.engine.statuses.settings, now);
+            let reading = status::worse(read(&own), read(&shared));
+            let offered = reading.status == ToolStatus::Available;
+            let should_rebind = held.iter().any(|offer| offer.has(&tool.definition.name) != offered);
+            Seen { tool, reading, waits, should_rebind, own, shared }
+        };
+        tools.into_iter().map(see).collect()
+    }
+
+    /// One tool as somebody sees it now.
+    pub(super) async fn see(&self, tool: Arc<Tool>, view: View<'_>) -> Result<Seen, CallError> {
+        let unknown = || self.unknown(&tool.definition.name);
+        self.survey(vec![tool.clone()], view).await?.pop().ok_or_else(unknown)
+    }
+
+    /// The records that make up a view: its own and the shared one.
+    fn records(&self, tool: &Tool, view: View<'_>, now: Timestamp) -> (Arc<Facts>, Arc<Facts>) {
+        let statuses = &self.engine.statuses;
+        let shared = statuses.look(&Whose::everybody(&tool.definition.name), now).unwrap_or_default();
+        match view {
+            View::Shared => {
+                let shared = with_success(shared, tool.succeeded.get());
+                (shared.clone(), shared)
+            }
+            // That a tool did well in other threads is no news about this one, and not this one's affair.
+            View::Thread(tenant, thread) => {
+                let whose = Whose::thread(&tool.definition.name, tenant, thread);
+                let own = statuses.look(&whose, now).unwrap_or_default();
+                (with_success(own, statuses.successes.of(&whose)), shared)
+            }
+        }
+    }
+}
+
+/// The record with a success that was not worth writing down.
+fn with_success(mut facts: Arc<Facts>, success: Option<Timestamp>) -> Arc<Facts> {
+    if success > facts.last_success {
+        Arc::make_mut(&mut facts).last_success = success;
+    }
+    facts
+}

@@ -1,0 +1,125 @@
+//! Remembers when tools last succeeded: each for everybody, and in each thread.
+//!
+//! In: a success, told by every good call, so it must cost next to nothing. Out: its time. In memory only: nothing is
+//! written for a plain success, because a write for every call would cost more than most calls. So after a restart, and on
+//! another node, a tool that never failed reads as never run until it succeeds again. What must outlive the process is
+//! kept elsewhere: that a tool recovered in its record, and that others may go on in the thread's evidence.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::Whose;
+use crate::{
+    clock::Timestamp,
+    sharded::{PARTS, Sharded},
+};
+
+/// How many threads' successes one part of the map remembers; about 100,000 in all.
+const MOST: usize = 100_000 / PARTS;
+
+/// When tools last succeeded in threads.
+#[derive(Default)]
+pub(crate) struct Successes(Sharded<Whose, Timestamp>);
+
+impl Successes {
+    /// Notes a success. Where the memory is full, the oldest quarter of a part is forgotten at once, so that a thread that
+    /// comes back seldom finds its success gone and making room costs little on the whole.
+    pub(crate) fn note(&self, whose: Whose, at: Timestamp) {
+        let mut part = self.0.part(&whose);
+        if part.len() >= MOST && !part.contains_key(&whose) {
+            let mut times: Vec<Timestamp> = part.values().copied().collect();
+            let (_, oldest, _) = times.select_nth_unstable(MOST / 4);
+            let oldest = *oldest;
+            part.retain(|_, at| *at > oldest);
+        }
+        part.insert(whose, at);
+    }
+
+    pub(crate) fn of(&self, whose: &Whose) -> Option<Timestamp> {
+        self.0.part(whose).get(whose).copied()
+    }
+
+    pub(crate) fn forget(&self, whose: &Whose) {
+        self.0.part(whose).remove(whose);
+    }
+}
+
+/// When one tool last succeeded, whoever called it. It lies in the tool, where every call can reach it without a lock.
+pub(crate) struct LastSuccess(AtomicI64);
+
+/// Before all time: it never did.
+const NEVER: i64 = i64::MIN;
+
+impl Default for LastSuccess {
+    fn default() -> Self {
+        Self(AtomicI64::new(NEVER))
+    }
+}
+
+impl LastSuccess {
+    pub(crate) fn note(&self, at: Timestamp) {
+        // Looked at first: of the many calls within a millisecond one writes, and the others leave each other's cache alone.
+        if self.0.load(Ordering::Relaxed) != at.millis() {
+            self.0.store(at.millis(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn get(&self) -> Option<Timestamp> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|millis| *millis != NEVER).map(Timestamp::from_millis)
+    }
+
+    pub(crate) fn forget(&self) {
+        self.0.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Takes over what is known of the tool whose place this one takes.
+    pub(crate) fn inherit(&self, from: &Self) {
+        self.0.fetch_max(from.0.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ids::{Tenant, ThreadId},
+        tool::ToolName,
+    };
+
+    fn whose(number: i64) -> Whose {
+        let thread = ThreadId::new(format!("t{number}")).unwrap();
+        Whose::thread(&ToolName::new("tool").unwrap(), &Tenant::default(), &thread)
+    }
+
+    #[test]
+    fn however_many_threads_succeed_the_newest_are_remembered_and_the_memory_is_bounded() {
+        let successes = Successes::default();
+        for number in 0..300_000 {
+            successes.note(whose(number), Timestamp::from_millis(number));
+            assert_eq!(successes.of(&whose(number)), Some(Timestamp::from_millis(number)));
+        }
+        let kept: Vec<i64> = (0..300_000).filter(|number| successes.of(&whose(*number)).is_some()).collect();
+        assert!((70_000..=100_000).contains(&kept.len()), "{} kept", kept.len());
+        assert!((250_000..300_000).all(|number| kept.binary_search(&number).is_ok()), "the newest stay");
+    }
+
+    #[test]
+    fn successes_of_one_moment_make_room_for_each_other() {
+        let successes = Successes::default();
+        for number in 0..200_000 {
+            successes.note(whose(number), Timestamp::default());
+        }
+        assert!(successes.of(&whose(199_999)).is_some());
+    }
+
+    #[test]
+    fn a_tool_that_takes_anothers_place_keeps_the_later_success() {
+        let (old, new) = (LastSuccess::default(), LastSuccess::default());
+        new.inherit(&old);
+        assert_eq!(new.get(), None);
+        old.note(Timestamp::from_millis(7));
+        new.inherit(&old);
+        assert_eq!(new.get(), Some(Timestamp::from_millis(7)));
+        new.forget();
+        assert_eq!(new.get(), None);
+    }
+}

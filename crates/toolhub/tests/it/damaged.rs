@@ -1,0 +1,96 @@
+//! A stored record that cannot be read stops nobody, and is said aloud.
+
+use std::{
+    fmt::{self, Write as _},
+    sync::{Arc, Mutex},
+};
+
+use toolhub::{
+    View,
+    backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Table, Write},
+    clock::Timestamp,
+    ids::{Tenant, ThreadId},
+    prelude::*,
+    status::ToolStatus,
+    testing::{AssertOutcome, TestClock, scripted},
+};
+use tracing::{
+    Event, Metadata, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id, Record},
+};
+
+/// Keeps the lines of the log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+/// One line of it: the fields in the order they were written.
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("toolhub")
+    }
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// A row as it may never have been written by this version.
+async fn scribble(store: &dyn Backend, table: Table, id: &str, text: &str, schema: u32) {
+    let partition = Partition::of_thread(Tenant::default(), ThreadId::new("t1").unwrap());
+    let change = Change::Put { value: text.as_bytes().into(), schema, expires: None };
+    let write = Write { table, id: id.into(), expect: Expect::Any, change, durability: Durability::KillSafe };
+    store.commit(Batch::on(partition).with(write), Timestamp::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_damaged_record_stops_nobody_is_said_aloud_and_can_be_replaced() {
+    let log = Log::default();
+    let _heard = tracing::subscriber::set_default(log.clone());
+    let lines = || std::mem::take(&mut *log.0.lock().unwrap());
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    scribble(&*store, Table::Statuses, "flaky", r#"{"epoch": "my secret"}"#, 1).await;
+    scribble(&*store, Table::Statuses, "later", "{}", 2).await;
+    scribble(&*store, Table::Evidence, "evidence", "{ my secret", 1).await;
+    let names = ["flaky", "later", "base"].map(|name| scripted(name, []).0);
+    let tools = names.into_iter().chain([scripted("next", []).0.after("base")]);
+    let hub = ToolHub::builder().shared_store(store).clock(TestClock::new()).tools(tools).build().await.unwrap();
+    let passed_over = "a stored record cannot be read and is passed over";
+    let flaky = format!(
+        "WARN message={passed_over} table=statuses id=flaky reason=it has another form than expected (line 1, column 21)"
+    );
+    let later =
+        format!("WARN message={passed_over} table=statuses id=later reason=it has layout 2, this version knows 1");
+    assert_eq!(lines(), [flaky.clone(), later]);
+
+    let (tenant, id) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    hub.call("flaky", json!({})).thread("t1").await.assert_success();
+    let view = View::Thread(&tenant, &id);
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, view).await.unwrap();
+    assert_eq!(lines(), [flaky]);
+    hub.call("flaky", json!({})).thread("t1").await.assert_error(ErrorKind::ToolMaintenance);
+    hub.call("next", json!({})).thread("t1").await.assert_error(ErrorKind::DependencyNotMet);
+    let evidence =
+        format!("WARN message={passed_over} table=evidence id=evidence reason=it is not JSON (line 1, column 3)");
+    assert_eq!(lines(), std::slice::from_ref(&evidence));
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    assert_eq!(lines(), [evidence]);
+    hub.call("next", json!({})).thread("t1").await.assert_success();
+    assert_eq!(lines(), Vec::<String>::new(), "once it is replaced there is nothing to say");
+}

@@ -1,0 +1,110 @@
+//! News of a status: on time even when no timer ran, once, and in order.
+
+use std::{collections::HashMap, time::Duration};
+
+use toolhub::{
+    View,
+    events::News,
+    ids::{Tenant, ThreadId},
+    prelude::*,
+    status::ToolStatus,
+    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A hub whose tool was withheld just now, for five minutes.
+async fn withheld() -> (ToolHub, TestClock) {
+    let (clock, fail) = (TestClock::new(), || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500")));
+    let (tool, _) = scripted("flaky", [fail(), fail(), fail()]);
+    let hub = ToolHub::builder().clock(clock.clone()).tool(tool.read_only()).build().await.unwrap();
+    for _ in 0..3 {
+        hub.call("flaky", json!({})).await.assert_error(ErrorKind::UpstreamError);
+    }
+    (hub, clock)
+}
+
+/// The words that listeners were told, in order.
+fn words(recorder: &mut Recorder) -> Vec<ToolStatus> {
+    let told = recorder.events().iter().filter_map(|event| match &event.news {
+        News::StatusChanged { new_status, .. } => Some(*new_status),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_reads_a_status_whose_time_has_come_brings_the_news_that_no_timer_brought() {
+    let (hub, clock) = withheld().await;
+    let mut recorder = Recorder::of(&hub);
+    clock.jump(299_999);
+    assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Failed);
+    assert_eq!(words(&mut recorder), []);
+    clock.jump(1);
+    for _ in 0..3 {
+        assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Available);
+        assert_eq!(words(&mut recorder), [ToolStatus::Available]);
+    }
+    tokio::time::sleep(10 * MINUTE).await;
+    assert_eq!(words(&mut recorder), [ToolStatus::Available], "the timer has nothing to add");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_finds_the_wait_over_brings_the_news_too() {
+    let (hub, clock) = withheld().await;
+    let mut recorder = Recorder::of(&hub);
+    clock.jump(300_000);
+    hub.call("flaky", json!({})).await.assert_success();
+    assert_eq!(words(&mut recorder), [ToolStatus::Available]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_was_replaced_by_a_longer_one_is_told_at_the_end_of_the_longer_one() {
+    let (hub, _) = withheld().await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let mut recorder = Recorder::of(&hub);
+    let before = tasks();
+    for minute in 10..20 {
+        let until = format!("2024-01-01T12:{minute}:00Z").parse().unwrap();
+        hub.set_tool_status("flaky", ToolStatus::Failed, None, Some(until), View::Shared).await.unwrap();
+    }
+    tokio::time::sleep(18 * MINUTE + MINUTE / 2).await;
+    assert_eq!(words(&mut recorder), []);
+    assert!(tasks() <= before, "timers that have nothing to say end: {} more", tasks() - before);
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(words(&mut recorder), [ToolStatus::Available]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_several_threads_each_word_follows_on_the_one_before() {
+    let hub = ToolHub::builder().tools(["flaky", "other"].map(|name| scripted(name, []).0)).build().await.unwrap();
+    let mut events = hub.subscribe();
+    let busy: Vec<_> = (0..8)
+        .map(|task| {
+            let hub = hub.clone();
+            tokio::spawn(async move {
+                let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+                // Everybody's record of one tool and a thread's of the other; each has a chain of its own.
+                let view = if task % 2 == 0 { View::Shared } else { View::Thread(&tenant, &thread) };
+                let tool = if task % 2 == 0 { "flaky" } else { "other" };
+                for turn in 0..200 {
+                    let word =
+                        [ToolStatus::Maintenance, ToolStatus::Available, ToolStatus::Unavailable][(task + turn) % 3];
+                    hub.set_tool_status(tool, word, None, None, view).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in busy {
+        task.await.unwrap();
+    }
+    let (mut last, mut heard) = (HashMap::new(), 0);
+    while let Some(event) = events.try_next() {
+        if let News::StatusChanged { tool_name, old_status, new_status, .. } = &event.news {
+            let before = last.insert(tool_name.clone(), *new_status).unwrap_or(ToolStatus::Available);
+            assert_eq!(*old_status, Some(before), "after {heard} words, of {tool_name}");
+            heard += 1;
+        }
+    }
+    assert!(heard > 100, "{heard}");
+}

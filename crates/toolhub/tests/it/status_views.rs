@@ -1,0 +1,205 @@
+//! What somebody is told about the status of a tool: the same, whomever one asks.
+
+use std::time::Duration;
+
+use toolhub::{
+    View,
+    ids::{Tenant, ThreadId},
+    prelude::*,
+    status::{Language, ToolStatus},
+    testing::{AssertOutcome, Step, TestClock, scripted},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn place() -> (Tenant, ThreadId) {
+    (Tenant::default(), ThreadId::new("t1").unwrap())
+}
+
+async fn hub(tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
+    ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap()
+}
+
+/// A hub in which `next` waits for `base`.
+async fn pair(steps: Vec<Step>) -> ToolHub {
+    hub([scripted("base", []).0, scripted("next", steps).0.after("base")]).await
+}
+
+/// The word and the reason, asked in every way there is; they must agree.
+async fn told(hub: &ToolHub, tool: &str) -> (ToolStatus, String) {
+    let (tenant, thread) = place();
+    let view = View::Thread(&tenant, &thread);
+    let info = hub.tool_status(tool, view).await.unwrap();
+    let all = hub.tool_statuses(view).await.unwrap();
+    assert_eq!(all.iter().find(|one| *one.tool_name == *tool), Some(&info));
+    let why = hub.explain(tool, &tenant, &thread).await.unwrap();
+    assert_eq!((why.status, &why.reason), (info.status, &info.reason));
+    let offered = hub.available_tools(&tenant, &thread).await.unwrap().iter().any(|name| **name == *tool);
+    assert_eq!((offered, why.offered), (info.status == ToolStatus::Available, offered));
+    let pinned = hub.offer(&tenant, &thread).await.unwrap();
+    assert_eq!(pinned.tools().get(tool).is_some(), offered);
+    let line = hub.summary(&tenant, &thread, Language::English).await.unwrap();
+    assert_eq!(line.split_once(']').unwrap().0.contains(tool), offered, "{line}");
+    let saved: Value = serde_json::from_str(&hub.serialize_tool_states(&tenant, &thread).await.unwrap()).unwrap();
+    let state = saved["states"].as_array().unwrap().iter().find(|state| state["toolName"] == tool).unwrap().clone();
+    assert_eq!((&state["status"], &state["reason"]), (&json!(info.status), &json!(info.reason)));
+    assert_eq!(state["lastSuccessTime"], json!(info.last_success_time));
+    (info.status, info.reason)
+}
+
+#[track_caller]
+fn check(told: (ToolStatus, String), status: ToolStatus, reason: &str) {
+    assert_eq!((told.0, told.1.as_str()), (status, reason));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_thread_a_tool_that_waits_is_unavailable_until_its_dependencies_are_met() {
+    let hub = pair(vec![]).await;
+    check(told(&hub, "next").await, ToolStatus::Unavailable, "waiting for base");
+    let shared = hub.tool_status("next", View::Shared).await.unwrap();
+    assert_eq!(shared.status, ToolStatus::Available, "evidence belongs to threads; for everybody no tool waits");
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    check(told(&hub, "next").await, ToolStatus::Available, "dependencies met");
+    let unknown = hub.tool_status("nxt", View::Shared).await.unwrap_err();
+    assert_eq!((unknown.kind, unknown.suggestions()), (ErrorKind::ToolNotFound, &["next".to_owned()][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_waits_and_is_broken_or_held_says_the_worse_word() {
+    let (tenant, thread) = place();
+    let hub = pair(vec![]).await;
+    let view = View::Thread(&tenant, &thread);
+    hub.set_tool_status("next", ToolStatus::Failed, None, None, view).await.unwrap();
+    check(told(&hub, "next").await, ToolStatus::Failed, "set to failed by an operator");
+    hub.set_tool_status("next", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    check(told(&hub, "next").await, ToolStatus::Maintenance, "under maintenance");
+    hub.set_tool_status("next", ToolStatus::Available, None, None, View::Shared).await.unwrap();
+    tokio::time::sleep(5 * MINUTE).await;
+    check(told(&hub, "next").await, ToolStatus::Unavailable, "waiting for base");
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    check(told(&hub, "next").await, ToolStatus::Available, "on probation");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_whose_bases_came_in_the_wrong_order_does_not_ask_for_a_call_that_would_not_help() {
+    let tools = ["a", "b"].map(|name| scripted(name, []).0);
+    let hub = hub(tools.into_iter().chain([scripted("last", []).0.after_sequence(["a", "b"])])).await;
+    for base in ["b", "a"] {
+        hub.call(base, json!({})).thread("t1").await.assert_success();
+    }
+    check(told(&hub, "last").await, ToolStatus::Unavailable, "others succeeded in the wrong order");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_only_waited_when_it_was_saved_is_not_locked_by_being_restored() {
+    let (tenant, thread) = place();
+    let first = pair(vec![]).await;
+    let text = first.serialize_tool_states(&tenant, &thread).await.unwrap();
+    assert!(text.contains("waiting for base"), "{text}");
+    // Here the tool waits for nobody, so nothing but the text could hold it back.
+    let second = hub([scripted("base", []).0, scripted("next", []).0]).await;
+    let restored = second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
+    assert_eq!(restored.tools, [], "nothing is known against a tool that only waited");
+    second.call("next", json!({})).thread("t1").await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_asks_to_be_bound_again_from_the_moment_a_held_list_differs() {
+    let (tenant, thread) = place();
+    let hub = pair(vec![]).await;
+    let asks = async |tool| hub.tool_status(tool, View::Thread(&tenant, &thread)).await.unwrap().should_rebind;
+    let offer = hub.offer(&tenant, &thread).await.unwrap();
+    assert!(!asks("base").await && !asks("next").await);
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    // Asked at once: nobody has compared the lists in the meantime.
+    assert!(asks("next").await && !asks("base").await);
+    hub.set_tool_status("base", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    assert!(asks("base").await);
+    let saved: Value = serde_json::from_str(&hub.serialize_tool_states(&tenant, &thread).await.unwrap()).unwrap();
+    let marked = saved["states"].as_array().unwrap().iter().map(|state| state["shouldRebind"].clone());
+    assert_eq!(marked.collect::<Vec<_>>(), [true, true]);
+    assert!(!hub.tool_status("base", View::Shared).await.unwrap().should_rebind, "a list is bound for a thread");
+    drop(offer);
+    assert!(!asks("base").await && !asks("next").await, "nobody holds a list any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_success_is_remembered_in_its_thread_and_for_everybody() {
+    let (tenant, other) = (Tenant::default(), ThreadId::new("t2").unwrap());
+    let hub = pair(vec![]).await;
+    check(told(&hub, "base").await, ToolStatus::Available, "never run");
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    check(told(&hub, "base").await, ToolStatus::Available, "executed successfully");
+    let (_, thread) = place();
+    let at = async |view| hub.tool_status("base", view).await.unwrap().last_success_time.map(|at| at.to_string());
+    let noon = Some("2024-01-01T12:00:00.000Z".to_owned());
+    assert_eq!(at(View::Thread(&tenant, &thread)).await, noon);
+    assert_eq!(at(View::Thread(&tenant, &other)).await, None, "it never ran there");
+    tokio::time::sleep(MINUTE).await;
+    hub.call("base", json!({})).await.assert_success();
+    assert_eq!(at(View::Thread(&tenant, &thread)).await, noon);
+    assert_eq!(at(View::Shared).await, Some("2024-01-01T12:01:00.000Z".to_owned()));
+    assert_eq!(hub.tool_status("base", View::Shared).await.unwrap().reason, "executed successfully");
+    hub.call("next", json!({})).thread("t1").await.assert_success();
+    check(told(&hub, "next").await, ToolStatus::Available, "executed successfully");
+
+    hub.replace_all([scripted("base", []).0]).await.unwrap();
+    assert!(at(View::Shared).await.is_some(), "a reload forgets nothing");
+    hub.reset_tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
+    check(told(&hub, "base").await, ToolStatus::Available, "never run");
+    hub.reset_tool_status("base", View::Shared).await.unwrap();
+    assert_eq!(at(View::Shared).await, None);
+    hub.report_result("base", View::Thread(&tenant, &thread), Ok(())).await.unwrap();
+    assert!(at(View::Shared).await.is_some());
+    check(told(&hub, "base").await, ToolStatus::Available, "executed successfully");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_no_success_and_a_success_after_it_is_the_later_news() {
+    let fail = Step::Fail(ToolError::new("my fault"));
+    let hub = hub([scripted("sick", [Step::Return(json!(1)), fail]).0]).await;
+    for (minute, reason) in [(0, "executed successfully"), (1, "the last call failed"), (2, "executed successfully")] {
+        hub.call("sick", json!({})).thread("t1").await;
+        check(told(&hub, "sick").await, ToolStatus::Available, reason);
+        let (tenant, thread) = place();
+        let info = hub.tool_status("sick", View::Thread(&tenant, &thread)).await.unwrap();
+        let good = if minute == 1 { 0 } else { minute };
+        assert_eq!(info.last_success_time.unwrap().to_string(), format!("2024-01-01T12:0{good}:00.000Z"));
+        tokio::time::sleep(MINUTE).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_saved_success_is_restored_and_makes_no_record() {
+    let (tenant, thread) = place();
+    let first = hub([scripted("base", []).0]).await;
+    first.call("base", json!({})).thread("t1").await.assert_success();
+    let text = first.serialize_tool_states(&tenant, &thread).await.unwrap();
+    tokio::time::sleep(MINUTE).await;
+    let second = hub([scripted("base", []).0]).await;
+    let restored = second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
+    assert_eq!(restored.tools, [], "a plain success is not worth a record");
+    check(told(&second, "base").await, ToolStatus::Available, "executed successfully");
+    assert_eq!(second.tool_status("base", View::Shared).await.unwrap().last_success_time, None);
+
+    let older = r#"{"states": [{"toolName": "base", "status": "available", "consecutiveFailures": 0,
+        "lastSuccessTime": "2024-01-01T11:00:00.000Z"}]}"#;
+    let third = hub([scripted("base", []).0]).await;
+    third.deserialize_tool_states(&tenant, &thread, older).await.unwrap();
+    let info = third.tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
+    assert_eq!(info.last_success_time.unwrap().to_string(), "2024-01-01T11:00:00.000Z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_registered_again_under_its_old_name_keeps_its_status() {
+    let fail = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500"));
+    let hub = hub([scripted("sick", [fail(), fail(), fail()]).0]).await;
+    for _ in 0..3 {
+        hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::UpstreamError);
+    }
+    hub.unregister("sick").await.unwrap();
+    hub.register(scripted("sick", []).0).unwrap();
+    check(told(&hub, "sick").await, ToolStatus::Failed, "failed 3 times in a row");
+    hub.replace_all([scripted("sick", []).0]).await.unwrap();
+    hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::ToolFailedStatus);
+}
