@@ -22,23 +22,35 @@ const RETURNED: u8 = 2;
 /// A bounded number of places for blocking functions.
 pub(crate) struct BlockingPool {
     places: Arc<Semaphore>,
-    stuck: Arc<AtomicUsize>,
+    stuck: Stuck,
+}
+
+/// How many functions run on although nobody waits for them.
+#[derive(Clone, Default)]
+pub(crate) struct Stuck(Arc<AtomicUsize>);
+
+impl Stuck {
+    pub(crate) fn many(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl BlockingPool {
     pub(crate) fn new(places: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(places)), stuck: Arc::default() }
+        Self { places: Arc::new(Semaphore::new(places)), stuck: Stuck::default() }
     }
 
     /// How many functions run on although nobody waits for them.
     pub(crate) fn stuck(&self) -> usize {
-        self.stuck.load(Ordering::Relaxed)
+        self.stuck.many()
     }
 
+    /// Runs a function; `stuck` counts it beside the pool's own count, for its tool.
     #[allow(clippy::disallowed_methods, reason = "this is the room where blocking functions run")]
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         deadline: Instant,
+        stuck: Stuck,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ToolError> {
         let place = tokio::time::timeout_at(deadline, self.places.clone().acquire_owned()).await;
@@ -47,8 +59,9 @@ impl BlockingPool {
                 .effect(crate::call::Effect::None));
         };
         let phase = Arc::new(AtomicU8::new(RUNNING));
-        let worker = Worker { phase: phase.clone(), stuck: self.stuck.clone() };
-        let waiter = Waiter { phase, stuck: self.stuck.clone() };
+        let counts = [self.stuck.clone(), stuck];
+        let worker = Worker { phase: phase.clone(), counts: counts.clone() };
+        let waiter = Waiter { phase, counts };
         let handle = tokio::task::spawn_blocking(move || {
             // Both are dropped when the function returns, or panics: only then is the place free.
             let _held = (worker, place);
@@ -67,29 +80,37 @@ impl BlockingPool {
 /// Held by the function. Its end settles whether the function was stuck.
 struct Worker {
     phase: Arc<AtomicU8>,
-    stuck: Arc<AtomicUsize>,
+    counts: [Stuck; 2],
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         if self.phase.swap(RETURNED, Ordering::AcqRel) == ABANDONED {
-            self.stuck.fetch_sub(1, Ordering::Relaxed);
+            less(&self.counts);
         }
+    }
+}
+
+fn less(counts: &[Stuck]) {
+    for stuck in counts {
+        stuck.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Held by the one who waits. Dropped before the function returned, it makes the function a stuck one.
 struct Waiter {
     phase: Arc<AtomicU8>,
-    stuck: Arc<AtomicUsize>,
+    counts: [Stuck; 2],
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
         // Counted first and taken back if it returned meanwhile, so that the number never falls below zero.
-        self.stuck.fetch_add(1, Ordering::Relaxed);
+        for stuck in &self.counts {
+            stuck.0.fetch_add(1, Ordering::Relaxed);
+        }
         if self.phase.compare_exchange(RUNNING, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            self.stuck.fetch_sub(1, Ordering::Relaxed);
+            less(&self.counts);
         }
     }
 }

@@ -11,11 +11,12 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    blocking::Stuck,
     call::{Call, Content, Progress},
     clock::{Instant, Timestamp},
     events::News,
     ids::{CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
-    pipeline::Way,
+    pipeline::{Slot, Way, WeakSlot},
     services::Services,
     state::Desk,
     tool::ToolName,
@@ -32,10 +33,11 @@ struct Inner {
     heard: Mutex<Option<Instant>>,
     attached: Mutex<Vec<Content>>,
     desk: Desk,
+    slot: WeakSlot,
 }
 
 impl CallContext {
-    pub(crate) fn new(way: Way, deadline: Instant) -> Self {
+    pub(crate) fn new(way: Way, deadline: Instant, slot: WeakSlot) -> Self {
         let cancel = OnceLock::new();
         if let Some(token) = &way.call.cancel {
             // A child: when the time is up the tool is told, but the caller's own signal is not touched.
@@ -48,6 +50,7 @@ impl CallContext {
             heard: Mutex::default(),
             attached: Mutex::default(),
             desk: Desk::default(),
+            slot,
         }))
     }
 
@@ -173,6 +176,16 @@ impl CallContext {
 
     pub(crate) fn desk(&self) -> &Desk {
         &self.0.desk
+    }
+
+    /// A share of the call's slot, for work that cannot be stopped.
+    pub(crate) fn slot(&self) -> Slot {
+        self.0.slot.share()
+    }
+
+    /// Where work that cannot be stopped is counted when nobody waits for it any more.
+    pub(crate) fn stuck(&self) -> Stuck {
+        self.way().tool.desk.stuck.clone()
     }
 
     pub(crate) fn services(&self) -> &Services {

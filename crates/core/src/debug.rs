@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::{
-    CallContext, CallRequest, HubBuilder, Job, Registry, Running, State, Tool, ToolBuilder, ToolHub, ToolState, Tools,
-    backend::Memory, events::Subscription,
+    BatchRequest, CallContext, CallRequest, HubBuilder, Job, Registry, Running, State, Tool, ToolBuilder, ToolHub,
+    ToolState, Tools, backend::Memory, events::Subscription,
 };
 
 macro_rules! brief {
@@ -26,6 +26,7 @@ brief! {
     "Tool" tool: Tool { "name": tool.definition.name, "kind": tool.definition.kind }
     "ToolBuilder" tool: ToolBuilder { "name": tool.name().ok() }
     "CallRequest" call: CallRequest<'_> { "id": call.id() }
+    "BatchRequest" _batch: BatchRequest<'_> {}
     "Running" call: Running { "id": call.id(), "tool": call.tool() }
     "CallContext" cx: CallContext { "call": cx.call_id(), "tool": cx.tool() }
     "Job" job: Job<'_> { "tool": job.tool.name }

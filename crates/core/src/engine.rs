@@ -11,17 +11,30 @@ use tokio_util::{
 };
 
 use crate::{
-    executor::Executor, hub::Offers, ids::CallId, journal::Journal, policy::Limits, registry::Registry,
-    services::Services, statuses::Statuses, tool::Kind,
+    approvals::Approvals,
+    executor::Executor,
+    hooks::Hook,
+    hub::Offers,
+    ids::CallId,
+    journal::Journal,
+    policy::{Glob, PolicyBook},
+    registry::Registry,
+    scheduler::Scheduler,
+    services::Services,
+    statuses::Statuses,
+    tool::Kind,
 };
 
 pub(crate) struct Engine {
     pub(crate) registry: Registry,
     pub(crate) journal: Journal,
+    pub(crate) approvals: Arc<Approvals>,
+    pub(crate) scheduler: Scheduler,
     pub(crate) statuses: Arc<Statuses>,
     pub(crate) services: Arc<Services>,
     pub(crate) executors: HashMap<Kind, Arc<dyn Executor>>,
-    pub(crate) defaults: Limits,
+    pub(crate) policies: PolicyBook,
+    pub(crate) hooks: Vec<(Glob, Arc<dyn Hook>)>,
     pub(crate) live: Live,
     pub(crate) offers: Offers,
     pub(crate) tasks: TaskTracker,

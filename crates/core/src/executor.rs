@@ -21,6 +21,12 @@ pub trait Executor: Send + Sync + 'static {
         false
     }
 
+    /// Whether dropping the future stops the work, as promised. Where it does not, a timeout is never followed by another
+    /// attempt: the first may still be at work.
+    fn stops_when_dropped(&self) -> bool {
+        true
+    }
+
     /// Looks at a definition before it is registered; says what is wrong with it.
     ///
     /// # Errors

@@ -2,8 +2,11 @@
 //!
 //! In: requests of the program around it. Out: outcomes and events. It owns the rooms and leaves every decision to them.
 
+mod approvals;
+mod batch;
 mod builder;
 mod explain;
+mod monitor;
 mod offer;
 mod request;
 mod snapshot;
@@ -15,8 +18,9 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 use smol_str::SmolStr;
 
+pub use batch::BatchRequest;
 pub use builder::{BuildError, HubBuilder};
-pub use explain::Explanation;
+pub use explain::{Explanation, RateLeft};
 pub use offer::Offer;
 pub(crate) use offer::Offers;
 pub use request::{CallRequest, Running};
@@ -32,7 +36,7 @@ use crate::{
     export::{self, Format},
     ids::{ArtifactId, CallId, Tenant, ThreadId},
     journal::CallRecord,
-    registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools},
+    registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools, Workshop},
     tool::{Definition, Kind, ToolName},
 };
 
@@ -128,9 +132,9 @@ impl ToolHub {
         self.engine.services.stirred.notify_one();
         let after = self.tools();
         for tool in before.list(&Filter::default()) {
-            match after.get(&tool.definition.name) {
-                Some(successor) => successor.succeeded.inherit(&tool.succeeded),
-                None => self.tell(News::ToolUnregistered { tool_name: tool.definition.name.clone() }),
+            self.engine.scheduler.kept.forget_tool(&tool.definition.name);
+            if after.get(&tool.definition.name).is_none() {
+                self.tell(News::ToolUnregistered { tool_name: tool.definition.name.clone() });
             }
             // Also those of a tool that has a successor: they were made by the old one.
             self.close_instances(&tool.definition.name).await;
@@ -262,13 +266,15 @@ impl ToolHub {
     }
 
     fn build(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<Vec<Tool>, RegistryError> {
-        let Engine { executors, defaults, services, .. } = &*self.engine;
-        tools.into_iter().map(|tool| tool.build(executors, defaults, services)).collect()
+        let Engine { executors, policies, hooks, scheduler, services, .. } = &*self.engine;
+        let workshop = Workshop { executors, policies, hooks, scheduler, services };
+        tools.into_iter().map(|tool| tool.build(&workshop)).collect()
     }
 
     async fn gone(&self, name: &ToolName) {
         self.tell(News::ToolUnregistered { tool_name: name.clone() });
         self.engine.services.stirred.notify_one();
+        self.engine.scheduler.kept.forget_tool(name);
         self.close_instances(name).await;
     }
 

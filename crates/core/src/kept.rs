@@ -18,7 +18,7 @@ use crate::{
     tool::ToolName,
 };
 pub(crate) use answer::Answer;
-pub(crate) use fingerprint::{DefinitionDigest, Fingerprint, StateSeen};
+pub(crate) use fingerprint::{Fingerprint, Known};
 
 /// What one entry costs beside its answer: its key, twice, and its places in the lists.
 const ENTRY: usize = 384;

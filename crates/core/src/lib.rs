@@ -4,10 +4,9 @@
 //! backends are handed in.
 #![forbid(unsafe_code)]
 
+mod approvals;
 mod artifact;
 pub mod backend;
-#[allow(dead_code, reason = "wired in the next commit")]
-mod batch_plan;
 mod blocking;
 mod call;
 pub mod clock;
@@ -19,19 +18,18 @@ mod error;
 pub mod events;
 mod executor;
 pub mod export;
-#[allow(dead_code, unreachable_pub, reason = "wired in the next commit")]
 mod guard;
 mod handler;
+mod hooks;
 mod hub;
 pub mod ids;
 mod journal;
-#[allow(dead_code, unused_imports, reason = "wired in the next commit")]
 mod kept;
 mod millis;
+mod monitor;
 mod pipeline;
 mod policy;
 mod registry;
-#[allow(dead_code, reason = "wired in the next commit")]
 mod scheduler;
 pub mod schema;
 mod services;
@@ -39,27 +37,36 @@ mod sharded;
 mod state;
 pub mod status;
 mod statuses;
+mod step;
 mod suggest;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod threads;
 mod tool;
 
+pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant};
 pub use artifact::Artifact;
 pub use call::{Content, Effect, Outcome, Progress, Status};
 pub use context::CallContext;
 pub use error::{CallError, Counts, Detail, ErrorKind, ErrorRow, FailureScope, ToolError};
 pub use executor::{BoxFuture, Executor, Job, Reply};
 pub use futures_core::Stream;
+pub use guard::RunLimits;
 pub use handler::{
     Arguments, BlockingHandler, FromCall, Handler, Instance, NoArguments, Parameters, Shared, StatefulTool, blocking,
     instance, stateful, tool,
 };
+pub use hooks::{After, Before, Hook, HookedCall};
 pub use hub::{
-    BuildError, CallRequest, Explanation, HubBuilder, Offer, Restored, Running, ToolHub, ToolStatusInfo, View,
+    BatchRequest, BuildError, CallRequest, Explanation, HubBuilder, Offer, RateLeft, Restored, Running, ToolHub,
+    ToolStatusInfo, View,
 };
 pub use journal::CallRecord;
-pub use policy::{Limits, Policy};
+pub use monitor::{Latency, ToolStats};
+pub use policy::{
+    AnnotationMatch, ArgumentMatch, Decision, Glob, Limits, OnExcess, Policy, PolicyError, RateLimit, RateScope, Retry,
+    Rule, RuleError,
+};
 pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools};
 pub use state::{State, ToolState};
 pub use tokio_util::sync::CancellationToken;

@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    approvals::Permit,
     backend::Seen,
     call::{Call, Effect, Outcome},
     clock::{self, Instant},
@@ -37,14 +38,16 @@ use crate::{
     error::{CallError, ErrorKind, ToolError},
     executor::Reply,
     journal::CallRecord,
+    kept::Fingerprint,
     registry::{Base, Tool},
     statuses::Standing,
 };
+pub(crate) use admission::{Slot, WeakSlot};
 use ticket::Ticket;
 
 /// The doors, in order.
 async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result<Outcome, CallError> {
-    let Engine { services, journal, statuses, .. } = engine;
+    let Engine { services, journal, statuses, scheduler, .. } = engine;
 
     //  1. resolve: which tool? `Call → Found`. It stands in `run` and `start`: the tool decides where its call runs.
 
@@ -60,20 +63,20 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     //  5. before-hooks: what does the owner's own code say?
     let found = hooks::before(found).await?;
     //  6. validate: do the arguments fit? `Found → Valid`
-    let valid = validate::check(found)?;
+    let valid = validate::check(engine, found)?;
     //  7. policy: deny, ask, allow. `Valid → Allowed`
-    let allowed = policy::decide(valid).await?;
+    let allowed = policy::decide(engine, valid).await?;
     //  8. cache: is the answer known?
-    let allowed = match cache::look(allowed) {
-        cache::Answer::Known(outcome) => return Ok(*outcome),
-        cache::Answer::Unknown(allowed) => allowed,
+    let allowed = match cache::look(engine, allowed, ticket).await? {
+        cache::Known::Yes(outcome) => return Ok(*outcome),
+        cache::Known::No(allowed) => allowed,
     };
     //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
-    let placed = admission::place(allowed).await?;
+    let placed = admission::place(services, allowed).await?;
     // 10. status gate: may it still run, now that it is its turn?
     let placed = status::gate(statuses, services, placed).await?;
     // 11. open: what must not be forgotten. `Placed → Opened`; from here on nothing is refused
-    let opened = open::open(journal, services, placed).await?;
+    let opened = open::open(engine, placed, ticket).await?;
     // 12. attempts: the tool runs. `Opened → Done`
     let done = attempts::run(services, opened, ticket).await;
     // 13. after-hooks, and no more text than a model can bear
@@ -81,6 +84,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     if let Some(cutting) = output::limit(services, &mut done) {
         cutting.await;
     }
+    cache::keep(scheduler, services, &done);
     let verdict = status::verdict(statuses, &mut done);
     // 14. close: state, record and outcome in one transaction. `Done → Outcome`
     let outcome = match close::close(journal, services, &statuses.successes, done, ticket) {
@@ -96,6 +100,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
 
 /// What travels through all doors: the call and the tool it asked for. The call is in a box, because a value that is
 /// moved from door to door is copied at each.
+#[derive(Clone)]
 pub(crate) struct Way {
     pub(crate) call: Box<Call>,
     pub(crate) tool: Arc<Tool>,
@@ -105,6 +110,12 @@ pub(crate) struct Way {
     stale_claim: Option<Seen>,
     /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
     digest: Option<String>,
+    /// A person's yes to exactly this call.
+    permit: Option<Arc<Permit>>,
+    /// What the model is told beside the result.
+    notes: Vec<String>,
+    /// What the answer is kept as.
+    keep_as: Option<Box<Fingerprint>>,
 }
 
 /// The tool is known.
@@ -135,6 +146,8 @@ struct Done {
     record: Option<Box<CallRecord>>,
     result: Result<Reply, ToolError>,
     effect: Effect,
+    /// Why nobody sees the result.
+    withheld: Option<Box<CallError>>,
 }
 
 impl Found {
@@ -143,7 +156,7 @@ impl Found {
     fn runs_in_place(&self) -> bool {
         let Way { call, tool, base, .. } = &self.0;
         let proves = *base != Base::No && call.thread.is_some();
-        tool.definition.annotations.read_only && call.key.is_none() && !tool.stateful && !proves
+        tool.definition.annotations.read_only && call.key.is_none() && !tool.stateful && !proves && !tool.gate.may_ask()
     }
 }
 
@@ -218,7 +231,12 @@ async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
     let passed = AssertUnwindSafe(route(engine, found, &mut ticket)).catch_unwind().await;
     report::report(ticket, |ticket| match passed {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(refusal)) => ticket.refused(refusal),
+        Ok(Err(refusal)) => {
+            if let Some((tool, _)) = engine.registry.find(ticket.tool()) {
+                tool.desk.meter.refused(refusal.kind);
+            }
+            ticket.refused(refusal)
+        }
         Err(panic) => ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic))),
     })
 }

@@ -11,6 +11,12 @@ pub use typed::State;
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::{
+    backend::{Key, Partition, Seen, StoreError, Table},
+    ids::{Tenant, ThreadId},
+    services::Services,
+};
+
 /// A type that a tool keeps between calls, one value per thread.
 ///
 /// Two tools that name the same state share it.
@@ -33,4 +39,22 @@ pub trait ToolState: Default + Serialize + DeserializeOwned + Send + Sync + 'sta
     const NAME: &'static str;
     /// The version of the type's layout. A stored value of another version is refused, never dropped.
     const VERSION: u32 = 1;
+}
+
+/// Where a tool's own state lies in its thread.
+fn place(tenant: &Tenant, thread: &ThreadId, name: &str) -> Key {
+    let partition = Partition::of_thread(tenant.clone(), thread.clone());
+    Key { partition, table: Table::State, id: smol_str::format_smolstr!("{name}/business") }
+}
+
+/// Which writing of each of these states a thread has now.
+pub(crate) async fn seen(
+    services: &Services,
+    tenant: &Tenant,
+    thread: &ThreadId,
+    names: &[&'static str],
+) -> Result<Vec<(&'static str, Option<Seen>)>, StoreError> {
+    let keys: Vec<Key> = names.iter().map(|name| place(tenant, thread, name)).collect();
+    let rows = services.store.load(&keys, services.clock.now()).await?;
+    Ok(names.iter().copied().zip(rows.into_iter().map(|row| row.map(|row| row.seen))).collect())
 }

@@ -12,7 +12,7 @@ use super::Content;
 use crate::{
     clock::Timestamp,
     error::{CallError, ErrorKind},
-    ids::{CallId, ThreadId},
+    ids::{ApprovalId, CallId, ThreadId},
 };
 
 /// Where a call is on its way. The last three are ends.
@@ -79,6 +79,12 @@ pub struct Outcome {
     pub attempts: u32,
     /// Whether this is the kept answer of an earlier call with the same idempotency key.
     pub replayed: bool,
+    /// Whether this is the kept answer of an earlier call with the same arguments.
+    #[serde(default)]
+    pub cached: bool,
+    /// The approval the call was made on.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub approval: Option<ApprovalId>,
     /// From arrival to the first start of the tool, or to the refusal.
     #[serde(rename = "queuedMs", with = "crate::millis")]
     pub queued: Duration,

@@ -11,9 +11,11 @@ use crate::{
     clock::{Instant, Timestamp},
     ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
     registry::Tools,
+    step::Member,
 };
 
 /// A call on its way in. Nothing about it has been checked yet but the form of its ids.
+#[derive(Clone)]
 pub(crate) struct Call {
     /// This call, for ever.
     pub(crate) id: CallId,
@@ -45,6 +47,10 @@ pub(crate) struct Call {
     pub(crate) flaw: Option<Box<IdError>>,
     /// The call goes on when nobody waits for it any more.
     pub(crate) detached: bool,
+    /// Whether somebody waits who can wait for a person.
+    pub(crate) can_wait: bool,
+    /// Its place among the calls of one step.
+    pub(crate) member: Option<Member>,
     /// Cancels the call.
     pub(crate) cancel: Option<CancellationToken>,
     /// Where its progress is wanted.

@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{ErrorKind, ToolError};
-use crate::schema::Problem;
+use crate::{ids::ApprovalId, schema::Problem};
 
 /// Why a call did not succeed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,6 +74,8 @@ pub enum Detail {
     Problems(Vec<Problem>),
     /// The tools that must succeed first.
     Missing(Vec<String>),
+    /// The question that must be answered, or was answered with no.
+    Approval(ApprovalId),
 }
 
 impl Detail {
@@ -139,6 +141,12 @@ impl CallError {
     #[must_use]
     pub fn missing(&self) -> &[String] {
         if let Detail::Missing(names) = &self.detail { names } else { &[] }
+    }
+
+    /// The question that must be answered, or was answered with no.
+    #[must_use]
+    pub fn approval(&self) -> Option<ApprovalId> {
+        if let Detail::Approval(id) = &self.detail { Some(*id) } else { None }
     }
 
     /// What is wrong with which argument; empty where the arguments are not the problem.

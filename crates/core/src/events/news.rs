@@ -6,10 +6,12 @@ use serde::Serialize;
 use smol_str::SmolStr;
 
 use crate::{
+    approvals::{ApprovalOutcome, ApprovalState},
     call::{Effect, Status},
+    clock::Timestamp,
     error::ErrorKind,
     export::Format,
-    ids::CallId,
+    ids::{ApprovalId, CallId, Caller},
     status::ToolStatus,
     tool::ToolName,
 };
@@ -135,6 +137,39 @@ pub enum News {
         /// How many.
         count: usize,
     },
+    /// `approval.requested`: a call waits for a person.
+    ApprovalRequested {
+        /// The question.
+        approval_id: ApprovalId,
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        tool_name: ToolName,
+        /// The rule that asks.
+        rule: String,
+        /// Why it asks.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// When it is too late to answer.
+        expires_at: Timestamp,
+    },
+    /// `approval.resolved`: a question is no longer open.
+    ApprovalResolved {
+        /// The question.
+        approval_id: ApprovalId,
+        /// The call that asked.
+        call_id: CallId,
+        /// The tool.
+        tool_name: ToolName,
+        /// How it stands now.
+        state: ApprovalState,
+        /// What was answered.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        outcome: Option<ApprovalOutcome>,
+        /// Who answered.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: Option<Caller>,
+    },
     /// `call.progress`: a running tool says how far it is.
     CallProgress {
         /// The call.
@@ -170,6 +205,8 @@ impl News {
             Self::RebindRequired { .. } => "tool.rebind.required",
             Self::ExecutorCleaned { .. } => "tool.executor.cleaned",
             Self::ExecutorExported { .. } => "tool.executor.exported",
+            Self::ApprovalRequested { .. } => "approval.requested",
+            Self::ApprovalResolved { .. } => "approval.resolved",
             Self::CallProgress { .. } => "call.progress",
             Self::StreamReset => "stream.reset",
         }

@@ -83,7 +83,17 @@ impl<H: BlockingHandler<P>, P: 'static> Executor for Blocking<H, P> {
             let arguments = read(job.arguments)?;
             let (handler, cx) = (self.handler.clone(), job.context.clone());
             let pool = &job.context.services().blocking;
-            pool.run(job.context.deadline(), move || handler.run(arguments, cx)).await?
+            // The function keeps the call's slot until it returns: what cannot be stopped still takes up room.
+            let (slot, stuck) = (job.context.slot(), job.context.stuck());
+            let work = move || {
+                let _held = slot;
+                handler.run(arguments, cx)
+            };
+            pool.run(job.context.deadline(), stuck, work).await?
         })
+    }
+
+    fn stops_when_dropped(&self) -> bool {
+        false
     }
 }

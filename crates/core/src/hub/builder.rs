@@ -11,15 +11,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::ToolHub;
 use crate::{
+    approvals::Approvals,
     backend::{Backend, Bounded, Changed, Memory, StoreError, Table, Watcher},
     blocking::BlockingPool,
     clock::{Clock, SystemClock},
     engine::Engine,
     events::{Events, News, Subscription},
     executor::Executor,
+    guard::RunLimits,
+    hooks::Hook,
     journal::Journal,
-    policy::Limits,
+    policy::{Glob, Policy, PolicyBook, PolicyError, Rule},
     registry::{Registry, RegistryError, ToolBuilder},
+    scheduler::{Bounds, Scheduler},
     services::{Resources, Services},
     status::StatusSettings,
     statuses::{Statuses, Told},
@@ -44,7 +48,13 @@ pub struct HubBuilder {
     clock: Arc<dyn Clock>,
     status: StatusSettings,
     events: Events,
-    defaults: Limits,
+    defaults: Policy,
+    policies: Vec<(String, Policy)>,
+    rules: Vec<Rule>,
+    hooks: Vec<(String, Arc<dyn Hook>)>,
+    max_concurrency: Option<usize>,
+    queue: Bounds,
+    run_limits: RunLimits,
     blocking_places: usize,
     keep_calls: Duration,
 }
@@ -59,6 +69,9 @@ pub enum BuildError {
     /// The store does not answer, or what it keeps cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What was said about tools cannot hold; every problem is named.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Policy(Vec<PolicyError>),
     /// A kind was given two executors.
     #[error("there are two executors for tools of kind `{0}`; give the hub one")]
     TwoExecutors(Kind),
@@ -78,7 +91,13 @@ impl HubBuilder {
             clock: Arc::new(SystemClock),
             status: StatusSettings::default(),
             events: Events::new(),
-            defaults: Limits::default(),
+            defaults: Policy::default(),
+            policies: Vec::new(),
+            rules: Vec::new(),
+            hooks: Vec::new(),
+            max_concurrency: None,
+            queue: Bounds::default(),
+            run_limits: RunLimits::default(),
             blocking_places: 64,
             keep_calls: Duration::from_secs(30 * 24 * 3600),
         }
@@ -128,9 +147,47 @@ impl HubBuilder {
         self
     }
 
-    /// What holds for tools that do not say otherwise.
-    pub fn defaults(mut self, limits: Limits) -> Self {
-        self.defaults = limits;
+    /// What holds for tools of which nothing else is said.
+    pub fn defaults(mut self, policy: Policy) -> Self {
+        self.defaults = policy;
+        self
+    }
+
+    /// What holds for the tools whose names fit the glob. It weighs more than the defaults and less than what a tool says
+    /// itself; of two that fit, the later one weighs more.
+    pub fn policy(mut self, tools: impl Into<String>, policy: Policy) -> Self {
+        self.policies.push((tools.into(), policy));
+        self
+    }
+
+    /// A rule that denies, asks or allows. All denying rules are looked at first, then those that ask, then those that
+    /// allow.
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Code around the calls of the tools whose names fit the glob.
+    pub fn hook(mut self, tools: impl Into<String>, hook: impl Hook) -> Self {
+        self.hooks.push((tools.into(), Arc::new(hook)));
+        self
+    }
+
+    /// How many calls may run at once, of all tools together; no limit where nothing is said.
+    pub fn max_concurrency(mut self, calls: usize) -> Self {
+        self.max_concurrency = Some(calls);
+        self
+    }
+
+    /// How many calls may wait for their turn: of one tool, and in all. 1,000 and 10,000 where nothing is said.
+    pub fn queue_bounds(mut self, per_tool: usize, in_all: usize) -> Self {
+        self.queue = Bounds { per_tool, in_all };
+        self
+    }
+
+    /// When a run is stopped from going round in circles.
+    pub fn run_limits(mut self, limits: RunLimits) -> Self {
+        self.run_limits = limits;
         self
     }
 
@@ -167,6 +224,22 @@ impl HubBuilder {
         if let Some(kind) = self.twice {
             return Err(BuildError::TwoExecutors(kind));
         }
+        let policies = PolicyBook::new(self.defaults, self.policies, self.rules);
+        let hooks = self.hooks.into_iter().map(|(tools, hook)| match Glob::new(&tools) {
+            Ok(glob) => Ok((glob, hook)),
+            Err(reason) => Err(PolicyError::Policy { what: format!("the hook on `{tools}`"), reason }),
+        });
+        let hooks: Result<Vec<_>, _> = hooks.collect();
+        let (policies, hooks) = match (policies, hooks, self.max_concurrency) {
+            (Ok(_), Ok(_), Some(0)) => {
+                let reason = "no call could ever run; use at least 1".into();
+                return Err(BuildError::Policy(vec![PolicyError::Policy { what: "`max_concurrency`".into(), reason }]));
+            }
+            (Ok(policies), Ok(hooks), _) => (policies, hooks),
+            (policies, hooks, _) => {
+                return Err(BuildError::Policy(policies.err().into_iter().flatten().chain(hooks.err()).collect()));
+            }
+        };
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
         let stirred = Arc::new(tokio::sync::Notify::new());
@@ -179,6 +252,8 @@ impl HubBuilder {
             stirred.clone(),
             runtime.clone(),
         ));
+        let approvals =
+            Arc::new(Approvals::new(store.clone(), self.clock.clone(), self.events.clone(), self.keep_calls));
         let services = Arc::new(Services {
             clock: self.clock,
             events: self.events,
@@ -192,10 +267,13 @@ impl HubBuilder {
             engine: Arc::new(Engine {
                 registry: Registry::default(),
                 journal: Journal { store: store.clone(), keep: self.keep_calls },
+                approvals: approvals.clone(),
+                scheduler: Scheduler::new(self.max_concurrency, self.queue, self.run_limits),
                 statuses: statuses.clone(),
                 services,
                 executors: self.executors,
-                defaults: self.defaults,
+                policies,
+                hooks,
                 live: crate::engine::Live::default(),
                 offers: super::Offers::default(),
                 _gone: gone.clone().drop_guard(),
@@ -205,9 +283,11 @@ impl HubBuilder {
         };
         hub.register_all(self.tools)?;
         let changes = store.watch(Table::Statuses);
+        let answers = store.watch(Table::Approvals);
         statuses.follow(Told::Already).await?;
         let engine = || Arc::downgrade(&hub.engine);
         runtime.spawn(gone.clone().run_until_cancelled_owned(listen(changes, Arc::downgrade(&statuses))));
+        runtime.spawn(gone.clone().run_until_cancelled_owned(hear(answers, Arc::downgrade(&approvals))));
         runtime.spawn(gone.clone().run_until_cancelled_owned(super::offer::watch(engine(), stirred)));
         runtime.spawn(gone.run_until_cancelled_owned(sweep(engine())));
         hub.tell(News::HubInitialized { tools: hub.tools().len() });
@@ -227,6 +307,17 @@ async fn listen(mut changes: Watcher, statuses: Weak<Statuses>) {
         while let Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) = read {
             tokio::time::sleep(ASK_AGAIN).await;
             read = statuses.follow(Told::NotYet).await;
+        }
+    }
+}
+
+/// Wakes calls that wait for a person when somebody answered on another node, for as long as the hub lives.
+async fn hear(mut answers: Watcher, approvals: Weak<Approvals>) {
+    while let Some(change) = answers.next().await {
+        let Some(approvals) = approvals.upgrade() else { return };
+        match change {
+            Changed::Row(key, _) => key.id.parse().map_or((), |id| approvals.stir(id)),
+            Changed::Missed => approvals.stir_all(),
         }
     }
 }

@@ -10,8 +10,10 @@ use super::{ToolHub, View, survey::Seen};
 use crate::{
     clock::Timestamp,
     error::CallError,
-    ids::{Tenant, ThreadId},
-    registry::Filter,
+    ids::{Caller, Tenant, ThreadId},
+    policy::{Limits, RateLimit, RateScope, Rule},
+    registry::{Filter, Tool},
+    scheduler::{Asker, Left},
     status::{Failure, Language, Missing, Reading, ToolStatus, helpful, next_step},
     tool::ToolName,
 };
@@ -48,10 +50,34 @@ pub struct Explanation {
     /// The tools that must succeed in this thread first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<ToolName>,
+    /// The rule that denies every call of it, so that it is not offered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denied_by: Option<String>,
+    /// The rules that may concern its calls, in the order they are asked.
+    pub rules: Vec<String>,
+    /// What holds for its calls: times, rates, slots, retries.
+    pub policy: Limits,
+    /// What is left of the rates that all callers share, for all threads or in this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<RateLeft>,
     #[serde(skip)]
     reading: Reading,
     #[serde(skip)]
     waits: Vec<Missing>,
+}
+
+/// What is left of a rate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct RateLeft {
+    /// The rate.
+    pub limit: RateLimit,
+    /// How many calls would pass now.
+    pub remaining: u32,
+    /// How long until all of it is there again.
+    #[serde(rename = "resetsInMs", with = "crate::millis")]
+    pub resets_in: Duration,
 }
 
 impl Explanation {
@@ -60,6 +86,11 @@ impl Explanation {
     pub fn text(&self, language: Language) -> String {
         let (name, why) = (&self.tool_name, self.reading.reason.text(language));
         let chinese = language == Language::Chinese;
+        let why = match (&self.denied_by, chinese) {
+            (None, _) => why,
+            (Some(rule), false) => format!("a rule forbids it ({rule})"),
+            (Some(rule), true) => format!("规则禁止使用（{rule}）"),
+        };
         let mut lines = vec![match (self.offered, chinese) {
             (true, false) => format!("`{name}` is offered: {why}."),
             (true, true) => format!("`{name}` 可供使用：{why}。"),
@@ -83,6 +114,9 @@ impl Explanation {
                 format!("Last failure: {at}, {kind}: {text}")
             });
         }
+        let (rules, policy) = (self.rules.join("; "), self.policy.in_words());
+        lines.push(if chinese { format!("规则：{rules}") } else { format!("Rules: {rules}.") });
+        lines.push(if chinese { format!("限制：{policy}") } else { format!("Limits: {policy}.") });
         lines.join("\n")
     }
 }
@@ -105,6 +139,7 @@ impl ToolHub {
         let seen = self.see(self.known(tool)?, View::Thread(tenant, thread)).await?;
         let info = seen.info();
         let missing = helpful(&seen.waits);
+        let gate = &seen.tool.gate;
         Ok(Explanation {
             tool_name: info.tool_name,
             offered: seen.offered(),
@@ -117,9 +152,23 @@ impl ToolHub {
             last_success_time: info.last_success_time,
             last_failure: seen.last_failure(),
             missing,
+            denied_by: gate.denies_all(&seen.tool.definition).map(Rule::label),
+            rules: gate.in_words(),
+            policy: seen.tool.limits.clone(),
+            rates: self.rates(&seen.tool, tenant, thread),
             reading: seen.reading,
             waits: seen.waits,
         })
+    }
+
+    fn rates(&self, tool: &Tool, tenant: &Tenant, thread: &ThreadId) -> Vec<RateLeft> {
+        let limits = &tool.limits.rate_limits;
+        let asker = Asker { tenant: tenant.clone(), thread: Some(thread.clone()), caller: Caller::default() };
+        let left = tool.desk.limiter.left(limits, &asker, self.engine.services.clock.instant());
+        let shared = left.into_iter().filter(|left| limits[left.limit].scope != RateScope::Caller);
+        let told =
+            |Left { limit, remaining, resets_in }| RateLeft { limit: limits[limit].clone(), remaining, resets_in };
+        shared.map(told).collect()
     }
 
     /// One line about all tools of a thread, for a log.

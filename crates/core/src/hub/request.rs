@@ -43,6 +43,8 @@ impl<'hub> CallRequest<'hub> {
             among: None,
             flaw: None,
             detached: false,
+            can_wait: true,
+            member: None,
             cancel: None,
             progress: None,
         });
@@ -117,6 +119,13 @@ impl<'hub> CallRequest<'hub> {
         self
     }
 
+    /// Does not wait for a person: where one must be asked, the call ends with `approval_required`, and the same call made
+    /// again after the answer goes on from there.
+    pub fn cannot_wait(mut self) -> Self {
+        self.call.can_wait = false;
+        self
+    }
+
     /// Starts the call on a task of its own.
     pub fn start(mut self) -> Running {
         let cancel = self.call.cancel.get_or_insert_default().clone();
@@ -126,6 +135,10 @@ impl<'hub> CallRequest<'hub> {
         let goes_on = self.call.goes_on();
         let pending = pipeline::start(self.engine, self.call);
         Running { id, tool, cancel, progress, pending, goes_on }
+    }
+
+    pub(super) fn into_call(self) -> Call {
+        *self.call
     }
 
     fn checked<T>(&mut self, id: Result<T, IdError>) -> Option<T> {

@@ -99,7 +99,7 @@ impl ToolHub {
         let whose = whose(&tool, view);
         statuses.apply(&whose, &Event::Reset).await?;
         match view {
-            View::Shared => tool.succeeded.forget(),
+            View::Shared => tool.desk.succeeded.forget(),
             View::Thread(..) => statuses.successes.forget(&whose),
         }
         if matches!(view, View::Thread(..)) {
@@ -127,7 +127,7 @@ impl ToolHub {
         let verdict = Verdict::of(&result, &statuses.settings);
         Standing::foreign(statuses, &known.definition.name, thread).report(verdict).await?;
         if result.is_ok() {
-            known.succeeded.note(self.now());
+            known.desk.succeeded.note(self.now());
             if thread.is_some() {
                 statuses.successes.note(whose(&known, view), self.now());
             }

@@ -29,9 +29,9 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Whether the thread may use it now.
+    /// Whether the thread may use it now. What a rule denies whatever the arguments is not worth a model's attention.
     pub(super) fn offered(&self) -> bool {
-        self.reading.status == ToolStatus::Available
+        offered(&self.tool, &self.reading)
     }
 
     /// The later of the failures that count in the view.
@@ -88,7 +88,7 @@ impl ToolHub {
             let (own, shared) = self.records(&tool, view, now);
             let read = |facts: &Facts| status::read(facts, &presence, &self.engine.statuses.settings, now);
             let reading = status::worse(read(&own), read(&shared));
-            let offered = reading.status == ToolStatus::Available;
+            let offered = offered(&tool, &reading);
             let should_rebind = held.iter().any(|offer| offer.has(&tool.definition.name) != offered);
             Seen { tool, reading, waits, should_rebind, own, shared }
         };
@@ -107,7 +107,7 @@ impl ToolHub {
         let shared = statuses.look(&Whose::everybody(&tool.definition.name), now).unwrap_or_default();
         match view {
             View::Shared => {
-                let shared = with_success(shared, tool.succeeded.get());
+                let shared = with_success(shared, tool.desk.succeeded.get());
                 (shared.clone(), shared)
             }
             // That a tool did well in other threads is no news about this one, and not this one's affair.
@@ -118,6 +118,10 @@ impl ToolHub {
             }
         }
     }
+}
+
+fn offered(tool: &Tool, reading: &Reading) -> bool {
+    reading.status == ToolStatus::Available && tool.gate.denies_all(&tool.definition).is_none()
 }
 
 /// The record with a success that was not worth writing down.

@@ -8,7 +8,7 @@ use crate::{
     backend::Seen,
     digest,
     ids::{Tenant, ThreadId},
-    tool::{Definition, ToolName},
+    tool::ToolName,
 };
 use serde_json::Value;
 
@@ -20,28 +20,21 @@ pub(crate) struct Fingerprint {
     hash: [u8; 32],
 }
 
-/// A tool as it is defined. Made once for each tool: it costs more than a fingerprint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct DefinitionDigest {
-    tool: ToolName,
-    hash: [u8; 32],
+/// A tool as it is defined.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) name: &'a ToolName,
+    /// The fingerprint of its definition.
+    pub(crate) definition: &'a str,
 }
 
 /// A state by its name and which writing of it was seen; `None` where the thread has none yet. The version alone would
 /// not do: a state that is deleted and written again counts from the beginning.
 pub(crate) type StateSeen<'a> = (&'a str, Option<Seen>);
 
-impl DefinitionDigest {
-    pub(crate) fn of(definition: &Definition) -> Self {
-        let written = serde_json::to_value(definition).expect("a definition is plain data with names for keys");
-        let hash = digest::raw([digest::canonical(&written).as_bytes()]);
-        Self { tool: definition.name.clone(), hash }
-    }
-}
-
 impl Fingerprint {
     /// The fingerprint of a call whose answer depends on nothing but itself.
-    pub(crate) fn of(tenant: &Tenant, tool: &DefinitionDigest, arguments: &Value) -> Self {
+    pub(crate) fn of(tenant: &Tenant, tool: Known<'_>, arguments: &Value) -> Self {
         Self::made(tenant, tool, arguments, &[])
     }
 
@@ -49,7 +42,7 @@ impl Fingerprint {
     /// matter.
     pub(crate) fn in_thread(
         tenant: &Tenant,
-        tool: &DefinitionDigest,
+        tool: Known<'_>,
         arguments: &Value,
         thread: &ThreadId,
         states: &[StateSeen<'_>],
@@ -69,10 +62,10 @@ impl Fingerprint {
         &self.tool
     }
 
-    fn made(tenant: &Tenant, tool: &DefinitionDigest, arguments: &Value, more: &[Vec<u8>]) -> Self {
+    fn made(tenant: &Tenant, tool: Known<'_>, arguments: &Value, more: &[Vec<u8>]) -> Self {
         let arguments = digest::canonical(arguments);
-        let parts = [tenant.as_str().as_bytes(), &tool.hash, arguments.as_bytes()];
+        let parts = [tenant.as_str().as_bytes(), tool.definition.as_bytes(), arguments.as_bytes()];
         let hash = digest::raw(parts.into_iter().chain(more.iter().map(Vec::as_slice)));
-        Self { tool: tool.tool.clone(), hash }
+        Self { tool: tool.name.clone(), hash }
     }
 }

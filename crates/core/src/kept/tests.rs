@@ -7,30 +7,16 @@ use super::*;
 use crate::{
     backend::Seen,
     ids::{Tenant, ThreadId},
-    tool::{Annotations, Definition, DependsOn, Kind, Metadata},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn definition(name: &str) -> Definition {
-    let name = ToolName::new(name).unwrap();
-    Definition {
-        id: Definition::id_of(&Kind::Stateless, &name, None),
-        name,
-        kind: Kind::Stateless,
-        description: String::new(),
-        parameters: json!({"type": "object"}),
-        output_schema: None,
-        annotations: Annotations::default(),
-        metadata: Metadata::default(),
-        depends_on: DependsOn::default(),
-        origin: None,
-        config: Value::Null,
-    }
+fn name(text: &str) -> ToolName {
+    ToolName::new(text).unwrap()
 }
 
 fn key(tool: &str, arguments: &Value) -> Fingerprint {
-    Fingerprint::of(&Tenant::default(), &DefinitionDigest::of(&definition(tool)), arguments)
+    Fingerprint::of(&Tenant::default(), Known { name: &name(tool), definition: "" }, arguments)
 }
 
 fn answer(output: impl Into<Value>) -> Arc<Answer> {
@@ -112,20 +98,20 @@ async fn a_tool_can_be_forgotten() {
 
 #[test]
 fn a_fingerprint_changes_with_everything_the_answer_depends_on() {
-    let (tenant, plain) = (Tenant::default(), DefinitionDigest::of(&definition("a")));
-    let changed = DefinitionDigest::of(&Definition { config: json!({"url": "x"}), ..definition("a") });
+    let (tenant, a) = (Tenant::default(), name("a"));
+    let [plain, changed, other] = ["a", "a changed", "b"].map(|definition| Known { name: &a, definition });
     let thread = |name: &str| ThreadId::new(name).unwrap();
     let seen = |version, stamp| Some(Seen { version, stamp });
     let arguments = json!({"x": 1, "y": 2});
-    let in_thread = |name: &str, states: &[StateSeen<'_>]| {
-        Fingerprint::in_thread(&tenant, &plain, &arguments, &thread(name), states)
+    let in_thread = |name: &str, states: &[(&str, Option<Seen>)]| {
+        Fingerprint::in_thread(&tenant, plain, &arguments, &thread(name), states)
     };
     let all = [
-        Fingerprint::of(&tenant, &plain, &arguments),
-        Fingerprint::of(&Tenant::new("other").unwrap(), &plain, &arguments),
-        Fingerprint::of(&tenant, &changed, &arguments),
-        Fingerprint::of(&tenant, &DefinitionDigest::of(&definition("b")), &arguments),
-        Fingerprint::of(&tenant, &plain, &json!({"x": 1, "y": 3})),
+        Fingerprint::of(&tenant, plain, &arguments),
+        Fingerprint::of(&Tenant::new("other").unwrap(), plain, &arguments),
+        Fingerprint::of(&tenant, changed, &arguments),
+        Fingerprint::of(&tenant, other, &arguments),
+        Fingerprint::of(&tenant, plain, &json!({"x": 1, "y": 3})),
         in_thread("t", &[]),
         in_thread("u", &[]),
         in_thread("t", &[("cart", None)]),
@@ -138,7 +124,7 @@ fn a_fingerprint_changes_with_everything_the_answer_depends_on() {
         assert!(all[..at].iter().all(|other| other != one), "fingerprint {at} was there before");
     }
     let turned: Value = serde_json::from_str(r#"{"y":2,"x":1}"#).unwrap();
-    assert_eq!(Fingerprint::of(&tenant, &plain, &turned), all[0]);
+    assert_eq!(Fingerprint::of(&tenant, plain, &turned), all[0]);
     assert_eq!(in_thread("t", &[("user", None), ("cart", seen(1, 7))]), all[11]);
 }
 

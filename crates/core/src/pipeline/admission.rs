@@ -1,19 +1,160 @@
 //! Door 9: rate, concurrency and the queue. Whoever comes out holds a slot until it is done.
 //!
-//! Nothing is limited yet, so everybody gets a slot at once.
+//! In: an allowed call. Out: the same with a slot, or a refusal that says when to come again. First the rate, then the
+//! slot, so that nobody holds a slot while waiting for anything.
 
-use super::{Allowed, Placed};
-use crate::error::CallError;
+use std::{future::Future, sync::Arc};
 
-/// The right to run, for as long as it is held.
-pub(super) struct Slot;
+use super::{Allowed, Placed, Way};
+use crate::{
+    clock,
+    error::{CallError, ErrorKind},
+    scheduler::{Asker, Bound, Excess, Full, Party, Place, Token, Waiting},
+    services::Services,
+};
+
+/// The right to run, for as long as it or a share of it is held. Nothing where nothing is limited.
+#[derive(Clone, Default)]
+pub(crate) struct Slot(Option<Arc<crate::scheduler::Slot>>);
 
 impl Slot {
-    /// Gives it back: the tool has stopped.
+    /// Gives it back: the tool has stopped. A blocking function that runs on holds a share of its own.
     pub(super) fn give_back(self) {}
+
+    /// What a blocking function can make a share of, without holding one.
+    pub(crate) fn watch(&self) -> WeakSlot {
+        WeakSlot(self.0.as_ref().map(Arc::downgrade))
+    }
 }
 
-pub(super) async fn place(allowed: Allowed) -> Result<Placed, CallError> {
+/// A slot that is not held.
+pub(crate) struct WeakSlot(Option<std::sync::Weak<crate::scheduler::Slot>>);
+
+impl WeakSlot {
+    /// A share of the slot, if somebody still holds one.
+    pub(crate) fn share(&self) -> Slot {
+        Slot(self.0.as_ref().and_then(std::sync::Weak::upgrade))
+    }
+}
+
+pub(super) async fn place(services: &Services, allowed: Allowed) -> Result<Placed, CallError> {
     let Allowed(way) = allowed;
-    Ok(Placed { way, slot: Slot, standing: None })
+    let token = take_token(services, &way)?;
+    let slot = match token {
+        Some(token) if !token.wait.is_zero() => Box::pin(later(services, &way, token)).await?,
+        token => match queue_up(&way) {
+            Ok(Now::Run(slot)) => slot,
+            Ok(Now::Wait(waiting)) => Box::pin(turn(services, &way, token, waiting)).await?,
+            Err(full) => return Err(overloaded(&way, token, full)),
+        },
+    };
+    Ok(Placed { way, slot, standing: None })
+}
+
+/// A slot for one more attempt. The rate was paid for once, with the call.
+pub(super) async fn place_again(services: &Services, way: &Way) -> Result<Slot, CallError> {
+    match queue_up(way) {
+        Ok(Now::Run(slot)) => Ok(slot),
+        Ok(Now::Wait(waiting)) => turn(services, way, None, waiting).await,
+        Err(full) => Err(overloaded(way, None, full)),
+    }
+}
+
+fn take_token(services: &Services, way: &Way) -> Result<Option<Token>, CallError> {
+    let Way { call, tool, .. } = way;
+    if tool.limits.rate_limits.is_empty() {
+        return Ok(None);
+    }
+    let asker = Asker { tenant: call.tenant.clone(), thread: call.thread.clone(), caller: call.caller.clone() };
+    let taken = tool.desk.limiter.take(&tool.limits.rate_limits, &asker, services.clock.instant());
+    taken.map(Some).map_err(|excess| {
+        tool.desk.meter.rate_limited();
+        rate_limited(way, &excess)
+    })
+}
+
+/// What a call gets that comes to the queue.
+enum Now {
+    Run(Slot),
+    Wait(Waiting),
+}
+
+fn queue_up(way: &Way) -> Result<Now, Full> {
+    let Way { call, tool, .. } = way;
+    let limit = tool.limits.max_concurrency;
+    // Most tools are not limited, and their calls need not even say who they are.
+    if tool.desk.lane.is_open(limit) {
+        return Ok(Now::Run(Slot(None)));
+    }
+    let party = Party { tenant: call.tenant.clone(), thread: call.thread.clone() };
+    Ok(match tool.desk.lane.place(limit, &party)? {
+        Place::Slot(slot) => Now::Run(Slot(Some(Arc::new(slot)))),
+        Place::Waiting(waiting) => Now::Wait(waiting),
+    })
+}
+
+/// Waits for the turn that the rate limit has given, and then for a slot.
+async fn later(services: &Services, way: &Way, token: Token) -> Result<Slot, CallError> {
+    let ripe = clock::after(services.clock.instant(), token.wait);
+    if unless_cancelled(way, tokio::time::sleep_until(ripe)).await.is_none() {
+        give_token_back(way, Some(token));
+        return Err(CallError::new(ErrorKind::Cancelled));
+    }
+    match queue_up(way) {
+        Ok(Now::Run(slot)) => Ok(slot),
+        Ok(Now::Wait(waiting)) => turn(services, way, Some(token), waiting).await,
+        Err(full) => Err(overloaded(way, Some(token), full)),
+    }
+}
+
+/// Waits in the queue.
+async fn turn(services: &Services, way: &Way, token: Option<Token>, waiting: Waiting) -> Result<Slot, CallError> {
+    let patience = clock::after(services.clock.instant(), way.tool.limits.queue_timeout);
+    match unless_cancelled(way, tokio::time::timeout_at(patience, waiting)).await {
+        Some(Ok(slot)) => Ok(Slot(Some(Arc::new(slot)))),
+        Some(Err(_)) => {
+            give_token_back(way, token);
+            let time = way.tool.limits.queue_timeout;
+            Err(CallError::new(ErrorKind::Overloaded).operator(format!("no slot became free within {time:?}")))
+        }
+        None => {
+            give_token_back(way, token);
+            Err(CallError::new(ErrorKind::Cancelled))
+        }
+    }
+}
+
+async fn unless_cancelled<T>(way: &Way, wait: impl Future<Output = T>) -> Option<T> {
+    match &way.call.cancel {
+        Some(cancel) => cancel.run_until_cancelled(wait).await,
+        None => Some(wait.await),
+    }
+}
+
+/// A call that was not made costs no token.
+fn give_token_back(way: &Way, token: Option<Token>) {
+    if let Some(token) = token {
+        way.tool.desk.limiter.give_back(token);
+    }
+}
+
+fn rate_limited(way: &Way, excess: &Excess) -> CallError {
+    let name = &way.tool.definition.name;
+    let (limit, wait) = (&way.tool.limits.rate_limits[excess.limit], excess.retry_after);
+    let mut error = CallError::new(ErrorKind::RateLimited)
+        .operator(format!("`{name}` takes {} calls per {:?}; the next one fits in {wait:?}", limit.requests, limit.per))
+        .model(format!("Too many calls of `{name}`. Wait {} s before calling it again.", wait.as_secs_f64().ceil()));
+    error.retry_after = Some(wait);
+    error
+}
+
+fn overloaded(way: &Way, token: Option<Token>, full: Full) -> CallError {
+    give_token_back(way, token);
+    let whose = match full.bound {
+        Bound::Tool => format!("the queue of `{}`", way.tool.definition.name),
+        Bound::All => "the queue of all tools".into(),
+    };
+    let mut error = CallError::new(ErrorKind::Overloaded).operator(format!("no slot is free and {whose} is full"));
+    error.retry_after = Some(full.retry);
+    error
 }

@@ -1,7 +1,7 @@
 //! Door 12: runs the tool, for as long as there is time and somebody wants the result.
 //!
 //! In: an opened call. Out: a reply or a failure, and what is known about the effect. A panic is caught here and is the
-//! tool's failure, not ours.
+//! tool's failure, not ours. Whether and when a failed attempt is followed by another is decided by `policy/retry.rs`.
 
 use std::{
     any::Any,
@@ -9,17 +9,20 @@ use std::{
     panic::AssertUnwindSafe,
     pin::{Pin, pin},
     task::Poll,
+    time::Duration,
 };
 
 use futures_util::FutureExt;
 
-use super::{Done, Opened, Way, deadline, ticket::Ticket};
+use super::{Done, Opened, Way, admission, deadline, output, ticket::Ticket};
 use crate::{
-    call::Effect,
+    call::{Content, Effect},
     clock::{self, Instant},
     context::CallContext,
     error::{ErrorKind, ToolError},
     executor::{Job, Reply},
+    monitor::InFlight,
+    policy::{Failed, next_try},
     services::Services,
 };
 
@@ -28,20 +31,108 @@ pub(super) async fn run(services: &Services, opened: Opened, ticket: &mut Ticket
     let now = services.clock.instant();
     ticket.begin(now);
     let deadline = deadline(&way, now);
-    let context = CallContext::new(way, deadline);
-    ticket.attempt();
-    context.desk().clear();
-    // A panic of the tool, even one while it is being dropped, is the tool's failure.
-    let result = AssertUnwindSafe(attempt(&context, deadline)).catch_unwind().await;
-    let result = result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
+    let context = CallContext::new(way, deadline, slot.watch());
+    let result = attempt(&context, deadline, ticket, now).await;
     // The slot is free when nobody waits for the tool any more; what follows is ours.
     slot.give_back();
+    // A probe is one try: a tool that may be broken is not asked three times whether it is.
+    let probes = standing.as_ref().is_some_and(|standing| standing.probes());
+    let (context, result) = match result {
+        Err(failed) if !probes && may_try_again(context.way(), &failed) => {
+            Box::pin(try_again(services, context, failed, deadline, ticket)).await
+        }
+        result => (context, result),
+    };
     let effect = effect(context.way().tool.definition.annotations.read_only, &result);
-    Done { context, standing, record, result, effect }
+    Done { context, standing, record, result, effect, withheld: None }
 }
 
-/// Runs the tool once.
-async fn attempt(context: &CallContext, deadline: Instant) -> Result<Reply, ToolError> {
+/// Whether a failure is of the sort that is tried again at all; most are not.
+fn may_try_again(way: &Way, failed: &ToolError) -> bool {
+    let limits = &way.tool.limits;
+    let retryable = failed.retryable.unwrap_or(failed.kind.row().retryable);
+    // Without a time of its own for each attempt, a timeout means that there is no time left. And what cannot be
+    // stopped may still be at work: a second one beside it would be two.
+    let over = failed.kind == ErrorKind::Timeout && limits.attempt_timeout.is_none();
+    let still_at_it = failed.kind == ErrorKind::Timeout && !way.tool.executor.stops_when_dropped();
+    limits.retry.attempts > 1 && retryable && !over && !still_at_it && !way.call.is_cancelled()
+}
+
+/// Tries again until it works, time or patience is over, or the budget is used up. No slot is held while it waits.
+async fn try_again(
+    services: &Services,
+    mut context: CallContext,
+    mut failed: ToolError,
+    deadline: Instant,
+    ticket: &mut Ticket<'_>,
+) -> (CallContext, Result<Reply, ToolError>) {
+    loop {
+        let way = context.way();
+        let Some(wait) = wait_for_next(services, way, &failed, deadline, ticket) else { return (context, Err(failed)) };
+        let desk = &way.tool.desk;
+        if !may_try_again(way, &failed) || !desk.budget.may_retry(services.clock.instant(), desk.meter.calls()) {
+            return (context, Err(failed));
+        }
+        let ripe = clock::after(services.clock.instant(), wait);
+        let cancelled = match &way.call.cancel {
+            Some(cancel) => cancel.run_until_cancelled(tokio::time::sleep_until(ripe)).await.is_none(),
+            None => {
+                tokio::time::sleep_until(ripe).await;
+                false
+            }
+        };
+        if cancelled {
+            let end = ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call between two attempts");
+            let effect = failed.effect;
+            return (context, Err(ToolError { effect, ..end }));
+        }
+        // Refused a slot, the call ends with the failure it had: that says more than "busy".
+        let Ok(slot) = admission::place_again(services, way).await else { return (context, Err(failed)) };
+        desk.meter.retried();
+        context = CallContext::new(way.clone(), deadline, slot.watch());
+        let result = attempt(&context, deadline, ticket, services.clock.instant()).await;
+        slot.give_back();
+        match result {
+            Err(again) => failed = again,
+            done => return (context, done),
+        }
+    }
+}
+
+fn wait_for_next(
+    services: &Services,
+    way: &Way,
+    failed: &ToolError,
+    deadline: Instant,
+    ticket: &Ticket<'_>,
+) -> Option<Duration> {
+    let annotations = &way.tool.definition.annotations;
+    let failure = Failed {
+        retryable: failed.retryable.unwrap_or(failed.kind.row().retryable),
+        before_effect: failed.effect == Some(Effect::None),
+        retry_after: failed.retry_after,
+    };
+    let left = deadline.saturating_duration_since(services.clock.instant());
+    let may_repeat = annotations.read_only || annotations.idempotent;
+    next_try(&way.tool.limits.retry, ticket.attempts(), &failure, may_repeat, left, fastrand::f64())
+}
+
+/// Runs the tool once. A panic of the tool, even one while it is being dropped, is the tool's failure.
+async fn attempt(
+    context: &CallContext,
+    deadline: Instant,
+    ticket: &mut Ticket<'_>,
+    now: Instant,
+) -> Result<Reply, ToolError> {
+    ticket.attempt();
+    let _with_the_tool = InFlight::begin(&context.way().tool.desk.meter);
+    let own = context.way().tool.limits.attempt_timeout.map(|time| clock::after(now, time));
+    let due = own.map_or(deadline, |own| own.min(deadline));
+    let result = AssertUnwindSafe(execute(context, due)).catch_unwind().await;
+    result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))))
+}
+
+async fn execute(context: &CallContext, deadline: Instant) -> Result<Reply, ToolError> {
     let way = context.way();
     if way.call.is_cancelled() {
         return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
@@ -93,7 +184,8 @@ async fn wait<T>(
             let at = timer.deadline();
             let next = due(context.last_heard().unwrap_or(began));
             if next <= at {
-                return Poll::Ready(Err(late(way, at >= deadline)));
+                let absolute = at >= deadline;
+                return Poll::Ready(Err(late(way, absolute, deadline.saturating_duration_since(began))));
             }
             // The tool has said something meanwhile.
             timer.as_mut().reset(next);
@@ -103,25 +195,20 @@ async fn wait<T>(
     .await
 }
 
-fn late(way: &Way, absolute: bool) -> ToolError {
-    let limits = &way.tool.limits;
-    let text = match limits.idle_timeout {
+fn late(way: &Way, absolute: bool, time: Duration) -> ToolError {
+    let text = match way.tool.limits.idle_timeout {
         Some(idle) if !absolute => format!("the tool said nothing for {idle:?}"),
-        _ => {
-            let time = way.call.timeout.map_or(limits.timeout, |wanted| wanted.min(limits.timeout));
-            format!("the tool did not answer within {time:?}")
-        }
+        _ => format!("the tool did not answer within {time:?}"),
     };
     ToolError::of(ErrorKind::Timeout, text)
 }
 
 fn with_attached(mut reply: Reply, context: &CallContext) -> Reply {
     let attached = context.take_attached();
-    if !attached.is_empty() {
-        if reply.content.is_empty() && !reply.output.is_null() {
-            reply.content.push(super::output::as_content(&reply.output));
-        }
-        reply.content.extend(attached);
+    let notes = &context.way().notes;
+    if !attached.is_empty() || !notes.is_empty() {
+        output::add(&mut reply, attached);
+        output::add(&mut reply, notes.iter().map(Content::text));
     }
     reply
 }

@@ -37,14 +37,17 @@ pub(super) fn close<'a>(
     done: Done,
     ticket: &'a Ticket<'_>,
 ) -> Closing<'a> {
-    let Done { context, record, result, effect, .. } = done;
+    let Done { context, record, result, effect, withheld, .. } = done;
     let way = context.way();
     let (reply, error, writes) = match (result, writes(&context)) {
+        // What the tool did stays done, and what it remembers of it too; only nobody sees what it said.
+        (Ok(_), Ok(writes)) if withheld.is_some() => (Reply::default(), withheld.map(|why| *why), writes),
         (Ok(reply), Ok(writes)) => (reply, None, writes),
         (Ok(reply), Err(unsaved)) => (reply, Some(explained(way, unsaved)), Vec::new()),
         (Err(failed), _) => (Reply::default(), Some(explained(way, failed)), Vec::new()),
     };
     let outcome = ticket.ended(effect, reply.output, reply.content, error);
+    way.tool.desk.meter.ended(outcome.duration, outcome.error.as_ref().map(|error| error.kind));
     if outcome.is_success() {
         remember(successes, way, outcome.ended_at);
     }
@@ -57,7 +60,7 @@ pub(super) fn close<'a>(
 
 /// Remembers that the tool did well, for those who ask about its status.
 fn remember(successes: &Successes, way: &Way, at: Timestamp) {
-    way.tool.succeeded.note(at);
+    way.tool.desk.succeeded.note(at);
     if let Some(thread) = &way.call.thread {
         successes.note(Whose::thread(&way.tool.definition.name, &way.call.tenant, thread), at);
     }

@@ -1,16 +1,115 @@
 //! Doors 5 and 13: the owner's own code before and after a call.
 //!
-//! No hook can be registered yet, so both let everything pass as it is.
+//! In: the hooks of the call's tool. Out: the call as they left it, or a refusal. A hook that errs, panics or takes too
+//! long refuses the call; after the tool has run it withholds the result.
 
-use super::{Done, Found};
-use crate::error::CallError;
+use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
+
+use futures_util::FutureExt;
+
+use super::{Done, Found, Way, attempts::panic_text, output};
+use crate::{
+    call::Content,
+    error::{CallError, ErrorKind, ToolError},
+    hooks::{After, Before, HookedCall},
+};
+
+/// How long one hook may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// May block the call or rewrite its arguments; they are validated afterwards.
 pub(super) async fn before(found: Found) -> Result<Found, CallError> {
-    Ok(found)
+    if found.0.tool.hooks.is_empty() { Ok(found) } else { Box::pin(ask_before(found)).await }
 }
 
-/// May rewrite what the tool returned.
+async fn ask_before(found: Found) -> Result<Found, CallError> {
+    let Found(mut way) = found;
+    for hook in way.tool.hooks.clone() {
+        let call = seen(&way);
+        match kept(|| hook.before(&call)).await {
+            Ok(Before::Pass) => {}
+            Ok(Before::Block(why)) => return Err(blocked(&way, &why)),
+            Ok(Before::Rewrite(arguments)) => way.call.arguments = arguments,
+            Ok(Before::Say(text)) => way.notes.push(text),
+            Err(error) => {
+                let name = &way.tool.definition.name;
+                return Err(forbidden().operator(format!("a hook before `{name}` failed: {error}")));
+            }
+        }
+    }
+    Ok(Found(way))
+}
+
+/// May withhold or rewrite what the tool returned.
 pub(super) async fn after(done: Done) -> Done {
+    if done.context.way().tool.hooks.is_empty() { done } else { Box::pin(ask_after(done)).await }
+}
+
+async fn ask_after(mut done: Done) -> Done {
+    let way = done.context.way();
+    let mut said = Vec::new();
+    for hook in &way.tool.hooks {
+        let call = seen(way);
+        let result = done.result.as_ref().map(|reply| &reply.output);
+        match kept(|| hook.after(&call, result)).await {
+            Ok(After::Pass) => {}
+            Ok(After::Block(why)) => {
+                done.withheld = Some(Box::new(blocked(way, &why)));
+                break;
+            }
+            Ok(After::Rewrite(output)) => {
+                if let Ok(reply) = &mut done.result {
+                    // The pieces were made of the old output and would still show it.
+                    (reply.output, reply.content) = (output, Vec::new());
+                }
+            }
+            Ok(After::Say(text)) => said.push(text),
+            Err(error) => {
+                let name = &way.tool.definition.name;
+                let error = forbidden()
+                    .operator(format!("a hook after `{name}` failed: {error}"))
+                    .model("The tool ran, but its result is withheld.");
+                done.withheld = Some(Box::new(error));
+                break;
+            }
+        }
+    }
+    if let Ok(reply) = &mut done.result {
+        output::add(reply, said.into_iter().map(Content::text));
+    }
     done
+}
+
+/// Waits for a hook, but not for ever; whatever goes wrong with it is an error.
+async fn kept<F, T>(ask: impl FnOnce() -> F) -> Result<T, ToolError>
+where
+    F: Future<Output = Result<T, ToolError>>,
+{
+    let asked = AssertUnwindSafe(async { ask().await }).catch_unwind();
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(panic)) => Err(ToolError::new(panic_text(panic))),
+        Err(_) => Err(ToolError::new(format!("it did not answer within {PATIENCE:?}"))),
+    }
+}
+
+fn seen(way: &Way) -> HookedCall<'_> {
+    let Way { call, tool, .. } = way;
+    HookedCall {
+        id: call.id,
+        tool: &tool.definition,
+        arguments: &call.arguments,
+        tenant: &call.tenant,
+        caller: &call.caller,
+        thread: call.thread.as_ref(),
+        run: call.run,
+    }
+}
+
+fn blocked(way: &Way, why: &str) -> CallError {
+    forbidden().operator(format!("a hook blocks `{}`: {why}", way.tool.definition.name)).model(why)
+}
+
+fn forbidden() -> CallError {
+    CallError::new(ErrorKind::Forbidden)
 }

@@ -1,22 +1,28 @@
 //! Door 11: writes down what must not be forgotten, before the tool starts.
 //!
-//! Calls with effects and calls with a key get an opening record, so that a crash can never leave them without an end.
+//! Calls with effects, with a key or with an approval get an opening record, so that a crash can never leave them
+//! without an end. The approval is used up here: whoever opens on it first has it.
 
-use super::{Opened, Placed, Way};
+use super::{Opened, Placed, Way, ticket::Ticket};
 use crate::{
-    backend::{Batch, Partition, StoreError},
+    backend::{Batch, Partition, StoreError, Table},
+    engine::Engine,
     error::{CallError, ErrorKind},
     events::News,
     journal::{self, CallRecord, Claim, Journal},
     services::Services,
 };
 
-pub(super) async fn open(journal: &Journal, services: &Services, placed: Placed) -> Result<Opened, CallError> {
+pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_>) -> Result<Opened, CallError> {
+    let services = &engine.services;
     let Placed { way, slot, standing } = placed;
     if way.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
-    let record = if must_open(&way) { Some(Box::new(Box::pin(write(journal, services, &way)).await?)) } else { None };
+    let record = if must_open(&way) { Some(Box::new(Box::pin(write(engine, &way)).await?)) } else { None };
+    if let Some(permit) = &way.permit {
+        ticket.approved(permit.approval.id);
+    }
     if services.events.heard() {
         let news = News::ExecutionStarted { call_id: way.call.id, tool_name: way.call.tool.clone() };
         services.events.tell_tenant(services.clock.now(), &way.call.tenant, way.call.thread.as_ref(), news);
@@ -25,20 +31,41 @@ pub(super) async fn open(journal: &Journal, services: &Services, placed: Placed)
 }
 
 fn must_open(way: &Way) -> bool {
-    !way.tool.definition.annotations.read_only || way.call.key.is_some()
+    !way.tool.definition.annotations.read_only || way.call.key.is_some() || way.permit.is_some()
 }
 
-async fn write(journal: &Journal, services: &Services, way: &Way) -> Result<CallRecord, CallError> {
+async fn write(engine: &Engine, way: &Way) -> Result<CallRecord, CallError> {
+    let Engine { journal, services, .. } = engine;
     let now = services.clock.now();
     let record = CallRecord::opened(&way.call, &way.tool.definition.name, now);
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
-    journal.store.commit(Batch::on(partition.clone()).with(journal.open(&record, now)?), now).await?;
+    let mut batch = Batch::on(partition.clone()).with(journal.open(&record, now)?);
+    if let Some(permit) = &way.permit {
+        let used = engine.approvals.used(permit, way.call.id)?;
+        if permit.partition == partition {
+            batch.writes.push(used);
+        } else {
+            // The approval of a call without a thread lies elsewhere. Used up first: a crash in between costs an answer,
+            // never a second execution.
+            journal.store.commit(Batch::on(permit.partition.clone()).with(used), now).await.map_err(used_up)?;
+        }
+    }
+    journal.store.commit(batch, now).await.map_err(used_up)?;
     if let Err(refused) = claim(journal, services, way).await {
         // If this does not reach the store either, the record is closed as interrupted like any other open one.
         let _ = journal.store.commit(Batch::on(partition).with(journal.unopen(record.id)), now).await;
         return Err(refused);
     }
     Ok(record)
+}
+
+/// An identical call has used the approval in the meantime.
+fn used_up(error: StoreError) -> CallError {
+    match error {
+        StoreError::Conflict { table: Table::Approvals, .. } => CallError::new(ErrorKind::ApprovalRequired)
+            .operator("the approval was used by an identical call; make the call again to ask anew"),
+        other => other.into(),
+    }
 }
 
 /// Takes the call's key, if it has one. A commit of its own, because a key is shared by all threads and a commit is not.

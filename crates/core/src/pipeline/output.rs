@@ -88,8 +88,18 @@ fn text_of(piece: &Content) -> Option<&str> {
     if let Content::Text { text } = piece { Some(text) } else { None }
 }
 
+/// Adds pieces to what a model is shown, beside the output.
+pub(super) fn add(reply: &mut Reply, pieces: impl IntoIterator<Item = Content>) {
+    for piece in pieces {
+        if reply.content.is_empty() && !reply.output.is_null() {
+            reply.content.push(as_content(&reply.output));
+        }
+        reply.content.push(piece);
+    }
+}
+
 /// The output as a piece of text.
-pub(super) fn as_content(output: &Value) -> Content {
+fn as_content(output: &Value) -> Content {
     match output {
         Value::String(text) => Content::text(text.as_str()),
         other => Content::text(other.to_string()),

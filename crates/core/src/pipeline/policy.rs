@@ -1,11 +1,172 @@
 //! Door 7: deny, ask, allow.
 //!
-//! There are no rules yet, so every valid call is allowed.
+//! In: valid arguments and the rules that concern the tool. Out: the call, with a permit where a person had to be asked;
+//! or a refusal. What the rules say is decided by `policy/gate.rs`, what people said is kept by `approvals`.
 
-use super::{Allowed, Valid};
-use crate::error::CallError;
+use std::sync::Arc;
 
-pub(super) async fn decide(valid: Valid) -> Result<Allowed, CallError> {
+use super::{Allowed, Found, Valid, Way, validate};
+use crate::{
+    approvals::{self, Approval, ApprovalState, Approvals, Permit},
+    digest,
+    engine::Engine,
+    error::{CallError, Detail, ErrorKind},
+    ids::ApprovalId,
+    policy::{Asks, Verdict},
+};
+
+pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
     let Valid(way) = valid;
+    if let Some(run) = way.call.run {
+        let arguments = digest::of_json(&way.call.arguments);
+        let now = engine.services.clock.instant();
+        let (guard, name) = (&engine.scheduler.guard, &way.tool.definition.name);
+        guard.call(run, name, &arguments, now).map_err(|found| {
+            CallError::new(ErrorKind::Forbidden).operator(found.to_string()).model(found.model_text(name))
+        })?;
+    }
+    match verdict(&way) {
+        Verdict::Allow => Ok(Allowed(way)),
+        Verdict::Deny(reason) => Err(forbidden(&way, &reason)),
+        Verdict::Ask(asks) => Box::pin(ask(engine, way, asks)).await,
+    }
+}
+
+fn verdict(way: &Way) -> Verdict {
+    way.tool.gate.decide(&way.tool.definition, &way.call.arguments, &way.call.caller)
+}
+
+/// A standing yes, an answer that was given before, or a new question.
+async fn ask(engine: &Engine, way: Way, asks: Asks) -> Result<Allowed, CallError> {
+    let approvals = &engine.approvals;
+    let (tenant, thread) = (&way.call.tenant, way.call.thread.as_ref());
+    if approvals.granted(&way.tool, tenant, thread, &asks.rule).await? {
+        return Ok(Allowed(way));
+    }
+    let partition = approvals::partition(tenant, thread, &way.tool.definition.name);
+    let binding = approvals::binding(&way.call, &way.tool);
+    let found = approvals.about(&partition, &binding).await?;
+    let now = engine.services.clock.now();
+    let mut joined = None;
+    for earlier in found {
+        if earlier.approval.is_usable(now) {
+            return allowed(way, earlier);
+        }
+        if earlier.approval.is_unheard_no(now) {
+            return Err(refused(approvals, &way, &earlier).await);
+        }
+        // A caller that repeats itself means the question that is still open, not another one.
+        let same_key = way.call.key.is_some() && earlier.approval.key == way.call.key;
+        if earlier.approval.state_at(now) == ApprovalState::Pending && (same_key || !way.call.can_wait) {
+            joined = Some(earlier);
+        }
+    }
+    let asked = match joined {
+        Some(earlier) => earlier,
+        None => approvals.ask(partition, question(engine, &way, asks, binding)).await?,
+    };
+    if !way.call.can_wait {
+        return Err(required(&way, asked.approval.id));
+    }
+    wait(approvals, way, asked).await
+}
+
+fn question(engine: &Engine, way: &Way, asks: Asks, binding: String) -> Approval {
+    let (call, now) = (&way.call, engine.services.clock.now());
+    Approval {
+        id: ApprovalId::mint(now),
+        call_id: call.id,
+        tool: way.tool.definition.name.clone(),
+        caller: call.caller.clone(),
+        thread: call.thread.clone(),
+        run: call.run,
+        key: call.key.clone(),
+        arguments: call.arguments.clone(),
+        rule: asks.rule,
+        reason: asks.reason,
+        asked_at: now,
+        expires_at: now + asks.within,
+        state: ApprovalState::Pending,
+        answer: None,
+        used_by: None,
+        binding,
+    }
+}
+
+/// Waits for the answer, or for the caller to give up. No slot is held meanwhile.
+async fn wait(approvals: &Arc<Approvals>, way: Way, asked: Permit) -> Result<Allowed, CallError> {
+    if let Some(member) = &way.call.member {
+        member.asks();
+    }
+    let question = asked.clone();
+    let answered = match &way.call.cancel {
+        None => Some(approvals.answered(asked).await),
+        Some(cancel) => cancel.run_until_cancelled(approvals.answered(asked)).await,
+    };
+    let Some(answered) = answered else {
+        // If this does not reach the store, the question times out by itself.
+        let _ = approvals.close(question, ApprovalState::Withdrawn).await;
+        return Err(CallError::new(ErrorKind::Cancelled));
+    };
+    let answered = answered?;
+    match answered.approval.state {
+        ApprovalState::Approved => {
+            if let Some(member) = &way.call.member {
+                member.goes_on().await;
+            }
+            allowed(way, answered)
+        }
+        ApprovalState::Denied => Err(refused(approvals, &way, &answered).await),
+        ApprovalState::TimedOut | ApprovalState::Pending => Err(CallError::new(ErrorKind::ApprovalTimeout)
+            .operator(format!("nobody answered {} in time", answered.approval.id))
+            .detail(Detail::Approval(answered.approval.id))),
+        ApprovalState::Withdrawn => Err(CallError::new(ErrorKind::Cancelled)),
+        // An identical call was faster and has used the answer up.
+        ApprovalState::Used => Err(required(&way, answered.approval.id)),
+    }
+}
+
+/// A person said yes, perhaps with other arguments. Those pass the same doors as the ones they replace.
+fn allowed(mut way: Way, permit: Permit) -> Result<Allowed, CallError> {
+    if let Some(arguments) = permit.approval.answer.as_ref().and_then(|answer| answer.arguments.clone()) {
+        way.notes.push(format!("A person changed the arguments of this call to {arguments}."));
+        way.call.arguments = arguments;
+        let Valid(edited) = validate::check_again(Found(way)).map_err(|refused| refused.0)?;
+        way = edited;
+        if let Verdict::Deny(reason) = verdict(&way) {
+            return Err(forbidden(&way, &reason));
+        }
+    }
+    way.permit = Some(Arc::new(permit));
     Ok(Allowed(way))
+}
+
+async fn refused(approvals: &Approvals, way: &Way, permit: &Permit) -> CallError {
+    // Heard once: the next identical call asks anew. If this is not written, it is told no once more.
+    let _ = approvals.heard(permit, way.call.id).await;
+    let error = CallError::new(ErrorKind::ApprovalDenied).detail(Detail::Approval(permit.approval.id));
+    let answer = permit.approval.answer.as_ref();
+    match answer.and_then(|answer| answer.message.as_ref()) {
+        None => error,
+        Some(message) => error
+            .operator(format!("a person refused this call: {message}"))
+            .model(format!("A person refused this call: {message}")),
+    }
+}
+
+fn required(way: &Way, id: ApprovalId) -> CallError {
+    CallError::new(ErrorKind::ApprovalRequired)
+        .operator(format!(
+            "`{}` needs approval {id}; make the same call again once it is given",
+            way.tool.definition.name
+        ))
+        .model(format!(
+            "A person must approve this call first (approval {id}). Make the same call again once it is approved."
+        ))
+        .detail(Detail::Approval(id))
+}
+
+fn forbidden(way: &Way, reason: &str) -> CallError {
+    let name = &way.tool.definition.name;
+    CallError::new(ErrorKind::Forbidden).operator(format!("a rule forbids this call of `{name}`: {reason}"))
 }

@@ -10,7 +10,7 @@ use crate::{
     call::{Call, Content, Effect, Outcome, Status},
     clock::{Instant, Timestamp},
     error::{CallError, ErrorKind},
-    ids::{CallId, Tenant, ThreadId},
+    ids::{ApprovalId, CallId, Tenant, ThreadId},
     registry::Tool,
     services::Services,
     tool::ToolName,
@@ -30,6 +30,7 @@ pub(super) struct Ticket<'a> {
     in_place: bool,
     read_only: bool,
     open: bool,
+    approval: Option<ApprovalId>,
 }
 
 impl<'a> Ticket<'a> {
@@ -48,6 +49,7 @@ impl<'a> Ticket<'a> {
             in_place: false,
             read_only: false,
             open: true,
+            approval: None,
         }
     }
 
@@ -61,6 +63,11 @@ impl<'a> Ticket<'a> {
         self.id
     }
 
+    /// The approval the call is made on.
+    pub(super) fn approved(&mut self, approval: ApprovalId) {
+        self.approval = Some(approval);
+    }
+
     /// The tool starts.
     pub(super) fn begin(&mut self, now: Instant) {
         self.begun = Some(now);
@@ -71,9 +78,19 @@ impl<'a> Ticket<'a> {
         self.attempts += 1;
     }
 
+    /// How often the tool was tried.
+    pub(super) fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
     /// The tool that ran, if one did.
     pub(super) fn ran(&self) -> Option<ToolName> {
         (self.attempts > 0).then(|| ToolName::new(self.tool.clone()).ok()).flatten()
+    }
+
+    /// The tool's name as the caller wrote it.
+    pub(super) fn tool(&self) -> &str {
+        &self.tool
     }
 
     pub(super) fn tenant(&self) -> &Tenant {
@@ -112,6 +129,8 @@ impl<'a> Ticket<'a> {
             error,
             attempts: self.attempts,
             replayed: false,
+            cached: false,
+            approval: self.approval,
             queued: begun.saturating_duration_since(self.since),
             duration,
             started_at: self.arrived,

@@ -2,17 +2,43 @@
 
 use super::{Found, Valid, Way};
 use crate::{
+    digest,
+    engine::Engine,
     error::{CallError, Detail, ErrorKind},
+    guard::{Mistaker, mistake_text},
     schema::{self, Problem},
 };
 
-pub(super) fn check(found: Found) -> Result<Valid, CallError> {
+pub(super) fn check(engine: &Engine, found: Found) -> Result<Valid, CallError> {
+    check_again(found).map_err(|refused| {
+        let (error, way) = *refused;
+        repeated(engine, &way, error)
+    })
+}
+
+/// The same for arguments that a person has edited: the model has made no mistake.
+pub(super) fn check_again(found: Found) -> Result<Valid, Box<(CallError, Way)>> {
     let Found(way) = found;
-    let Way { call, tool, .. } = &way;
-    match tool.schema.check(&call.arguments) {
+    match way.tool.schema.check(&way.call.arguments) {
         Ok(()) => Ok(Valid(way)),
-        Err(problems) => Err(invalid(&tool.definition.name, problems)),
+        Err(problems) => Err(Box::new((invalid(&way.tool.definition.name, problems), way))),
     }
+}
+
+/// A model that makes the same mistake for the third time is told to stop.
+fn repeated(engine: &Engine, way: &Way, mut error: CallError) -> CallError {
+    let Way { call, tool, .. } = way;
+    let whose = match (call.run, &call.thread) {
+        (Some(run), _) => Mistaker::Run(run),
+        (None, Some(thread)) => Mistaker::Thread(call.tenant.clone(), thread.clone()),
+        (None, None) => return error,
+    };
+    let (arguments, now) = (digest::of_json(&call.arguments), engine.services.clock.instant());
+    let times = engine.scheduler.guard.mistake(whose, &tool.definition.name, &arguments, now);
+    if let Some(stop) = mistake_text(times) {
+        error.model = format!("{}\n{stop}", error.model);
+    }
+    error
 }
 
 /// The refusal of arguments, in words a model can act on.

@@ -17,28 +17,17 @@ pub use rule::{AnnotationMatch, ArgumentMatch, Decision, Rule, RuleError};
 
 /// Rules in the order they are asked.
 #[derive(Debug, Clone, Default)]
-pub struct Rules(Vec<Ready>);
-
-/// What the rules say about a call.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Matched<'a> {
-    /// Deny, ask or allow.
-    pub decision: Decision,
-    /// The rule that says so.
-    pub rule: &'a Rule,
-    /// Where the owner wrote it, counted from 0.
-    pub index: usize,
-}
+pub(crate) struct Rules(Vec<Ready>);
 
 impl Rules {
     /// Makes rules ready to be asked.
     ///
     /// # Errors
     /// When a glob, a pointer or a pattern cannot be read; every such rule is named.
-    pub fn new(rules: Vec<Rule>) -> Result<Self, Vec<RuleError>> {
+    pub(crate) fn new(rules: Vec<Rule>) -> Result<Self, Vec<RuleError>> {
         let (mut ready, mut errors) = (Vec::with_capacity(rules.len()), Vec::new());
-        for (index, rule) in rules.into_iter().enumerate() {
-            match Ready::new(rule, index) {
+        for rule in rules {
+            match Ready::new(rule) {
                 Ok(rule) => ready.push(rule),
                 Err(error) => errors.push(error),
             }
@@ -49,22 +38,28 @@ impl Rules {
     }
 
     /// Whether there is nothing to ask.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What the rules say about a call.
-    #[must_use]
-    pub fn decide(&self, tool: &Definition, arguments: &Value, caller: &Caller) -> Option<Matched<'_>> {
-        let ready = self.0.iter().find(|ready| ready.matches(tool, arguments, caller))?;
-        Some(Matched { decision: ready.rule.decision, rule: &ready.rule, index: ready.index })
+    /// The rules that may have something to say about calls of this tool, in the same order.
+    pub(crate) fn concerning(&self, tool: &Definition) -> Self {
+        Self(self.0.iter().filter(|ready| ready.fits(tool)).cloned().collect())
+    }
+
+    /// The rules, in the order they are asked.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.0.iter().map(|ready| &ready.rule)
+    }
+
+    /// The rule that decides about a call.
+    pub(crate) fn decide(&self, tool: &Definition, arguments: &Value, caller: &Caller) -> Option<&Rule> {
+        self.0.iter().find(|ready| ready.matches(tool, arguments, caller)).map(|ready| &ready.rule)
     }
 
     /// The rule that denies every call of this tool, whatever its arguments; such a tool is not offered. A rule about
     /// callers counts only where the caller is known.
-    #[must_use]
-    pub fn denied_outright(&self, tool: &Definition, caller: Option<&Caller>) -> Option<&Rule> {
+    pub(crate) fn denied_outright(&self, tool: &Definition, caller: Option<&Caller>) -> Option<&Rule> {
         let denying = self.0.iter().take_while(|ready| ready.rule.decision == Decision::Deny);
         denying.filter(|ready| ready.matches_always(tool, caller)).map(|ready| &ready.rule).next()
     }

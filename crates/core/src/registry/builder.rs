@@ -2,6 +2,8 @@
 //!
 //! In: pieces in any order. Out: a `Tool`, or why it cannot be one. Nothing is checked before `build`.
 
+mod policy;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
@@ -11,7 +13,9 @@ use smol_str::SmolStr;
 use super::{RegistryError, Tool};
 use crate::{
     executor::Executor,
-    policy::{Limits, Policy},
+    hooks::Hook,
+    policy::{Glob, Policy, PolicyBook},
+    scheduler::Scheduler,
     schema::{self, Schema},
     services::Services,
     tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName},
@@ -175,30 +179,6 @@ impl ToolBuilder {
         self
     }
 
-    /// How long a call may take.
-    pub fn timeout(mut self, time: Duration) -> Self {
-        self.policy.timeout = Some(time);
-        self
-    }
-
-    /// How long a call may stay silent; every sign of progress begins it anew.
-    pub fn idle_timeout(mut self, time: Duration) -> Self {
-        self.policy.idle_timeout = Some(time);
-        self
-    }
-
-    /// How many characters of text a model is shown; the rest is kept as an artifact.
-    pub fn text_limit(mut self, characters: usize) -> Self {
-        self.policy.text_limit = Some(characters);
-        self
-    }
-
-    /// How many bytes of structured output are passed on; more is kept as an artifact.
-    pub fn output_limit(mut self, bytes: usize) -> Self {
-        self.policy.output_limit = Some(bytes);
-        self
-    }
-
     /// The kind's own settings, for its executor.
     pub fn config(mut self, config: Value) -> Self {
         self.config = config;
@@ -245,14 +225,9 @@ impl ToolBuilder {
     }
 
     /// The finished tool, run by its own executor or by the one for its kind.
-    pub(crate) fn build(
-        self,
-        executors: &HashMap<Kind, Arc<dyn Executor>>,
-        defaults: &Limits,
-        services: &Arc<Services>,
-    ) -> Result<Tool, RegistryError> {
+    pub(crate) fn build(self, workshop: &Workshop<'_>) -> Result<Tool, RegistryError> {
         let name = ToolName::new(self.name)?;
-        let executor = self.executor.or_else(|| executors.get(&self.kind).cloned());
+        let executor = self.executor.or_else(|| workshop.executors.get(&self.kind).cloned());
         let Some(executor) = executor else {
             return Err(RegistryError::NoExecutor { tool: name, kind: self.kind });
         };
@@ -298,23 +273,51 @@ impl ToolBuilder {
         if let Err(reason) = executor.accept(&definition) {
             return Err(RegistryError::Refused { tool: definition.name, reason });
         }
-        let limits = defaults.with(&self.policy);
         let stateful = executor.needs_thread();
-        let needs_thread = stateful || !definition.depends_on.is_empty();
-        let services = services.clone();
-        let succeeded = crate::statuses::LastSuccess::default();
+        if let Err(reason) = check(&self.policy, &definition, stateful && self.states.is_empty()) {
+            return Err(RegistryError::Refused { tool: definition.name, reason });
+        }
+        let mut limits = workshop.policies.limits(&definition, &self.policy);
+        // An instance remembers things nobody else sees, so nobody can tell when its answer would be another.
+        limits.cache = limits.cache.filter(|_| !stateful || !self.states.is_empty());
+        let hooks = workshop.hooks.iter().filter(|(tools, _)| tools.matches(&definition.name));
         Ok(Tool {
-            definition,
+            gate: workshop.policies.gate(&definition, &limits),
+            desk: workshop.scheduler.desk(&definition.name),
+            hooks: hooks.map(|(_, hook)| hook.clone()).collect(),
+            fingerprint: definition.fingerprint(),
+            needs_thread: stateful || !definition.depends_on.is_empty(),
+            services: workshop.services.clone(),
+            states: self.states,
             policy: self.policy,
+            definition,
             limits,
             schema,
             executor,
-            services,
-            needs_thread,
             stateful,
-            succeeded,
         })
     }
+}
+
+/// Whether what the owner says about this tool can hold.
+fn check(policy: &Policy, definition: &Definition, only_instances: bool) -> Result<(), String> {
+    policy.check()?;
+    if policy.cache.is_some() && !definition.annotations.read_only {
+        return Err("its answers cannot be kept: it is not `read_only`".into());
+    }
+    if policy.cache.is_some() && only_instances {
+        return Err("its answers cannot be kept: nobody can tell when an instance would answer differently".into());
+    }
+    Ok(())
+}
+
+/// What a tool is made with.
+pub(crate) struct Workshop<'a> {
+    pub(crate) executors: &'a HashMap<Kind, Arc<dyn Executor>>,
+    pub(crate) policies: &'a PolicyBook,
+    pub(crate) hooks: &'a [(Glob, Arc<dyn Hook>)],
+    pub(crate) scheduler: &'a Scheduler,
+    pub(crate) services: &'a Arc<Services>,
 }
 
 impl Names {

@@ -5,10 +5,11 @@ use std::{collections::HashMap, sync::Arc};
 use super::{RegistryError, depends};
 use crate::{
     executor::Executor,
-    policy::{Limits, Policy},
+    hooks::Hook,
+    policy::{Gate, Limits, Policy},
+    scheduler::Desk,
     schema::Schema,
     services::Services,
-    statuses::LastSuccess,
     suggest,
     tool::{Definition, Kind, ToolName},
 };
@@ -20,6 +21,16 @@ pub struct Tool {
     /// What its owner said about its calls.
     pub policy: Policy,
     pub(crate) limits: Limits,
+    /// Whether its calls are denied, asked about or allowed.
+    pub(crate) gate: Gate,
+    /// Its place in the scheduler. A tool that takes its place under the same name takes this over.
+    pub(crate) desk: Arc<Desk>,
+    /// The owner's own code around its calls.
+    pub(crate) hooks: Vec<Arc<dyn Hook>>,
+    /// Of its definition: another one means that the tool is another.
+    pub(crate) fingerprint: String,
+    /// The states it takes out.
+    pub(crate) states: Vec<&'static str>,
     pub(crate) schema: Schema,
     pub(crate) executor: Arc<dyn Executor>,
     /// What its executions may reach. Kept here so that a call holds one shared thing, the tool, and not two: counting
@@ -29,8 +40,6 @@ pub struct Tool {
     pub(crate) needs_thread: bool,
     /// Its calls touch what is kept for a thread, so they have something to commit.
     pub(crate) stateful: bool,
-    /// When it last did well, whoever called it.
-    pub(crate) succeeded: LastSuccess,
 }
 
 /// A list of tools that never changes.

@@ -168,6 +168,11 @@ impl Lane {
         self.join(who)
     }
 
+    /// Whether nothing is limited and nobody waits.
+    pub(crate) fn is_open(&self, limit: Option<usize>) -> bool {
+        limit.is_none() && self.0.all.limit.is_none() && !self.somebody_waits()
+    }
+
     /// How many wait in this lane.
     pub(crate) fn queued(&self) -> usize {
         self.0.queued.load(SeqCst)

@@ -42,11 +42,6 @@ impl Desk {
         Ok(())
     }
 
-    /// Forgets what an earlier attempt took out.
-    pub(crate) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
     /// The writes that make the changes durable.
     pub(crate) fn writes(&self) -> Result<Vec<Write>, ToolError> {
         let sheets = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));

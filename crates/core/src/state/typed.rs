@@ -10,7 +10,7 @@ use super::{
     desk::{Parked, Sheet},
 };
 use crate::{
-    backend::{Expect, Key, Partition, StoreError, Table},
+    backend::{Expect, StoreError},
     call::Effect,
     context::CallContext,
     error::{ErrorKind, ToolError},
@@ -47,10 +47,8 @@ impl<S: ToolState> State<S> {
         let thread = cx.thread().ok_or_else(|| {
             ToolError::hidden(ErrorKind::Internal, format!("the state `{}` was asked for without a thread", S::NAME))
         })?;
-        let partition = Partition::of_thread(cx.tenant().clone(), thread.clone());
-        let key = Key { partition, table: Table::State, id: smol_str::format_smolstr!("{}/business", S::NAME) };
         let services = cx.services();
-        let keys = [key];
+        let keys = [super::place(cx.tenant(), thread, S::NAME)];
         let found = services.store.load(&keys, services.clock.now()).await;
         let [key] = keys;
         let row = found

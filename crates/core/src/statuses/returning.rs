@@ -120,7 +120,8 @@ impl Standing {
         calm && !self.probes() && rests(&self.shared) && self.thread.as_ref().is_none_or(rests)
     }
 
-    fn probes(&self) -> bool {
+    /// Whether its call is the probe of a record.
+    pub(crate) fn probes(&self) -> bool {
         self.shared.probes || self.thread.as_ref().is_some_and(|stake| stake.probes)
     }
 

@@ -70,11 +70,6 @@ impl LastSuccess {
     pub(crate) fn forget(&self) {
         self.0.store(NEVER, Ordering::Relaxed);
     }
-
-    /// Takes over what is known of the tool whose place this one takes.
-    pub(crate) fn inherit(&self, from: &Self) {
-        self.0.fetch_max(from.0.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
@@ -112,14 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_takes_anothers_place_keeps_the_later_success() {
-        let (old, new) = (LastSuccess::default(), LastSuccess::default());
-        new.inherit(&old);
-        assert_eq!(new.get(), None);
-        old.note(Timestamp::from_millis(7));
-        new.inherit(&old);
-        assert_eq!(new.get(), Some(Timestamp::from_millis(7)));
-        new.forget();
-        assert_eq!(new.get(), None);
+    fn a_success_that_is_forgotten_was_never_there() {
+        let last = LastSuccess::default();
+        assert_eq!(last.get(), None);
+        last.note(Timestamp::from_millis(7));
+        assert_eq!(last.get(), Some(Timestamp::from_millis(7)));
+        last.forget();
+        assert_eq!(last.get(), None);
     }
 }

@@ -73,4 +73,11 @@ impl Definition {
         let hash = digest::hex([kind.as_str().as_bytes(), source.as_bytes(), name.as_bytes()]);
         format!("tool_{}", &hash[..32])
     }
+
+    /// A fingerprint of all of it. What people allowed for one definition they did not allow for another.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let whole = serde_json::to_value(self).unwrap_or_default();
+        digest::of_json(&whole)
+    }
 }

@@ -14,7 +14,8 @@ use toolhub::{
 async fn till(steps: impl IntoIterator<Item = Step>, store: Arc<dyn Backend>, clock: TestClock) -> (ToolHub, Scripted) {
     let (pay, script) = scripted("pay", steps);
     let (refund, _) = scripted("refund", []);
-    let hub = ToolHub::builder().shared_store(store).clock(clock).tools([pay, refund]).build().await.unwrap();
+    let hub =
+        ToolHub::builder().shared_store(store).clock(clock).tools([pay.no_retry(), refund]).build().await.unwrap();
     (hub, script)
 }
 

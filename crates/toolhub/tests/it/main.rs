@@ -3,6 +3,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "tools take their arguments by value")]
 
 mod alloc;
+mod approvals;
 mod awkward_store;
 mod calls;
 mod compile_errors;

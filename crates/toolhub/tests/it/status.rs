@@ -28,7 +28,8 @@ fn fail() -> Step {
 
 async fn hub_on(store: Arc<dyn Backend>, clock: TestClock, steps: Vec<Step>) -> (ToolHub, Scripted) {
     let (tool, script) = scripted("flaky", steps);
-    let hub = ToolHub::builder().shared_store(store).clock(clock).tool(tool.read_only()).build().await.unwrap();
+    let hub =
+        ToolHub::builder().shared_store(store).clock(clock).tool(tool.read_only().no_retry()).build().await.unwrap();
     (hub, script)
 }
 
@@ -133,7 +134,7 @@ fn patient(ran: &Arc<AtomicUsize>, crowded: &Arc<AtomicBool>) -> ToolBuilder {
             Err::<(), _>(ToolError::of(ErrorKind::UpstreamError, "500"))
         }
     };
-    tool("patient", patient).read_only()
+    tool("patient", patient).read_only().no_retry()
 }
 
 #[tokio::test(start_paused = true)]
@@ -331,7 +332,7 @@ async fn a_probe_that_never_reached_the_tool_gives_its_permit_back() {
 async fn switched_off_nothing_is_counted_but_an_operators_word_still_holds() {
     let (tool, _) = scripted("flaky", (0..5).map(|_| fail()));
     let settings = StatusSettings { enabled: false, ..StatusSettings::default() };
-    let hub = ToolHub::builder().status(settings).tool(tool.read_only()).build().await.unwrap();
+    let hub = ToolHub::builder().status(settings).tool(tool.read_only().no_retry()).build().await.unwrap();
     for _ in 0..5 {
         call(&hub, "t1").await.assert_error(ErrorKind::UpstreamError);
     }
@@ -389,13 +390,15 @@ async fn one_answer_explains_why_a_tool_is_not_offered_and_what_would_change_tha
     assert_eq!((broken.consecutive_failures, broken.failure_threshold), (3, 3));
     let text = broken.text(Language::English);
     let expected = "`broken` is not offered: failed 3 times in a row.\nThat changes by itself in 240s.\n\
-                    Last failure: 2024-01-01T12:00:00.000Z, upstream_error: 500";
+                    Last failure: 2024-01-01T12:00:00.000Z, upstream_error: 500\n\
+                    Rules: otherwise allow.\nLimits: timeout 30s, up to 3 attempts where repeating is safe.";
     assert_eq!(text, expected);
     assert!(broken.text(Language::Chinese).starts_with("`broken` 暂不可用："));
 
     let next = hub.explain("next", &tenant, &thread).await.unwrap();
     assert!(!next.offered);
-    assert_eq!(next.text(Language::English), "`next` is not offered: waiting for base.\nCall base successfully first.");
+    let text = next.text(Language::English);
+    assert!(text.starts_with("`next` is not offered: waiting for base.\nCall base successfully first.\n"), "{text}");
     assert_eq!(serde_json::to_value(&next).unwrap()["missing"], json!(["base"]));
     hub.call("base", json!({})).thread("t1").await.assert_success();
     assert!(hub.explain("next", &tenant, &thread).await.unwrap().offered);
@@ -589,7 +592,7 @@ async fn a_caller_dropped_at_any_await_point_of_a_probe_leaves_the_permit_to_the
     for polls in 1..25 {
         let (tool, _) = scripted("flaky", [fail(), fail(), fail(), Step::Wait(Duration::from_millis(1))]);
         let builder = ToolHub::builder().store(Awkward::default()).clock(TestClock::new());
-        let hub = builder.tool(tool.read_only()).build().await.unwrap();
+        let hub = builder.tool(tool.read_only().no_retry()).build().await.unwrap();
         for _ in 0..3 {
             hub.call("flaky", json!({})).await;
         }
@@ -627,7 +630,13 @@ async fn a_rate_of_failures_weighs_every_call_and_a_row_ends_with_any_success() 
     let settings = StatusSettings { failure_threshold: 99, failure_window: Some(window), ..StatusSettings::default() };
     let steps = (0..100).map(|_| Step::Return(json!(1))).chain((0..6).map(|_| fail()));
     let (tool, _) = scripted("flaky", steps);
-    let hub = ToolHub::builder().clock(TestClock::new()).status(settings).tool(tool.read_only()).build().await.unwrap();
+    let hub = ToolHub::builder()
+        .clock(TestClock::new())
+        .status(settings)
+        .tool(tool.read_only().no_retry())
+        .build()
+        .await
+        .unwrap();
     for _ in 0..106 {
         call(&hub, "t1").await;
     }

@@ -11,15 +11,13 @@ use crate::{ids::Caller, policy::glob::Glob, tool::Definition};
 #[derive(Debug, Clone)]
 pub(super) struct Ready {
     pub(super) rule: Rule,
-    /// Where the owner wrote it.
-    pub(super) index: usize,
     tool: Glob,
     conditions: Vec<Condition>,
     caller: Option<Glob>,
 }
 
 impl Ready {
-    pub(super) fn new(rule: Rule, index: usize) -> Result<Self, RuleError> {
+    pub(super) fn new(rule: Rule) -> Result<Self, RuleError> {
         let mut problems = Vec::new();
         let tool = Glob::new(rule.tool.as_str()).map_err(|flaw| problems.push(format!("tool: {flaw}"))).ok();
         let caller = rule.caller.as_deref().map(Glob::new).transpose();
@@ -32,7 +30,7 @@ impl Ready {
             }
         }
         match (tool, caller) {
-            (Some(tool), Some(caller)) if problems.is_empty() => Ok(Self { rule, index, tool, conditions, caller }),
+            (Some(tool), Some(caller)) if problems.is_empty() => Ok(Self { rule, tool, conditions, caller }),
             _ => Err(RuleError { rule: rule.label(), problems }),
         }
     }
@@ -51,7 +49,8 @@ impl Ready {
             && self.caller.as_ref().is_none_or(|wanted| caller.is_some_and(|known| wanted.matches(known.as_str())))
     }
 
-    fn fits(&self, tool: &Definition) -> bool {
+    /// Whether it speaks of tools like this one.
+    pub(super) fn fits(&self, tool: &Definition) -> bool {
         self.tool.matches(&tool.name) && self.rule.annotations.fits(&tool.annotations)
     }
 }

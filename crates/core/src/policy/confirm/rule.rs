@@ -169,7 +169,7 @@ impl Rule {
     /// # Errors
     /// When a glob, a pointer or a pattern cannot.
     pub fn check(&self) -> Result<(), RuleError> {
-        Ready::new(self.clone(), 0).map(drop)
+        Ready::new(self.clone()).map(drop)
     }
 
     /// The rule in one line: what it decides and about which calls. Two rules that match other calls or decide

@@ -370,6 +370,57 @@ async fn no_slot_and_nobody_is_lost_under_stress() {
     }
 }
 
+/// One gives the only slot back while another asks for it, and then nobody else comes who could put things right.
+fn race(slots: Option<usize>, limit: Option<usize>, lanes: usize) {
+    const ROUNDS: usize = 10_000;
+    let queue = Queue::new(slots, MANY);
+    let lanes: Vec<_> = (0..lanes).map(|_| queue.lane()).collect();
+    let (giver, asker) = (&lanes[0], &lanes[lanes.len() - 1]);
+    let handed: Mutex<Option<Slot>> = Mutex::new(None);
+    let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // Both spin, because a woken thread comes too late for the race.
+    let reach = |counter: &AtomicUsize, round| {
+        for spins in 0.. {
+            if counter.load(SeqCst) >= round {
+                return;
+            }
+            if spins > 1_000 { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    };
+    // One begins a little later each time, so that the two meet at every point of their ways.
+    let dawdle = |steps| (0..steps).for_each(|_| std::hint::spin_loop());
+    let lost = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                reach(&begun, round);
+                let slot = handed.lock().unwrap().take();
+                dawdle(round % 499);
+                drop(slot);
+                ended.store(round, SeqCst);
+            }
+        });
+        for round in 1..=ROUNDS {
+            *handed.lock().unwrap() = Some(slot(giver.place(limit, &party("a"))));
+            begun.store(round, SeqCst);
+            dawdle(round % 31);
+            let place = asker.place(limit, &party("b")).unwrap();
+            reach(&ended, round);
+            if let Place::Waiting(waiting) = place {
+                lost.fetch_add(usize::from(waiting.now_or_never().is_none()), SeqCst);
+            }
+        }
+    });
+    assert_eq!(lost.load(SeqCst), 0, "the slot was free and nobody was told");
+    check_empty(&queue, &lanes);
+}
+
+#[test]
+fn a_slot_given_back_while_somebody_asks_for_it_reaches_them() {
+    race(None, Some(1), 1);
+    race(Some(1), None, 2);
+}
+
 /// One step of somebody.
 #[derive(Debug, Clone)]
 enum Step {

@@ -134,11 +134,6 @@ impl Plan {
         self.0[at].state
     }
 
-    /// Whether all calls are over.
-    pub(crate) fn is_done(&self) -> bool {
-        self.0.iter().all(|call| matches!(call.state, State::Ended { .. }))
-    }
-
     fn has_ended(&self, at: usize) -> bool {
         matches!(self.0[at].state, State::Ended { .. })
     }

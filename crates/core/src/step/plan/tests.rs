@@ -11,6 +11,10 @@ fn plan(calls: &str) -> Plan {
 }
 
 /// Starts everything that may start and checks that it is this.
+fn is_done(plan: &Plan) -> bool {
+    plan.0.iter().all(|call| matches!(call.state, State::Ended { .. }))
+}
+
 #[track_caller]
 fn starts(plan: &mut Plan, expected: &[usize]) {
     let ready = plan.ready();
@@ -34,7 +38,7 @@ fn consecutive_safe_calls_run_together_and_others_alone_in_order() {
     plan.ended(3, true);
     starts(&mut plan, &[4]);
     plan.ended(4, true);
-    assert!(plan.is_done());
+    assert!(is_done(&plan));
     assert_eq!(plan.state(0), State::Ended { success: false });
 }
 
@@ -156,7 +160,7 @@ fn check_rules(plan: &Plan) -> Result<(), TestCaseError> {
         prop_assert_eq!(ready.contains(&at), wants && may(plan, at), "call {} of {:?}", at, plan);
     }
     let moving = calls().any(|(_, call)| matches!(call.state, State::Running | State::Asking));
-    prop_assert!(plan.is_done() || moving || !ready.is_empty(), "a deadlock: {plan:?}");
+    prop_assert!(is_done(plan) || moving || !ready.is_empty(), "a deadlock: {plan:?}");
     let running: Vec<_> = calls().filter(|(_, call)| call.state == State::Running).map(|(_, call)| call.safe).collect();
     prop_assert!(running.len() < 2 || running.iter().all(|safe| *safe), "a lone call has company: {plan:?}");
     Ok(())
@@ -180,7 +184,7 @@ proptest! {
         let mut chances = chances.into_iter();
         let mut lone_order = Vec::new();
         let mut steps = 0;
-        while !plan.is_done() {
+        while !is_done(&plan) {
             check_rules(&plan)?;
             steps += 1;
             prop_assert!(steps < 200, "no end in sight: {plan:?}");
@@ -239,6 +243,6 @@ proptest! {
             prop_assert!(plan.ready().is_empty());
             ready.iter().for_each(|at| plan.ended(*at, true));
         }
-        prop_assert!(plan.is_done());
+        prop_assert!(is_done(&plan));
     }
 }

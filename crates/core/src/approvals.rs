@@ -1,0 +1,377 @@
+//! Asks people, remembers their answers, and makes sure that each is used once.
+//!
+//! In: a call that a rule wants to have approved. Out: a permit for exactly that call, or why there is none. Everything
+//! is a row in the store, so that a question outlives the process and can be answered on any node; every change is a
+//! compare-and-set, so that of two answers, or two users of one answer, exactly one counts.
+
+mod error;
+mod grant;
+mod record;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use smol_str::SmolStr;
+use tokio::sync::Notify;
+
+pub use error::ApprovalError;
+pub use grant::{Covers, Grant};
+pub use record::{Answer, Approval, ApprovalOutcome, ApprovalState};
+pub(crate) use record::{binding, binding_now, partition};
+
+use crate::{
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Key, Partition, Scan, Scope, Seen, StoreError, Table, Write,
+        decode, encode,
+    },
+    clock::Clock,
+    events::{Events, News},
+    ids::{ApprovalId, CallId, Tenant, ThreadId},
+    registry::Tool,
+};
+
+/// The layout of these records.
+const LAYOUT: u32 = 1;
+/// How the ids of questions begin; the lists of questions about the same thing begin otherwise.
+const QUESTIONS: &str = "apr_";
+
+pub(crate) struct Approvals {
+    store: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    events: Events,
+    /// How long answered questions are kept.
+    keep: Duration,
+    /// The calls of this node that wait for an answer.
+    waiting: Mutex<HashMap<ApprovalId, Arc<Notify>>>,
+}
+
+/// The right to make one call, to be used up when it starts.
+#[derive(Clone)]
+pub(crate) struct Permit {
+    pub(crate) approval: Approval,
+    pub(crate) partition: Partition,
+    seen: Seen,
+}
+
+impl Approvals {
+    pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, events: Events, keep: Duration) -> Self {
+        Self { store, clock, events, keep, waiting: Mutex::default() }
+    }
+
+    /// The questions with this binding that still matter, the newest first.
+    pub(crate) async fn about(&self, partition: &Partition, binding: &str) -> Result<Vec<Permit>, StoreError> {
+        Ok(self.look(partition, binding).await?.0)
+    }
+
+    /// The same, and the list of them as it was seen.
+    async fn look(&self, partition: &Partition, binding: &str) -> Result<(Vec<Permit>, Option<Seen>), StoreError> {
+        let now = self.clock.now();
+        let list = [Key { partition: partition.clone(), table: Table::Approvals, id: list_of(binding) }];
+        let Some(row) = self.store.load(&list, now).await?.pop().flatten() else { return Ok((Vec::new(), None)) };
+        // A list that cannot be read approves nothing: its call asks again, and writes it anew.
+        let asked: Vec<ApprovalId> =
+            decode(Table::Approvals, &list[0].id, LAYOUT, &row).map(|it| it.0).unwrap_or_default();
+        let key = |id: &ApprovalId| Key { partition: partition.clone(), table: Table::Approvals, id: (*id).into() };
+        let keys: Vec<Key> = asked.iter().rev().map(key).collect();
+        let rows = self.store.load(&keys, now).await?;
+        let found = keys.into_iter().zip(rows).filter_map(|(key, row)| permit(key, &row?).ok());
+        let matters = |permit: &Permit| permit.approval.binding == binding && permit.approval.matters(now);
+        Ok((found.filter(matters).collect(), Some(row.seen)))
+    }
+
+    /// Every question of a tenant, the oldest first.
+    pub(crate) async fn of_tenant(&self, tenant: &Tenant) -> Result<Vec<Permit>, StoreError> {
+        let mut scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(QUESTIONS);
+        let mut found = Vec::new();
+        loop {
+            let page = self.store.scan(scan.clone(), self.clock.now()).await?;
+            // One row that cannot be read hides no other.
+            found.extend(page.rows.into_iter().filter_map(|(key, row)| permit(key, &row).ok()));
+            match page.next {
+                Some(next) => scan.after = Some(next),
+                None => break,
+            }
+        }
+        found.sort_by_key(|permit| permit.approval.id);
+        Ok(found)
+    }
+
+    /// One question of a tenant.
+    pub(crate) async fn find(&self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Permit>, StoreError> {
+        // A question is found by its id alone, as people know it.
+        let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(id.to_string()).limit(1);
+        let page = self.store.scan(scan, self.clock.now()).await?;
+        page.rows.into_iter().next().map(|(key, row)| permit(key, &row)).transpose()
+    }
+
+    /// Asks.
+    pub(crate) async fn ask(&self, partition: Partition, approval: Approval) -> Result<Permit, StoreError> {
+        let now = self.clock.now();
+        let seen = loop {
+            let (found, list) = self.look(&partition, &approval.binding).await?;
+            let mut asked: Vec<ApprovalId> = found.iter().rev().map(|permit| permit.approval.id).collect();
+            asked.push(approval.id);
+            let id = list_of(&approval.binding);
+            let value = encode(Table::Approvals, &id, &asked)?;
+            let listed = Write {
+                table: Table::Approvals,
+                id,
+                expect: list.map_or(Expect::Absent, Expect::Same),
+                change: Change::Put { value, schema: LAYOUT, expires: Some(approval.expires_at + self.keep) },
+                durability: Durability::PowerSafe,
+            };
+            let batch = Batch::on(partition.clone()).with(self.write(&approval, Expect::Absent)?).with(listed);
+            let seen = Seen { version: 1, stamp: batch.stamp };
+            match self.store.commit(batch, now).await {
+                Ok(_) => break seen,
+                // An identical call asks at the same moment; both questions are listed.
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let news = News::ApprovalRequested {
+            approval_id: approval.id,
+            call_id: approval.call_id,
+            tool_name: approval.tool.clone(),
+            rule: approval.rule.clone(),
+            reason: approval.reason.clone(),
+            expires_at: approval.expires_at,
+        };
+        self.events.tell_tenant(now, &partition.tenant, approval.thread.as_ref(), news);
+        Ok(Permit { approval, partition, seen })
+    }
+
+    /// Waits until the question is answered or its time is over; answers how it stands then.
+    pub(crate) async fn answered(&self, asked: Permit) -> Result<Permit, StoreError> {
+        let waiting = Waiting::on(self, asked.approval.id);
+        let key = key(&asked);
+        loop {
+            let mut news = std::pin::pin!(waiting.notify.notified());
+            news.as_mut().enable();
+            let now = self.clock.now();
+            let keys = [key.clone()];
+            let row = self.store.load(&keys, now).await?.pop().flatten();
+            // A question that is gone was forgotten long after its time.
+            let Some(row) = row else { return Ok(timed_out(asked)) };
+            let found = permit(key.clone(), &row)?;
+            match found.approval.state_at(now) {
+                ApprovalState::Pending => {}
+                ApprovalState::TimedOut => return self.close(found, ApprovalState::TimedOut).await,
+                _ => return Ok(found),
+            }
+            // An answer elsewhere wakes us through the store's news. Should that fail, the end of time does.
+            let left = found.approval.expires_at.since(now);
+            let _ = tokio::time::timeout(left, news).await;
+        }
+    }
+
+    /// Ends a question that nobody answered: its time is over, or its caller gave up. If somebody answered at that very
+    /// moment, the answer stands.
+    pub(crate) async fn close(&self, asked: Permit, state: ApprovalState) -> Result<Permit, StoreError> {
+        let now = self.clock.now();
+        let approval = Approval { state, ..asked.approval.clone() };
+        let batch = Batch::on(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.seen))?);
+        match self.store.commit(batch, now).await {
+            Ok(_) => {
+                self.tell_resolved(&asked.partition.tenant, &approval);
+                Ok(Permit { approval, ..asked })
+            }
+            Err(StoreError::Conflict { .. }) => {
+                let keys = [key(&asked)];
+                let row = self.store.load(&keys, now).await?.pop().flatten();
+                let [key] = keys;
+                row.map_or_else(|| Ok(timed_out(asked)), |row| permit(key, &row))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes an answer down, together with the standing yes it gives.
+    pub(crate) async fn answer(
+        &self,
+        asked: Permit,
+        approval: Approval,
+        grant: Option<(Key, Grant)>,
+    ) -> Result<Approval, ApprovalError> {
+        let now = self.clock.now();
+        let mut batch = Batch::on(asked.partition.clone()).with(self.write(&approval, Expect::Same(asked.seen))?);
+        let mut apart = None;
+        if let Some((key, grant)) = grant {
+            let write = granted(&key, &grant)?;
+            if key.partition == batch.partition {
+                batch.writes.push(write);
+            } else {
+                apart = Some(Batch::on(key.partition).with(write));
+            }
+        }
+        match self.store.commit(batch, now).await {
+            Ok(_) => {}
+            Err(StoreError::Conflict { table: Table::Approvals, .. }) => {
+                let now = self.find(&asked.partition.tenant, approval.id).await?.map(|found| found.approval.state);
+                return Err(ApprovalError::Resolved(now.unwrap_or(ApprovalState::TimedOut)));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        // After the answer: of two people only the one who was first has said "always".
+        if let Some(batch) = apart {
+            self.store.commit(batch, now).await?;
+        }
+        self.tell_resolved(&asked.partition.tenant, &approval);
+        self.stir(approval.id);
+        Ok(approval)
+    }
+
+    /// The write that uses a permit up.
+    pub(crate) fn used(&self, permit: &Permit, call: CallId) -> Result<Write, StoreError> {
+        let used = Approval { state: ApprovalState::Used, used_by: Some(call), ..permit.approval.clone() };
+        self.write(&used, Expect::Same(permit.seen))
+    }
+
+    /// Notes that a caller has heard the no. The next identical call asks anew.
+    pub(crate) async fn heard(&self, permit: &Permit, call: CallId) -> Result<(), StoreError> {
+        let heard = Approval { used_by: Some(call), ..permit.approval.clone() };
+        let batch = Batch::on(permit.partition.clone()).with(self.write(&heard, Expect::Same(permit.seen))?);
+        self.store.commit(batch, self.clock.now()).await.map(|_| ())
+    }
+
+    /// Whether a standing yes answers this rule for this tool.
+    pub(crate) async fn granted(
+        &self,
+        tool: &Tool,
+        tenant: &Tenant,
+        thread: Option<&ThreadId>,
+        rule: &str,
+    ) -> Result<bool, StoreError> {
+        let keys: Vec<Key> = Covers::candidates(tool, thread).map(|covers| covers.key(tenant, rule)).collect();
+        let rows = self.store.load(&keys, self.clock.now()).await?;
+        let grants = keys.iter().zip(rows).filter_map(|(key, row)| {
+            let grant: Grant = decode(Table::Grants, &key.id, LAYOUT, &row?).ok()?.0;
+            Some(grant)
+        });
+        Ok(grants.into_iter().any(|grant| grant.holds_for(tool)))
+    }
+
+    /// The standing yeses of a tenant.
+    pub(crate) async fn grants(&self, tenant: &Tenant) -> Result<Vec<(Key, Grant)>, StoreError> {
+        let mut scan = Scan::of(Table::Grants, Scope::Tenant(tenant.clone()));
+        let mut found = Vec::new();
+        loop {
+            let page = self.store.scan(scan.clone(), self.clock.now()).await?;
+            let read = page.rows.into_iter().filter_map(|(key, row)| {
+                let grant: Grant = decode(Table::Grants, &key.id, LAYOUT, &row).ok()?.0;
+                Some((key, grant))
+            });
+            found.extend(read);
+            match page.next {
+                Some(next) => scan.after = Some(next),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// Takes a standing yes back.
+    pub(crate) async fn revoke(&self, key: Key) -> Result<(), StoreError> {
+        let write = Write {
+            table: key.table,
+            id: key.id,
+            expect: Expect::Any,
+            change: Change::Remove,
+            durability: Durability::PowerSafe,
+        };
+        self.store.commit(Batch::on(key.partition).with(write), self.clock.now()).await.map(|_| ())
+    }
+
+    /// A question has changed, here or elsewhere: whoever waits for it looks again.
+    pub(crate) fn stir(&self, id: ApprovalId) {
+        if let Some(waiting) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            waiting.notify_waiters();
+        }
+    }
+
+    /// News was missed: everybody looks again.
+    pub(crate) fn stir_all(&self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|notify| notify.notify_waiters());
+    }
+
+    fn tell_resolved(&self, tenant: &Tenant, approval: &Approval) {
+        let news = News::ApprovalResolved {
+            approval_id: approval.id,
+            call_id: approval.call_id,
+            tool_name: approval.tool.clone(),
+            state: approval.state,
+            outcome: approval.answer.as_ref().map(|answer| answer.outcome),
+            by: approval.answer.as_ref().map(|answer| answer.by.clone()),
+        };
+        self.events.tell_tenant(self.clock.now(), tenant, approval.thread.as_ref(), news);
+    }
+
+    fn write(&self, approval: &Approval, expect: Expect) -> Result<Write, StoreError> {
+        let id = approval.id.into();
+        Ok(Write {
+            table: Table::Approvals,
+            expect,
+            change: Change::Put {
+                value: encode(Table::Approvals, &id, approval)?,
+                schema: LAYOUT,
+                expires: Some(approval.expires_at + self.keep),
+            },
+            durability: Durability::PowerSafe,
+            id,
+        })
+    }
+}
+
+/// Where the questions about one thing are listed, so that a call made again finds its own.
+fn list_of(binding: &str) -> SmolStr {
+    smol_str::format_smolstr!("about_{binding}")
+}
+
+fn granted(key: &Key, grant: &Grant) -> Result<Write, StoreError> {
+    Ok(Write {
+        table: Table::Grants,
+        id: key.id.clone(),
+        expect: Expect::Any,
+        change: Change::Put { value: encode(Table::Grants, &key.id, grant)?, schema: LAYOUT, expires: None },
+        durability: Durability::PowerSafe,
+    })
+}
+
+fn key(permit: &Permit) -> Key {
+    Key { partition: permit.partition.clone(), table: Table::Approvals, id: permit.approval.id.into() }
+}
+
+fn permit(key: Key, row: &crate::backend::Row) -> Result<Permit, StoreError> {
+    let (approval, seen) = decode(Table::Approvals, &key.id, LAYOUT, row)?;
+    Ok(Permit { approval, partition: key.partition, seen })
+}
+
+fn timed_out(asked: Permit) -> Permit {
+    Permit { approval: Approval { state: ApprovalState::TimedOut, ..asked.approval }, ..asked }
+}
+
+/// A call's place among those that wait, for as long as it is held.
+struct Waiting<'a> {
+    approvals: &'a Approvals,
+    id: ApprovalId,
+    notify: Arc<Notify>,
+}
+
+impl<'a> Waiting<'a> {
+    fn on(approvals: &'a Approvals, id: ApprovalId) -> Self {
+        let notify = approvals.waiting.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().clone();
+        Self { approvals, id, notify }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.approvals.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two calls with one key may wait for the same answer; the last one out takes the place away.
+        if waiting.get(&self.id).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
+            waiting.remove(&self.id);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Why an answer to a question was not taken.
+
+use crate::{
+    approvals::ApprovalState,
+    backend::StoreError,
+    ids::ApprovalId,
+    schema::{self, Problem},
+    tool::ToolName,
+};
+
+/// Why an answer was not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApprovalError {
+    /// There is no such question.
+    #[error("there is no approval {0}")]
+    Unknown(ApprovalId),
+    /// There is no such standing yes.
+    #[error("there is no grant `{0}`")]
+    UnknownGrant(String),
+    /// It was answered before, or its time is over.
+    #[error("the approval is {} already; it can be answered once", word(*.0))]
+    Resolved(ApprovalState),
+    /// The tool was taken away or changed after the question was asked.
+    #[error("`{0}` was taken away or changed since the question was asked; let the call be made again")]
+    ToolChanged(ToolName),
+    /// The edited arguments do not fit the tool.
+    #[error("{}", schema::problems_text(.tool, .problems))]
+    Arguments {
+        /// The tool.
+        tool: ToolName,
+        /// What is wrong with which argument.
+        problems: Vec<Problem>,
+    },
+    /// A rule forbids the edited arguments.
+    #[error("the edited arguments are forbidden: {0}")]
+    Forbidden(String),
+    /// The answer does not fit the question.
+    #[error("{0}")]
+    Answer(&'static str),
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn word(state: ApprovalState) -> &'static str {
+    match state {
+        ApprovalState::Pending => "pending",
+        ApprovalState::Approved => "approved",
+        ApprovalState::Denied => "denied",
+        ApprovalState::TimedOut => "timed out",
+        ApprovalState::Withdrawn => "withdrawn",
+        ApprovalState::Used => "used",
+    }
+}

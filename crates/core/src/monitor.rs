@@ -1,0 +1,92 @@
+//! What a tool has done so far, in numbers: calls, errors, latency, retries, refusals.
+//!
+//! In: each end of a call, as it happens. Out: `ToolStats`, a snapshot for people and for metrics. Counting is cheap
+//! enough for every call; reading adds up what the threads counted and may be a moment behind. Nothing is decided here.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Serialize, Serializer};
+
+use crate::tool::ToolName;
+
+mod histogram;
+mod meter;
+
+use histogram::Counts;
+pub(crate) use meter::{InFlight, Meter};
+
+/// What a tool has done since the hub began.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ToolStats {
+    /// The tool.
+    pub tool: ToolName,
+    /// How many calls reached the tool and ended.
+    pub calls: u64,
+    /// How many calls failed or were refused, by the name of the error.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// How many calls are with the tool now.
+    pub in_flight: u64,
+    /// How many calls wait for a slot now.
+    pub queued: usize,
+    /// How many calls run on although nobody waits for them.
+    pub stuck: usize,
+    /// How often a failed attempt was made again.
+    pub retries: u64,
+    /// How often a rate limit held a call back.
+    pub rate_limited: u64,
+    /// How long calls took. Refused calls are not in it.
+    pub latency: Latency,
+}
+
+/// How long calls took. The quantiles are right to about an eighth.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Latency {
+    /// How many calls were measured.
+    pub count: u64,
+    /// The mean.
+    #[serde(rename = "meanMs", serialize_with = "fraction")]
+    pub mean: Duration,
+    /// Half of the calls took no longer.
+    #[serde(rename = "p50Ms", serialize_with = "fraction")]
+    pub p50: Duration,
+    /// 95 of 100 calls took no longer.
+    #[serde(rename = "p95Ms", serialize_with = "fraction")]
+    pub p95: Duration,
+    /// 99 of 100 calls took no longer.
+    #[serde(rename = "p99Ms", serialize_with = "fraction")]
+    pub p99: Duration,
+    /// The longest.
+    #[serde(rename = "maxMs", serialize_with = "fraction")]
+    pub max: Duration,
+    #[serde(skip)]
+    counts: Counts,
+}
+
+impl Latency {
+    fn of(counts: Counts) -> Self {
+        Self {
+            count: counts.total(),
+            mean: counts.mean(),
+            p50: counts.quantile(0.50),
+            p95: counts.quantile(0.95),
+            p99: counts.quantile(0.99),
+            max: counts.longest(),
+            counts,
+        }
+    }
+
+    /// How many calls took no longer than each of these bounds. A call just under a bound may be missing.
+    #[must_use]
+    pub fn within(&self, bounds: &[Duration]) -> Vec<u64> {
+        bounds.iter().map(|bound| self.counts.within(*bound)).collect()
+    }
+}
+
+/// Milliseconds with three digits after the point: many tools take less than one.
+fn fraction<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64((time.as_secs_f64() * 1e6).round() / 1e3)
+}

@@ -1,0 +1,263 @@
+//! Counts what happens to one tool's calls, from all threads at once.
+//!
+//! In: ends, refusals, retries. Out: sums. Each thread counts in a part of its own, because two cores that write to
+//! one number spend more time passing it back and forth than counting. A part takes over a kilobyte, therefore it
+//! exists only once a thread has called the tool: a hundred thousand tools that nobody calls take nothing.
+
+use std::{
+    num::NonZero,
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    time::Duration,
+};
+
+use super::{
+    Latency, ToolStats,
+    histogram::{Counts, Histogram},
+};
+use crate::{error::ErrorKind, tool::ToolName};
+
+/// The counters of one tool.
+#[derive(Default)]
+pub(crate) struct Meter(OnceLock<Box<[OnceLock<Box<Part>>]>>);
+
+/// A call that is with the tool, until this is dropped.
+#[must_use = "the call counts as with the tool until this is dropped"]
+pub(crate) struct InFlight<M: AsRef<Meter>>(M);
+
+const KINDS: usize = ErrorKind::TABLE.len();
+
+/// What some of the threads have counted. Aligned, so that no two parts share a cache line (two on some machines).
+#[repr(align(128))]
+struct Part {
+    latency: Histogram,
+    errors: [AtomicU64; KINDS],
+    /// Calls may begin on one thread and leave on another; only the sums over all parts belong together.
+    begun: AtomicU64,
+    left: AtomicU64,
+    retries: AtomicU64,
+    rate_limited: AtomicU64,
+}
+
+impl Meter {
+    /// A call that reached the tool has ended.
+    pub(crate) fn ended(&self, took: Duration, error: Option<ErrorKind>) {
+        let part = self.part();
+        part.latency.add(took);
+        if let Some(kind) = error {
+            part.errors[kind as usize].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A call was refused before it reached the tool.
+    pub(crate) fn refused(&self, kind: ErrorKind) {
+        self.part().errors[kind as usize].fetch_add(1, Relaxed);
+    }
+
+    /// A failed attempt is made again.
+    pub(crate) fn retried(&self) {
+        self.part().retries.fetch_add(1, Relaxed);
+    }
+
+    /// A rate limit refused a call or made it wait. The refusal itself is told to `refused`.
+    pub(crate) fn rate_limited(&self) {
+        self.part().rate_limited.fetch_add(1, Relaxed);
+    }
+
+    /// How many calls ever reached the tool, each counted once however often it was tried.
+    pub(crate) fn calls(&self) -> u64 {
+        let (begun, retries) = self.parts().fold((0, 0), |(begun, retries), part| {
+            (begun + part.begun.load(Relaxed), retries + part.retries.load(Relaxed))
+        });
+        begun.saturating_sub(retries)
+    }
+
+    /// Everything counted so far. Who waits and who is stuck others know.
+    pub(crate) fn stats(&self, tool: ToolName, queued: usize, stuck: usize) -> ToolStats {
+        let mut counts = Counts::default();
+        let mut stats = ToolStats {
+            tool,
+            calls: 0,
+            errors: Default::default(),
+            in_flight: 0,
+            queued,
+            stuck,
+            retries: 0,
+            rate_limited: 0,
+            latency: Latency::default(),
+        };
+        // Those who left are read first, and whoever sees a call leave has seen it begin (`Release` there): otherwise a
+        // call that does both meanwhile would count as left only.
+        let left: u64 = self.parts().map(|part| part.left.load(Acquire)).sum();
+        let begun: u64 = self.parts().map(|part| part.begun.load(Relaxed)).sum();
+        stats.in_flight = begun.saturating_sub(left);
+        for part in self.parts() {
+            part.latency.add_to(&mut counts);
+            stats.retries += part.retries.load(Relaxed);
+            stats.rate_limited += part.rate_limited.load(Relaxed);
+            for (row, errors) in ErrorKind::TABLE.iter().zip(&part.errors) {
+                match errors.load(Relaxed) {
+                    0 => {}
+                    // Two kinds may have one name.
+                    errors => *stats.errors.entry(row.name).or_default() += errors,
+                }
+            }
+        }
+        stats.latency = Latency::of(counts);
+        stats.calls = stats.latency.count;
+        stats
+    }
+
+    /// This thread's part.
+    fn part(&self) -> &Part {
+        let parts = self.0.get_or_init(|| (0..shards()).map(|_| OnceLock::new()).collect());
+        // The number of parts is a power of two.
+        parts[MINE.with(|mine| *mine) & (parts.len() - 1)].get_or_init(|| Box::new(Part::new()))
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.0.get().into_iter().flatten().filter_map(OnceLock::get).map(Box::as_ref)
+    }
+}
+
+impl AsRef<Meter> for Meter {
+    fn as_ref(&self) -> &Meter {
+        self
+    }
+}
+
+impl<M: AsRef<Meter>> InFlight<M> {
+    /// Begins with the call. A `&Meter` will do, or an `Arc`; what is cheapest to hold for as long as the call runs.
+    pub(crate) fn begin(meter: M) -> Self {
+        meter.as_ref().part().begun.fetch_add(1, Relaxed);
+        Self(meter)
+    }
+}
+
+impl<M: AsRef<Meter>> Drop for InFlight<M> {
+    fn drop(&mut self) {
+        self.0.as_ref().part().left.fetch_add(1, Release);
+    }
+}
+
+impl Part {
+    const fn new() -> Self {
+        Self {
+            latency: Histogram::new(),
+            errors: [const { AtomicU64::new(0) }; KINDS],
+            begun: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            rate_limited: AtomicU64::new(0),
+        }
+    }
+}
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Threads are numbered as they come, so that busy ones that began together have different parts.
+    static MINE: usize = THREADS.fetch_add(1, Relaxed);
+}
+
+/// How many parts a meter has: one for each core, as far as that is worth its memory.
+fn shards() -> usize {
+    static SHARDS: OnceLock<usize> = OnceLock::new();
+    *SHARDS.get_or_init(|| {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        cores.clamp(1, 8).next_power_of_two()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn stats(meter: &Meter) -> ToolStats {
+        meter.stats(ToolName::new("weather").unwrap(), 0, 0)
+    }
+
+    #[test]
+    fn threads_lose_no_count() {
+        let meter = Arc::new(Meter::default());
+        std::thread::scope(|scope| {
+            for thread in 0..8u64 {
+                let meter = &meter;
+                scope.spawn(move || {
+                    for at in 0..5_000 {
+                        let _call = InFlight::begin(meter);
+                        let error = (at % 5 == 0).then_some(ErrorKind::Timeout);
+                        meter.ended(Duration::from_micros(thread * 100 + at), error);
+                        meter.refused(ErrorKind::RateLimited);
+                        meter.rate_limited();
+                        meter.retried();
+                    }
+                });
+            }
+        });
+        let stats = stats(&meter);
+        assert_eq!((stats.calls, stats.latency.count, stats.in_flight), (40_000, 40_000, 0));
+        assert_eq!((stats.retries, stats.rate_limited), (40_000, 40_000));
+        assert_eq!(stats.errors, [("rate_limited", 40_000), ("timeout", 8_000)].into());
+        assert_eq!(stats.latency.max, Duration::from_micros(5_699));
+    }
+
+    #[test]
+    fn a_tool_nobody_called_takes_no_memory() {
+        let meter = Meter::default();
+        assert!(size_of::<Meter>() <= 32, "{}", size_of::<Meter>());
+        assert_eq!(stats(&meter).calls, 0);
+        assert_eq!(meter.parts().count(), 0);
+        assert!(meter.0.get().is_none(), "reading must not make it");
+        meter.ended(Duration::ZERO, None);
+        assert_eq!(meter.parts().count(), 1, "one thread called, so one part exists");
+        assert!(shards().is_power_of_two() && shards() <= 8);
+    }
+
+    #[test]
+    fn a_call_is_with_the_tool_until_its_guard_is_dropped_on_whatever_thread() {
+        let meter = Arc::new(Meter::default());
+        let (one, two) = (InFlight::begin(meter.clone()), InFlight::begin(meter.clone()));
+        assert_eq!(stats(&meter).in_flight, 2);
+        std::thread::spawn(move || drop(one)).join().unwrap();
+        assert_eq!(stats(&meter).in_flight, 1);
+        drop(two);
+        assert_eq!(stats(&meter).in_flight, 0);
+    }
+
+    #[test]
+    fn refused_calls_are_errors_but_not_calls_and_have_no_latency() {
+        let meter = Meter::default();
+        meter.refused(ErrorKind::Overloaded);
+        meter.ended(Duration::from_millis(2), Some(ErrorKind::ToolError));
+        meter.ended(Duration::from_millis(2), Some(ErrorKind::ToolRefused));
+        let stats = stats(&meter);
+        assert_eq!((stats.calls, stats.latency.count), (2, 2));
+        assert_eq!(stats.errors, [("overloaded", 1), ("tool_error", 2)].into());
+    }
+
+    #[test]
+    fn statistics_are_written_in_milliseconds() {
+        let meter = Meter::default();
+        meter.ended(Duration::from_micros(1_500), None);
+        let stats = meter.stats(ToolName::new("weather").unwrap(), 3, 1);
+        assert_eq!(
+            serde_json::to_value(&stats).unwrap(),
+            json!({
+                "tool": "weather", "calls": 1, "errors": {}, "inFlight": 0, "queued": 3, "stuck": 1, "retries": 0,
+                "rateLimited": 0,
+                "latency": {"count": 1, "meanMs": 1.5, "p50Ms": 1.408, "p95Ms": 1.408, "p99Ms": 1.408, "maxMs": 1.5},
+            })
+        );
+        assert_eq!(stats.latency.within(&[Duration::from_millis(1), Duration::from_secs(1)]), [0, 1]);
+    }
+}

@@ -1,0 +1,167 @@
+//! How many retries a tool can bear: one for every five calls.
+//!
+//! In: a wish to retry, the number of calls the tool ever had, and the time. Out: yes or no. A tool that is down gets its
+//! calls and a fifth more, not three times its calls; a quiet tool still gets the few retries that help it. Whether a
+//! retry makes sense, and when, is `policy/retry.rs`. Calls are counted elsewhere anyway, so that a call that goes well
+//! costs nothing here; those since the last look count as made in its second, or not at all if it is long ago.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::clock::Instant;
+
+/// The retries of one tool, over the ten seconds that ended just now.
+#[derive(Default)]
+pub(crate) struct Budget(Mutex<Recent>);
+
+const SECOND: Duration = Duration::from_secs(1);
+const SECONDS: usize = 10;
+/// As many retries are always allowed.
+const ALWAYS: u64 = 10;
+/// Beyond that, one retry for so many calls.
+const CALLS_PER_RETRY: u64 = 5;
+
+#[derive(Default)]
+struct Recent {
+    /// When the current second began.
+    began: Option<Instant>,
+    /// The current second is first.
+    seconds: [Second; SECONDS],
+    /// The sum of all seconds.
+    sum: Second,
+    /// How many calls there were at the last look; nothing is known of what was long before.
+    calls: Option<u64>,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Second {
+    calls: u64,
+    retries: u64,
+}
+
+impl Budget {
+    /// Takes one retry, if the tool can bear it. `calls`: how many the tool ever had, each counted once.
+    pub(crate) fn may_retry(&self, now: Instant, calls: u64) -> bool {
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.advance(now);
+        recent.count(calls);
+        let may = recent.sum.retries < ALWAYS.max(recent.sum.calls / CALLS_PER_RETRY);
+        if may {
+            recent.seconds[0].retries += 1;
+            recent.sum.retries += 1;
+        }
+        may
+    }
+}
+
+impl Recent {
+    /// Adds the calls since the last look.
+    fn count(&mut self, calls: u64) {
+        let new = calls.saturating_sub(self.calls.unwrap_or(calls.saturating_sub(1)));
+        self.calls = Some(self.calls.unwrap_or_default().max(calls));
+        self.seconds[0].calls += new;
+        self.sum.calls += new;
+    }
+
+    /// Lets go of the seconds that are too old. A time before the current second counts as the current one.
+    fn advance(&mut self, now: Instant) {
+        let began = *self.began.get_or_insert(now);
+        let passed = now.saturating_duration_since(began).as_secs();
+        if passed == 0 {
+            return;
+        }
+        self.began = Some(began + SECOND * u32::try_from(passed).unwrap_or(u32::MAX));
+        let gone = usize::try_from(passed).unwrap_or(SECONDS).min(SECONDS);
+        if gone == SECONDS {
+            self.calls = None;
+        }
+        self.seconds.rotate_right(gone);
+        for old in &mut self.seconds[..gone] {
+            self.sum.calls -= old.calls;
+            self.sum.retries -= old.retries;
+            *old = Second::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many more calls at these milliseconds, each with a look; then as many retries at once as are allowed.
+    #[track_caller]
+    fn check(calls: &[(u64, u64)], retry_at: u64, expected: usize) {
+        let (budget, start) = (Budget::default(), Instant::now());
+        let mut all = 1;
+        for (at, count) in calls {
+            all += count;
+            let mut recent = budget.0.lock().unwrap();
+            recent.advance(start + Duration::from_millis(*at));
+            recent.calls.get_or_insert(all - count);
+            recent.count(all);
+        }
+        let now = start + Duration::from_millis(retry_at);
+        assert_eq!(
+            (0..100_000).take_while(|_| budget.may_retry(now, all)).count(),
+            expected,
+            "{calls:?} at {retry_at}"
+        );
+    }
+
+    #[test]
+    fn a_quiet_tool_may_always_retry_and_a_busy_one_a_fifth_of_its_calls() {
+        check(&[], 0, 10);
+        check(&[(0, 1)], 500, 10);
+        check(&[(0, 50)], 500, 10);
+        check(&[(0, 54)], 500, 10);
+        check(&[(0, 55)], 500, 11);
+        check(&[(0, 1_000)], 500, 200);
+        check(&[(0, 500), (4_200, 500), (9_900, 500)], 9_950, 300);
+    }
+
+    #[test]
+    fn only_the_last_ten_seconds_count() {
+        check(&[(0, 1_000)], 9_999, 200);
+        check(&[(0, 1_000)], 10_000, 10);
+        check(&[(0, 1_000), (5_000, 500)], 12_000, 100);
+        check(&[(0, 1_000)], 3_600_000, 10);
+        check(&[(0, 1_000), (3_600_000, 100)], 3_600_500, 20);
+    }
+
+    #[test]
+    fn calls_from_long_before_the_first_failure_buy_no_retries() {
+        let (budget, start) = (Budget::default(), Instant::now());
+        assert_eq!((0..100).filter(|_| budget.may_retry(start, 1_000_000)).count(), 10);
+        let later = start + Duration::from_secs(60);
+        assert_eq!((0..100).filter(|_| budget.may_retry(later, 2_000_000)).count(), 10);
+    }
+
+    #[test]
+    fn retries_come_back_as_time_passes() {
+        let (budget, start) = (Budget::default(), Instant::now());
+        assert_eq!((0..100).filter(|_| budget.may_retry(start, 1)).count(), 10);
+        assert!(!budget.may_retry(start + Duration::from_millis(9_999), 1));
+        assert_eq!((0..100).filter(|_| budget.may_retry(start + Duration::from_secs(10), 1)).count(), 10);
+    }
+
+    #[test]
+    fn a_busy_tool_that_is_down_sees_a_fifth_more_than_its_calls() {
+        let (budget, start) = (Budget::default(), Instant::now());
+        let (mut calls, mut retries) = (0, 0);
+        for at in 0..100_000 {
+            let now = start + Duration::from_millis(at);
+            calls += 1;
+            retries += (0..2).filter(|_| budget.may_retry(now, calls)).count() as u64;
+        }
+        assert!((calls * 19 / 100..=calls / 5).contains(&retries), "{retries} retries of {calls} calls");
+    }
+
+    #[test]
+    fn a_time_before_the_last_one_is_taken_as_now() {
+        let (budget, start) = (Budget::default(), Instant::now());
+        assert!(budget.may_retry(start + Duration::from_secs(60), 1));
+        assert!(budget.may_retry(start, 2));
+    }
+}

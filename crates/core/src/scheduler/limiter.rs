@@ -1,0 +1,148 @@
+//! Holds a tool's calls to its rate limits.
+//!
+//! In: the limits as they are now, who asks, and the time. Out: a turn, at once or after a wait, or how long to stay
+//! away. All limits are asked together, and a refusal by one takes nothing from the others. The memory is the tool's
+//! and outlives a change of its limits. Nobody waits in here; the caller does, for as long as the token says.
+//!
+//! The rule is GCRA: each party has one moment, the time at which everything it used is paid back at the limit's
+//! pace. A call passes when that moment is no more than a burst ahead, and pushes it one interval further.
+//!
+//! A call that has to wait takes its turn of every limit at the moment it asks. So a long wait for one limit does not
+//! keep others away from a second one; that one may see the call later than it counted it.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::{
+    clock::Instant,
+    ids::{Caller, Tenant, ThreadId},
+    policy::RateLimit,
+};
+
+mod ledger;
+#[cfg(test)]
+mod tests;
+
+use ledger::{Ledger, Taken};
+
+/// The memory of one tool's limits.
+#[derive(Default)]
+pub(crate) struct Limiter(Mutex<Vec<Ledger>>);
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asker {
+    pub(crate) tenant: Tenant,
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) caller: Caller,
+}
+
+/// A turn.
+#[derive(Debug)]
+#[must_use = "a call that waits too little breaks the limit; one that does not run gives its turn back"]
+pub(crate) struct Token {
+    /// How long to wait before the turn. Zero: go now.
+    pub(crate) wait: Duration,
+    taken: Vec<Taken>,
+}
+
+/// Too many calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Excess {
+    /// Asking again after this succeeds, if nobody else comes.
+    pub(crate) retry_after: Duration,
+    /// The limit that holds longest, by its place in the list.
+    pub(crate) limit: usize,
+}
+
+/// What is left of a limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// The limit, by its place in the list.
+    pub(crate) limit: usize,
+    /// How many calls would pass at once.
+    pub(crate) remaining: u32,
+    /// After how long all of it is there again.
+    pub(crate) resets_in: Duration,
+}
+
+impl Limiter {
+    /// A turn under all limits, or under none.
+    ///
+    /// # Errors
+    /// When one of them is used up and a call may not wait, or not that long.
+    pub(crate) fn take(&self, limits: &[RateLimit], who: &Asker, now: Instant) -> Result<Token, Excess> {
+        if limits.is_empty() {
+            return Ok(Token { wait: Duration::ZERO, taken: Vec::new() });
+        }
+        let mut ledgers = self.ledgers(limits);
+        let mut wait = Duration::ZERO;
+        let mut excess: Option<Excess> = None;
+        for (at, (limit, ledger)) in limits.iter().zip(ledgers.iter_mut()).enumerate() {
+            let until_turn = ledger.debt(limit, who, now).saturating_sub(tolerance(limit));
+            wait = wait.max(until_turn);
+            let retry_after = until_turn.saturating_sub(limit.patience());
+            if !retry_after.is_zero() && excess.as_ref().is_none_or(|worse| worse.retry_after < retry_after) {
+                excess = Some(Excess { retry_after, limit: at });
+            }
+        }
+        if let Some(excess) = excess {
+            return Err(excess);
+        }
+        let taken = limits.iter().zip(ledgers.iter_mut()).map(|(limit, ledger)| ledger.take(limit, who, now)).collect();
+        Ok(Token { wait, taken })
+    }
+
+    /// Undoes a turn that was not used: the call was refused later, or its caller left.
+    ///
+    /// Nothing comes back where somebody else took a turn in between. Theirs was given with this one in mind, and
+    /// moving it or selling the gap twice could let too many pass together.
+    pub(crate) fn give_back(&self, token: Token) {
+        if token.taken.is_empty() {
+            return;
+        }
+        let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for taken in token.taken {
+            // Two limits may look alike; each ledger still holds what its own limit took.
+            let _found = ledgers.iter_mut().any(|ledger| ledger.give_back(&taken));
+        }
+    }
+
+    /// What is left of each limit.
+    pub(crate) fn left(&self, limits: &[RateLimit], who: &Asker, now: Instant) -> Vec<Left> {
+        let mut ledgers = self.ledgers(limits);
+        let left = limits.iter().zip(ledgers.iter_mut()).enumerate().map(|(at, (limit, ledger))| {
+            let debt = ledger.debt(limit, who, now);
+            let remaining = match tolerance(limit).checked_sub(debt) {
+                Some(room) => room.as_nanos() / limit.interval().as_nanos() + 1,
+                None => 0,
+            };
+            Left { limit: at, remaining: u32::try_from(remaining).unwrap_or(u32::MAX), resets_in: debt }
+        });
+        left.collect()
+    }
+
+    /// One ledger for each limit, in their order. After a change those that still fit are kept.
+    fn ledgers(&self, limits: &[RateLimit]) -> MutexGuard<'_, Vec<Ledger>> {
+        let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fit = ledgers.len() == limits.len() && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.fits(limit));
+        if !fit {
+            let mut old = std::mem::take(&mut *ledgers);
+            *ledgers = limits
+                .iter()
+                .map(|limit| match old.iter().position(|ledger| ledger.fits(limit)) {
+                    Some(at) => old.remove(at),
+                    None => Ledger::new(limit),
+                })
+                .collect();
+        }
+        ledgers
+    }
+}
+
+/// How far ahead a party's moment may be for one more call to pass.
+fn tolerance(limit: &RateLimit) -> Duration {
+    limit.interval().saturating_mul(limit.at_once() - 1)
+}

@@ -1,0 +1,120 @@
+//! What each party has used of one limit.
+//!
+//! In: a limit, who asks, the time. Out: how far ahead their moment is. A moment that has passed says nothing more
+//! than no moment at all, so such parties are forgotten from time to time. Whether a call passes is decided outside.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::{Asker, tolerance};
+use crate::{
+    clock::{Instant, after},
+    ids::{Caller, Tenant, ThreadId},
+    policy::{RateLimit, RateScope},
+};
+
+/// The moments of all parties that share one limit each.
+pub(super) struct Ledger {
+    scope: RateScope,
+    per: Duration,
+    moments: HashMap<Party, Instant>,
+    /// Look for moments that have passed when there are this many, or at this time.
+    crowded: usize,
+    stale: Option<Instant>,
+}
+
+/// What a call took, so that it can be given back.
+#[derive(Debug)]
+pub(super) struct Taken {
+    scope: RateScope,
+    per: Duration,
+    party: Party,
+    interval: Duration,
+    /// The party's moment as this call left it.
+    moment: Instant,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Party {
+    Everybody,
+    Thread(Tenant, Option<ThreadId>),
+    Caller(Tenant, Caller),
+}
+
+/// Fewer parties than this are not worth a look.
+const FEW: usize = 1_024;
+
+impl Ledger {
+    pub(super) fn new(limit: &RateLimit) -> Self {
+        Self { scope: limit.scope, per: limit.per, moments: HashMap::new(), crowded: FEW, stale: None }
+    }
+
+    /// Whether what is remembered here means the same under this limit. Another number of requests in the same period
+    /// does: a party that used half of its period has still used half of it.
+    pub(super) fn fits(&self, limit: &RateLimit) -> bool {
+        self.scope == limit.scope && self.per == limit.per
+    }
+
+    /// How far ahead the party's moment is.
+    pub(super) fn debt(&mut self, limit: &RateLimit, who: &Asker, now: Instant) -> Duration {
+        let Some(moment) = self.moments.get_mut(&Party::of(limit.scope, who)) else { return Duration::ZERO };
+        // Under this limit nobody can be further ahead. A limit that was wider before must not shut anybody out for
+        // longer than it says itself.
+        *moment = (*moment).min(after(now, most(limit)));
+        moment.saturating_duration_since(now)
+    }
+
+    /// Uses one call.
+    pub(super) fn take(&mut self, limit: &RateLimit, who: &Asker, now: Instant) -> Taken {
+        self.forget(limit, now);
+        let (party, interval) = (Party::of(limit.scope, who), limit.interval());
+        let moment = self.moments.entry(party.clone()).or_insert(now);
+        *moment = after((*moment).max(now), interval);
+        Taken { scope: self.scope, per: self.per, party, interval, moment: *moment }
+    }
+
+    /// Undoes the last use, if it was the last. Whether it was.
+    pub(super) fn give_back(&mut self, taken: &Taken) -> bool {
+        if (self.scope, self.per) != (taken.scope, taken.per) {
+            return false;
+        }
+        match self.moments.get_mut(&taken.party) {
+            Some(moment) if *moment == taken.moment => {
+                *moment -= taken.interval;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets the moments that have passed. Done when twice as many parties have come as stayed the last time, and
+    /// after a period in which each could have paid back all: whoever is looked at in vain has been here since.
+    fn forget(&mut self, limit: &RateLimit, now: Instant) {
+        let stale = *self.stale.get_or_insert_with(|| after(now, most(limit)));
+        if self.moments.len() >= self.crowded || (now >= stale && self.moments.len() > 1) {
+            self.moments.retain(|_, moment| *moment > now);
+            self.crowded = FEW.max(self.moments.len() * 2);
+            self.moments.shrink_to(self.crowded);
+            self.stale = Some(after(now, most(limit)));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.moments.len()
+    }
+}
+
+/// The furthest ahead a moment can be: a whole burst used, and as many waiting as may.
+fn most(limit: &RateLimit) -> Duration {
+    tolerance(limit).saturating_add(limit.interval()).saturating_add(limit.patience())
+}
+
+impl Party {
+    fn of(scope: RateScope, who: &Asker) -> Self {
+        match scope {
+            RateScope::Tool => Self::Everybody,
+            RateScope::Thread => Self::Thread(who.tenant.clone(), who.thread.clone()),
+            RateScope::Caller => Self::Caller(who.tenant.clone(), who.caller.clone()),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Bursts, exact waits, all or none, giving back, forgetting.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const NANO: Duration = Duration::from_nanos(1);
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn asker(thread: &str, caller: &str) -> Asker {
+    let thread = (!thread.is_empty()).then(|| ThreadId::new(thread).unwrap());
+    Asker { tenant: Tenant::default(), thread, caller: Caller::new(caller).unwrap() }
+}
+
+fn anybody() -> Asker {
+    asker("t", "c")
+}
+
+/// How many pass at once.
+fn pass(limiter: &Limiter, limits: &[RateLimit], who: &Asker, now: Instant) -> usize {
+    (0..1_000).take_while(|_| limiter.take(limits, who, now).is_ok_and(|token| token.wait.is_zero())).count()
+}
+
+#[test]
+fn a_burst_passes_at_once_and_then_calls_come_evenly() {
+    let cases = [
+        (RateLimit::per_second(10), 10, ms(100)),
+        (RateLimit::per_second(10).burst(3), 3, ms(100)),
+        (RateLimit::per_minute(6).burst(1), 1, ms(10_000)),
+        (RateLimit::per_second(1).burst(5), 5, ms(1_000)),
+        (RateLimit::per_second(3), 3, Duration::from_nanos(333_333_334)),
+    ];
+    for (limit, burst, interval) in cases {
+        let (limiter, limits, start) = (Limiter::default(), [limit], Instant::now());
+        assert_eq!(pass(&limiter, &limits, &anybody(), start), burst, "{limits:?}");
+        assert_eq!(pass(&limiter, &limits, &anybody(), start + interval - NANO), 0, "{limits:?}");
+        assert_eq!(pass(&limiter, &limits, &anybody(), start + interval), 1, "{limits:?}");
+        assert_eq!(pass(&limiter, &limits, &anybody(), start + interval * 3), 2.min(burst), "{limits:?}");
+        // However long nobody came, no more than a burst has gathered.
+        assert_eq!(pass(&limiter, &limits, &anybody(), start + interval * 1_000), burst, "{limits:?}");
+    }
+}
+
+#[test]
+fn a_refusal_says_to_the_nanosecond_when_to_come_again() {
+    let waiting = RateLimit::per_second(7).burst(2).wait(ms(200));
+    for limits in [
+        vec![RateLimit::per_second(7)],
+        vec![RateLimit::per_second(7).burst(1), RateLimit::per_minute(5)],
+        vec![waiting.clone()],
+        vec![waiting, RateLimit::per_hour(11).burst(2)],
+    ] {
+        let (limiter, mut now) = (Limiter::default(), Instant::now());
+        for _ in 0..20 {
+            let Err(excess) = limiter.take(&limits, &anybody(), now) else { continue };
+            let early = limiter.take(&limits, &anybody(), now + excess.retry_after - NANO);
+            assert_eq!(early.unwrap_err(), Excess { retry_after: NANO, ..excess }, "{limits:?}");
+            now += excess.retry_after;
+            let token = limiter.take(&limits, &anybody(), now).unwrap();
+            assert!(token.wait <= limits.iter().map(RateLimit::patience).max().unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_refusal_by_one_limit_takes_nothing_from_the_others() {
+    let (limiter, now) = (Limiter::default(), Instant::now());
+    let limits = [RateLimit::per_second(10), RateLimit::per_minute(2).each_thread()];
+    assert_eq!(pass(&limiter, &limits, &asker("a", "c"), now), 2);
+    for _ in 0..50 {
+        assert_eq!(limiter.take(&limits, &asker("a", "c"), now).unwrap_err().limit, 1);
+    }
+    assert_eq!(limiter.left(&limits, &asker("b", "c"), now)[0].remaining, 8);
+    assert_eq!(pass(&limiter, &limits, &asker("b", "c"), now), 2);
+    assert_eq!(pass(&limiter, &limits, &asker("c", "c"), now), 2);
+}
+
+#[test]
+fn each_scope_has_its_own_parties() {
+    let now = Instant::now();
+    let other = Asker { tenant: Tenant::new("other").unwrap(), ..asker("a", "k") };
+    // Who asks one after the other, and who of them still passes where each party has one call.
+    let askers = [asker("a", "k"), asker("a", "l"), asker("b", "k"), asker("", "k"), asker("", "l"), other];
+    let cases = [
+        (RateLimit::per_hour(1), [true, false, false, false, false, false]),
+        (RateLimit::per_hour(1).each_thread(), [true, false, true, true, false, true]),
+        (RateLimit::per_hour(1).each_caller(), [true, true, false, false, false, true]),
+    ];
+    for (limit, expected) in cases {
+        let (limiter, limits) = (Limiter::default(), [limit]);
+        let passed = askers.each_ref().map(|who| limiter.take(&limits, who, now).is_ok());
+        assert_eq!(passed, expected, "{limits:?}");
+    }
+}
+
+#[test]
+fn those_who_wait_line_up_one_after_another_and_only_so_many() {
+    let (limiter, now) = (Limiter::default(), Instant::now());
+    let limits = [RateLimit::per_second(10).burst(2).wait(ms(300))];
+    let waits: Vec<_> =
+        std::iter::from_fn(|| limiter.take(&limits, &anybody(), now).ok()).map(|token| token.wait).collect();
+    assert_eq!(waits, [ms(0), ms(0), ms(100), ms(200), ms(300)]);
+    assert_eq!(limiter.take(&limits, &anybody(), now).unwrap_err().retry_after, ms(100));
+    assert_eq!(limiter.take(&limits, &anybody(), now + ms(150)).unwrap().wait, ms(250));
+}
+
+#[test]
+fn a_turn_given_back_can_be_taken_again() {
+    let (limiter, now) = (Limiter::default(), Instant::now());
+    let limits = [RateLimit::per_hour(2), RateLimit::per_hour(2).burst(1).each_thread()];
+    for _ in 0..10 {
+        let token = limiter.take(&limits, &anybody(), now).unwrap();
+        limiter.give_back(token);
+    }
+    assert_eq!(limiter.left(&limits, &anybody(), now).iter().map(|left| left.remaining).collect::<Vec<_>>(), [2, 1]);
+
+    let tokens = ["a", "b"].map(|thread| limiter.take(&limits, &asker(thread, "c"), now).unwrap());
+    assert!(limiter.take(&limits, &asker("c", "c"), now).is_err());
+    for token in tokens.into_iter().rev() {
+        limiter.give_back(token);
+    }
+    assert_eq!(limiter.left(&limits, &asker("a", "c"), now)[0].remaining, 2);
+}
+
+#[test]
+fn a_turn_that_others_came_after_is_not_sold_twice() {
+    let (limiter, start) = (Limiter::default(), Instant::now());
+    let limits = [RateLimit::per_second(10).burst(2)];
+    let token = limiter.take(&limits, &anybody(), start).unwrap();
+    // By now the first is paid back, so that undoing it would be a third call at this moment.
+    let now = start + ms(100);
+    assert!(limiter.take(&limits, &anybody(), now).is_ok());
+    limiter.give_back(token);
+    assert_eq!(pass(&limiter, &limits, &anybody(), now), 1);
+}
+
+#[test]
+fn what_was_used_is_remembered_when_the_limits_change() {
+    let (limiter, now) = (Limiter::default(), Instant::now());
+    assert_eq!(pass(&limiter, &[RateLimit::per_minute(10)], &anybody(), now), 10);
+    // More in the same period: what is new is allowed, what was used stays used.
+    assert_eq!(pass(&limiter, &[RateLimit::per_second(5), RateLimit::per_minute(20)], &anybody(), now), 0);
+    assert_eq!(pass(&limiter, &[RateLimit::per_minute(20)], &anybody(), now + ms(3_000)), 1);
+
+    // A wide limit made narrow shuts nobody out for longer than the narrow one says.
+    let limiter = Limiter::default();
+    assert_eq!(pass(&limiter, &[RateLimit::per_hour(3600).burst(1_000)], &anybody(), now), 1_000);
+    let narrow = [RateLimit::per_hour(3600).burst(1)];
+    assert_eq!(limiter.take(&narrow, &anybody(), now).unwrap_err().retry_after, ms(1_000));
+    assert!(limiter.take(&narrow, &anybody(), now + ms(1_000)).is_ok());
+}
+
+#[test]
+fn what_is_left_is_told() {
+    let (limiter, now) = (Limiter::default(), Instant::now());
+    let limits = [RateLimit::per_second(10).burst(3)];
+    assert_eq!(
+        limiter.left(&limits, &anybody(), now),
+        [Left { limit: 0, remaining: 3, resets_in: ms(0) }],
+        "asking what is left takes nothing"
+    );
+    let _used = [limiter.take(&limits, &anybody(), now).unwrap(), limiter.take(&limits, &anybody(), now).unwrap()];
+    assert_eq!(limiter.left(&limits, &anybody(), now), [Left { limit: 0, remaining: 1, resets_in: ms(200) }]);
+    assert_eq!(limiter.left(&limits, &anybody(), now + ms(150)), [Left { limit: 0, remaining: 2, resets_in: ms(50) }]);
+    assert!(limiter.left(&[], &anybody(), now).is_empty());
+}
+
+#[test]
+fn threads_that_owe_nothing_are_forgotten() {
+    let (limiter, mut now) = (Limiter::default(), Instant::now());
+    let limits = [RateLimit::per_second(1).each_thread(), RateLimit::per_second(1).each_caller()];
+    let remembered =
+        |limiter: &Limiter| limiter.0.lock().unwrap().iter().map(Ledger::remembered).max().unwrap_or_default();
+    let mut most = 0;
+    for thread in 0..50_000 {
+        now += ms(1);
+        let who = asker(&format!("t{thread}"), &format!("c{thread}"));
+        assert!(limiter.take(&limits, &who, now).is_ok());
+        most = most.max(remembered(&limiter));
+    }
+    // A thousand of them owe something at any time.
+    assert!(most <= 2_100, "{most}");
+    assert!(limiter.take(&limits, &anybody(), now + ms(10_000)).is_ok());
+    assert_eq!(remembered(&limiter), 1);
+}
+
+#[test]
+fn absurd_settings_neither_panic_nor_lock_anybody_out_for_ever() {
+    let now = Instant::now();
+    for limit in [
+        RateLimit::new(0, Duration::ZERO).burst(0),
+        RateLimit::new(u32::MAX, NANO),
+        RateLimit::new(1, Duration::MAX).burst(u32::MAX).wait(Duration::MAX),
+        RateLimit::new(u32::MAX, Duration::MAX),
+    ] {
+        let (limiter, limits) = (Limiter::default(), [limit]);
+        for _ in 0..10 {
+            let _either = limiter.take(&limits, &anybody(), now);
+            let _left = limiter.left(&limits, &anybody(), now);
+        }
+        let later = now + Duration::from_secs(366 * 24 * 3600);
+        assert!(limiter.take(&limits, &anybody(), later).is_ok(), "{limits:?}");
+    }
+}
+
+/// Whether one more call may start at `start`, by looking at every window that ends there.
+fn may_pass(past: &[Instant], start: Instant, burst: u32, interval: Duration) -> bool {
+    past.iter().enumerate().all(|(at, from)| {
+        let in_window = (past.len() - at + 1) as u128;
+        // in_window <= burst + window / interval, without rounding.
+        let room = u128::from(burst) * interval.as_nanos() + start.duration_since(*from).as_nanos();
+        in_window * interval.as_nanos() <= room
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn exactly_as_many_pass_as_a_list_of_all_past_calls_would_let(
+        requests in 1..20u32,
+        burst in proptest::option::of(1..6u32),
+        at_most in prop_oneof![Just(0u64), 1..500u64],
+        arrivals in proptest::collection::vec((0..200u64, 0..10u8), 1..120),
+    ) {
+        let mut limit = RateLimit::per_second(requests).wait(ms(at_most));
+        limit.burst = burst;
+        let (burst, interval) = (limit.at_once(), limit.interval());
+        let (limiter, limits, mut now) = (Limiter::default(), [limit], Instant::now());
+        let mut past: Vec<Instant> = Vec::new();
+        for (pause, fate) in arrivals {
+            // Many come together.
+            now += ms(pause.saturating_sub(100));
+            match limiter.take(&limits, &anybody(), now) {
+                Ok(token) => {
+                    let start = now + token.wait;
+                    prop_assert!(may_pass(&past, start, burst, interval));
+                    prop_assert!(
+                        token.wait.is_zero() || !may_pass(&past, (start - NANO).max(*past.last().unwrap()), burst, interval)
+                    );
+                    if fate == 0 { limiter.give_back(token) } else { past.push(start) }
+                }
+                Err(excess) => {
+                    let start = now + excess.retry_after + ms(at_most);
+                    prop_assert!(may_pass(&past, start, burst, interval));
+                    prop_assert!(!may_pass(&past, start - NANO, burst, interval));
+                }
+            }
+        }
+    }
+}

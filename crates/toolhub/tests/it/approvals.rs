@@ -1,0 +1,447 @@
+//! Calls that a person must say yes to: asked once, answered once, used once.
+
+use std::{sync::Arc, time::Duration};
+
+use toolhub::{
+    Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Rule,
+    backend::{Backend, Memory},
+    events::News,
+    ids::{ApprovalId, Caller, Tenant},
+    prelude::*,
+    testing::{AssertOutcome, Recorder, Scripted, TestClock, scripted},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+struct Shop {
+    hub: ToolHub,
+    script: Scripted,
+    tenant: Tenant,
+}
+
+fn boss() -> Caller {
+    Caller::new("boss").unwrap()
+}
+
+async fn shop_with(store: Arc<dyn Backend>, change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> Shop {
+    let (order, script) = scripted("order", []);
+    let schema = json!({"type": "object", "properties": {"qty": {"type": "integer", "minimum": 1}}});
+    let order = change(order.parameters(schema).confirm());
+    let (pay, _) = scripted("pay", []);
+    let builder = ToolHub::builder().shared_store(store).clock(TestClock::new());
+    let hub = builder.tool(order).tool(pay.confirm()).build().await.unwrap();
+    Shop { hub, script, tenant: Tenant::default() }
+}
+
+async fn shop() -> Shop {
+    shop_with(Arc::new(Memory::new()), |tool| tool).await
+}
+
+impl Shop {
+    fn order(&self, qty: i64) -> toolhub::CallRequest<'_> {
+        self.hub.call("order", json!({"qty": qty})).thread("t1")
+    }
+
+    /// The one question that is open, once it is asked.
+    async fn question(&self) -> Approval {
+        self.questions(1).await.pop().unwrap()
+    }
+
+    async fn questions(&self, many: usize) -> Vec<Approval> {
+        loop {
+            let open = self.hub.approvals(&self.tenant, Some(ApprovalState::Pending)).await.unwrap();
+            if open.len() == many {
+                return open;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn answer(&self, id: ApprovalId, answer: Answer) -> Result<Approval, ApprovalError> {
+        self.hub.resolve_approval(&self.tenant, id, answer).await
+    }
+
+    async fn say(&self, id: ApprovalId, outcome: ApprovalOutcome) {
+        self.answer(id, Answer::new(outcome, boss())).await.unwrap();
+    }
+
+    fn made(&self) -> Vec<Value> {
+        self.script.asked()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_a_yes_and_is_made_once() {
+    let shop = shop().await;
+    let mut events = Recorder::of(&shop.hub);
+    let call = shop.order(2).start();
+    let asked = shop.question().await;
+    assert_eq!((asked.tool.as_str(), asked.call_id, &asked.arguments), ("order", call.id(), &json!({"qty": 2})));
+    assert!(shop.made().is_empty(), "nothing runs before the answer");
+    shop.say(asked.id, ApprovalOutcome::ProceedOnce).await;
+    let outcome = call.await;
+    outcome.assert_success();
+    assert_eq!(outcome.approval, Some(asked.id));
+    assert_eq!(shop.made().len(), 1);
+    let used = shop.hub.approval(&shop.tenant, asked.id).await.unwrap().unwrap();
+    assert_eq!((used.state, used.used_by), (ApprovalState::Used, Some(outcome.id)));
+    let names = events.names();
+    let place = |name| names.iter().position(|other| *other == name).unwrap();
+    assert!(place("approval.requested") < place("approval.resolved"), "{names:?}");
+    assert!(place("approval.resolved") < place("tool.execution.started"), "{names:?}");
+    // The yes was for one call.
+    let again = shop.order(2).cannot_wait().await;
+    again.assert_error(ErrorKind::ApprovalRequired);
+    assert_eq!(shop.made().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_no_reaches_the_model_in_the_persons_words() {
+    let shop = shop().await;
+    let call = shop.order(2).start();
+    let asked = shop.question().await;
+    shop.answer(asked.id, Answer::denied("the till is closed", boss())).await.unwrap();
+    let outcome = call.await;
+    outcome.assert_effect(Effect::None).assert_error(ErrorKind::ApprovalDenied);
+    assert!(outcome.model_text().contains("the till is closed"), "{}", outcome.model_text());
+    assert!(shop.made().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_answers_for_fifteen_minutes_which_is_a_no() {
+    let shop = shop().await;
+    let mut events = Recorder::of(&shop.hub);
+    let began = tokio::time::Instant::now();
+    shop.order(2).await.assert_effect(Effect::None).assert_error(ErrorKind::ApprovalTimeout);
+    assert_eq!(began.elapsed(), 15 * MINUTE);
+    let all = shop.hub.approvals(&shop.tenant, None).await.unwrap();
+    assert_eq!(all[0].state, ApprovalState::TimedOut);
+    let late = shop.answer(all[0].id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
+    assert!(matches!(late, Err(ApprovalError::Resolved(ApprovalState::TimedOut))), "{late:?}");
+    assert!(shop.made().is_empty());
+    let told = events.events().iter().filter(|event| matches!(event.news, News::ApprovalResolved { .. })).count();
+    assert_eq!(told, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn edited_arguments_are_validated_again_used_and_told_to_the_model() {
+    let shop = shop().await;
+    let call = shop.order(20).start();
+    let asked = shop.question().await;
+    let wrong = shop.answer(asked.id, Answer::edited(json!({"qty": 0}), boss())).await;
+    assert!(matches!(&wrong, Err(ApprovalError::Arguments { problems, .. }) if problems.len() == 1), "{wrong:?}");
+    let mut mixed = Answer::edited(json!({"qty": 1}), boss());
+    mixed.outcome = ApprovalOutcome::ProceedOnce;
+    assert!(matches!(shop.answer(asked.id, mixed).await, Err(ApprovalError::Answer(_))));
+    shop.answer(asked.id, Answer::edited(json!({"qty": 2}), boss())).await.unwrap();
+    let outcome = call.await;
+    outcome.assert_success();
+    assert_eq!(shop.made(), [json!({"qty": 2})]);
+    assert!(outcome.model_text().contains("changed the arguments"), "{}", outcome.model_text());
+    let record = shop.hub.call_record(&shop.tenant, outcome.id).await.unwrap().unwrap();
+    assert_eq!(record.arguments, json!({"qty": 2}), "the book says what was really done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_cannot_wait_is_told_so_and_the_same_call_made_again_goes_on() {
+    let shop = shop().await;
+    let first = shop.order(2).cannot_wait().await;
+    first.assert_effect(Effect::None).assert_error(ErrorKind::ApprovalRequired);
+    let id = first.error.as_ref().unwrap().approval().unwrap();
+    assert!(first.model_text().contains(&id.to_string()));
+    let second = shop.order(2).cannot_wait().await;
+    assert_eq!(second.error.unwrap().approval(), Some(id), "the question that is open is not asked twice");
+    shop.say(id, ApprovalOutcome::ProceedOnce).await;
+    shop.order(3).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
+    shop.hub
+        .call("order", json!({"qty": 2}))
+        .thread("t2")
+        .cannot_wait()
+        .await
+        .assert_error(ErrorKind::ApprovalRequired);
+    shop.order(2).caller(boss()).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
+    assert!(shop.made().is_empty(), "a yes is for this call, this thread and this caller");
+    shop.order(2).cannot_wait().await.assert_success();
+    shop.order(2).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
+    assert_eq!(shop.made().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_no_is_told_once_and_then_the_question_may_be_asked_again() {
+    let shop = shop().await;
+    let id = shop.order(2).cannot_wait().await.error.unwrap().approval().unwrap();
+    shop.say(id, ApprovalOutcome::Cancel).await;
+    shop.order(2).cannot_wait().await.assert_error(ErrorKind::ApprovalDenied);
+    let again = shop.order(2).cannot_wait().await;
+    again.assert_error(ErrorKind::ApprovalRequired);
+    assert_ne!(again.error.unwrap().approval(), Some(id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_thread_can_be_approved_too() {
+    let shop = shop().await;
+    let call = || shop.hub.call("order", json!({"qty": 1})).cannot_wait();
+    let id = call().await.error.unwrap().approval().unwrap();
+    let refused = shop.answer(id, Answer::new(ApprovalOutcome::ProceedAlways, boss())).await;
+    assert!(matches!(refused, Err(ApprovalError::Answer(text)) if text.contains("no thread")));
+    shop.say(id, ApprovalOutcome::ProceedOnce).await;
+    call().await.assert_success();
+    call().await.assert_error(ErrorKind::ApprovalRequired);
+    assert_eq!(shop.made().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_that_nobody_uses_runs_out() {
+    let shop = shop_with(Arc::new(Memory::new()), |tool| tool.approval_timeout(MINUTE)).await;
+    let id = shop.order(2).cannot_wait().await.error.unwrap().approval().unwrap();
+    tokio::time::sleep(MINUTE / 2).await;
+    shop.say(id, ApprovalOutcome::ProceedOnce).await;
+    tokio::time::sleep(MINUTE).await;
+    shop.order(2).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
+    assert!(shop.made().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_takes_its_question_back() {
+    let shop = shop().await;
+    let call = shop.order(2).start();
+    let asked = shop.question().await;
+    call.cancel();
+    call.await.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
+    let late = shop.answer(asked.id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
+    assert!(matches!(late, Err(ApprovalError::Resolved(ApprovalState::Withdrawn))), "{late:?}");
+    // A caller that is simply dropped has given up as well.
+    let waiting = tokio::spawn({
+        let hub = shop.hub.clone();
+        async move { hub.call("order", json!({"qty": 5})).thread("t1").await }
+    });
+    shop.question().await;
+    waiting.abort();
+    shop.questions(0).await;
+    assert!(shop.made().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn always_is_for_this_tool_in_this_thread_and_for_nothing_else() {
+    let shop = shop().await;
+    let [first, sibling, other] = [
+        shop.order(1).start(),
+        shop.hub.call("pay", json!({})).thread("t1").start(),
+        shop.hub.call("order", json!({"qty": 1})).thread("t2").start(),
+    ];
+    let asked = shop.questions(3).await;
+    let of = |call: &toolhub::Running| asked.iter().find(|asked| asked.call_id == call.id()).unwrap().id;
+    shop.say(of(&first), ApprovalOutcome::ProceedAlways).await;
+    first.await.assert_success();
+    shop.order(7).await.assert_success();
+    assert_eq!(shop.questions(2).await.len(), 2, "the other tool and the other thread still wait");
+    for call in [&sibling, &other] {
+        shop.say(of(call), ApprovalOutcome::Cancel).await;
+    }
+    sibling.await.assert_error(ErrorKind::ApprovalDenied);
+    other.await.assert_error(ErrorKind::ApprovalDenied);
+
+    let grants = shop.hub.grants(&shop.tenant).await.unwrap();
+    assert!(matches!(&grants[..], [grant] if matches!(&grant.covers, Covers::Thread { .. })), "{grants:?}");
+    shop.hub.revoke_grant(&shop.tenant, &grants[0].id).await.unwrap();
+    shop.order(8).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
+    let gone = shop.hub.revoke_grant(&shop.tenant, &grants[0].id).await;
+    assert!(matches!(gone, Err(ApprovalError::UnknownGrant(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn always_for_the_tool_holds_in_every_thread_until_the_tool_changes() {
+    let shop = shop().await;
+    let id = shop.order(1).cannot_wait().await.error.unwrap().approval().unwrap();
+    shop.say(id, ApprovalOutcome::ProceedAlwaysTool).await;
+    for thread in ["t1", "t2"] {
+        shop.hub.call("order", json!({"qty": 3})).thread(thread).cannot_wait().await.assert_success();
+    }
+    shop.hub.call("pay", json!({})).thread("t1").cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
+    let stranger = Tenant::new("stranger").unwrap();
+    let foreign = shop.order(3).tenant(stranger.clone()).cannot_wait().await;
+    foreign.assert_error(ErrorKind::ApprovalRequired);
+    let of_stranger = foreign.error.unwrap().approval().unwrap();
+    assert!(
+        shop.hub.approval(&shop.tenant, of_stranger).await.unwrap().is_none(),
+        "another tenant's question is nobody's"
+    );
+
+    shop.hub.unregister("order").await;
+    let (changed, _) = scripted("order", []);
+    shop.hub.register(changed.description("now with another meaning").confirm()).unwrap();
+    shop.order(3).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_changed_after_the_question_must_be_asked_about_again() {
+    let shop = shop().await;
+    let id = shop.order(1).cannot_wait().await.error.unwrap().approval().unwrap();
+    shop.hub.unregister("order").await;
+    let (changed, script) = scripted("order", []);
+    shop.hub.register(changed.description("now with another meaning").confirm()).unwrap();
+    let refused = shop.answer(id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
+    assert!(matches!(refused, Err(ApprovalError::ToolChanged(_))), "{refused:?}");
+    shop.answer(id, Answer::denied("no", boss())).await.unwrap();
+    assert!(script.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn always_for_the_server_covers_its_tools_as_they_are() {
+    let imported = |name: &str| {
+        let (tool, script) = scripted(name, []);
+        (tool.origin("shop-server", name), script)
+    };
+    let ((buy, _), (sell, _), (look, _)) = (imported("buy"), imported("sell"), imported("look"));
+    let hub = ToolHub::builder().clock(TestClock::new()).tools([buy, sell, look.read_only()]).build().await.unwrap();
+    let call = |tool: &'static str| hub.call(tool, json!({})).thread("t1").cannot_wait();
+    call("look").await.assert_success();
+    let id = call("buy").await.error.unwrap().approval().unwrap();
+    call("sell").await.assert_error(ErrorKind::ApprovalRequired);
+    let answer = Answer::new(ApprovalOutcome::ProceedAlwaysServer, boss());
+    hub.resolve_approval(&Tenant::default(), id, answer).await.unwrap();
+    call("buy").await.assert_success();
+    call("sell").await.assert_success();
+    let (new, _) = imported("new");
+    hub.register(new).unwrap();
+    call("new").await.assert_error(ErrorKind::ApprovalRequired);
+    let (trusted, _) = imported("trusted");
+    hub.register(trusted.trusted()).unwrap();
+    call("trusted").await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_deny_first_then_ask_then_allow_and_no_grant_lifts_a_deny() {
+    let (pay, script) = scripted("pay", []);
+    let hub = ToolHub::builder()
+        .clock(TestClock::new())
+        .tool(pay)
+        .rule(Rule::allow("*"))
+        .rule(Rule::ask("p*").when("/amount", r"^\d{3}$").because("large sums").within(MINUTE))
+        .rule(Rule::ask("p*").when("/amount", r"^\d{4}$"))
+        .rule(Rule::deny("pay").when("/amount", r"^\d{5,}").because("too much"))
+        .build()
+        .await
+        .unwrap();
+    let pay = |amount: u64| hub.call("pay", json!({"amount": amount})).thread("t1").cannot_wait();
+    pay(10).await.assert_success();
+    let asked = pay(100).await.error.unwrap().approval().unwrap();
+    let question = hub.approval(&Tenant::default(), asked).await.unwrap().unwrap();
+    assert_eq!(question.reason.as_deref(), Some("large sums"));
+    assert_eq!(question.expires_at.since(question.asked_at), MINUTE);
+    let denied = pay(100_000).await;
+    denied.assert_effect(Effect::None).assert_error(ErrorKind::Forbidden);
+    assert!(denied.error.unwrap().operator.contains("too much"));
+    let edited =
+        hub.resolve_approval(&Tenant::default(), asked, Answer::edited(json!({"amount": 99_999}), boss())).await;
+    assert!(matches!(edited, Err(ApprovalError::Forbidden(why)) if why == "too much"));
+    hub.resolve_approval(&Tenant::default(), asked, Answer::new(ApprovalOutcome::ProceedAlwaysTool, boss()))
+        .await
+        .unwrap();
+    pay(200).await.assert_success();
+    pay(2_000).await.assert_error(ErrorKind::ApprovalRequired);
+    pay(100_000).await.assert_error(ErrorKind::Forbidden);
+    assert_eq!(script.asked(), [json!({"amount": 10}), json!({"amount": 200})]);
+}
+
+#[test]
+fn a_question_outlives_its_process_and_the_answer_is_used_by_the_next_one() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let first = runtime();
+    let asked = first.block_on(async {
+        let shop = shop_with(store.clone(), |tool| tool).await;
+        // Not dropped, which would be giving up: the process simply ends.
+        std::mem::forget(shop.order(2).start());
+        shop.question().await.id
+    });
+    drop(first);
+    runtime().block_on(async {
+        let shop = shop_with(store, |tool| tool).await;
+        assert_eq!(shop.question().await.id, asked);
+        shop.say(asked, ApprovalOutcome::ProceedOnce).await;
+        let outcome = shop.order(2).await;
+        outcome.assert_success();
+        assert_eq!((outcome.approval, shop.made().len()), (Some(asked), 1));
+        shop.order(2).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_on_one_node_wakes_a_call_on_another() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let (one, two) = (shop_with(store.clone(), |tool| tool).await, shop_with(store, |tool| tool).await);
+    let call = one.order(2).start();
+    let asked = two.question().await;
+    let began = tokio::time::Instant::now();
+    two.say(asked.id, ApprovalOutcome::ProceedOnce).await;
+    call.await.assert_success();
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!((one.made().len(), two.made().len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_key_waits_for_the_same_answer_and_the_tool_runs_once() {
+    let shop = shop().await;
+    let keyed = || shop.order(2).idempotency_key("k1").start();
+    let (first, second) = (keyed(), keyed());
+    let asked = shop.question().await;
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(shop.question().await.id, asked.id, "one key, one question");
+    shop.say(asked.id, ApprovalOutcome::ProceedOnce).await;
+    let ends = [first.await, second.await];
+    assert_eq!(ends.iter().filter(|end| end.is_success()).count(), 1, "{ends:?}");
+    assert_eq!(shop.made().len(), 1);
+    let replayed = keyed().await;
+    assert!(replayed.replayed && replayed.is_success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn raced_replayed_altered_foreign_and_late_a_yes_is_used_at_most_once() {
+    let (order, script) = scripted("order", []);
+    let hub = ToolHub::builder().tool(order.confirm()).build().await.unwrap();
+    let tenant = Tenant::default();
+    let rounds: usize = if std::env::var_os("TOOLHUB_SOAK").is_some() { 1_000 } else { 200 };
+    for round in 0..rounds {
+        let call = |change: &'static str| {
+            let qty = if change == "altered" { round + 1_000_000 } else { round };
+            let request = hub.call("order", json!({"qty": qty})).thread("t1").cannot_wait();
+            let foreign = Caller::new("foreign").unwrap();
+            if change == "foreign" { request.caller(foreign) } else { request }
+        };
+        let id = call("plain").await.error.unwrap().approval().unwrap();
+        let before = script.asked().len();
+        for change in ["plain", "altered", "foreign"] {
+            call(change).await.assert_error(ErrorKind::ApprovalRequired);
+        }
+        let answers = [ApprovalOutcome::ProceedOnce, ApprovalOutcome::ProceedOnce, ApprovalOutcome::Cancel];
+        let answers = answers.map(|outcome| {
+            let (hub, tenant) = (hub.clone(), tenant.clone());
+            tokio::spawn(async move { hub.resolve_approval(&tenant, id, Answer::new(outcome, boss())).await.is_ok() })
+        });
+        let calls: Vec<_> = (0..6)
+            .map(|at| {
+                let hub = hub.clone();
+                let qty = if at == 5 { round + 1_000_000 } else { round };
+                tokio::spawn(async move { hub.call("order", json!({"qty": qty})).thread("t1").cannot_wait().await })
+            })
+            .collect();
+        let mut taken = 0;
+        for answer in answers {
+            taken += usize::from(answer.await.unwrap());
+        }
+        assert_eq!(taken, 1, "exactly one answer counts");
+        for racing in calls {
+            racing.await.unwrap();
+        }
+        let approved = hub.approval(&tenant, id).await.unwrap().unwrap();
+        if approved.state == ApprovalState::Approved {
+            call("plain").await.assert_success();
+        }
+        call("plain").await;
+        let made = script.asked().len() - before;
+        let allowed = usize::from(approved.answer.unwrap().outcome == ApprovalOutcome::ProceedOnce);
+        assert_eq!(made, allowed, "round {round}");
+        script.forget();
+    }
+}
