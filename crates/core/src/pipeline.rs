@@ -1,7 +1,7 @@
 //! The life of a call, from first door to last.
 //!
 //! This file is the list of doors; each door is a file of its own below it. A call is a value that changes its type
-//! on the way, `Call → Found → Valid → Allowed → Placed → Opened → Done → Outcome`, so that no door can be passed
+//! on the way, `Call → Found → Valid → Allowed → Placed → Opened → Trying → Done → Outcome`, so that no door can be passed
 //! before the one ahead of it. Whatever happens, exactly one `Outcome` comes out.
 //!
 //! A refusal (`CallError`) is possible up to the opening record; from then on every end is a `Done` and is closed.
@@ -24,6 +24,7 @@ mod validate;
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
+use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -77,10 +78,14 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     let placed = status::gate(statuses, services, placed).await?;
     // 11. open: what must not be forgotten. `Placed → Opened`; from here on nothing is refused
     let opened = open::open(engine, placed, ticket).await?;
-    // 12. attempts: the tool runs. `Opened → Done`
-    let done = attempts::run(services, opened, ticket).await;
+    // 12. attempts: the tool runs. `Opened → Trying → Done`
+    let mut trying = attempts::begin(services, opened, ticket);
+    let result = attempts::run(services, &mut trying, ticket).await;
+    let mut done = trying.done(result);
     // 13. after-hooks, and no more text than a model can bear
-    let mut done = hooks::after(done).await;
+    if let Some(asking) = hooks::after(&mut done) {
+        asking.await;
+    }
     if let Some(cutting) = output::limit(services, &mut done) {
         cutting.await;
     }
@@ -106,16 +111,40 @@ pub(crate) struct Way {
     pub(crate) tool: Arc<Tool>,
     /// Whether others wait for this tool.
     base: Base,
+    /// What few calls carry along. Apart, because a value that is moved from door to door is copied at each.
+    along: Option<Box<Along>>,
+}
+
+/// What few calls carry along.
+#[derive(Default, Clone)]
+struct Along {
     /// A claim on the call's idempotency key whose call the journal no longer knows; it may be taken over.
     stale_claim: Option<Seen>,
     /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
     digest: Option<String>,
     /// A person's yes to exactly this call.
-    permit: Option<Arc<Permit>>,
+    permit: Option<Permit>,
     /// What the model is told beside the result.
     notes: Vec<String>,
     /// What the answer is kept as.
-    keep_as: Option<Box<Fingerprint>>,
+    keep_as: Option<Fingerprint>,
+}
+
+impl Way {
+    /// What it carries along, to be added to.
+    fn along(&mut self) -> &mut Along {
+        self.along.get_or_insert_default()
+    }
+
+    /// A person's yes to exactly this call.
+    fn permit(&self) -> Option<&Permit> {
+        self.along.as_ref()?.permit.as_ref()
+    }
+
+    /// What the model is told beside the result.
+    fn notes(&self) -> &[String] {
+        self.along.as_ref().map_or(&[], |along| &along.notes)
+    }
 }
 
 /// The tool is known.
@@ -161,19 +190,22 @@ impl Found {
 }
 
 /// Runs a call and waits for its end. A caller that stops waiting cancels it.
-pub(crate) async fn run(engine: &Arc<Engine>, call: Box<Call>) -> Outcome {
+///
+/// Each sort of call gets a future of its own: a plain one is boxed as it is, and stays small enough for the allocator's
+/// quick path (about 1 KiB).
+pub(crate) fn run(engine: &Arc<Engine>, call: Box<Call>) -> BoxFuture<'_, Outcome> {
     match resolve::find(&engine.registry, call) {
-        Err(refused) => {
+        Err(refused) => Box::pin(async move {
             report::report(Ticket::new(&engine.services, &refused.call), |ticket| ticket.refused(refused.error))
-        }
-        Ok(found) if found.runs_in_place() => walk(engine, found, true).await,
-        Ok(mut found) => {
+        }),
+        Ok(found) if found.runs_in_place() => Box::pin(walk(engine, found, true)),
+        Ok(mut found) => Box::pin(async move {
             let call = &mut found.0.call;
             let wanted = Wanted { cancel: call.cancel.get_or_insert_default().clone(), goes_on: call.goes_on() };
             let outcome = launch(engine, found).outcome().await;
             wanted.satisfied();
             outcome
-        }
+        }),
     }
 }
 

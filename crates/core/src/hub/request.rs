@@ -151,7 +151,7 @@ impl<'hub> IntoFuture for CallRequest<'hub> {
     type IntoFuture = BoxFuture<'hub, Outcome>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(pipeline::run(self.engine, self.call))
+        pipeline::run(self.engine, self.call)
     }
 }
 

@@ -44,6 +44,10 @@ impl Histogram {
         }
     }
 
+    pub(super) fn total(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
+    }
+
     pub(super) fn add_to(&self, counts: &mut Counts) {
         counts.buckets.resize(BUCKETS, 0);
         for (sum, bucket) in counts.buckets.iter_mut().zip(&self.buckets) {

@@ -26,7 +26,7 @@ use crate::{error::ErrorKind, tool::ToolName};
 #[derive(Default)]
 pub(crate) struct Meter(OnceLock<Box<[OnceLock<Box<Part>>]>>);
 
-/// A call that is with the tool, until this is dropped.
+/// A call that is with the tool and takes its time, until this is dropped.
 #[must_use = "the call counts as with the tool until this is dropped"]
 pub(crate) struct InFlight<M: AsRef<Meter>>(M);
 
@@ -71,10 +71,7 @@ impl Meter {
 
     /// How many calls ever reached the tool, each counted once however often it was tried.
     pub(crate) fn calls(&self) -> u64 {
-        let (begun, retries) = self.parts().fold((0, 0), |(begun, retries), part| {
-            (begun + part.begun.load(Relaxed), retries + part.retries.load(Relaxed))
-        });
-        begun.saturating_sub(retries)
+        self.in_flight() + self.parts().map(|part| part.latency.total()).sum::<u64>()
     }
 
     /// Everything counted so far. Who waits and who is stuck others know.
@@ -91,11 +88,7 @@ impl Meter {
             rate_limited: 0,
             latency: Latency::default(),
         };
-        // Those who left are read first, and whoever sees a call leave has seen it begin (`Release` there): otherwise a
-        // call that does both meanwhile would count as left only.
-        let left: u64 = self.parts().map(|part| part.left.load(Acquire)).sum();
-        let begun: u64 = self.parts().map(|part| part.begun.load(Relaxed)).sum();
-        stats.in_flight = begun.saturating_sub(left);
+        stats.in_flight = self.in_flight();
         for part in self.parts() {
             part.latency.add_to(&mut counts);
             stats.retries += part.retries.load(Relaxed);
@@ -111,6 +104,15 @@ impl Meter {
         stats.latency = Latency::of(counts);
         stats.calls = stats.latency.count;
         stats
+    }
+
+    /// How many calls are with the tool now.
+    fn in_flight(&self) -> u64 {
+        // Those who left are read first, and whoever sees a call leave has seen it begin (`Release` there): otherwise a
+        // call that does both meanwhile would count as left only.
+        let left: u64 = self.parts().map(|part| part.left.load(Acquire)).sum();
+        let begun: u64 = self.parts().map(|part| part.begun.load(Relaxed)).sum();
+        begun.saturating_sub(left)
     }
 
     /// This thread's part.

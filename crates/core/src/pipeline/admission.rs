@@ -19,7 +19,9 @@ pub(crate) struct Slot(Option<Arc<crate::scheduler::Slot>>);
 
 impl Slot {
     /// Gives it back: the tool has stopped. A blocking function that runs on holds a share of its own.
-    pub(super) fn give_back(self) {}
+    pub(super) fn give_back(&mut self) {
+        self.0 = None;
+    }
 
     /// What a blocking function can make a share of, without holding one.
     pub(crate) fn watch(&self) -> WeakSlot {

@@ -14,37 +14,65 @@ use std::{
 
 use futures_util::FutureExt;
 
-use super::{Done, Opened, Way, admission, deadline, output, ticket::Ticket};
+use super::{Done, Opened, Slot, Way, admission, deadline, output, ticket::Ticket};
 use crate::{
     call::{Content, Effect},
     clock::{self, Instant},
     context::CallContext,
     error::{ErrorKind, ToolError},
     executor::{Job, Reply},
+    journal::CallRecord,
     monitor::InFlight,
     policy::{Failed, next_try},
     services::Services,
+    statuses::Standing,
 };
 
-pub(super) async fn run(services: &Services, opened: Opened, ticket: &mut Ticket<'_>) -> Done {
+/// A call whose tool is being tried. Lent to the waiting, not given: what is given away is copied on the way.
+pub(super) struct Trying {
+    context: CallContext,
+    slot: Slot,
+    standing: Option<Box<Standing>>,
+    record: Option<Box<CallRecord>>,
+    deadline: Instant,
+}
+
+/// The tool's time begins.
+pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>) -> Trying {
     let Opened { way, slot, standing, record } = opened;
     let now = services.clock.instant();
     ticket.begin(now);
     let deadline = deadline(&way, now);
     let context = CallContext::new(way, deadline, slot.watch());
-    let result = attempt(&context, deadline, ticket, now).await;
+    Trying { context, slot, standing, record, deadline }
+}
+
+/// Runs the tool, and again where that is safe and may help.
+pub(super) async fn run(
+    services: &Services,
+    trying: &mut Trying,
+    ticket: &mut Ticket<'_>,
+) -> Result<Reply, ToolError> {
+    let result = attempt(&trying.context, trying.deadline, ticket).await;
     // The slot is free when nobody waits for the tool any more; what follows is ours.
-    slot.give_back();
+    trying.slot.give_back();
     // A probe is one try: a tool that may be broken is not asked three times whether it is.
-    let probes = standing.as_ref().is_some_and(|standing| standing.probes());
-    let (context, result) = match result {
-        Err(failed) if !probes && may_try_again(context.way(), &failed) => {
-            Box::pin(try_again(services, context, failed, deadline, ticket)).await
+    let probes = trying.standing.as_ref().is_some_and(|standing| standing.probes());
+    match result {
+        Err(failed) if !probes && may_try_again(trying.context.way(), &failed) => {
+            Box::pin(try_again(services, trying, failed, ticket)).await
         }
-        result => (context, result),
-    };
-    let effect = effect(context.way().tool.definition.annotations.read_only, &result);
-    Done { context, standing, record, result, effect, withheld: None }
+        result => result,
+    }
+}
+
+impl Trying {
+    /// The tool has stopped.
+    pub(super) fn done(self, result: Result<Reply, ToolError>) -> Done {
+        let Self { context, standing, record, .. } = self;
+        let effect = effect(context.way().tool.definition.annotations.read_only, &result);
+        Done { context, standing, record, result, effect, withheld: None }
+    }
 }
 
 /// Whether a failure is of the sort that is tried again at all; most are not.
@@ -61,17 +89,16 @@ fn may_try_again(way: &Way, failed: &ToolError) -> bool {
 /// Tries again until it works, time or patience is over, or the budget is used up. No slot is held while it waits.
 async fn try_again(
     services: &Services,
-    mut context: CallContext,
+    trying: &mut Trying,
     mut failed: ToolError,
-    deadline: Instant,
     ticket: &mut Ticket<'_>,
-) -> (CallContext, Result<Reply, ToolError>) {
+) -> Result<Reply, ToolError> {
     loop {
-        let way = context.way();
-        let Some(wait) = wait_for_next(services, way, &failed, deadline, ticket) else { return (context, Err(failed)) };
+        let way = trying.context.way();
         let desk = &way.tool.desk;
-        if !may_try_again(way, &failed) || !desk.budget.may_retry(services.clock.instant(), desk.meter.calls()) {
-            return (context, Err(failed));
+        let Some(wait) = wait_for_next(services, way, &failed, trying.deadline, ticket) else { return Err(failed) };
+        if !may_try_again(way, &failed) || !desk.budget.may_retry(services.clock.instant(), desk.meter.calls() + 1) {
+            return Err(failed);
         }
         let ripe = clock::after(services.clock.instant(), wait);
         let cancelled = match &way.call.cancel {
@@ -83,18 +110,18 @@ async fn try_again(
         };
         if cancelled {
             let end = ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call between two attempts");
-            let effect = failed.effect;
-            return (context, Err(ToolError { effect, ..end }));
+            return Err(ToolError { effect: failed.effect, ..end });
         }
         // Refused a slot, the call ends with the failure it had: that says more than "busy".
-        let Ok(slot) = admission::place_again(services, way).await else { return (context, Err(failed)) };
+        let Ok(slot) = admission::place_again(services, way).await else { return Err(failed) };
         desk.meter.retried();
-        context = CallContext::new(way.clone(), deadline, slot.watch());
-        let result = attempt(&context, deadline, ticket, services.clock.instant()).await;
-        slot.give_back();
+        trying.context = CallContext::new(way.clone(), trying.deadline, slot.watch());
+        trying.slot = slot;
+        let result = attempt(&trying.context, trying.deadline, ticket).await;
+        trying.slot.give_back();
         match result {
             Err(again) => failed = again,
-            done => return (context, done),
+            done => return done,
         }
     }
 }
@@ -118,15 +145,10 @@ fn wait_for_next(
 }
 
 /// Runs the tool once. A panic of the tool, even one while it is being dropped, is the tool's failure.
-async fn attempt(
-    context: &CallContext,
-    deadline: Instant,
-    ticket: &mut Ticket<'_>,
-    now: Instant,
-) -> Result<Reply, ToolError> {
+async fn attempt(context: &CallContext, deadline: Instant, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
     ticket.attempt();
-    let _with_the_tool = InFlight::begin(&context.way().tool.desk.meter);
-    let own = context.way().tool.limits.attempt_timeout.map(|time| clock::after(now, time));
+    let own = context.way().tool.limits.attempt_timeout;
+    let own = own.map(|time| clock::after(context.services().clock.instant(), time));
     let due = own.map_or(deadline, |own| own.min(deadline));
     let result = AssertUnwindSafe(execute(context, due)).catch_unwind().await;
     result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))))
@@ -162,6 +184,7 @@ async fn wait<T>(
     deadline: Instant,
 ) -> Result<T, ToolError> {
     let way = context.way();
+    let _with_the_tool = InFlight::begin(&way.tool.desk.meter);
     let idle = way.tool.limits.idle_timeout;
     let due = |since: Instant| idle.map_or(deadline, |idle| clock::after(since, idle).min(deadline));
     let began = context.services().clock.instant();
@@ -205,7 +228,7 @@ fn late(way: &Way, absolute: bool, time: Duration) -> ToolError {
 
 fn with_attached(mut reply: Reply, context: &CallContext) -> Reply {
     let attached = context.take_attached();
-    let notes = &context.way().notes;
+    let notes = context.way().notes();
     if !attached.is_empty() || !notes.is_empty() {
         output::add(&mut reply, attached);
         output::add(&mut reply, notes.iter().map(Content::text));

@@ -36,7 +36,7 @@ pub(super) async fn look(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>)
 
 async fn look_up(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<Known, CallError> {
     let Allowed(mut way) = allowed;
-    let keyed = way.call.key.is_some() || way.permit.is_some();
+    let keyed = way.call.key.is_some() || way.permit().is_some();
     if keyed || (way.base != Base::No && way.call.thread.is_some()) {
         return Ok(Known::No(Allowed(way)));
     }
@@ -46,7 +46,7 @@ async fn look_up(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Resu
         let (output, content): (Value, Vec<Content>) = (answer.output.clone(), answer.content.clone());
         return Ok(Known::Yes(Box::new(Outcome { cached: true, ..ticket.ended(Effect::None, output, content, None) })));
     }
-    way.keep_as = Some(Box::new(fingerprint));
+    way.along().keep_as = Some(fingerprint);
     Ok(Known::No(Allowed(way)))
 }
 
@@ -64,8 +64,9 @@ async fn fingerprint(services: &Services, way: &Way) -> Result<Fingerprint, Call
 /// Keeps a good answer.
 pub(super) fn keep(scheduler: &Scheduler, services: &Services, done: &Done) {
     let way = done.context.way();
+    let keep_as = way.along.as_ref().and_then(|along| along.keep_as.as_ref());
     let (Some(fingerprint), Some(time), Ok(reply), None) =
-        (&way.keep_as, way.tool.limits.cache, &done.result, &done.withheld)
+        (keep_as, way.tool.limits.cache, &done.result, &done.withheld)
     else {
         return;
     };
@@ -74,5 +75,5 @@ pub(super) fn keep(scheduler: &Scheduler, services: &Services, done: &Done) {
         return;
     }
     let answer = Answer { output: reply.output.clone(), content: reply.content.clone() };
-    scheduler.kept.put((**fingerprint).clone(), Arc::new(answer), time, services.clock.instant());
+    scheduler.kept.put(fingerprint.clone(), Arc::new(answer), time, services.clock.instant());
 }

@@ -5,6 +5,7 @@
 
 use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 
+use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 
 use super::{Done, Found, Way, attempts::panic_text, output};
@@ -30,7 +31,7 @@ async fn ask_before(found: Found) -> Result<Found, CallError> {
             Ok(Before::Pass) => {}
             Ok(Before::Block(why)) => return Err(blocked(&way, &why)),
             Ok(Before::Rewrite(arguments)) => way.call.arguments = arguments,
-            Ok(Before::Say(text)) => way.notes.push(text),
+            Ok(Before::Say(text)) => way.along().notes.push(text),
             Err(error) => {
                 let name = &way.tool.definition.name;
                 return Err(forbidden().operator(format!("a hook before `{name}` failed: {error}")));
@@ -40,12 +41,12 @@ async fn ask_before(found: Found) -> Result<Found, CallError> {
     Ok(Found(way))
 }
 
-/// May withhold or rewrite what the tool returned.
-pub(super) async fn after(done: Done) -> Done {
-    if done.context.way().tool.hooks.is_empty() { done } else { Box::pin(ask_after(done)).await }
+/// May withhold or rewrite what the tool returned. Waits only where there is a hook.
+pub(super) fn after(done: &mut Done) -> Option<BoxFuture<'_, ()>> {
+    if done.context.way().tool.hooks.is_empty() { None } else { Some(Box::pin(ask_after(done))) }
 }
 
-async fn ask_after(mut done: Done) -> Done {
+async fn ask_after(done: &mut Done) {
     let way = done.context.way();
     let mut said = Vec::new();
     for hook in &way.tool.hooks {
@@ -77,7 +78,6 @@ async fn ask_after(mut done: Done) -> Done {
     if let Ok(reply) = &mut done.result {
         output::add(reply, said.into_iter().map(Content::text));
     }
-    done
 }
 
 /// Waits for a hook, but not for ever; whatever goes wrong with it is an error.

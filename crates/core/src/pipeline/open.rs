@@ -3,7 +3,7 @@
 //! Calls with effects, with a key or with an approval get an opening record, so that a crash can never leave them
 //! without an end. The approval is used up here: whoever opens on it first has it.
 
-use super::{Opened, Placed, Way, ticket::Ticket};
+use super::{Along, Opened, Placed, Way, ticket::Ticket};
 use crate::{
     backend::{Batch, Partition, StoreError, Table},
     engine::Engine,
@@ -20,7 +20,7 @@ pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_
         return Err(CallError::new(ErrorKind::Cancelled));
     }
     let record = if must_open(&way) { Some(Box::new(Box::pin(write(engine, &way)).await?)) } else { None };
-    if let Some(permit) = &way.permit {
+    if let Some(permit) = way.permit() {
         ticket.approved(permit.approval.id);
     }
     if services.events.heard() {
@@ -31,7 +31,7 @@ pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_
 }
 
 fn must_open(way: &Way) -> bool {
-    !way.tool.definition.annotations.read_only || way.call.key.is_some() || way.permit.is_some()
+    !way.tool.definition.annotations.read_only || way.call.key.is_some() || way.permit().is_some()
 }
 
 async fn write(engine: &Engine, way: &Way) -> Result<CallRecord, CallError> {
@@ -40,7 +40,7 @@ async fn write(engine: &Engine, way: &Way) -> Result<CallRecord, CallError> {
     let record = CallRecord::opened(&way.call, &way.tool.definition.name, now);
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
     let mut batch = Batch::on(partition.clone()).with(journal.open(&record, now)?);
-    if let Some(permit) = &way.permit {
+    if let Some(permit) = way.permit() {
         let used = engine.approvals.used(permit, way.call.id)?;
         if permit.partition == partition {
             batch.writes.push(used);
@@ -71,8 +71,9 @@ fn used_up(error: StoreError) -> CallError {
 /// Takes the call's key, if it has one. A commit of its own, because a key is shared by all threads and a commit is not.
 /// It comes after the opening record: whoever holds the key has a record to be found by, and only a holder runs.
 async fn claim(journal: &Journal, services: &Services, way: &Way) -> Result<(), CallError> {
-    let Way { call, tool, stale_claim, digest, .. } = way;
-    let (Some(key), Some(digest)) = (&call.key, digest) else { return Ok(()) };
+    let Way { call, tool, along, .. } = way;
+    let Some(Along { stale_claim, digest: Some(digest), .. }) = along.as_deref() else { return Ok(()) };
+    let Some(key) = &call.key else { return Ok(()) };
     let now = services.clock.now();
     let claim = Claim { call: call.id, thread: call.thread.clone(), digest: digest.clone(), at: now };
     let batch = Batch::on(journal::claims(&call.tenant, &tool.definition.name, key));

@@ -129,7 +129,7 @@ async fn wait(approvals: &Arc<Approvals>, way: Way, asked: Permit) -> Result<All
 /// A person said yes, perhaps with other arguments. Those pass the same doors as the ones they replace.
 fn allowed(mut way: Way, permit: Permit) -> Result<Allowed, CallError> {
     if let Some(arguments) = permit.approval.answer.as_ref().and_then(|answer| answer.arguments.clone()) {
-        way.notes.push(format!("A person changed the arguments of this call to {arguments}."));
+        way.along().notes.push(format!("A person changed the arguments of this call to {arguments}."));
         way.call.arguments = arguments;
         let Valid(edited) = validate::check_again(Found(way)).map_err(|refused| refused.0)?;
         way = edited;
@@ -137,7 +137,7 @@ fn allowed(mut way: Way, permit: Permit) -> Result<Allowed, CallError> {
             return Err(forbidden(&way, &reason));
         }
     }
-    way.permit = Some(Arc::new(permit));
+    way.along().permit = Some(permit);
     Ok(Allowed(way))
 }
 

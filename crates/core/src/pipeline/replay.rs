@@ -28,7 +28,7 @@ pub(super) async fn look(journal: &Journal, services: &Services, found: Found) -
 async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result<Seen, CallError> {
     let Found(mut way) = found;
     let digest = digest::of_json(&way.call.arguments);
-    way.digest = Some(digest.clone());
+    way.along().digest = Some(digest.clone());
     let Way { call, tool, .. } = &way;
     let Some(key) = &call.key else { return Ok(Seen::Never(Found(way))) };
     let now = services.clock.now();
@@ -46,7 +46,7 @@ async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result
         },
         // A call is opened before it claims its key, so one that is not there was forgotten by the journal.
         None => {
-            way.stale_claim = Some(seen);
+            way.along().stale_claim = Some(seen);
             Ok(Seen::Never(Found(way)))
         }
     }

@@ -46,5 +46,5 @@ pub(super) fn find(registry: &Registry, mut call: Box<Call>) -> Result<Found, Re
     if tool.needs_thread && call.thread.is_none() {
         call.thread = Some(ThreadId::mint());
     }
-    Ok(Found(Way { call, tool, base, stale_claim: None, digest: None, permit: None, notes: Vec::new(), keep_as: None }))
+    Ok(Found(Way { call, tool, base, along: None }))
 }
