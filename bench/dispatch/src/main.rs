@@ -5,6 +5,7 @@
 
 mod measure;
 mod paths;
+mod stages;
 mod table;
 
 fn main() {
@@ -17,6 +18,12 @@ fn main() {
     let _listener = heard.subscribe();
 
     let (crowd, tenant, thread) = runtime.block_on(paths::crowd());
+
+    let (staged, run) = (&runtime.block_on(stages::hub()), stages::run());
+    let stage = |(what, tool): (&'static str, &'static str)| {
+        let path: measure::Path<'_> = Box::new(move || Box::pin(stages::call(staged, tool, run)));
+        (what, path)
+    };
 
     let mut numbers = measure::side_by_side(
         &runtime,
@@ -31,6 +38,9 @@ fn main() {
             ("toolhub: with effects and state", Box::new(|| Box::pin(paths::hub_state(&small)))),
         ],
     );
+    let bare: (&str, measure::Path<'_>) = ("bare, beside the stages", Box::new(|| Box::pin(paths::bare())));
+    let staged: Vec<_> = [bare].into_iter().chain(stages::STAGES.map(stage)).collect();
+    numbers.extend(measure::side_by_side(&runtime, &staged));
     numbers.extend(peers);
     let bare = || paths::many(paths::bare);
     let ours = || paths::many(|| paths::hub_text(&small));

@@ -8,21 +8,21 @@ use toolhub::{
     prelude::*,
 };
 
-const ARGUMENTS: &str = r#"{"a":1,"b":2}"#;
+pub(crate) const ARGUMENTS: &str = r#"{"a":1,"b":2}"#;
 
 /// Add two numbers.
 #[derive(Deserialize, JsonSchema)]
-struct Add {
+pub(crate) struct Add {
     a: i64,
     b: i64,
 }
 
 #[derive(Serialize)]
-struct Sum {
+pub(crate) struct Sum {
     sum: i64,
 }
 
-async fn add(numbers: Add) -> Result<Sum, ToolError> {
+pub(crate) async fn add(numbers: Add) -> Result<Sum, ToolError> {
     Ok(Sum { sum: numbers.a + numbers.b })
 }
 
@@ -125,6 +125,6 @@ pub(crate) async fn available(hub: &ToolHub, tenant: &Tenant, thread: &ThreadId)
     black_box(hub.available_tools(tenant, thread).await.expect("the store answers"));
 }
 
-fn read(text: &str) -> Value {
+pub(crate) fn read(text: &str) -> Value {
     serde_json::from_str(text).expect("the arguments are JSON")
 }

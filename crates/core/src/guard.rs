@@ -2,7 +2,7 @@
 //!
 //! In: each call of a run before its tool starts, and each call whose arguments did not fit. Out: a refusal when a run
 //! makes the same call or any calls too often, and how often the same mistake was made.
-//! Knows no tool and no clock. The same call means the same name and the same fingerprint of the arguments.
+//! Knows no tool and no clock. The same call means the same name and the same arguments, written the same way.
 //! What is remembered is bounded in `recent.rs`, and lost with the process: a run that restarts counts anew.
 
 mod recent;
@@ -111,12 +111,12 @@ impl Guard {
     }
 
     /// Counts a call of a run before its tool starts. A refused one is not counted.
-    pub(crate) fn call(&self, run: RunId, tool: &str, arguments_digest: &str, now: Instant) -> Result<(), Runaway> {
+    pub(crate) fn call(&self, run: RunId, tool: &str, arguments: &str, now: Instant) -> Result<(), Runaway> {
         let RunLimits { same_call, calls } = self.limits;
         if same_call == 0 && calls == 0 {
             return Ok(());
         }
-        let call = self.hasher.hash_one((tool, arguments_digest));
+        let call = self.hasher.hash_one((tool, arguments));
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let run = runs.hear(run, now);
         if calls > 0 && run.calls >= calls {
@@ -134,8 +134,8 @@ impl Guard {
     }
 
     /// Counts a call whose arguments did not fit, and says how often this very mistake was made by now.
-    pub(crate) fn mistake(&self, whose: Mistaker, tool: &str, arguments_digest: &str, now: Instant) -> u32 {
-        let call = self.hasher.hash_one((tool, arguments_digest));
+    pub(crate) fn mistake(&self, whose: Mistaker, tool: &str, arguments: &str, now: Instant) -> u32 {
+        let call = self.hasher.hash_one((tool, arguments));
         let mut mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
         let times = mistakes.hear(whose, now).of(call, DIFFERENT_MISTAKES);
         *times = times.saturating_add(1);

@@ -48,11 +48,7 @@ pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>
 }
 
 /// Runs the tool, and again where that is safe and may help.
-pub(super) async fn run(
-    services: &Services,
-    trying: &mut Trying,
-    ticket: &mut Ticket<'_>,
-) -> Result<Reply, ToolError> {
+pub(super) async fn run(services: &Services, trying: &mut Trying, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
     let result = attempt(&trying.context, trying.deadline, ticket).await;
     // The slot is free when nobody waits for the tool any more; what follows is ours.
     trying.slot.give_back();

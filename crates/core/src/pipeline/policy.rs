@@ -18,7 +18,7 @@ use crate::{
 pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
     let Valid(way) = valid;
     if let Some(run) = way.call.run {
-        let arguments = digest::of_json(&way.call.arguments);
+        let arguments = digest::canonical(&way.call.arguments);
         let now = engine.services.clock.instant();
         let (guard, name) = (&engine.scheduler.guard, &way.tool.definition.name);
         guard.call(run, name, &arguments, now).map_err(|found| {

@@ -33,7 +33,7 @@ fn repeated(engine: &Engine, way: &Way, mut error: CallError) -> CallError {
         (None, Some(thread)) => Mistaker::Thread(call.tenant.clone(), thread.clone()),
         (None, None) => return error,
     };
-    let (arguments, now) = (digest::of_json(&call.arguments), engine.services.clock.instant());
+    let (arguments, now) = (digest::canonical(&call.arguments), engine.services.clock.instant());
     let times = engine.scheduler.guard.mistake(whose, &tool.definition.name, &arguments, now);
     if let Some(stop) = mistake_text(times) {
         error.model = format!("{}\n{stop}", error.model);

@@ -17,6 +17,8 @@ pub(super) struct Ledger {
     scope: RateScope,
     per: Duration,
     moments: HashMap<Party, Instant>,
+    /// The one moment of a limit that everybody shares: found without a look into the map.
+    everybody: Option<Instant>,
     /// Look for moments that have passed when there are this many, or at this time.
     crowded: usize,
     stale: Option<Instant>,
@@ -45,7 +47,7 @@ const FEW: usize = 1_024;
 
 impl Ledger {
     pub(super) fn new(limit: &RateLimit) -> Self {
-        Self { scope: limit.scope, per: limit.per, moments: HashMap::new(), crowded: FEW, stale: None }
+        Self { scope: limit.scope, per: limit.per, moments: HashMap::new(), everybody: None, crowded: FEW, stale: None }
     }
 
     /// Whether what is remembered here means the same under this limit. Another number of requests in the same period
@@ -56,7 +58,7 @@ impl Ledger {
 
     /// How far ahead the party's moment is.
     pub(super) fn debt(&mut self, limit: &RateLimit, who: &Asker, now: Instant) -> Duration {
-        let Some(moment) = self.moments.get_mut(&Party::of(limit.scope, who)) else { return Duration::ZERO };
+        let Some(moment) = self.moment(&Party::of(limit.scope, who)) else { return Duration::ZERO };
         // Under this limit nobody can be further ahead. A limit that was wider before must not shut anybody out for
         // longer than it says itself.
         *moment = (*moment).min(after(now, most(limit)));
@@ -67,7 +69,10 @@ impl Ledger {
     pub(super) fn take(&mut self, limit: &RateLimit, who: &Asker, now: Instant) -> Taken {
         self.forget(limit, now);
         let (party, interval) = (Party::of(limit.scope, who), limit.interval());
-        let moment = self.moments.entry(party.clone()).or_insert(now);
+        let moment = match &party {
+            Party::Everybody => self.everybody.get_or_insert(now),
+            party => self.moments.entry(party.clone()).or_insert(now),
+        };
         *moment = after((*moment).max(now), interval);
         Taken { scope: self.scope, per: self.per, party, interval, moment: *moment }
     }
@@ -77,12 +82,19 @@ impl Ledger {
         if (self.scope, self.per) != (taken.scope, taken.per) {
             return false;
         }
-        match self.moments.get_mut(&taken.party) {
+        match self.moment(&taken.party) {
             Some(moment) if *moment == taken.moment => {
                 *moment -= taken.interval;
                 true
             }
             _ => false,
+        }
+    }
+
+    fn moment(&mut self, party: &Party) -> Option<&mut Instant> {
+        match party {
+            Party::Everybody => self.everybody.as_mut(),
+            party => self.moments.get_mut(party),
         }
     }
 
