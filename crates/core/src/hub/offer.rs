@@ -4,8 +4,8 @@
 //! may use is told as `tool.rebind.required`: an addition at once, a removal only if it lasts.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use serde_json::Value;
@@ -44,26 +44,45 @@ struct Difference {
     removed: Vec<ToolName>,
 }
 
-/// The offers somebody holds.
+/// The offers somebody holds, by thread: every question about a thread asks for its own, and there may be many threads.
 #[derive(Default)]
-pub(crate) struct Offers(Mutex<Vec<Weak<Bound>>>);
+pub(crate) struct Offers(Mutex<Held>);
+
+#[derive(Default)]
+struct Held {
+    by_thread: HashMap<(Tenant, ThreadId), Vec<Weak<Bound>>>,
+    /// How many threads there may be before those that hold nothing any more are looked for.
+    room: usize,
+}
 
 impl Offers {
     fn add(&self, bound: &Arc<Bound>) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.retain(|other| other.strong_count() > 0);
-        held.push(Arc::downgrade(bound));
+        let mut held = self.lock();
+        if held.by_thread.len() >= held.room {
+            held.by_thread.retain(|_, offers| offers.iter().any(|offer| offer.strong_count() > 0));
+            held.room = 2 * held.by_thread.len() + 1;
+        }
+        let offers = held.by_thread.entry((bound.tenant.clone(), bound.thread.clone())).or_default();
+        offers.retain(|other| other.strong_count() > 0);
+        offers.push(Arc::downgrade(bound));
     }
 
     /// Those held for one thread.
     pub(super) fn of(&self, tenant: &Tenant, thread: &ThreadId) -> Vec<Arc<Bound>> {
-        let mut held = self.held();
-        held.retain(|bound| bound.tenant == *tenant && bound.thread == *thread);
-        held
+        let held = self.lock();
+        if held.by_thread.is_empty() {
+            return Vec::new();
+        }
+        let offers = held.by_thread.get(&(tenant.clone(), thread.clone()));
+        offers.into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    fn held(&self) -> Vec<Arc<Bound>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    fn all(&self) -> Vec<Weak<Bound>> {
+        self.lock().by_thread.values().flatten().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,9 +172,13 @@ impl ToolHub {
     /// Tells all holders; says whether a removal waits to be told.
     async fn tell_holders(&self, patient: bool) -> bool {
         let mut waits = false;
-        for bound in self.engine.offers.held() {
+        for bound in self.engine.offers.all() {
+            let Some(bound) = bound.upgrade() else { continue };
             // A store that does not answer now is asked again with the next change.
             waits |= self.tell_holder(&bound, patient).await.unwrap_or(false);
+            // There may be thousands of them, and calls want to go on meanwhile. An offer must not seem to be held by this.
+            drop(bound);
+            tokio::task::yield_now().await;
         }
         waits
     }
