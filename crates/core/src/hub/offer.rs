@@ -4,8 +4,9 @@
 //! may use is told as `tool.rebind.required`: an addition at once, a removal only if it lasts.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -23,6 +24,9 @@ use crate::{
     tool::{Definition, ToolName},
 };
 
+/// How soon a store that did not answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
 /// The tools a thread is offered for one step. Make its calls [among](super::CallRequest::among) these.
 #[derive(Debug, Clone)]
 pub struct Offer(Arc<Bound>);
@@ -33,8 +37,16 @@ pub(crate) struct Bound {
     tenant: Tenant,
     thread: ThreadId,
     tools: Arc<Tools>,
+    news: Mutex<Heard>,
+}
+
+/// What the holder of a list knows of its changes.
+#[derive(Debug, Default)]
+struct Heard {
     /// The difference listeners were told of last.
-    told: Mutex<Difference>,
+    told: Difference,
+    /// Since when tools of the list may no longer be used, of which listeners were not told yet.
+    gone: BTreeMap<ToolName, Instant>,
 }
 
 /// What has changed since a list was bound.
@@ -128,7 +140,7 @@ impl ToolHub {
         let names = self.available_tools(tenant, thread).await?;
         let tools = Arc::new(all.only(&names));
         let (tenant, thread) = (tenant.clone(), thread.clone());
-        let bound = Arc::new(Bound { tenant, thread, tools, told: Mutex::default() });
+        let bound = Arc::new(Bound { tenant, thread, tools, news: Mutex::default() });
         self.engine.offers.add(&bound);
         Ok(Offer(bound))
     }
@@ -148,12 +160,21 @@ impl ToolHub {
         Ok(Difference { added: less(&now, &then), removed: less(&then, &now) })
     }
 
-    /// Tells the holder of one list what is new. With `patient`, a removal is not told yet; says whether there is one.
-    async fn tell_holder(&self, bound: &Bound, patient: bool) -> Result<bool, CallError> {
+    /// Tells the holder of one list what is new; a removal only if it has lasted. Answers when one will have.
+    async fn tell_holder(&self, bound: &Bound, now: Instant) -> Result<Option<Instant>, CallError> {
         let Difference { added, removed } = self.difference(bound).await?;
-        let mut told = bound.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let (removed, waiting): (Vec<_>, Vec<_>) =
-            removed.into_iter().partition(|tool| !patient || told.removed.contains(tool));
+        let delay = self.engine.statuses.settings.rebind_delay;
+        let mut heard = bound.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let Heard { told, gone } = &mut *heard;
+        gone.retain(|tool, _| removed.contains(tool));
+        let mut next: Option<Instant> = None;
+        let lasts = |tool: &ToolName| {
+            let due = clock::after(*gone.entry(tool.clone()).or_insert(now), delay);
+            let lasts = due <= now || told.removed.contains(tool);
+            next = if lasts { next } else { Some(next.map_or(due, |next| next.min(due))) };
+            lasts
+        };
+        let removed: Vec<_> = removed.into_iter().filter(lasts).collect();
         let fresh = |now: &[ToolName], then: &[ToolName]| now.iter().any(|tool| !then.contains(tool));
         let news = (fresh(&added, &told.added) || fresh(&removed, &told.removed)).then(|| News::RebindRequired {
             reason: format!("{} to add, {} to remove", added.len(), removed.len()),
@@ -161,26 +182,27 @@ impl ToolHub {
             removed: removed.clone(),
         });
         *told = Difference { added, removed };
-        drop(told);
+        drop(heard);
         if let Some(news) = news {
             let events = &self.engine.services.events;
             events.tell_tenant(self.now(), &bound.tenant, Some(&bound.thread), news);
         }
-        Ok(!waiting.is_empty())
+        Ok(next)
     }
 
-    /// Tells all holders; says whether a removal waits to be told.
-    async fn tell_holders(&self, patient: bool) -> bool {
-        let mut waits = false;
+    /// Tells all holders; answers when to look again, even if nothing changes until then.
+    async fn tell_holders(&self) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
         for bound in self.engine.offers.all() {
             let Some(bound) = bound.upgrade() else { continue };
-            // A store that does not answer now is asked again with the next change.
-            waits |= self.tell_holder(&bound, patient).await.unwrap_or(false);
+            let now = self.engine.services.clock.instant();
+            let due = self.tell_holder(&bound, now).await.unwrap_or_else(|_| Some(clock::after(now, ASK_AGAIN)));
+            next = next.into_iter().chain(due).min();
             // There may be thousands of them, and calls want to go on meanwhile. An offer must not seem to be held by this.
             drop(bound);
             tokio::task::yield_now().await;
         }
-        waits
+        next
     }
 }
 
@@ -195,9 +217,6 @@ pub(super) async fn watch(hub: Weak<Engine>, stirred: Arc<Notify>) {
             Some(at) => drop(tokio::time::timeout_at(at, stirred.notified()).await),
         }
         let Some(engine) = hub.upgrade() else { return };
-        let (now, delay) = (engine.services.clock.instant(), engine.statuses.settings.rebind_delay);
-        let ripe = due.is_some_and(|at| at <= now);
-        let waits = ToolHub { engine }.tell_holders(!ripe).await;
-        due = waits.then(|| due.filter(|_| !ripe).unwrap_or_else(|| clock::after(now, delay)));
+        due = ToolHub { engine }.tell_holders().await;
     }
 }

@@ -1,6 +1,9 @@
 //! Lists that agents hold for a step, and what their holders hear.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use toolhub::{
     View,
@@ -8,8 +11,22 @@ use toolhub::{
     ids::{Tenant, ThreadId},
     prelude::*,
     status::ToolStatus,
-    testing::scripted,
+    testing::{Recorder, TestClock, scripted},
 };
+
+use crate::awkward_store::Awkward;
+
+/// What `tool.rebind.required` has said so far: when, added, removed.
+fn rebinds(recorder: &mut Recorder) -> Vec<(String, Vec<String>, Vec<String>)> {
+    let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
+    let told = recorder.events().iter().filter_map(|event| match &event.news {
+        News::RebindRequired { added, removed, .. } => {
+            Some((event.timestamp.to_string()[11..19].to_owned(), names(added), names(removed)))
+        }
+        _ => None,
+    });
+    told.collect()
+}
 
 #[tokio::test]
 async fn thousands_of_holders_hear_of_a_change_soon() {
@@ -30,4 +47,45 @@ async fn thousands_of_holders_hear_of_a_change_soon() {
     }
     // Many times what it takes, and half of what it takes when each holder is looked for among all.
     assert!(began.elapsed() < Duration::from_millis(1_200), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_removal_must_last_for_itself_before_it_is_told() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let tools = ["a", "b", "c"].map(|name| scripted(name, []).0);
+    let hub = ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    let _offer = hub.offer(&tenant, &thread).await.unwrap();
+    let set = |tool, status| hub.set_tool_status(tool, status, None, None, View::Shared);
+    set("a", ToolStatus::Maintenance).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    set("b", ToolStatus::Maintenance).await.unwrap();
+    set("c", ToolStatus::Maintenance).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    // Gone for three seconds, while another removal became news.
+    set("b", ToolStatus::Available).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let told = |second: &str, removed: &[&str]| {
+        (format!("12:00:{second}"), vec![], removed.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(rebinds(&mut recorder), [told("10", &["a"]), told("18", &["a", "c"])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_lasts_is_told_although_the_store_was_gone_when_it_was_due() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let store = Arc::new(Awkward::default());
+    let tools = [scripted("base", []).0, scripted("next", []).0.after("base")];
+    let builder = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new());
+    let hub = builder.tools(tools).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    let _offer = hub.offer(&tenant, &thread).await.unwrap();
+    hub.set_tool_status("base", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    store.gone.store(true, Ordering::Release);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(rebinds(&mut recorder), []);
+    store.gone.store(false, Ordering::Release);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(rebinds(&mut recorder).len(), 1);
 }
