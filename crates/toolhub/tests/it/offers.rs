@@ -7,11 +7,12 @@ use std::{
 
 use toolhub::{
     View,
+    backend::{Backend, Memory},
     events::News,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::ToolStatus,
-    testing::{Recorder, TestClock, scripted},
+    testing::{AssertOutcome, Recorder, TestClock, scripted},
 };
 
 use crate::awkward_store::Awkward;
@@ -88,4 +89,20 @@ async fn a_removal_that_lasts_is_told_although_the_store_was_gone_when_it_was_du
     store.gone.store(false, Ordering::Release);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(rebinds(&mut recorder).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_hears_of_evidence_that_another_hub_has_written() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
+    let hub = async || {
+        let tools = [scripted("base", []).0, scripted("next", []).0.after("base")];
+        ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).tools(tools).build().await.unwrap()
+    };
+    let (one, two) = (hub().await, hub().await);
+    let _offer = two.offer(&tenant, &thread).await.unwrap();
+    let mut recorder = Recorder::of(&two);
+    one.call("base", json!({})).thread("t1").await.assert_success();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(rebinds(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
 }
