@@ -199,7 +199,9 @@ impl Statuses {
     fn give_back(self: &Arc<Self>, whose: Whose, call: CallId) {
         let this = self.clone();
         self.runtime.spawn(async move {
-            // If the store does not answer, the lease runs out by itself.
+            // The store may know of a permit whose taking got no answer. If it does not answer now, the lease runs out by
+            // itself.
+            let _ = this.refresh(&whose.key()).await;
             let _ = this.apply(&whose, &Event::ProbeReturned { id: call }).await;
         });
     }
