@@ -12,9 +12,9 @@ use std::{
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::ToolHub;
+use super::{ToolHub, View, survey::Seen};
 use crate::{
-    clock::{self, Instant},
+    clock::{self, Instant, Timestamp},
     engine::Engine,
     error::CallError,
     events::News,
@@ -137,11 +137,16 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn offer(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Offer, CallError> {
         let all = self.tools();
-        let names = self.available_tools(tenant, thread).await?;
+        let (names, grows_old) = self.usable(tenant, thread).await?;
+        let names: Vec<ToolName> = names.into_iter().collect();
         let tools = Arc::new(all.only(&names));
         let (tenant, thread) = (tenant.clone(), thread.clone());
         let bound = Arc::new(Bound { tenant, thread, tools, news: Mutex::default() });
         self.engine.offers.add(&bound);
+        if grows_old.is_some() {
+            // Nothing else will happen at that moment, so whoever tells holders must know of it now.
+            self.engine.services.stirred.notify_one();
+        }
         Ok(Offer(bound))
     }
 
@@ -150,24 +155,38 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn should_rebind(&self, offer: &Offer) -> Result<bool, CallError> {
-        Ok(self.difference(&offer.0).await? != Difference::default())
+        Ok(self.difference(&offer.0).await?.0 != Difference::default())
     }
 
-    async fn difference(&self, bound: &Bound) -> Result<Difference, CallError> {
-        let now: BTreeSet<_> = self.available_tools(&bound.tenant, &bound.thread).await?.into_iter().collect();
+    /// The tools a thread may use now, and when one of them begins to wait again by itself.
+    async fn usable(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+    ) -> Result<(BTreeSet<ToolName>, Option<Timestamp>), CallError> {
+        let mut seen = self.survey(self.list(&Filter::default()), View::Thread(tenant, thread)).await?;
+        seen.retain(Seen::offered);
+        let grows_old = seen.iter().filter_map(|seen| seen.reading.next_change).min();
+        Ok((seen.iter().map(|seen| seen.tool.definition.name.clone()).collect(), grows_old))
+    }
+
+    /// What has changed, and when more does by itself.
+    async fn difference(&self, bound: &Bound) -> Result<(Difference, Option<Timestamp>), CallError> {
+        let (now, grows_old) = self.usable(&bound.tenant, &bound.thread).await?;
         let then = bound.names();
         let less = |a: &BTreeSet<ToolName>, b: &BTreeSet<ToolName>| a.difference(b).cloned().collect();
-        Ok(Difference { added: less(&now, &then), removed: less(&then, &now) })
+        Ok((Difference { added: less(&now, &then), removed: less(&then, &now) }, grows_old))
     }
 
-    /// Tells the holder of one list what is new; a removal only if it has lasted. Answers when one will have.
+    /// Tells the holder of one list what is new; a removal only if it has lasted. Answers when to look again: when one will
+    /// have, or when there will be one.
     async fn tell_holder(&self, bound: &Bound, now: Instant) -> Result<Option<Instant>, CallError> {
-        let Difference { added, removed } = self.difference(bound).await?;
+        let (Difference { added, removed }, grows_old) = self.difference(bound).await?;
         let delay = self.engine.statuses.settings.rebind_delay;
         let mut heard = bound.news.lock().unwrap_or_else(PoisonError::into_inner);
         let Heard { told, gone } = &mut *heard;
         gone.retain(|tool, _| removed.contains(tool));
-        let mut next: Option<Instant> = None;
+        let mut next = grows_old.map(|at| clock::after(now, at.since(self.now())));
         let lasts = |tool: &ToolName| {
             let due = clock::after(*gone.entry(tool.clone()).or_insert(now), delay);
             let lasts = due <= now || told.removed.contains(tool);

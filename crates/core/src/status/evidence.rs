@@ -86,6 +86,21 @@ pub fn missing(depends_on: &DependsOn, evidence: &Evidence, now: Timestamp) -> V
     found
 }
 
+/// When a tool whose dependencies are met begins to wait again because evidence has grown old; absent where it never does.
+#[must_use]
+pub fn grows_old(depends_on: &DependsOn, evidence: &Evidence) -> Option<Timestamp> {
+    let groups = depends_on.0.iter().filter_map(|group| {
+        let within = group.within()?;
+        let ends = group.tools().iter().filter_map(|tool| evidence.of(tool)).map(|success| success.last + within);
+        match group {
+            Group::Any { .. } => ends.max(),
+            Group::All { .. } | Group::Sequence { .. } => ends.min(),
+        }
+    });
+    // At its very end the time is not over yet.
+    groups.min().map(|end| end + Duration::from_millis(1))
+}
+
 impl Evidence {
     /// Notes a success.
     pub fn add(&mut self, tool: &ToolName, now: Timestamp) {

@@ -106,3 +106,31 @@ async fn a_holder_hears_of_evidence_that_another_hub_has_written() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(rebinds(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_hears_that_evidence_has_grown_old() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let minute = Duration::from_secs(60);
+    let tools = [
+        scripted("price", []).0,
+        scripted("rate", []).0,
+        scripted("buy", []).0.after("price").within(minute),
+        scripted("guess", []).0.after_any(["price", "rate"]).within(2 * minute),
+    ];
+    let hub = ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    hub.call("price", json!({})).thread("t1").await.assert_success();
+    tokio::time::sleep(minute / 2).await;
+    hub.call("rate", json!({})).thread("t1").await.assert_success();
+    let changes = async |tool| hub.explain(tool, &tenant, &thread).await.unwrap().changes_in;
+    let moment = Duration::from_millis(1);
+    assert_eq!((changes("buy").await, changes("guess").await), (Some(minute / 2 + moment), Some(2 * minute + moment)));
+    assert_eq!(changes("price").await, None);
+    let _offer = hub.offer(&tenant, &thread).await.unwrap();
+    tokio::time::sleep(10 * minute).await;
+    let told = |time: &str, removed: &[&str]| {
+        (time.to_owned(), vec![], removed.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    // Each ten seconds after its time, like every removal.
+    assert_eq!(rebinds(&mut recorder), [told("12:01:10", &["buy"]), told("12:02:40", &["buy", "guess"])]);
+}
