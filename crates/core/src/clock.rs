@@ -124,8 +124,10 @@ impl TryFrom<String> for Timestamp {
 }
 
 impl From<Timestamp> for String {
+    /// What is stored must be readable again: a moment beyond the calendar is written as its first or last one.
     fn from(moment: Timestamp) -> Self {
-        moment.to_string()
+        let (first, last) = (jiff::Timestamp::MIN.as_second() * 1000, jiff::Timestamp::MAX.as_second() * 1000);
+        Timestamp(moment.0.clamp(first, last)).to_string()
     }
 }
 
@@ -138,6 +140,14 @@ mod tests {
         let moment = Timestamp::from_millis(1_704_110_400_007);
         assert_eq!(moment.to_string(), "2024-01-01T12:00:00.007Z");
         assert_eq!("2024-01-01T12:00:00.007Z".parse::<Timestamp>().unwrap(), moment);
+    }
+
+    #[test]
+    fn what_was_written_can_be_read_again_even_beyond_the_calendar() {
+        for millis in [i64::MIN, -62_167_219_200_001, -1, 0, 253_402_300_799_999, i64::MAX] {
+            let written = String::from(Timestamp::from_millis(millis));
+            assert_eq!(String::from(written.parse::<Timestamp>().unwrap()), written);
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod step;
 mod window;
 mod word;
 
-pub use evidence::{Evidence, Missing, Success, missing};
+pub use evidence::{Evidence, Missing, Success, grows_old, missing};
 pub use facts::{Breaker, Cause, Facts, Failure, Hold, Override, Permit};
 pub use gate::{Admission, admit};
 pub use machine::{Answer, Event, apply};

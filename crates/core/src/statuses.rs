@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use smol_str::SmolStr;
 use tokio::sync::{Notify, futures::Notified};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) use known::{Known, Whose};
 pub(crate) use returning::{Standing, Verdict};
@@ -44,6 +45,9 @@ pub(crate) struct Statuses {
     changed: Notify,
     stirred: Arc<Notify>,
     runtime: tokio::runtime::Handle,
+    /// Ends the timers when nobody can hear of them any more; one may have been set for years.
+    timers: CancellationToken,
+    _gone: DropGuard,
 }
 
 impl Statuses {
@@ -56,8 +60,9 @@ impl Statuses {
         runtime: tokio::runtime::Handle,
     ) -> Self {
         let (known, successes) = (Known::default(), Successes::default());
-        let (telling, changed) = (Mutex::default(), Notify::new());
-        Self { settings, store, clock, events, known, successes, telling, changed, stirred, runtime }
+        let (telling, changed, timers) = (Mutex::default(), Notify::new(), CancellationToken::new());
+        let _gone = timers.clone().drop_guard();
+        Self { settings, store, clock, events, known, successes, telling, changed, stirred, runtime, timers, _gone }
     }
 
     /// Whether no tool has a record.
@@ -199,7 +204,9 @@ impl Statuses {
     fn give_back(self: &Arc<Self>, whose: Whose, call: CallId) {
         let this = self.clone();
         self.runtime.spawn(async move {
-            // If the store does not answer, the lease runs out by itself.
+            // The store may know of a permit whose taking got no answer. If it does not answer now, the lease runs out by
+            // itself.
+            let _ = this.refresh(&whose.key()).await;
             let _ = this.apply(&whose, &Event::ProbeReturned { id: call }).await;
         });
     }

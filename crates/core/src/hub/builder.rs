@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures_util::StreamExt;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::ToolHub;
@@ -242,7 +243,7 @@ impl HubBuilder {
         };
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
-        let stirred = Arc::new(tokio::sync::Notify::new());
+        let stirred = Arc::new(Notify::new());
         let gone = CancellationToken::new();
         let statuses = Arc::new(Statuses::new(
             self.status,
@@ -284,10 +285,12 @@ impl HubBuilder {
         hub.register_all(self.tools)?;
         let changes = store.watch(Table::Statuses);
         let answers = store.watch(Table::Approvals);
+        let evidence = store.watch(Table::Evidence);
         statuses.follow(Told::Already).await?;
         let engine = || Arc::downgrade(&hub.engine);
         runtime.spawn(gone.clone().run_until_cancelled_owned(listen(changes, Arc::downgrade(&statuses))));
         runtime.spawn(gone.clone().run_until_cancelled_owned(hear(answers, Arc::downgrade(&approvals))));
+        runtime.spawn(gone.clone().run_until_cancelled_owned(stir(evidence, stirred.clone())));
         runtime.spawn(gone.clone().run_until_cancelled_owned(super::offer::watch(engine(), stirred)));
         runtime.spawn(gone.run_until_cancelled_owned(sweep(engine())));
         hub.tell(News::HubInitialized { tools: hub.tools().len() });
@@ -308,6 +311,13 @@ async fn listen(mut changes: Watcher, statuses: Weak<Statuses>) {
             tokio::time::sleep(ASK_AGAIN).await;
             read = statuses.follow(Told::NotYet).await;
         }
+    }
+}
+
+/// Wakes whoever tells the holders of offers when a thread has achieved something on another node.
+async fn stir(mut evidence: Watcher, stirred: Arc<Notify>) {
+    while evidence.next().await.is_some() {
+        stirred.notify_one();
     }
 }
 

@@ -98,7 +98,8 @@ impl Explanation {
             (false, true) => format!("`{name}` 暂不可用：{why}。"),
         }];
         if let Some(time) = self.changes_in {
-            let time = Duration::from_secs(time.as_secs());
+            // Rounded up: at the end of the time told, the status has changed.
+            let time = Duration::from_secs(time.as_millis().div_ceil(1000) as u64);
             lines.push(if chinese {
                 format!("状态将在 {time:?} 后自动变化。")
             } else {
@@ -183,7 +184,8 @@ impl ToolHub {
         let available = names(&Seen::offered);
         let failed = names(&|seen| seen.reading.status == ToolStatus::Failed);
         let roots = seen.iter().filter(|seen| seen.tool.definition.depends_on.is_empty()).count();
-        let waiting: Vec<String> = seen.iter().filter(|seen| !seen.waits.is_empty()).map(waiting).collect();
+        let waits = seen.iter().filter(|seen| !seen.waits.is_empty());
+        let waiting: Vec<String> = waits.map(|seen| waiting(seen, language)).collect();
         let (all, many, failures, list) = (seen.len(), available.len(), failed.len(), available.join(", "));
         let (mut line, failed_word, waiting_word) = match language {
             Language::English => (
@@ -205,7 +207,13 @@ impl ToolHub {
     }
 }
 
-fn waiting(seen: &Seen) -> String {
+fn waiting(seen: &Seen, language: Language) -> String {
+    let name = &seen.tool.definition.name;
     let bases: Vec<String> = helpful(&seen.waits).iter().map(ToString::to_string).collect();
-    format!("{} ← {}", seen.tool.definition.name, bases.join(" + "))
+    match (bases.is_empty(), language) {
+        (false, _) => format!("{name} ← {}", bases.join(" + ")),
+        // What it waits for has come in the wrong order, and no call helps.
+        (true, Language::English) => format!("{name} (wrong order)"),
+        (true, Language::Chinese) => format!("{name} (顺序有误)"),
+    }
 }

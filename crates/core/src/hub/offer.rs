@@ -4,16 +4,17 @@
 //! may use is told as `tool.rebind.required`: an addition at once, a removal only if it lasts.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
 };
 
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::ToolHub;
+use super::{ToolHub, View, survey::Seen};
 use crate::{
-    clock::{self, Instant},
+    clock::{self, Instant, Timestamp},
     engine::Engine,
     error::CallError,
     events::News,
@@ -22,6 +23,9 @@ use crate::{
     registry::{Filter, Tools},
     tool::{Definition, ToolName},
 };
+
+/// How soon a store that did not answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The tools a thread is offered for one step. Make its calls [among](super::CallRequest::among) these.
 #[derive(Debug, Clone)]
@@ -33,8 +37,16 @@ pub(crate) struct Bound {
     tenant: Tenant,
     thread: ThreadId,
     tools: Arc<Tools>,
+    news: Mutex<Heard>,
+}
+
+/// What the holder of a list knows of its changes.
+#[derive(Debug, Default)]
+struct Heard {
     /// The difference listeners were told of last.
-    told: Mutex<Difference>,
+    told: Difference,
+    /// Since when tools of the list may no longer be used, of which listeners were not told yet.
+    gone: BTreeMap<ToolName, Instant>,
 }
 
 /// What has changed since a list was bound.
@@ -44,26 +56,45 @@ struct Difference {
     removed: Vec<ToolName>,
 }
 
-/// The offers somebody holds.
+/// The offers somebody holds, by thread: every question about a thread asks for its own, and there may be many threads.
 #[derive(Default)]
-pub(crate) struct Offers(Mutex<Vec<Weak<Bound>>>);
+pub(crate) struct Offers(Mutex<Held>);
+
+#[derive(Default)]
+struct Held {
+    by_thread: HashMap<(Tenant, ThreadId), Vec<Weak<Bound>>>,
+    /// How many threads there may be before those that hold nothing any more are looked for.
+    room: usize,
+}
 
 impl Offers {
     fn add(&self, bound: &Arc<Bound>) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.retain(|other| other.strong_count() > 0);
-        held.push(Arc::downgrade(bound));
+        let mut held = self.lock();
+        if held.by_thread.len() >= held.room {
+            held.by_thread.retain(|_, offers| offers.iter().any(|offer| offer.strong_count() > 0));
+            held.room = 2 * held.by_thread.len() + 1;
+        }
+        let offers = held.by_thread.entry((bound.tenant.clone(), bound.thread.clone())).or_default();
+        offers.retain(|other| other.strong_count() > 0);
+        offers.push(Arc::downgrade(bound));
     }
 
     /// Those held for one thread.
     pub(super) fn of(&self, tenant: &Tenant, thread: &ThreadId) -> Vec<Arc<Bound>> {
-        let mut held = self.held();
-        held.retain(|bound| bound.tenant == *tenant && bound.thread == *thread);
-        held
+        let held = self.lock();
+        if held.by_thread.is_empty() {
+            return Vec::new();
+        }
+        let offers = held.by_thread.get(&(tenant.clone(), thread.clone()));
+        offers.into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    fn held(&self) -> Vec<Arc<Bound>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    fn all(&self) -> Vec<Weak<Bound>> {
+        self.lock().by_thread.values().flatten().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,11 +137,16 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn offer(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Offer, CallError> {
         let all = self.tools();
-        let names = self.available_tools(tenant, thread).await?;
+        let (names, grows_old) = self.usable(tenant, thread).await?;
+        let names: Vec<ToolName> = names.into_iter().collect();
         let tools = Arc::new(all.only(&names));
         let (tenant, thread) = (tenant.clone(), thread.clone());
-        let bound = Arc::new(Bound { tenant, thread, tools, told: Mutex::default() });
+        let bound = Arc::new(Bound { tenant, thread, tools, news: Mutex::default() });
         self.engine.offers.add(&bound);
+        if grows_old.is_some() {
+            // Nothing else will happen at that moment, so whoever tells holders must know of it now.
+            self.engine.services.stirred.notify_one();
+        }
         Ok(Offer(bound))
     }
 
@@ -119,22 +155,45 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn should_rebind(&self, offer: &Offer) -> Result<bool, CallError> {
-        Ok(self.difference(&offer.0).await? != Difference::default())
+        Ok(self.difference(&offer.0).await?.0 != Difference::default())
     }
 
-    async fn difference(&self, bound: &Bound) -> Result<Difference, CallError> {
-        let now: BTreeSet<_> = self.available_tools(&bound.tenant, &bound.thread).await?.into_iter().collect();
+    /// The tools a thread may use now, and when one of them begins to wait again by itself.
+    async fn usable(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+    ) -> Result<(BTreeSet<ToolName>, Option<Timestamp>), CallError> {
+        let mut seen = self.survey(self.list(&Filter::default()), View::Thread(tenant, thread)).await?;
+        seen.retain(Seen::offered);
+        let grows_old = seen.iter().filter_map(|seen| seen.reading.next_change).min();
+        Ok((seen.iter().map(|seen| seen.tool.definition.name.clone()).collect(), grows_old))
+    }
+
+    /// What has changed, and when more does by itself.
+    async fn difference(&self, bound: &Bound) -> Result<(Difference, Option<Timestamp>), CallError> {
+        let (now, grows_old) = self.usable(&bound.tenant, &bound.thread).await?;
         let then = bound.names();
         let less = |a: &BTreeSet<ToolName>, b: &BTreeSet<ToolName>| a.difference(b).cloned().collect();
-        Ok(Difference { added: less(&now, &then), removed: less(&then, &now) })
+        Ok((Difference { added: less(&now, &then), removed: less(&then, &now) }, grows_old))
     }
 
-    /// Tells the holder of one list what is new. With `patient`, a removal is not told yet; says whether there is one.
-    async fn tell_holder(&self, bound: &Bound, patient: bool) -> Result<bool, CallError> {
-        let Difference { added, removed } = self.difference(bound).await?;
-        let mut told = bound.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let (removed, waiting): (Vec<_>, Vec<_>) =
-            removed.into_iter().partition(|tool| !patient || told.removed.contains(tool));
+    /// Tells the holder of one list what is new; a removal only if it has lasted. Answers when to look again: when one will
+    /// have, or when there will be one.
+    async fn tell_holder(&self, bound: &Bound, now: Instant) -> Result<Option<Instant>, CallError> {
+        let (Difference { added, removed }, grows_old) = self.difference(bound).await?;
+        let delay = self.engine.statuses.settings.rebind_delay;
+        let mut heard = bound.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let Heard { told, gone } = &mut *heard;
+        gone.retain(|tool, _| removed.contains(tool));
+        let mut next = grows_old.map(|at| clock::after(now, at.since(self.now())));
+        let lasts = |tool: &ToolName| {
+            let due = clock::after(*gone.entry(tool.clone()).or_insert(now), delay);
+            let lasts = due <= now || told.removed.contains(tool);
+            next = if lasts { next } else { Some(next.map_or(due, |next| next.min(due))) };
+            lasts
+        };
+        let removed: Vec<_> = removed.into_iter().filter(lasts).collect();
         let fresh = |now: &[ToolName], then: &[ToolName]| now.iter().any(|tool| !then.contains(tool));
         let news = (fresh(&added, &told.added) || fresh(&removed, &told.removed)).then(|| News::RebindRequired {
             reason: format!("{} to add, {} to remove", added.len(), removed.len()),
@@ -142,22 +201,27 @@ impl ToolHub {
             removed: removed.clone(),
         });
         *told = Difference { added, removed };
-        drop(told);
+        drop(heard);
         if let Some(news) = news {
             let events = &self.engine.services.events;
             events.tell_tenant(self.now(), &bound.tenant, Some(&bound.thread), news);
         }
-        Ok(!waiting.is_empty())
+        Ok(next)
     }
 
-    /// Tells all holders; says whether a removal waits to be told.
-    async fn tell_holders(&self, patient: bool) -> bool {
-        let mut waits = false;
-        for bound in self.engine.offers.held() {
-            // A store that does not answer now is asked again with the next change.
-            waits |= self.tell_holder(&bound, patient).await.unwrap_or(false);
+    /// Tells all holders; answers when to look again, even if nothing changes until then.
+    async fn tell_holders(&self) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        for bound in self.engine.offers.all() {
+            let Some(bound) = bound.upgrade() else { continue };
+            let now = self.engine.services.clock.instant();
+            let due = self.tell_holder(&bound, now).await.unwrap_or_else(|_| Some(clock::after(now, ASK_AGAIN)));
+            next = next.into_iter().chain(due).min();
+            // There may be thousands of them, and calls want to go on meanwhile. An offer must not seem to be held by this.
+            drop(bound);
+            tokio::task::yield_now().await;
         }
-        waits
+        next
     }
 }
 
@@ -172,9 +236,6 @@ pub(super) async fn watch(hub: Weak<Engine>, stirred: Arc<Notify>) {
             Some(at) => drop(tokio::time::timeout_at(at, stirred.notified()).await),
         }
         let Some(engine) = hub.upgrade() else { return };
-        let (now, delay) = (engine.services.clock.instant(), engine.statuses.settings.rebind_delay);
-        let ripe = due.is_some_and(|at| at <= now);
-        let waits = ToolHub { engine }.tell_holders(!ripe).await;
-        due = waits.then(|| due.filter(|_| !ripe).unwrap_or_else(|| clock::after(now, delay)));
+        due = ToolHub { engine }.tell_holders().await;
     }
 }

@@ -139,9 +139,7 @@ impl ToolHub {
             let now = self.now();
             let (mut evidence, seen) = journal.evidence(tenant, thread, now).await?;
             let before = evidence.clone();
-            for (tool, success) in saved.iter().filter(|(tool, _)| before.of(tool).is_none()) {
-                evidence.restore(tool.clone(), *success);
-            }
+            evidence.take_in(saved);
             if evidence == before {
                 return Ok(());
             }

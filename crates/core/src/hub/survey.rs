@@ -11,7 +11,9 @@ use crate::{
     clock::Timestamp,
     error::CallError,
     registry::Tool,
-    status::{self, Evidence, Facts, Failure, Language, Missing, Presence, Reading, ToolStatus, missing, presence},
+    status::{
+        self, Evidence, Facts, Failure, Language, Missing, Presence, Reading, ToolStatus, grows_old, missing, presence,
+    },
     statuses::Whose,
 };
 
@@ -87,7 +89,10 @@ impl ToolHub {
             };
             let (own, shared) = self.records(&tool, view, now);
             let read = |facts: &Facts| status::read(facts, &presence, &self.engine.statuses.settings, now);
-            let reading = status::worse(read(&own), read(&shared));
+            let mut reading = status::worse(read(&own), read(&shared));
+            if presence == Presence::DependenciesMet && reading.status == ToolStatus::Available {
+                reading.next_change = grows_old(&tool.definition.depends_on, evidence);
+            }
             let offered = offered(&tool, &reading);
             let should_rebind = held.iter().any(|offer| offer.has(&tool.definition.name) != offered);
             Seen { tool, reading, waits, should_rebind, own, shared }

@@ -47,14 +47,14 @@ async fn stand(statuses: &Arc<Statuses>, services: &Services, way: &Way) -> Resu
     loop {
         let mut news = pin!(statuses.next_change());
         news.as_mut().enable();
-        let mut standing = standing(statuses, way);
+        let standing = standing(statuses, way);
         match admit(statuses, way) {
             Admission::Pass => return Ok(standing),
             Admission::Refuse { kind, reason, retry_after } => return Err(withheld(way, kind, &reason, retry_after)),
             Admission::Probe { thread, shared } => {
                 let lease = way.tool.limits.timeout.saturating_add(LEASE_BEYOND);
                 let event = Event::ProbeTaken { id: way.call.id, lease };
-                if standing.probe(&event, thread, shared).await? {
+                if let Some(standing) = standing.probe(event, thread, shared).await? {
                     return Ok(standing);
                 }
             }
@@ -65,7 +65,6 @@ async fn stand(statuses: &Arc<Statuses>, services: &Services, way: &Way) -> Resu
             let kind = ErrorKind::ToolFailedStatus;
             return Err(withheld(way, kind, &Reason::OnProbation, Some(WAIT_FOR_PROBE)));
         }
-        drop(standing);
         wait(tokio::time::timeout(left, news), way).await?;
     }
 }

@@ -86,6 +86,21 @@ pub fn missing(depends_on: &DependsOn, evidence: &Evidence, now: Timestamp) -> V
     found
 }
 
+/// When a tool whose dependencies are met begins to wait again because evidence has grown old; absent where it never does.
+#[must_use]
+pub fn grows_old(depends_on: &DependsOn, evidence: &Evidence) -> Option<Timestamp> {
+    let groups = depends_on.0.iter().filter_map(|group| {
+        let within = group.within()?;
+        let ends = group.tools().iter().filter_map(|tool| evidence.of(tool)).map(|success| success.last + within);
+        match group {
+            Group::Any { .. } => ends.max(),
+            Group::All { .. } | Group::Sequence { .. } => ends.min(),
+        }
+    });
+    // At its very end the time is not over yet.
+    groups.min().map(|end| end + Duration::from_millis(1))
+}
+
 impl Evidence {
     /// Notes a success.
     pub fn add(&mut self, tool: &ToolName, now: Timestamp) {
@@ -97,9 +112,28 @@ impl Evidence {
         });
     }
 
-    /// Takes in what was stored, for whoever reads evidence back tool by tool.
-    pub fn restore(&mut self, tool: ToolName, success: Success) {
-        self.0.insert(tool, success);
+    /// Takes in what was saved of tools that have not succeeded here. Each side keeps its own order; only how the two lie
+    /// to each other is decided by the clock, because nothing else can tell.
+    pub fn take_in(&mut self, saved: &Self) {
+        let in_order = |one: &Self| {
+            let mut list: Vec<_> = one.0.iter().map(|(tool, success)| (tool.clone(), *success)).collect();
+            list.sort_by_key(|(_, success)| success.order);
+            list
+        };
+        let mut saved = in_order(saved);
+        saved.retain(|(tool, _)| !self.0.contains_key(tool));
+        if saved.is_empty() {
+            return;
+        }
+        let (mut saved, mut merged) = (saved.into_iter().peekable(), Vec::new());
+        for own in in_order(self) {
+            while let Some(earlier) = saved.next_if(|(_, success)| success.first <= own.1.first) {
+                merged.push(earlier);
+            }
+            merged.push(own);
+        }
+        let numbered = merged.into_iter().chain(saved).zip(0..);
+        self.0 = numbered.map(|((tool, success), order)| (tool, Success { order, ..success })).collect();
     }
 
     /// When a tool succeeded, if it did.

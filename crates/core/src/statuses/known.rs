@@ -87,13 +87,16 @@ impl Known {
         records.get(whose).map(|record| (record.facts.clone(), record.seen))
     }
 
-    /// The record, and the moment at which somebody should have looked again, if nobody has.
+    /// The record, and the moment at which somebody was to look again, if it has come and nobody has. It need not be waited
+    /// for where a clock that was set back has ended the wait.
     pub(crate) fn look(&self, whose: &Whose, now: Timestamp) -> Option<(Arc<Facts>, Option<Timestamp>)> {
         if self.is_empty() {
             return None;
         }
         let records = self.records.part(whose);
-        records.get(whose).map(|record| (record.facts.clone(), record.next_look.filter(|at| *at <= now)))
+        let record = records.get(whose)?;
+        let due = record.next_look.filter(|at| *at <= now || record.facts.breaker.is_ahead(now));
+        Some((record.facts.clone(), due))
     }
 
     /// Takes in a record, unless a newer one is known.

@@ -94,13 +94,22 @@ impl Standing {
         Self { statuses: statuses.clone(), call, shared: stake(Whose::everybody(tool)), thread }
     }
 
-    /// Takes the permits to probe; says whether it got all it asked for. What it got it gives back when dropped.
-    pub(crate) async fn probe(&mut self, event: &Event, thread: bool, shared: bool) -> Result<bool, StoreError> {
+    /// Takes the permits to probe; answers itself if it got all it asked for. On a task of its own: a store may write a
+    /// permit down although nobody waits for its answer any more, and then somebody must be there to give it back.
+    pub(crate) async fn probe(mut self, event: Event, thread: bool, shared: bool) -> Result<Option<Self>, StoreError> {
+        let runtime = self.statuses.runtime.clone();
+        let taking =
+            runtime.spawn(async move { self.take(&event, thread, shared).await.map(|all| all.then_some(self)) });
+        taking.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its runtime has stopped".into())))
+    }
+
+    /// Says whether it got all permits it asked for. What it got it gives back when dropped.
+    async fn take(&mut self, event: &Event, thread: bool, shared: bool) -> Result<bool, StoreError> {
         let Self { statuses, call, .. } = self;
         let wanted = [(shared, Some(&mut self.shared)), (thread, self.thread.as_mut())];
         for stake in wanted.into_iter().filter_map(|(wanted, stake)| stake.filter(|_| wanted)) {
-            // Said before it is known: if this is dropped while it waits, the permit may have been taken all the same, and
-            // giving back one that somebody else holds does nothing.
+            // Said before it is known: if the store's answer is lost, the permit may have been taken all the same, and giving
+            // back one that somebody else holds does nothing.
             stake.probes = true;
             let facts = statuses.apply(&stake.whose, event).await?;
             stake.probes = call.is_some_and(|call| facts.is_probed_by(call));

@@ -44,12 +44,12 @@ impl Statuses {
         let Some(next) = self.tell_now(&whose) else { return };
         let wait = next.since(self.clock.now());
         let this = Arc::downgrade(self);
-        self.runtime.spawn(async move {
+        self.runtime.spawn(self.timers.clone().run_until_cancelled_owned(async move {
             tokio::time::sleep(wait).await;
             if let Some(statuses) = this.upgrade() {
                 statuses.time_has_come(&whose, next);
             }
-        });
+        }));
     }
 
     /// Looks at a record whose word should have changed by itself, unless somebody else did. By the wall clock it may still

@@ -1,6 +1,13 @@
-//! Stores that make trouble: one that never answers at once, one that never answers at all.
+//! Stores that make trouble: one that never answers at once, one that never answers at all, one that writes although
+//! nobody waits for it any more.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use toolhub::{
     BoxFuture,
@@ -8,10 +15,12 @@ use toolhub::{
     clock::Timestamp,
 };
 
-/// A memory store that can be made to yield before every answer, to hang, or to be gone.
+/// A memory store that yields before every answer, and can be made to hang, to be gone, or to write late: like a server,
+/// it then writes what it was sent, whether or not anybody waits for the answer.
 #[derive(Default)]
 pub(crate) struct Awkward {
-    memory: Memory,
+    memory: Arc<Memory>,
+    pub(crate) writes_late: AtomicBool,
     pub(crate) hangs: AtomicBool,
     pub(crate) gone: AtomicBool,
 }
@@ -38,6 +47,14 @@ impl Backend for Awkward {
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         Box::pin(async move {
             self.pause().await?;
+            if self.writes_late.load(Ordering::Acquire) {
+                let memory = self.memory.clone();
+                let writing = tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    memory.commit(batch, now).await
+                });
+                return writing.await.unwrap();
+            }
             let done = self.memory.commit(batch, now).await;
             // The answer takes its time too: a caller may be gone when it comes.
             tokio::task::yield_now().await;

@@ -94,3 +94,19 @@ async fn one_damaged_record_stops_nobody_is_said_aloud_and_can_be_replaced() {
     hub.call("next", json!({})).thread("t1").await.assert_success();
     assert_eq!(lines(), Vec::<String>::new(), "once it is replaced there is nothing to say");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_word_until_the_end_of_time_survives_a_restart() {
+    let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
+    let hub = async || {
+        let builder = ToolHub::builder().shared_store(store.clone()).clock(clock.clone());
+        builder.tool(scripted("flaky", []).0).build().await.unwrap()
+    };
+    for end in [i64::MAX, i64::MAX / 2, 253_402_300_800_000] {
+        let first = hub().await;
+        let until = Some(Timestamp::from_millis(end));
+        first.set_tool_status("flaky", ToolStatus::Maintenance, None, until, View::Shared).await.unwrap();
+        drop(first);
+        hub().await.call("flaky", json!({})).await.assert_error(ErrorKind::ToolMaintenance);
+    }
+}

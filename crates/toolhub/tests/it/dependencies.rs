@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use toolhub::{
     backend::{Backend, Memory, Scan, Scope, Table},
     clock::Timestamp,
-    ids::Tenant,
+    ids::{Tenant, ThreadId},
     prelude::*,
     testing::{AssertOutcome, Step, TestClock, scripted},
 };
@@ -120,4 +120,33 @@ async fn only_successes_somebody_waits_for_are_written_and_only_once() {
     let page = store.scan(Scan::of(Table::Evidence, Scope::All), Timestamp::default()).await.unwrap();
     let versions: Vec<u64> = page.rows.iter().map(|(_, row)| row.seen.version).collect();
     assert_eq!(versions, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn restored_evidence_takes_its_place_in_the_order_by_its_time() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let tools = || {
+        let waits = [
+            step("last").after_sequence(["a", "b"]),
+            step("other").after("x"),
+            step("wrong").after_sequence(["b", "a"]),
+        ];
+        ["x", "a", "b"].map(step).into_iter().chain(waits)
+    };
+    let clock = TestClock::new();
+    let hub = async || ToolHub::builder().clock(clock.clone()).tools(tools()).build().await.unwrap();
+    let first = hub().await;
+    for tool in ["x", "a"] {
+        call(&first, tool, "t1").await.assert_success();
+    }
+    let text = first.serialize_tool_states(&tenant, &thread).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let second = hub().await;
+    // The thread goes on before its past is restored; that must not turn the order round.
+    call(&second, "b", "t1").await.assert_success();
+    second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
+    for tool in ["last", "other"] {
+        call(&second, tool, "t1").await.assert_success();
+    }
+    call(&second, "wrong", "t1").await.assert_error(ErrorKind::DependencyNotMet);
 }

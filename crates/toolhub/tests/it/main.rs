@@ -16,6 +16,7 @@ mod executors;
 mod house;
 mod idempotency;
 mod instances;
+mod offers;
 mod output;
 mod registry;
 mod shop;

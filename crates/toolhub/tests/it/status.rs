@@ -589,9 +589,11 @@ async fn a_change_that_another_hub_could_not_read_at_first_is_learnt_later() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_dropped_at_any_await_point_of_a_probe_leaves_the_permit_to_the_next() {
-    for polls in 1..25 {
+    for (polls, writes_late) in (1..25).flat_map(|polls| [(polls, false), (polls, true)]) {
         let (tool, _) = scripted("flaky", [fail(), fail(), fail(), Step::Wait(Duration::from_millis(1))]);
-        let builder = ToolHub::builder().store(Awkward::default()).clock(TestClock::new());
+        let store = Awkward::default();
+        store.writes_late.store(writes_late, Ordering::Release);
+        let builder = ToolHub::builder().store(store).clock(TestClock::new());
         let hub = builder.tool(tool.read_only().no_retry()).build().await.unwrap();
         for _ in 0..3 {
             hub.call("flaky", json!({})).await;
@@ -603,6 +605,9 @@ async fn a_caller_dropped_at_any_await_point_of_a_probe_leaves_the_permit_to_the
                 break;
             }
             tokio::task::yield_now().await;
+            if writes_late {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
         drop(probe);
         tokio::time::sleep(Duration::from_secs(1)).await;

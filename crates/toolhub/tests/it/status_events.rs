@@ -50,6 +50,34 @@ async fn whoever_reads_a_status_whose_time_has_come_brings_the_news_that_no_time
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_that_a_clock_set_back_has_ended_is_told_by_whoever_sees_it_and_for_good() {
+    for hours in [1, 365 * 24] {
+        let (hub, clock) = withheld().await;
+        let mut recorder = Recorder::of(&hub);
+        clock.jump(-hours * 3_600_000);
+        assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Available);
+        assert_eq!(words(&mut recorder), [ToolStatus::Available]);
+        tokio::time::sleep(MINUTE).await;
+        clock.jump(hours * 3_600_000);
+        assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Available);
+        assert_eq!(words(&mut recorder), [ToolStatus::Available]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_is_gone_leaves_no_timers_behind() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for _ in 0..5 {
+        let (hub, _) = withheld().await;
+        let until = Some("2034-01-01T00:00:00Z".parse().unwrap());
+        hub.set_tool_status("flaky", ToolStatus::Maintenance, None, until, View::Shared).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(tasks(), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_finds_the_wait_over_brings_the_news_too() {
     let (hub, clock) = withheld().await;
     let mut recorder = Recorder::of(&hub);

@@ -88,6 +88,34 @@ async fn a_tool_whose_bases_came_in_the_wrong_order_does_not_ask_for_a_call_that
         hub.call(base, json!({})).thread("t1").await.assert_success();
     }
     check(told(&hub, "last").await, ToolStatus::Unavailable, "others succeeded in the wrong order");
+    let (tenant, thread) = place();
+    let line = async |language| hub.summary(&tenant, &thread, language).await.unwrap();
+    assert!(
+        line(Language::English).await.ends_with(" [waiting: last (wrong order)]"),
+        "{}",
+        line(Language::English).await
+    );
+    assert!(
+        line(Language::Chinese).await.ends_with(" [等待依赖: last (顺序有误)]"),
+        "{}",
+        line(Language::Chinese).await
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_moment_of_a_wait_is_told_in_whole_seconds() {
+    let (tenant, thread) = place();
+    let hub = hub([scripted("sick", []).0]).await;
+    hub.set_tool_status("sick", ToolStatus::Failed, None, None, View::Shared).await.unwrap();
+    for (left, told) in [(299_500, "300s"), (1_000, "1s"), (300, "1s")] {
+        let waited = hub.explain("sick", &tenant, &thread).await.unwrap().changes_in.unwrap();
+        tokio::time::sleep(waited - Duration::from_millis(left)).await;
+        let why = hub.explain("sick", &tenant, &thread).await.unwrap();
+        let text = why.text(Language::English);
+        assert!(text.contains(&format!("That changes by itself in {told}.")), "{text}");
+        let text = why.text(Language::Chinese);
+        assert!(text.contains(&format!("状态将在 {told} 后自动变化。")), "{text}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,136 @@
+//! Lists that agents hold for a step, and what their holders hear.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use toolhub::{
+    View,
+    backend::{Backend, Memory},
+    events::News,
+    ids::{Tenant, ThreadId},
+    prelude::*,
+    status::ToolStatus,
+    testing::{AssertOutcome, Recorder, TestClock, scripted},
+};
+
+use crate::awkward_store::Awkward;
+
+/// What `tool.rebind.required` has said so far: when, added, removed.
+fn rebinds(recorder: &mut Recorder) -> Vec<(String, Vec<String>, Vec<String>)> {
+    let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
+    let told = recorder.events().iter().filter_map(|event| match &event.news {
+        News::RebindRequired { added, removed, .. } => {
+            Some((event.timestamp.to_string()[11..19].to_owned(), names(added), names(removed)))
+        }
+        _ => None,
+    });
+    told.collect()
+}
+
+#[tokio::test]
+async fn thousands_of_holders_hear_of_a_change_soon() {
+    const HOLDERS: usize = 4_000;
+    let tenant = Tenant::default();
+    let hub = ToolHub::builder().tools(["a", "b"].map(|name| scripted(name, []).0)).build().await.unwrap();
+    hub.set_tool_status("a", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let mut offers = Vec::new();
+    for holder in 0..HOLDERS {
+        offers.push(hub.offer(&tenant, &ThreadId::new(format!("t{holder}")).unwrap()).await.unwrap());
+    }
+    let mut events = hub.subscribe();
+    hub.set_tool_status("a", ToolStatus::Available, None, None, View::Shared).await.unwrap();
+    let mut told = 0;
+    while told < HOLDERS {
+        told += usize::from(matches!(events.next().await.news, News::RebindRequired { .. }));
+    }
+    // Many times what it takes, and half of what it takes when each holder is looked for among all.
+    assert!(began.elapsed() < Duration::from_millis(1_200), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_removal_must_last_for_itself_before_it_is_told() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let tools = ["a", "b", "c"].map(|name| scripted(name, []).0);
+    let hub = ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    let _offer = hub.offer(&tenant, &thread).await.unwrap();
+    let set = |tool, status| hub.set_tool_status(tool, status, None, None, View::Shared);
+    set("a", ToolStatus::Maintenance).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    set("b", ToolStatus::Maintenance).await.unwrap();
+    set("c", ToolStatus::Maintenance).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    // Gone for three seconds, while another removal became news.
+    set("b", ToolStatus::Available).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let told = |second: &str, removed: &[&str]| {
+        (format!("12:00:{second}"), vec![], removed.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(rebinds(&mut recorder), [told("10", &["a"]), told("18", &["a", "c"])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_lasts_is_told_although_the_store_was_gone_when_it_was_due() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let store = Arc::new(Awkward::default());
+    let tools = [scripted("base", []).0, scripted("next", []).0.after("base")];
+    let builder = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new());
+    let hub = builder.tools(tools).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    let _offer = hub.offer(&tenant, &thread).await.unwrap();
+    hub.set_tool_status("base", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    store.gone.store(true, Ordering::Release);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(rebinds(&mut recorder), []);
+    store.gone.store(false, Ordering::Release);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(rebinds(&mut recorder).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_hears_of_evidence_that_another_hub_has_written() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
+    let hub = async || {
+        let tools = [scripted("base", []).0, scripted("next", []).0.after("base")];
+        ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).tools(tools).build().await.unwrap()
+    };
+    let (one, two) = (hub().await, hub().await);
+    let _offer = two.offer(&tenant, &thread).await.unwrap();
+    let mut recorder = Recorder::of(&two);
+    one.call("base", json!({})).thread("t1").await.assert_success();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(rebinds(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_hears_that_evidence_has_grown_old() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let minute = Duration::from_secs(60);
+    let tools = [
+        scripted("price", []).0,
+        scripted("rate", []).0,
+        scripted("buy", []).0.after("price").within(minute),
+        scripted("guess", []).0.after_any(["price", "rate"]).within(2 * minute),
+    ];
+    let hub = ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    hub.call("price", json!({})).thread("t1").await.assert_success();
+    tokio::time::sleep(minute / 2).await;
+    hub.call("rate", json!({})).thread("t1").await.assert_success();
+    let changes = async |tool| hub.explain(tool, &tenant, &thread).await.unwrap().changes_in;
+    let moment = Duration::from_millis(1);
+    assert_eq!((changes("buy").await, changes("guess").await), (Some(minute / 2 + moment), Some(2 * minute + moment)));
+    assert_eq!(changes("price").await, None);
+    let _offer = hub.offer(&tenant, &thread).await.unwrap();
+    tokio::time::sleep(10 * minute).await;
+    let told = |time: &str, removed: &[&str]| {
+        (time.to_owned(), vec![], removed.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    // Each ten seconds after its time, like every removal.
+    assert_eq!(rebinds(&mut recorder), [told("12:01:10", &["buy"]), told("12:02:40", &["buy", "guess"])]);
+}
