@@ -92,7 +92,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     cache::keep(scheduler, services, &done);
     let verdict = status::verdict(statuses, &mut done);
     // 14. close: state, record and outcome in one transaction. `Done → Outcome`
-    let outcome = match close::close(journal, services, &statuses.successes, done, ticket) {
+    let outcome = match close::close(engine, done, ticket) {
         close::Closing::Closed(outcome) => outcome,
         close::Closing::Committing(end) => end.await,
     };

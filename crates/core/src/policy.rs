@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::status::Language;
+
 pub(crate) use book::PolicyBook;
 pub use book::PolicyError;
 pub use confirm::{AnnotationMatch, ArgumentMatch, Decision, Rule, RuleError};
@@ -138,14 +140,29 @@ impl Limits {
     }
     /// What holds, in few words, for people who ask why a call ended as it did.
     #[must_use]
-    pub fn in_words(&self) -> String {
-        let mut words = vec![format!("timeout {:?}", self.timeout)];
-        let times =
-            [("attempt timeout", self.attempt_timeout), ("idle timeout", self.idle_timeout), ("cache", self.cache)];
+    pub fn in_words(&self, language: Language) -> String {
+        let english = language == Language::English;
+        let say = |word: &str, chinese: &str| if english { word.to_owned() } else { chinese.to_owned() };
+        let mut words = vec![format!("{} {:?}", say("timeout", "超时"), self.timeout)];
+        let times = [
+            (say("attempt timeout", "单次超时"), self.attempt_timeout),
+            (say("idle timeout", "静默超时"), self.idle_timeout),
+            (say("cache", "缓存"), self.cache),
+        ];
         words.extend(times.into_iter().filter_map(|(what, time)| Some(format!("{what} {:?}", time?))));
-        words.push(format!("up to {} attempts where repeating is safe", self.retry.attempts));
-        words.extend(self.max_concurrency.map(|calls| format!("{calls} at once")));
-        words.extend(self.rate_limits.iter().map(|limit| format!("{} per {:?}", limit.requests, limit.per)));
-        words.join(", ")
+        let attempts = self.retry.attempts;
+        words.push(if english {
+            format!("up to {attempts} attempts where repeating is safe")
+        } else {
+            format!("可安全重复时最多尝试 {attempts} 次")
+        });
+        let at_once = |calls| if english { format!("{calls} at once") } else { format!("最多同时 {calls} 次") };
+        words.extend(self.max_concurrency.map(at_once));
+        let rate = |limit: &RateLimit| match english {
+            true => format!("{} per {:?}", limit.requests, limit.per),
+            false => format!("每 {:?} 最多 {} 次", limit.per, limit.requests),
+        };
+        words.extend(self.rate_limits.iter().map(rate));
+        words.join(if english { ", " } else { "，" })
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     clock::Timestamp,
     error::CallError,
     ids::{Caller, Tenant, ThreadId},
-    policy::{Limits, RateLimit, RateScope, Rule},
+    policy::{Gate, Limits, RateLimit, RateScope, Rule},
     registry::{Filter, Tool},
     scheduler::{Asker, Left},
     status::{Failure, Language, Missing, Reading, ToolStatus, helpful, next_step},
@@ -60,6 +60,8 @@ pub struct Explanation {
     /// What is left of the rates that all callers share, for all threads or in this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<RateLeft>,
+    #[serde(skip)]
+    gate: Gate,
     #[serde(skip)]
     reading: Reading,
     #[serde(skip)]
@@ -115,7 +117,7 @@ impl Explanation {
                 format!("Last failure: {at}, {kind}: {text}")
             });
         }
-        let (rules, policy) = (self.rules.join("; "), self.policy.in_words());
+        let (rules, policy) = (self.gate.in_words(language).join("; "), self.policy.in_words(language));
         lines.push(if chinese { format!("规则：{rules}") } else { format!("Rules: {rules}.") });
         lines.push(if chinese { format!("限制：{policy}") } else { format!("Limits: {policy}.") });
         lines.join("\n")
@@ -154,7 +156,8 @@ impl ToolHub {
             last_failure: seen.last_failure(),
             missing,
             denied_by: gate.denies_all(&seen.tool.definition).map(Rule::label),
-            rules: gate.in_words(),
+            rules: gate.in_words(Language::English),
+            gate: gate.clone(),
             policy: seen.tool.limits.clone(),
             rates: self.rates(&seen.tool, tenant, thread),
             reading: seen.reading,

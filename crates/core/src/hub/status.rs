@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{ToolHub, survey::Seen};
 use crate::{
+    backend::{Batch, Partition, StoreError},
     clock::Timestamp,
     error::{CallError, Detail, ErrorKind, ToolError},
     events::News,
@@ -106,6 +107,32 @@ impl ToolHub {
             statuses.apply(&Whose::everybody(&tool.definition.name), &Event::CoolDownEnded).await?;
         }
         Ok(self.see(tool, view).await?.info())
+    }
+
+    /// Forgets that a tool has succeeded in a thread, so that whatever waits for it waits again; says whether it had. A
+    /// reset of its status does not do that.
+    ///
+    /// # Errors
+    /// When nobody knows the tool, or the store does not answer.
+    pub async fn reset_tool_evidence(&self, tool: &str, tenant: &Tenant, thread: &ThreadId) -> Result<bool, CallError> {
+        let tool = self.known(tool)?;
+        let journal = &self.engine.journal;
+        loop {
+            let now = self.now();
+            let (mut evidence, seen) = journal.evidence(tenant, thread, now).await?;
+            if !evidence.forget(&tool.definition.name) {
+                return Ok(false);
+            }
+            let batch = Batch::on(Partition::of_thread(tenant.clone(), thread.clone()));
+            match journal.store.commit(batch.with(journal.prove(&evidence, seen)?), now).await {
+                // A call left evidence at the same moment; look again.
+                Err(StoreError::Conflict { .. }) => {}
+                end => {
+                    self.engine.services.stirred.notify_one();
+                    return Ok(end.map(|_| true)?);
+                }
+            }
+        }
     }
 
     /// Tells how an execution went that somebody else made. It counts like one made here.

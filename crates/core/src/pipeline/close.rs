@@ -14,11 +14,11 @@ use crate::{
     call::{Content, Effect, Outcome},
     clock::Timestamp,
     context::CallContext,
+    engine::Engine,
     error::{CallError, ErrorKind, ToolError},
     executor::Reply,
-    journal::{CallRecord, Journal},
+    journal::CallRecord,
     registry::Base,
-    services::Services,
     statuses::{Successes, Whose},
 };
 
@@ -30,13 +30,7 @@ pub(super) enum Closing<'a> {
     Committing(BoxFuture<'a, Outcome>),
 }
 
-pub(super) fn close<'a>(
-    journal: &'a Journal,
-    services: &'a Services,
-    successes: &Successes,
-    done: Done,
-    ticket: &'a Ticket<'_>,
-) -> Closing<'a> {
+pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) -> Closing<'a> {
     let Done { context, record, result, effect, withheld, .. } = done;
     let way = context.way();
     let (reply, error, writes) = match (result, writes(&context)) {
@@ -49,13 +43,13 @@ pub(super) fn close<'a>(
     let outcome = ticket.ended(effect, reply.output, reply.content, error);
     way.tool.desk.meter.ended(outcome.duration, outcome.error.as_ref().map(|error| error.kind));
     if outcome.is_success() {
-        remember(successes, way, outcome.ended_at);
+        remember(&engine.statuses.successes, way, outcome.ended_at);
     }
     let proves = outcome.is_success() && way.base != Base::No;
     if record.is_none() && writes.is_empty() && !proves {
         return Closing::Closed(outcome);
     }
-    Closing::Committing(Box::pin(settle(journal, services, context, record, (outcome, writes), ticket)))
+    Closing::Committing(Box::pin(settle(engine, context, record, (outcome, writes), ticket)))
 }
 
 /// Remembers that the tool did well, for those who ask about its status.
@@ -68,14 +62,13 @@ fn remember(successes: &Successes, way: &Way, at: Timestamp) {
 
 /// Commits the end of a call that has something to commit.
 async fn settle(
-    journal: &Journal,
-    services: &Services,
+    engine: &Engine,
     context: CallContext,
     record: Option<Box<CallRecord>>,
     (outcome, writes): (Outcome, Vec<Write>),
     ticket: &Ticket<'_>,
 ) -> Outcome {
-    let book = Book::of(journal, services, context.way(), record);
+    let book = Book::of(engine, context.way(), record);
     match book.settle(&outcome, &writes).await {
         Ok(()) => outcome,
         Err(error) => book.without_state(outcome, error, ticket).await,
@@ -100,21 +93,20 @@ fn explained(way: &Way, failed: ToolError) -> CallError {
 
 /// The call's record and where it goes.
 struct Book<'a> {
-    journal: &'a Journal,
-    services: &'a Services,
+    engine: &'a Engine,
     way: &'a Way,
     record: CallRecord,
     opened: bool,
 }
 
 impl<'a> Book<'a> {
-    fn of(journal: &'a Journal, services: &'a Services, way: &'a Way, record: Option<Box<CallRecord>>) -> Self {
+    fn of(engine: &'a Engine, way: &'a Way, record: Option<Box<CallRecord>>) -> Self {
         let opened = record.is_some();
         let record = match record {
             Some(record) => *record,
-            None => CallRecord::opened(&way.call, &way.tool.definition.name, services.clock.now()),
+            None => CallRecord::opened(&way.call, &way.tool.definition.name, engine.services.clock.now()),
         };
-        Self { journal, services, way, record, opened }
+        Self { engine, way, record, opened }
     }
 
     /// Commits the end with the evidence of it. Another call of the thread may leave evidence at the same moment; both
@@ -122,33 +114,34 @@ impl<'a> Book<'a> {
     async fn settle(&self, outcome: &Outcome, writes: &[Write]) -> Result<(), StoreError> {
         loop {
             let mut all = writes.to_vec();
-            if outcome.is_success() {
-                all.extend(dependencies::prove(self.journal, self.services, self.way).await?);
-            }
+            let proof = if outcome.is_success() {
+                dependencies::prove(self.engine, self.way).await?
+            } else {
+                Default::default()
+            };
+            all.extend(proof.write.clone());
             if all.is_empty() && !self.opened {
                 return Ok(());
             }
-            let proved = all.iter().any(|write| write.table == Table::Evidence);
             match self.commit(outcome, all).await {
                 Err(StoreError::Conflict { table: Table::Evidence, .. }) => {}
-                end => {
-                    if proved {
-                        self.services.stirred.notify_one();
-                    }
-                    return end;
+                Ok(()) => {
+                    dependencies::tell(self.engine, self.way, &proof);
+                    return Ok(());
                 }
+                Err(error) => return Err(error),
             }
         }
     }
 
     async fn commit(&self, outcome: &Outcome, writes: Vec<Write>) -> Result<(), StoreError> {
-        let now = self.services.clock.now();
+        let (journal, now) = (&self.engine.journal, self.engine.services.clock.now());
         let record = self.record.clone().closed(outcome.clone());
-        let close = if self.opened { self.journal.close(&record, now)? } else { self.journal.open(&record, now)? };
+        let close = if self.opened { journal.close(&record, now)? } else { journal.open(&record, now)? };
         let call = &self.way.call;
         let mut batch = Batch::on(Partition::of_call(call.tenant.clone(), call.thread.as_ref(), call.id)).with(close);
         batch.writes.extend(writes);
-        self.journal.store.commit(batch, now).await.map(|_| ())
+        journal.store.commit(batch, now).await.map(|_| ())
     }
 
     /// The state could not be committed. The call still ends, with its result and the reason.

@@ -7,11 +7,14 @@
 use super::{Found, Way};
 use crate::{
     backend::{StoreError, Write},
+    engine::Engine,
     error::{CallError, Detail, ErrorKind},
+    events::News,
     journal::Journal,
     registry::Base,
     services::Services,
-    status::{Language, Missing, helpful, missing, next_step},
+    status::{Admission, Evidence, Language, Missing, Reason, helpful, missing, next_step},
+    tool::Definition,
 };
 
 pub(super) async fn check(journal: &Journal, services: &Services, found: &Found) -> Result<(), CallError> {
@@ -39,15 +42,47 @@ fn not_yet(way: &Way, missing: &[Missing]) -> CallError {
         .detail(Detail::Missing(names))
 }
 
-/// The write that keeps the evidence of a success, where somebody wants to know of it.
-pub(super) async fn prove(journal: &Journal, services: &Services, way: &Way) -> Result<Option<Write>, StoreError> {
-    let (Some(thread), true) = (&way.call.thread, way.base != Base::No) else { return Ok(None) };
-    let now = services.clock.now();
-    let (mut evidence, seen) = journal.evidence(&way.call.tenant, thread, now).await?;
+/// What a success proves to its thread.
+#[derive(Default)]
+pub(super) struct Proof {
+    /// The write that keeps it; none where nobody wants to know of it.
+    pub(super) write: Option<Write>,
+    before: Evidence,
+    after: Evidence,
+}
+
+/// What the success of this call proves.
+pub(super) async fn prove(engine: &Engine, way: &Way) -> Result<Proof, StoreError> {
+    let (Some(thread), true) = (&way.call.thread, way.base != Base::No) else { return Ok(Proof::default()) };
+    let now = engine.services.clock.now();
+    let (before, seen) = engine.journal.evidence(&way.call.tenant, thread, now).await?;
     let name = &way.tool.definition.name;
-    if way.base == Base::Once && evidence.of(name).is_some() {
-        return Ok(None);
+    if way.base == Base::Once && before.of(name).is_some() {
+        return Ok(Proof::default());
     }
-    evidence.add(name, now);
-    journal.prove(&evidence, seen).map(Some)
+    let mut after = before.clone();
+    after.add(name, now);
+    let write = engine.journal.prove(&after, seen)?;
+    Ok(Proof { write: Some(write), before, after })
+}
+
+/// Tells which tools the thread may use now, because of what was proved.
+pub(super) fn tell(engine: &Engine, way: &Way, proof: &Proof) {
+    let Engine { services, registry, statuses, .. } = engine;
+    let (Some(_), Some(thread)) = (&proof.write, &way.call.thread) else { return };
+    services.stirred.notify_one();
+    if !services.events.heard() {
+        return;
+    }
+    let (tenant, now) = (&way.call.tenant, services.clock.now());
+    for tool in registry.snapshot().waiting_for(&way.tool.definition.name) {
+        let Definition { name, depends_on, .. } = &tool.definition;
+        let waits = |evidence: &Evidence| !missing(depends_on, evidence, now).is_empty();
+        let usable = || !matches!(statuses.admit(name, tenant, Some(thread)), Admission::Refuse { .. });
+        if waits(&proof.before) && !waits(&proof.after) && usable() {
+            let reason = Reason::DependenciesMet.text(Language::English);
+            let news = News::AvailabilityChanged { tool_name: name.clone(), available: true, reason };
+            services.events.tell_tenant(now, tenant, Some(thread), news);
+        }
+    }
 }

@@ -16,7 +16,7 @@ use ready::Ready;
 pub use rule::{AnnotationMatch, ArgumentMatch, Decision, Rule, RuleError};
 
 /// Rules in the order they are asked.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Rules(Vec<Ready>);
 
 impl Rules {

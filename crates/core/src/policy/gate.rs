@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Decision, Limits, Rule, confirm::Rules};
-use crate::{ids::Caller, tool::Definition};
+use crate::{ids::Caller, status::Language, tool::Definition};
 
 /// The rules about one tool.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Gate {
     rules: Rules,
     /// Where no rule speaks.
@@ -94,11 +94,14 @@ impl Gate {
     }
 
     /// The rules that may concern the tool, in words, and what holds where none of them speaks.
-    pub(crate) fn in_words(&self) -> Vec<String> {
-        let otherwise = match self.otherwise {
-            Decision::Allow => "otherwise allow",
-            Decision::Ask => "otherwise ask",
-            Decision::Deny => "otherwise deny",
+    pub(crate) fn in_words(&self, language: Language) -> Vec<String> {
+        let otherwise = match (self.otherwise, language) {
+            (Decision::Allow, Language::English) => "otherwise allow",
+            (Decision::Ask, Language::English) => "otherwise ask",
+            (Decision::Deny, Language::English) => "otherwise deny",
+            (Decision::Allow, Language::Chinese) => "其余情况允许",
+            (Decision::Ask, Language::Chinese) => "其余情况需确认",
+            (Decision::Deny, Language::Chinese) => "其余情况拒绝",
         };
         self.rules.iter().map(Rule::label).chain([otherwise.into()]).collect()
     }

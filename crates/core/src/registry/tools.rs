@@ -98,6 +98,14 @@ impl Tools {
         suggest::closest(name, self.by_name.keys().map(ToolName::as_str), 3).into_iter().map(String::from).collect()
     }
 
+    /// The tools of this list that wait for this one, by name.
+    pub(crate) fn waiting_for(&self, base: &ToolName) -> Vec<Arc<Tool>> {
+        let waits = |tool: &&Arc<Tool>| tool.definition.depends_on.names().any(|name| name == base);
+        let mut tools: Vec<_> = self.by_name.values().filter(waits).cloned().collect();
+        tools.sort_unstable_by(|a, b| a.definition.name.cmp(&b.definition.name));
+        tools
+    }
+
     /// Only these of the list. What others wait for is still known.
     pub(crate) fn only(&self, names: &[ToolName]) -> Self {
         let chosen = names.iter().filter_map(|name| self.by_name.get_key_value(name));

@@ -102,6 +102,11 @@ pub fn grows_old(depends_on: &DependsOn, evidence: &Evidence) -> Option<Timestam
 }
 
 impl Evidence {
+    /// Forgets a tool's successes; says whether there was one.
+    pub(crate) fn forget(&mut self, tool: &ToolName) -> bool {
+        self.0.remove(tool).is_some()
+    }
+
     /// Notes a success.
     pub fn add(&mut self, tool: &ToolName, now: Timestamp) {
         let order = self.0.values().map(|success| success.order.saturating_add(1)).max().unwrap_or(0);

@@ -3,11 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
+    View,
     backend::{Backend, Memory, Scan, Scope, Table},
     clock::Timestamp,
+    events::News,
     ids::{Tenant, ThreadId},
     prelude::*,
-    testing::{AssertOutcome, Step, TestClock, scripted},
+    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
 };
 
 fn step(name: &str) -> ToolBuilder {
@@ -149,4 +151,32 @@ async fn restored_evidence_takes_its_place_in_the_order_by_its_time() {
         call(&second, tool, "t1").await.assert_success();
     }
     call(&second, "wrong", "t1").await.assert_error(ErrorKind::DependencyNotMet);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_whose_time_has_come_is_told_to_its_thread_once_and_evidence_can_be_forgotten() {
+    let (base, next) = (scripted("base", []).0, scripted("next", []).0.after("base"));
+    let hub = ToolHub::builder().clock(TestClock::new()).tools([base, next]).build().await.unwrap();
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let mut events = Recorder::of(&hub);
+    for _ in 0..2 {
+        hub.call("base", json!({})).thread("t1").await.assert_success();
+    }
+    let told: Vec<_> = events
+        .events()
+        .iter()
+        .filter_map(|event| match &event.news {
+            News::AvailabilityChanged { tool_name, available, reason } => {
+                Some((event.thread.clone(), tool_name.to_string(), *available, reason.clone()))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [(Some(thread.clone()), "next".into(), true, "dependencies met".into())]);
+
+    hub.reset_tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
+    hub.call("next", json!({})).thread("t1").await.assert_success();
+    assert!(hub.reset_tool_evidence("base", &tenant, &thread).await.unwrap());
+    assert!(!hub.reset_tool_evidence("base", &tenant, &thread).await.unwrap());
+    hub.call("next", json!({})).thread("t1").await.assert_error(ErrorKind::DependencyNotMet);
 }

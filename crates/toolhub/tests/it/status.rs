@@ -393,7 +393,9 @@ async fn one_answer_explains_why_a_tool_is_not_offered_and_what_would_change_tha
                     Last failure: 2024-01-01T12:00:00.000Z, upstream_error: 500\n\
                     Rules: otherwise allow.\nLimits: timeout 30s, up to 3 attempts where repeating is safe.";
     assert_eq!(text, expected);
-    assert!(broken.text(Language::Chinese).starts_with("`broken` 暂不可用："));
+    let chinese = broken.text(Language::Chinese);
+    assert!(chinese.starts_with("`broken` 暂不可用："), "{chinese}");
+    assert!(chinese.ends_with("规则：其余情况允许\n限制：超时 30s，可安全重复时最多尝试 3 次"), "{chinese}");
 
     let next = hub.explain("next", &tenant, &thread).await.unwrap();
     assert!(!next.offered);

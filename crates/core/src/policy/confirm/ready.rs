@@ -16,6 +16,13 @@ pub(super) struct Ready {
     caller: Option<Glob>,
 }
 
+/// A rule is what was written; the rest is made of it.
+impl PartialEq for Ready {
+    fn eq(&self, other: &Self) -> bool {
+        self.rule == other.rule
+    }
+}
+
 impl Ready {
     pub(super) fn new(rule: Rule) -> Result<Self, RuleError> {
         let mut problems = Vec::new();
