@@ -128,43 +128,48 @@ async fn attempt(
     let _with_the_tool = InFlight::begin(&context.way().tool.desk.meter);
     let own = context.way().tool.limits.attempt_timeout.map(|time| clock::after(now, time));
     let due = own.map_or(deadline, |own| own.min(deadline));
-    let result = AssertUnwindSafe(execute(context, due)).catch_unwind().await;
+    let result = AssertUnwindSafe(execute(context, now, due)).catch_unwind().await;
     result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))))
 }
 
-async fn execute(context: &CallContext, deadline: Instant) -> Result<Reply, ToolError> {
+async fn execute(context: &CallContext, began: Instant, deadline: Instant) -> Result<Reply, ToolError> {
     let way = context.way();
     if way.call.is_cancelled() {
         return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
     }
     let job = Job { tool: &way.tool.definition, arguments: &way.call.arguments, context };
     let unwanted = Unwanted(Some(context));
-    let result = within(way.tool.executor.execute(job), context, deadline).await?;
+    let result = within(way.tool.executor.execute(job), context, began, deadline).await?;
     unwanted.disarm();
     result.map(|reply| with_attached(reply, context))
 }
 
 /// Waits for the work, the caller's cancel or the end of time, whichever is first. Work that is done at the same
 /// moment wins.
-async fn within<T>(work: impl Future<Output = T>, context: &CallContext, deadline: Instant) -> Result<T, ToolError> {
+async fn within<T>(
+    work: impl Future<Output = T>,
+    context: &CallContext,
+    began: Instant,
+    deadline: Instant,
+) -> Result<T, ToolError> {
     let mut work = pin!(work);
     // Most tools are done at once. They need neither a timer nor a place in anybody's list.
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         return Ok(done);
     }
-    Box::pin(wait(work, context, deadline)).await
+    Box::pin(wait(work, context, began, deadline)).await
 }
 
 /// The same for work that takes its time.
 async fn wait<T>(
     mut work: Pin<&mut impl Future<Output = T>>,
     context: &CallContext,
+    began: Instant,
     deadline: Instant,
 ) -> Result<T, ToolError> {
     let way = context.way();
     let idle = way.tool.limits.idle_timeout;
     let due = |since: Instant| idle.map_or(deadline, |idle| clock::after(since, idle).min(deadline));
-    let began = context.services().clock.instant();
     let mut timer = pin!(tokio::time::sleep_until(due(began)));
     let cancel = way.call.cancel.clone();
     let mut cancelled = pin!(async {
