@@ -87,7 +87,7 @@ async fn try_again(
             return (context, Err(ToolError { effect, ..end }));
         }
         // Refused a slot, the call ends with the failure it had: that says more than "busy".
-        let Ok(slot) = admission::place_again(services, way).await else { return (context, Err(failed)) };
+        let Ok(slot) = admission::place_again(services, way, deadline).await else { return (context, Err(failed)) };
         desk.meter.retried();
         context = CallContext::new(way.clone(), deadline, slot.watch());
         let result = attempt(&context, deadline, ticket, services.clock.instant()).await;
