@@ -76,4 +76,6 @@ mod guide {
     mod first_tools {}
     #[doc = include_str!("../../../docs/guide/status.md")]
     mod status {}
+    #[doc = include_str!("../../../docs/guide/policies.md")]
+    mod policies {}
 }
