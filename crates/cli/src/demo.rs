@@ -1,19 +1,30 @@
 //! A guided tour of what exists, in the order a call meets it.
 //!
 //! In: the demo pack. Out: text for a person: colours on a terminal, plain text elsewhere. Every number and text shown
-//! comes from a real call on a real hub.
+//! comes from a real call on a real hub. On a terminal the person is asked once; elsewhere a script answers.
 
+mod answers;
+mod approval;
 mod calculator;
 mod pack;
 mod print;
 mod tour;
 
-use std::error::Error;
+use std::{error::Error, process::ExitCode};
 
-/// Runs the tour.
-pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
+/// What shells expect of a program that was interrupted.
+const INTERRUPTED: u8 = 130;
+
+/// Runs the tour, until its end or until Ctrl-C.
+pub(crate) async fn run() -> Result<ExitCode, Box<dyn Error>> {
     quiet_crashes();
-    tour::run().await
+    tokio::select! {
+        done = tour::run() => done.map(|()| ExitCode::SUCCESS),
+        Ok(()) = tokio::signal::ctrl_c() => {
+            print::interrupted();
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
 }
 
 /// One of the tools crashes on purpose. Its trace would look like an accident.

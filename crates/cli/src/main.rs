@@ -3,6 +3,8 @@
 
 mod demo;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// The one place through which an AI agent's tool calls pass.
@@ -20,7 +22,7 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     match Cli::parse().command {
         Command::Demo => demo::run().await,
     }

@@ -1,11 +1,13 @@
-//! A coffee shop: look at the goods, fill the cart, order. Each tool waits for the one before it, thread by thread.
+//! A coffee shop: look at the goods, fill the cart, order. Each tool waits for the one before it, thread by thread, and
+//! an order costs money, so a person is asked. Here that person is played by the example.
 //!
 //! `cargo run -p toolhub --example coffee_shop`
 
 use std::error::Error;
 
 use toolhub::{
-    ids::{Tenant, ThreadId},
+    Approval,
+    events::{News, Subscription},
     prelude::*,
 };
 
@@ -32,42 +34,38 @@ async fn get_goods(look: Look) -> Result<Value, ToolError> {
     Ok(json!({"name": look.name, "cents": price(&look.name)?}))
 }
 
-/// Put something in the cart.
-#[derive(Deserialize, JsonSchema)]
-struct Add {
+/// So many of one of the goods.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Portion {
     /// Such as latte.
     name: String,
     #[schemars(range(min = 1, max = 20))]
-    quantity: u32,
+    qty: u32,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 struct Cart {
-    lines: Vec<(String, u32)>,
+    lines: Vec<Portion>,
 }
 impl ToolState for Cart {
     const NAME: &'static str = "cart";
 }
 
-impl Cart {
-    fn cents(&self) -> Result<u32, ToolError> {
-        self.lines.iter().map(|(name, quantity)| Ok(price(name)? * quantity)).sum()
-    }
-}
-
-async fn add_to_cart(add: Add, mut cart: State<Cart>) -> Result<Value, ToolError> {
+async fn add_to_cart(add: Portion, mut cart: State<Cart>) -> Result<String, ToolError> {
     price(&add.name)?;
-    cart.lines.push((add.name, add.quantity));
-    Ok(json!({"lines": cart.lines.len(), "cents": cart.cents()?}))
+    let text = format!("{} × {} in the cart", add.qty, add.name);
+    cart.lines.push(add);
+    Ok(text)
 }
 
-async fn order(_: NoArguments, mut cart: State<Cart>) -> Result<String, ToolError> {
-    if cart.lines.is_empty() {
-        return Err(ToolError::refused("the cart is empty"));
-    }
-    let cents = cart.cents()?;
-    cart.lines.clear();
-    Ok(format!("ordered for {}.{:02} €", cents / 100, cents % 100))
+async fn order(wanted: Portion, mut cart: State<Cart>) -> Result<String, ToolError> {
+    let Portion { name, qty } = wanted;
+    let Some(line) = cart.lines.iter_mut().find(|line| line.name == name && line.qty >= qty) else {
+        return Err(ToolError::refused(format!("there are not {qty} × {name} in the cart")));
+    };
+    line.qty -= qty;
+    let cents = price(&name)? * qty;
+    Ok(format!("ordered {qty} × {name} for {}.{:02} €", cents / 100, cents % 100))
 }
 
 #[tokio::main]
@@ -75,56 +73,150 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let hub = ToolHub::builder()
         .tool(tool("show_goods", show_goods).description("What the shop sells.").read_only())
         .tool(tool("get_goods", get_goods).read_only())
-        .tool(tool("add_to_cart", add_to_cart).additive().after_any(["show_goods", "get_goods"]))
-        .tool(tool("order", order).description("Order what is in the cart.").after("add_to_cart"))
+        .tool(
+            tool("add_to_cart", add_to_cart)
+                .description("Put something in the cart.")
+                .additive()
+                .after_any(["show_goods", "get_goods"]),
+        )
+        .tool(tool("order", order).description("Order something that is in the cart.").after("add_to_cart"))
+        .rule(Rule::ask("order").because("an order costs money"))
         .build()
         .await?;
+    dependencies(&hub).await?;
+    approvals(&hub).await?;
+    grants(&hub).await
+}
 
-    println!("Ann enters the shop.");
-    assert_eq!(available(&hub, "ann").await?, ["get_goods", "show_goods"]);
-    let latte = json!({"name": "latte", "quantity": 2});
-    let early = call(&hub, "add_to_cart", &latte, "ann").await;
+/// Each tool waits for the one before it, in each thread anew.
+async fn dependencies(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
+    println!("Ann enters the shop. In her thread nothing has happened yet.");
+    assert_eq!(available(hub, "ann").await?, ["get_goods", "show_goods"]);
+    let lattes = portion("latte", 20);
+    let early = call(hub, "add_to_cart", &lattes, "ann").await;
     assert_eq!(
         early.model_text(),
         "`add_to_cart` cannot be used yet. Call one of show_goods, get_goods successfully first."
     );
-    let early = call(&hub, "order", &json!({}), "ann").await;
+    let early = call(hub, "order", &lattes, "ann").await;
     assert_eq!(early.model_text(), "`order` cannot be used yet. Call add_to_cart successfully first.");
     assert_eq!(early.effect, Effect::None);
 
     println!("\nShe looks at the goods.");
-    assert!(call(&hub, "show_goods", &json!({}), "ann").await.is_success());
-    assert_eq!(available(&hub, "ann").await?, ["add_to_cart", "get_goods", "show_goods"]);
+    assert!(call(hub, "show_goods", &json!({}), "ann").await.is_success());
+    assert_eq!(available(hub, "ann").await?, ["add_to_cart", "get_goods", "show_goods"]);
 
     println!("\nShe fills her cart. A refused call does not count as done.");
-    let refused = call(&hub, "add_to_cart", &json!({"name": "beer", "quantity": 1}), "ann").await;
-    assert_eq!(refused.model_text(), "we do not sell `beer`");
-    assert_eq!(available(&hub, "ann").await?, ["add_to_cart", "get_goods", "show_goods"]);
-    assert_eq!(call(&hub, "add_to_cart", &latte, "ann").await.output["cents"], 780);
-    assert_eq!(available(&hub, "ann").await?, ["add_to_cart", "get_goods", "order", "show_goods"]);
-
-    println!("\nShe orders. What was done stays done, but the cart is empty now, and that is the tool's own affair.");
-    assert_eq!(call(&hub, "order", &json!({}), "ann").await.output, json!("ordered for 7.80 €"));
-    assert_eq!(call(&hub, "order", &json!({}), "ann").await.model_text(), "the cart is empty");
+    assert_eq!(call(hub, "add_to_cart", &portion("beer", 1), "ann").await.model_text(), "we do not sell `beer`");
+    assert_eq!(available(hub, "ann").await?, ["add_to_cart", "get_goods", "show_goods"]);
+    for goods in [lattes, portion("tea", 20)] {
+        assert!(call(hub, "add_to_cart", &goods, "ann").await.is_success());
+    }
+    assert_eq!(available(hub, "ann").await?, ["add_to_cart", "get_goods", "order", "show_goods"]);
 
     println!("\nBen is another thread and starts anew. To look at one thing is enough for him.");
-    assert_eq!(available(&hub, "ben").await?, ["get_goods", "show_goods"]);
-    assert_eq!(call(&hub, "order", &json!({}), "ben").await.error_kind(), Some(ErrorKind::DependencyNotMet));
-    assert_eq!(call(&hub, "get_goods", &json!({"name": "tea"}), "ben").await.output["cents"], 280);
-    assert_eq!(available(&hub, "ben").await?, ["add_to_cart", "get_goods", "show_goods"]);
+    assert_eq!(available(hub, "ben").await?, ["get_goods", "show_goods"]);
+    assert_eq!(call(hub, "get_goods", &json!({"name": "tea"}), "ben").await.output["cents"], 280);
+    assert_eq!(available(hub, "ben").await?, ["add_to_cart", "get_goods", "show_goods"]);
     Ok(())
+}
+
+/// No, "yes, but", and yes.
+async fn approvals(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
+    println!("\nAnn's agent orders. The call waits until a person has answered.");
+    let no = Answer::denied("there is milk for two", boss()?);
+    let denied = order_and_answer(hub, &portion("latte", 12), no).await?;
+    assert_eq!(denied.error_kind(), Some(ErrorKind::ApprovalDenied));
+    assert_eq!(denied.model_text(), "A person refused this call: there is milk for two");
+    assert_eq!(denied.effect, Effect::None);
+
+    println!("\nIt has not understood. The boss lowers the number, and the model is told.");
+    let edited = order_and_answer(hub, &portion("latte", 6), Answer::edited(portion("latte", 2), boss()?)).await?;
+    assert_eq!(edited.output, json!("ordered 2 × latte for 7.80 €"));
+    assert!(edited.model_text().contains("A person changed the arguments of this call"));
+
+    println!("\nTea is another matter: yes, this once.");
+    let once = order_and_answer(hub, &portion("tea", 1), Answer::new(ApprovalOutcome::ProceedOnce, boss()?)).await?;
+    assert_eq!(once.output, json!("ordered 1 × tea for 2.80 €"));
+    Ok(())
+}
+
+/// A yes that holds until it is taken back.
+async fn grants(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
+    let tenant = Tenant::default();
+    println!("\nThe boss is tired of being asked: always, for this tool in this thread.");
+    let always = Answer::new(ApprovalOutcome::ProceedAlways, boss()?);
+    assert!(order_and_answer(hub, &portion("tea", 2), always).await?.is_success());
+
+    println!("\nThe next order goes through by itself.");
+    assert!(call(hub, "order", &portion("tea", 3), "ann").await.is_success());
+
+    println!("\nSuch a yes is a grant. Grants are listed, and can be taken back.");
+    let [grant] = &hub.grants(&tenant).await?[..] else { return Err("there should be one grant".into()) };
+    println!("  {}: {}, given by {} for the rule \"{}\"", grant.id, json!(grant.covers), grant.granted_by, grant.rule);
+    hub.revoke_grant(&tenant, &grant.id).await?;
+    println!("  taken back; grants left: {}", hub.grants(&tenant).await?.len());
+
+    println!("\nNow an order asks again. This caller cannot wait for a person, and is told so at once.");
+    let arguments = portion("tea", 3);
+    let asked = hub.call("order", arguments.clone()).thread("ann").cannot_wait().await;
+    println!("  order {arguments}: {}", asked.model_text());
+    let question = asked.error.as_ref().and_then(CallError::approval).ok_or("nobody was asked")?;
+
+    println!("\nThe boss says yes later. The same call, made again, uses that yes.");
+    let yes = Answer::new(ApprovalOutcome::ProceedOnce, boss()?);
+    hub.resolve_approval(&tenant, question, yes).await?;
+    assert!(call(hub, "order", &arguments, "ann").await.is_success());
+    Ok(())
+}
+
+fn portion(name: &str, qty: u32) -> Value {
+    json!({"name": name, "qty": qty})
+}
+
+fn boss() -> Result<Caller, Box<dyn Error>> {
+    Ok(Caller::new("boss")?)
 }
 
 async fn call(hub: &ToolHub, tool: &str, arguments: &Value, thread: &str) -> Outcome {
     let outcome = hub.call(tool, arguments.clone()).thread(thread).await;
-    println!("  {tool} {arguments}: {}", outcome.model_text());
+    println!("  {tool} {arguments}: {}", shown(&outcome));
     outcome
+}
+
+/// Ann orders, and the boss answers. In a real program these are two places: an agent that calls, and a person with a
+/// screen that listens to events.
+async fn order_and_answer(hub: &ToolHub, arguments: &Value, answer: Answer) -> Result<Outcome, Box<dyn Error>> {
+    let mut events = hub.subscribe();
+    let running = hub.call("order", arguments.clone()).thread("ann").start();
+    let question = next_question(hub, &mut events).await?;
+    println!("  order {arguments}: waits");
+    let why = question.reason.as_deref().unwrap_or("no reason given");
+    println!("    asked: may `{}` run with {}? ({why})", question.tool, question.arguments);
+    println!("    {} answers: {}", answer.by, json!(answer.outcome));
+    hub.resolve_approval(&Tenant::default(), question.id, answer).await?;
+    let outcome = running.await;
+    println!("    the model reads: {}", shown(&outcome));
+    Ok(outcome)
+}
+
+/// Listens until somebody is asked.
+async fn next_question(hub: &ToolHub, events: &mut Subscription) -> Result<Approval, Box<dyn Error>> {
+    loop {
+        if let News::ApprovalRequested { approval_id, .. } = events.next().await.news {
+            return Ok(hub.approval(&Tenant::default(), approval_id).await?.ok_or("the question is gone")?);
+        }
+    }
+}
+
+fn shown(outcome: &Outcome) -> String {
+    outcome.model_text().replace('\n', "\n                     ")
 }
 
 /// The tools a thread may use now.
 async fn available(hub: &ToolHub, thread: &str) -> Result<Vec<String>, Box<dyn Error>> {
-    let names = hub.available_tools(&Tenant::default(), &ThreadId::new(thread)?).await;
-    let names: Vec<String> = names.map_err(|error| error.operator)?.iter().map(ToString::to_string).collect();
+    let names = hub.available_tools(&Tenant::default(), &ThreadId::new(thread)?).await?;
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     println!("  available to {thread}: {}", names.join(", "));
     Ok(names)
 }

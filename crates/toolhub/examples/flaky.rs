@@ -37,7 +37,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let hub = ToolHub::builder()
         .status(settings)
         .resource(Station::default())
-        .tool(tool("weather", weather).description("The weather outside.").read_only())
+        // Tried again, as a read-only tool usually is, the first call would outlast the trouble.
+        .tool(tool("weather", weather).description("The weather outside.").read_only().no_retry())
         .build()
         .await?;
     let mut events = hub.subscribe();

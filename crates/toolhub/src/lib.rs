@@ -43,6 +43,8 @@
 //! - Tools: [`tool()`], [`stateful`], [`blocking`], [`instance`], or a kind of your own with an [`Executor`].
 //! - What a tool may ask for: [`State`], [`CallContext`], [`Shared`].
 //! - Errors a tool raises: [`ToolError`]; what a caller sees: [`CallError`], by [`ErrorKind`].
+//! - What may be said about calls: [`Policy`] (times, rates, slots, retries), [`Rule`] (deny, ask, allow), [`Hook`]; and
+//!   what a person answers: [`Answer`].
 //! - For tests of tools: `toolhub::testing`, with the feature `testing`.
 #![forbid(unsafe_code)]
 
@@ -53,9 +55,15 @@ pub mod prelude {
     pub use schemars::{self, JsonSchema};
     pub use serde::{self, Deserialize, Serialize};
     pub use serde_json::{Value, json};
+    // Tools, calls and their ends.
     pub use toolhub_core::{
         CallContext, CallError, Content, Effect, ErrorKind, Filter, Instance, NoArguments, Outcome, Shared, State,
         StatefulTool, ToolBuilder, ToolError, ToolHub, ToolState, blocking, export::Format, instance, stateful, tool,
+    };
+    // What may be said about calls, and who says it.
+    pub use toolhub_core::{
+        After, Answer, ApprovalOutcome, Before, BoxFuture, Hook, HookedCall, Policy, RateLimit, Retry, Rule,
+        ids::{Caller, Tenant, ThreadId},
     };
 }
 
@@ -68,4 +76,6 @@ mod guide {
     mod first_tools {}
     #[doc = include_str!("../../../docs/guide/status.md")]
     mod status {}
+    #[doc = include_str!("../../../docs/guide/policies.md")]
+    mod policies {}
 }

@@ -20,6 +20,8 @@ pub(super) async fn hub() -> Result<ToolHub, toolhub::BuildError> {
     ToolHub::builder()
         .status(StatusSettings { failure_duration: WITHHELD, ..StatusSettings::default() })
         .resource(Service::default())
+        .resource(Shaky::default())
+        .rule(Rule::deny("dangerous").when("/folder", "^/$").because("nobody deletes everything"))
         .tool(tool("calculator", calculate).read_only().closed_world())
         .tool(tool("clock", clock).description("What time it is, in UTC.").read_only().closed_world())
         .tool(tool("notes", notes).additive().closed_world())
@@ -27,8 +29,17 @@ pub(super) async fn hub() -> Result<ToolHub, toolhub::BuildError> {
         .tool(tool("library", library).description("Read a very long book aloud.").read_only().closed_world())
         .tool(tool("slow", slow).timeout(Duration::from_millis(300)).closed_world())
         .tool(tool("crash", crash).description("Crash, to show what happens then.").closed_world())
-        .tool(tool("flaky", flaky).description("Ask a service that is down at first.").read_only())
+        .tool(
+            tool("hiccup", hiccup)
+                .description("Ask a service that answers every third time.")
+                .read_only()
+                .retry(Retry { first: Duration::from_millis(50), ..Retry::default() }),
+        )
+        // Each call is one try here, so that the failures can be counted by eye.
+        .tool(tool("flaky", flaky).description("Ask a service that is down at first.").read_only().no_retry())
         .tool(tool("report", report).description("Count the notes.").read_only().closed_world().after("clock"))
+        .tool(tool("search", search).read_only().per_minute(2))
+        .tool(tool("dangerous", dangerous).confirm().max_concurrency(1).closed_world())
         .build()
         .await
 }
@@ -137,6 +148,46 @@ async fn flaky(_: NoArguments, service: Shared<Service>) -> Result<&'static str,
         0..3 => Err(ToolError::of(ErrorKind::UpstreamUnreachable, "The service cannot be reached.")),
         _ => Ok("the service is up again"),
     }
+}
+
+/// The service behind `hiccup`: answers every third time.
+#[derive(Default)]
+struct Shaky {
+    asked: AtomicU32,
+}
+
+async fn hiccup(_: NoArguments, service: Shared<Shaky>) -> Result<&'static str, ToolError> {
+    if service.asked.fetch_add(1, Ordering::Relaxed) % 3 < 2 {
+        return Err(ToolError::of(ErrorKind::UpstreamError, "The service has a hiccup."));
+    }
+    Ok("the service has answered")
+}
+
+/// Search a slow catalogue. It takes two searches a minute.
+#[derive(Deserialize, JsonSchema)]
+struct Search {
+    /// A word.
+    word: String,
+}
+
+/// How long one search takes.
+pub(super) const SEARCH: Duration = Duration::from_millis(200);
+
+async fn search(search: Search) -> Result<String, ToolError> {
+    tokio::time::sleep(SEARCH).await;
+    Ok(format!("{} books about {}", search.word.len(), search.word))
+}
+
+/// Delete a folder. (It only pretends to.)
+#[derive(Deserialize, JsonSchema)]
+struct Deletion {
+    /// Such as /tmp/old
+    #[schemars(length(min = 1))]
+    folder: String,
+}
+
+async fn dangerous(deletion: Deletion) -> Result<String, ToolError> {
+    Ok(format!("{} is deleted (not really)", deletion.folder))
 }
 
 async fn report(_: NoArguments, notes: State<Notes>, cx: CallContext) -> Result<String, ToolError> {

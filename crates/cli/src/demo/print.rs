@@ -1,6 +1,8 @@
 //! How the tour looks: headings, what was asked, what came out.
 
-use anstream::println;
+use std::io::Write;
+
+use anstream::{print, println};
 use anstyle::{AnsiColor, Style};
 use toolhub::{Outcome, Status, prelude::Value};
 
@@ -25,6 +27,30 @@ pub(super) fn detail(text: &str) {
     println!("   {QUIET}{text}{QUIET:#}");
 }
 
+/// A question to a person, and the place for the answer.
+pub(super) fn prompt(text: &str) {
+    print!("   {ASKED}{text}{ASKED:#} ");
+    // A terminal shows a line that has not ended only when it is told to.
+    let _ = anstream::stdout().flush();
+}
+
+/// What the script answers where a person would type.
+pub(super) fn typed(text: &str) {
+    println!("{text}");
+}
+
+/// An answer that could not be taken.
+pub(super) fn complaint(text: &str) {
+    for line in text.lines() {
+        println!("   {BAD}{line}{BAD:#}");
+    }
+}
+
+/// The person does not want to see the rest.
+pub(super) fn interrupted() {
+    println!("\n\nThe tour was interrupted and ends here.");
+}
+
 /// What was asked.
 pub(super) fn asked(tool: &str, arguments: &Value, around: &str) {
     println!("   {ASKED}{tool}{ASKED:#} {arguments} {QUIET}{around}{QUIET:#}");
@@ -45,9 +71,10 @@ pub(super) fn outcome(outcome: &Outcome) {
     }
     let effect = serde_word(outcome.effect);
     let wait = outcome.error.as_ref().and_then(|error| error.retry_after);
-    let again = wait.map_or(String::new(), |wait| format!(" · ask again in {} ms", wait.as_millis()));
+    let again = wait.map_or(String::new(), |wait| format!(" · ask again in {wait:.0?}"));
+    let tried = if outcome.attempts > 1 { format!(" · {} attempts", outcome.attempts) } else { String::new() };
     println!(
-        "     {QUIET}{word} · effect {effect} · {:.1} ms{again}{QUIET:#}",
+        "     {QUIET}{word} · effect {effect} · {:.1} ms{tried}{again}{QUIET:#}",
         outcome.duration.as_secs_f64() * 1000.0
     );
 }

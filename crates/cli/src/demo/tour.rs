@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use anstream::println;
+use tokio::time::Instant;
 use toolhub::{
     Filter, ToolHub,
     events::{News, Subscription},
@@ -11,7 +12,7 @@ use toolhub::{
     prelude::{Content, Value, json},
 };
 
-use super::{pack, print};
+use super::{approval, pack, print};
 
 pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     let hub = pack::hub().await?;
@@ -25,8 +26,13 @@ pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     repetition(&hub).await;
     too_much(&hub).await?;
     exports(&hub);
+    retrying(&hub).await;
     failing(&hub).await?;
     waiting(&hub).await?;
+    together(&hub).await;
+    too_often(&hub).await;
+    print::heading(14, "Some calls ask a person first");
+    approval::stop(&hub).await?;
     news(events);
     ahead();
     Ok(())
@@ -118,8 +124,13 @@ fn exports(hub: &ToolHub) {
     }
 }
 
+async fn retrying(hub: &ToolHub) {
+    print::heading(9, "A failure that may heal is tried again, where that does no harm");
+    call(hub, "hiccup", json!({}), None).await;
+}
+
 async fn failing(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
-    print::heading(9, "A tool that keeps failing is withheld, and comes back by itself");
+    print::heading(10, "A tool that keeps failing is withheld, and comes back by itself");
     let mut events = hub.subscribe();
     for _ in 0..4 {
         call(hub, "flaky", json!({}), None).await;
@@ -151,7 +162,7 @@ async fn is_back(events: &mut Subscription) {
 }
 
 async fn waiting(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
-    print::heading(10, "A tool may wait for another, in each thread anew");
+    print::heading(11, "A tool may wait for another, in each thread anew");
     available(hub, "demo").await?;
     call(hub, "report", json!({}), Some("demo")).await;
     call(hub, "clock", json!({}), Some("demo")).await;
@@ -159,6 +170,31 @@ async fn waiting(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     call(hub, "report", json!({}), Some("demo")).await;
     call(hub, "report", json!({}), Some("other")).await;
     Ok(())
+}
+
+async fn together(hub: &ToolHub) {
+    print::heading(12, "Of the calls of one step, reads run together; any other runs alone, in its turn");
+    let calls = [
+        ("search", json!({"word": "tea"})),
+        ("search", json!({"word": "milk"})),
+        ("notes", json!({"add": "read about tea"})),
+    ];
+    let began = Instant::now();
+    let requests = calls.iter().map(|(tool, arguments)| hub.call(*tool, arguments.clone()).thread("demo"));
+    let outcomes = hub.batch(requests).await;
+    let took = began.elapsed();
+    for ((tool, arguments), outcome) in calls.iter().zip(&outcomes) {
+        print::asked(tool, arguments, "in thread demo");
+        print::outcome(outcome);
+    }
+    let one = pack::SEARCH.as_millis();
+    print::say(&format!("A search takes {one} ms. The whole step took {} ms.", took.as_millis()));
+}
+
+async fn too_often(hub: &ToolHub) {
+    print::heading(13, "A tool is called no more often than its owner allows");
+    print::say("The catalogue takes two searches a minute, and has had them.");
+    call(hub, "search", json!({"word": "honey"}), None).await;
 }
 
 async fn available(hub: &ToolHub, thread: &str) -> Result<(), Box<dyn Error>> {
@@ -169,7 +205,7 @@ async fn available(hub: &ToolHub, thread: &str) -> Result<(), Box<dyn Error>> {
 }
 
 fn news(mut events: Subscription) {
-    print::heading(11, "Everything that happened was told to whoever listens");
+    print::heading(15, "Everything that happened was told to whoever listens");
     let mut counts = BTreeMap::new();
     while let Some(event) = events.try_next() {
         *counts.entry(event.name()).or_insert(0) += 1;
@@ -180,7 +216,6 @@ fn news(mut events: Subscription) {
 }
 
 fn ahead() {
-    print::heading(12, "Not built yet");
-    print::say("limits, queues, retries, approvals, batches · stores on disk · REST and MCP tools ·");
-    print::say("HTTP, dashboard, agents");
+    print::heading(16, "Not built yet");
+    print::say("a config file · stores on disk · REST and MCP tools · HTTP, dashboard, agents");
 }

@@ -7,7 +7,7 @@ use std::{future::Future, sync::Arc};
 
 use super::{Allowed, Placed, Way};
 use crate::{
-    clock,
+    clock::{self, Instant},
     error::{CallError, ErrorKind},
     scheduler::{Asker, Bound, Excess, Full, Party, Place, Token, Waiting},
     services::Services,
@@ -53,11 +53,14 @@ pub(super) async fn place(services: &Services, allowed: Allowed) -> Result<Place
     Ok(Placed { way, slot, standing: None })
 }
 
-/// A slot for one more attempt. The rate was paid for once, with the call.
-pub(super) async fn place_again(services: &Services, way: &Way) -> Result<Slot, CallError> {
+/// A slot for one more attempt, if there is one before the call must be done. The rate was paid for once, with the call.
+pub(super) async fn place_again(services: &Services, way: &Way, deadline: Instant) -> Result<Slot, CallError> {
     match queue_up(way) {
         Ok(Now::Run(slot)) => Ok(slot),
-        Ok(Now::Wait(waiting)) => turn(services, way, None, waiting).await,
+        Ok(Now::Wait(waiting)) => {
+            let waited = tokio::time::timeout_at(deadline, turn(services, way, None, waiting)).await;
+            waited.unwrap_or_else(|_| Err(CallError::new(ErrorKind::Overloaded)))
+        }
         Err(full) => Err(overloaded(way, None, full)),
     }
 }

@@ -34,6 +34,7 @@ pub(super) struct Trying {
     slot: Slot,
     standing: Option<Box<Standing>>,
     record: Option<Box<CallRecord>>,
+    began: Instant,
     deadline: Instant,
 }
 
@@ -44,12 +45,12 @@ pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>
     ticket.begin(now);
     let deadline = deadline(&way, now);
     let context = CallContext::new(way, deadline, slot.watch());
-    Trying { context, slot, standing, record, deadline }
+    Trying { context, slot, standing, record, began: now, deadline }
 }
 
 /// Runs the tool, and again where that is safe and may help.
 pub(super) async fn run(services: &Services, trying: &mut Trying, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
-    let result = attempt(&trying.context, trying.deadline, ticket).await;
+    let result = attempt(&trying.context, trying.began, trying.deadline, ticket).await;
     // The slot is free when nobody waits for the tool any more; what follows is ours.
     trying.slot.give_back();
     // A probe is one try: a tool that may be broken is not asked three times whether it is.
@@ -109,11 +110,12 @@ async fn try_again(
             return Err(ToolError { effect: failed.effect, ..end });
         }
         // Refused a slot, the call ends with the failure it had: that says more than "busy".
-        let Ok(slot) = admission::place_again(services, way).await else { return Err(failed) };
+        let placed = admission::place_again(services, way, trying.deadline).await;
+        let Ok(slot) = placed else { return Err(failed) };
         desk.meter.retried();
         trying.context = CallContext::new(way.clone(), trying.deadline, slot.watch());
         trying.slot = slot;
-        let result = attempt(&trying.context, trying.deadline, ticket).await;
+        let result = attempt(&trying.context, services.clock.instant(), trying.deadline, ticket).await;
         trying.slot.give_back();
         match result {
             Err(again) => failed = again,
@@ -141,49 +143,58 @@ fn wait_for_next(
 }
 
 /// Runs the tool once. A panic of the tool, even one while it is being dropped, is the tool's failure.
-async fn attempt(context: &CallContext, deadline: Instant, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
+async fn attempt(
+    context: &CallContext,
+    now: Instant,
+    deadline: Instant,
+    ticket: &mut Ticket<'_>,
+) -> Result<Reply, ToolError> {
     ticket.attempt();
-    let own = context.way().tool.limits.attempt_timeout;
-    let own = own.map(|time| clock::after(context.services().clock.instant(), time));
+    let own = context.way().tool.limits.attempt_timeout.map(|time| clock::after(now, time));
     let due = own.map_or(deadline, |own| own.min(deadline));
-    let result = AssertUnwindSafe(execute(context, due)).catch_unwind().await;
+    let result = AssertUnwindSafe(execute(context, now, due)).catch_unwind().await;
     result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))))
 }
 
-async fn execute(context: &CallContext, deadline: Instant) -> Result<Reply, ToolError> {
+async fn execute(context: &CallContext, began: Instant, deadline: Instant) -> Result<Reply, ToolError> {
     let way = context.way();
     if way.call.is_cancelled() {
         return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
     }
     let job = Job { tool: &way.tool.definition, arguments: &way.call.arguments, context };
     let unwanted = Unwanted(Some(context));
-    let result = within(way.tool.executor.execute(job), context, deadline).await?;
+    let result = within(way.tool.executor.execute(job), context, began, deadline).await?;
     unwanted.disarm();
     result.map(|reply| with_attached(reply, context))
 }
 
 /// Waits for the work, the caller's cancel or the end of time, whichever is first. Work that is done at the same
 /// moment wins.
-async fn within<T>(work: impl Future<Output = T>, context: &CallContext, deadline: Instant) -> Result<T, ToolError> {
+async fn within<T>(
+    work: impl Future<Output = T>,
+    context: &CallContext,
+    began: Instant,
+    deadline: Instant,
+) -> Result<T, ToolError> {
     let mut work = pin!(work);
     // Most tools are done at once. They need neither a timer nor a place in anybody's list.
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         return Ok(done);
     }
-    Box::pin(wait(work, context, deadline)).await
+    Box::pin(wait(work, context, began, deadline)).await
 }
 
 /// The same for work that takes its time.
 async fn wait<T>(
     mut work: Pin<&mut impl Future<Output = T>>,
     context: &CallContext,
+    began: Instant,
     deadline: Instant,
 ) -> Result<T, ToolError> {
     let way = context.way();
     let _with_the_tool = InFlight::begin(&way.tool.desk.meter);
     let idle = way.tool.limits.idle_timeout;
     let due = |since: Instant| idle.map_or(deadline, |idle| clock::after(since, idle).min(deadline));
-    let began = context.services().clock.instant();
     let mut timer = pin!(tokio::time::sleep_until(due(began)));
     let cancel = way.call.cancel.clone();
     let mut cancelled = pin!(async {
@@ -215,11 +226,16 @@ async fn wait<T>(
 }
 
 fn late(way: &Way, absolute: bool, time: Duration) -> ToolError {
-    let text = match way.tool.limits.idle_timeout {
+    let limits = &way.tool.limits;
+    let text = match limits.idle_timeout {
         Some(idle) if !absolute => format!("the tool said nothing for {idle:?}"),
         _ => format!("the tool did not answer within {time:?}"),
     };
-    ToolError::of(ErrorKind::Timeout, text)
+    let late = ToolError::of(ErrorKind::Timeout, text);
+    // A caller that is in a greater hurry than the tool's owner says nothing about the tool.
+    let hurried = way.call.timeout.is_some_and(|wanted| wanted < limits.timeout);
+    let by_caller = absolute && hurried && limits.attempt_timeout.is_none_or(|own| time < own);
+    if by_caller { late.uncounted() } else { late }
 }
 
 fn with_attached(mut reply: Reply, context: &CallContext) -> Reply {

@@ -42,6 +42,14 @@ pub struct Tool {
     pub(crate) stateful: bool,
 }
 
+impl Tool {
+    /// What holds for its calls, after everything that was said about it has been laid over each other.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}
+
 /// A list of tools that never changes.
 #[derive(Default)]
 pub struct Tools {

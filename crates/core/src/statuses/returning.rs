@@ -45,6 +45,8 @@ impl Verdict {
         match result {
             Ok(_) => Self::Well,
             Err(error) if error.kind().row().counts == Counts::No => Self::Silent,
+            // Whoever did not wait long enough has heard nothing.
+            Err(error) if error.kind() == ErrorKind::Timeout && error.counts == Some(false) => Self::Silent,
             Err(error) if error.counts != Some(false) && counts(error.kind(), settings) => {
                 Self::Failed(error.kind(), error.to_string())
             }

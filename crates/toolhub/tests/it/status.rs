@@ -721,3 +721,24 @@ async fn an_older_text_does_not_lock_a_tool_that_only_waited_for_another() {
     hub.call("base", json!({})).thread("t1").await.assert_success();
     hub.call("next", json!({})).thread("t1").await.assert_success();
 }
+
+#[tokio::test(start_paused = true)]
+async fn callers_in_a_hurry_do_not_speak_against_a_tool_nor_bring_it_back() {
+    let (hub, script) = flaky(vec![Step::Hang; 8]).await;
+    for thread in ["t1", "t2", "t3", "t4", "t5"] {
+        let hurried = hub.call("flaky", json!({})).thread(thread).timeout(Duration::from_millis(1)).await;
+        hurried.assert_error(ErrorKind::Timeout);
+        assert!(!hurried.error.unwrap().counts);
+    }
+    assert_eq!(word(&hub).await, ToolStatus::Available);
+    hub.set_tool_status("flaky", ToolStatus::Failed, None, None, View::Shared).await.unwrap();
+    tokio::time::sleep(5 * MINUTE).await;
+    let probe = hub.call("flaky", json!({})).thread("t1").timeout(Duration::from_millis(1)).await;
+    probe.assert_error(ErrorKind::Timeout);
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    assert!(hub.explain("flaky", &tenant, &thread).await.unwrap().probation, "nobody has answered yet");
+    // The owner's own time still counts.
+    call(&hub, "t1").await.assert_error(ErrorKind::Timeout);
+    call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
+    assert_eq!(script.asked().len(), 7, "after the failed probe the tool is withheld");
+}

@@ -1,0 +1,76 @@
+//! Where the answers to questions come from: the person at the keyboard, or a script where nobody can be there.
+//!
+//! In: a prompt. Out: the line that was typed, or `None` when no more will come. What a line means is for others to say.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IsTerminal},
+    thread,
+};
+
+use tokio::sync::mpsc;
+use toolhub::ids::{Caller, IdError};
+
+use super::print;
+
+/// Gives one line for each prompt.
+pub(super) enum Answers {
+    /// Lines as they are typed.
+    Keyboard(mpsc::Receiver<String>),
+    /// Lines that were written before.
+    Script(VecDeque<&'static str>),
+}
+
+impl Answers {
+    /// The person, if there is a terminal to ask and to answer on; the script otherwise.
+    pub(super) fn find(script: impl IntoIterator<Item = &'static str>) -> Self {
+        if io::stdin().is_terminal() && io::stdout().is_terminal() {
+            Self::Keyboard(typed())
+        } else {
+            Self::Script(script.into_iter().collect())
+        }
+    }
+
+    /// Whether a person answers.
+    pub(super) fn are_typed(&self) -> bool {
+        matches!(self, Self::Keyboard(_))
+    }
+
+    /// Who answers.
+    pub(super) fn by(&self) -> Result<Caller, IdError> {
+        Caller::new(if self.are_typed() { "you" } else { "script" })
+    }
+
+    /// Shows the prompt and waits for a line.
+    pub(super) async fn next(&mut self, prompt: &str) -> Option<String> {
+        print::prompt(prompt);
+        let line = match self {
+            Self::Keyboard(lines) => lines.recv().await,
+            Self::Script(lines) => lines.pop_front().map(String::from).inspect(|line| print::typed(line)),
+        };
+        if line.is_none() {
+            print::typed("");
+        }
+        line
+    }
+}
+
+/// The lines of the keyboard. They are read on a thread of their own, which ends with the process: nothing can stop a
+/// read that waits for somebody to type, and the runtime would wait for it.
+fn typed() -> mpsc::Receiver<String> {
+    let (lines, typed) = mpsc::channel(1);
+    thread::spawn(move || {
+        for line in io::stdin().lines() {
+            // A line that is no text is no answer; the question is asked again.
+            let line = match line {
+                Ok(line) => line,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
+                Err(_) => return,
+            };
+            if lines.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    typed
+}
