@@ -128,6 +128,7 @@ struct Allowed(Way);
 struct Placed {
     way: Way,
     slot: admission::Slot,
+    token: admission::Unspent,
     /// How the call stands with the records of its tool; none while no tool has a record.
     standing: Option<Box<Standing>>,
 }
@@ -135,6 +136,7 @@ struct Placed {
 struct Opened {
     way: Way,
     slot: admission::Slot,
+    token: admission::Unspent,
     standing: Option<Box<Standing>>,
     record: Option<Box<CallRecord>>,
 }

@@ -27,7 +27,8 @@ use crate::{
 };
 
 pub(super) async fn run(services: &Services, opened: Opened, ticket: &mut Ticket<'_>) -> Done {
-    let Opened { way, slot, standing, record } = opened;
+    let Opened { way, slot, token, standing, record } = opened;
+    token.spend();
     let now = services.clock.instant();
     ticket.begin(now);
     let deadline = deadline(&way, now);
