@@ -83,21 +83,34 @@ async fn try_again(
             }
         };
         if cancelled {
-            let end = ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call between two attempts");
-            let effect = failed.effect;
-            return (context, Err(ToolError { effect, ..end }));
+            return (context, Err(cancelled_between(&failed)));
         }
-        // Refused a slot, the call ends with the failure it had: that says more than "busy".
-        let Ok(slot) = admission::place_again(services, way).await else { return (context, Err(failed)) };
+        let placed = tokio::time::timeout_at(deadline, admission::place_again(services, way)).await;
+        let Ok(Ok(slot)) = placed else {
+            // Refused a slot, the call ends with the failure it had: that says more than "busy".
+            let end = if way.call.is_cancelled() { cancelled_between(&failed) } else { failed };
+            return (context, Err(end));
+        };
         desk.meter.retried();
         context = CallContext::new(way.clone(), deadline, slot.watch());
         let result = attempt(&context, deadline, ticket, services.clock.instant()).await;
         slot.give_back();
         match result {
-            Err(again) => failed = again,
+            Err(mut again) => {
+                // Nothing done this time does not undo what an earlier attempt may have done.
+                if again.effect == Some(Effect::None) {
+                    again.effect = failed.effect;
+                }
+                failed = again;
+            }
             done => return (context, done),
         }
     }
+}
+
+fn cancelled_between(failed: &ToolError) -> ToolError {
+    let end = ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call between two attempts");
+    ToolError { effect: failed.effect, ..end }
 }
 
 fn wait_for_next(
