@@ -79,12 +79,12 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     let opened = open::open(engine, placed, ticket).await?;
     // 12. attempts: the tool runs. `Opened → Done`
     let done = attempts::run(services, opened, ticket).await;
+    cache::keep(scheduler, services, &done);
     // 13. after-hooks, and no more text than a model can bear
     let mut done = hooks::after(done).await;
     if let Some(cutting) = output::limit(services, &mut done) {
         cutting.await;
     }
-    cache::keep(scheduler, services, &done);
     let verdict = status::verdict(statuses, &mut done);
     // 14. close: state, record and outcome in one transaction. `Done → Outcome`
     let outcome = match close::close(journal, services, &statuses.successes, done, ticket) {

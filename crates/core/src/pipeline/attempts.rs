@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 
 use super::{Done, Opened, Way, admission, deadline, output, ticket::Ticket};
 use crate::{
-    call::{Content, Effect},
+    call::Effect,
     clock::{self, Instant},
     context::CallContext,
     error::{ErrorKind, ToolError},
@@ -218,12 +218,7 @@ fn late(way: &Way, absolute: bool, time: Duration) -> ToolError {
 }
 
 fn with_attached(mut reply: Reply, context: &CallContext) -> Reply {
-    let attached = context.take_attached();
-    let notes = &context.way().notes;
-    if !attached.is_empty() || !notes.is_empty() {
-        output::add(&mut reply, attached);
-        output::add(&mut reply, notes.iter().map(Content::text));
-    }
+    output::add(&mut reply, context.take_attached());
     reply
 }
 

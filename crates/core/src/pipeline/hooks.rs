@@ -40,14 +40,15 @@ async fn ask_before(found: Found) -> Result<Found, CallError> {
     Ok(Found(way))
 }
 
-/// May withhold or rewrite what the tool returned.
+/// May withhold or rewrite what the tool returned. Then everything is said that is to be said beside the result.
 pub(super) async fn after(done: Done) -> Done {
-    if done.context.way().tool.hooks.is_empty() { done } else { Box::pin(ask_after(done)).await }
+    let way = done.context.way();
+    if way.tool.hooks.is_empty() && way.notes.is_empty() { done } else { Box::pin(ask_after(done)).await }
 }
 
 async fn ask_after(mut done: Done) -> Done {
     let way = done.context.way();
-    let mut said = Vec::new();
+    let mut said = way.notes.clone();
     for hook in &way.tool.hooks {
         let call = seen(way);
         let result = done.result.as_ref().map(|reply| &reply.output);
