@@ -47,7 +47,7 @@ use ticket::Ticket;
 
 /// The doors, in order.
 async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result<Outcome, CallError> {
-    let Engine { services, journal, statuses, scheduler, .. } = engine;
+    let Engine { services, journal, statuses, .. } = engine;
 
     //  1. resolve: which tool? `Call → Found`. It stands in `run` and `start`: the tool decides where its call runs.
 
@@ -79,7 +79,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     let opened = open::open(engine, placed, ticket).await?;
     // 12. attempts: the tool runs. `Opened → Done`
     let done = attempts::run(services, opened, ticket).await;
-    cache::keep(scheduler, services, &done);
+    cache::keep(engine, &done);
     // 13. after-hooks, and no more text than a model can bear
     let mut done = hooks::after(done).await;
     if let Some(cutting) = output::limit(services, &mut done) {

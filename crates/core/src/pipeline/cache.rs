@@ -16,7 +16,6 @@ use crate::{
     executor::Reply,
     kept::{self, Answer, Fingerprint},
     registry::Base,
-    scheduler::Scheduler,
     services::Services,
     state,
 };
@@ -78,14 +77,17 @@ async fn fingerprint(services: &Services, way: &Way) -> Result<Fingerprint, Call
 }
 
 /// Keeps a good answer.
-pub(super) fn keep(scheduler: &Scheduler, services: &Services, done: &Done) {
+pub(super) fn keep(engine: &Engine, done: &Done) {
+    let Engine { registry, scheduler, services, .. } = engine;
     let way = done.context.way();
     let (Some(fingerprint), Some(time), Ok(reply)) = (&way.keep_as, way.tool.limits.cache, &done.result) else {
         return;
     };
     // An artifact may be forgotten before the answer that points to it, and what is too long becomes one.
+    // And whoever was replaced while it ran does not answer for its successor.
+    let replaced = !registry.find(&way.tool.definition.name).is_some_and(|(tool, _)| Arc::ptr_eq(&tool, &way.tool));
     let points = reply.content.iter().any(|piece| matches!(piece, Content::Artifact { .. }));
-    if points || !output::fits(reply, &way.tool.limits) {
+    if replaced || points || !output::fits(reply, &way.tool.limits) {
         return;
     }
     let answer = Answer { output: reply.output.clone(), content: reply.content.clone() };
