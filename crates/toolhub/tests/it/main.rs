@@ -5,6 +5,7 @@
 mod alloc;
 mod approvals;
 mod awkward_store;
+mod busy;
 mod calls;
 mod compile_errors;
 mod damaged;
@@ -16,6 +17,7 @@ mod executors;
 mod house;
 mod idempotency;
 mod instances;
+mod limits;
 mod output;
 mod registry;
 mod shop;
