@@ -20,6 +20,7 @@ mod instances;
 mod limits;
 mod output;
 mod registry;
+mod retries;
 mod shop;
 mod state;
 mod status;
