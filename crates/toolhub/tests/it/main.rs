@@ -14,6 +14,7 @@ mod endings;
 mod errors;
 mod events;
 mod executors;
+mod hooks;
 mod house;
 mod idempotency;
 mod instances;
