@@ -6,6 +6,7 @@ mod alloc;
 mod approvals;
 mod awkward_store;
 mod busy;
+mod cache;
 mod calls;
 mod compile_errors;
 mod damaged;
