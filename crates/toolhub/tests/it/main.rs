@@ -23,6 +23,7 @@ mod limits;
 mod output;
 mod registry;
 mod retries;
+mod runs;
 mod shop;
 mod state;
 mod status;
