@@ -5,6 +5,7 @@
 mod alloc;
 mod approvals;
 mod awkward_store;
+mod batches;
 mod busy;
 mod cache;
 mod calls;
