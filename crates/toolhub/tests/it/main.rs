@@ -22,6 +22,7 @@ mod idempotency;
 mod instances;
 mod limits;
 mod output;
+mod policies;
 mod registry;
 mod retries;
 mod runs;
