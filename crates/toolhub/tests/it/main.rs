@@ -32,4 +32,5 @@ mod status;
 mod status_events;
 mod status_views;
 mod store;
+mod storm;
 mod validation;
