@@ -131,7 +131,10 @@ async fn wait(approvals: &Arc<Approvals>, way: Way, asked: Permit) -> Result<All
 async fn held(way: &Way) -> Option<()> {
     match (&way.call.member, &way.call.cancel) {
         (None, _) => Some(()),
-        (Some(member), None) => Some(member.goes_on().await),
+        (Some(member), None) => {
+            member.goes_on().await;
+            Some(())
+        }
         (Some(member), Some(cancel)) => cancel.run_until_cancelled(member.goes_on()).await,
     }
 }
