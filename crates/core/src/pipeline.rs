@@ -229,14 +229,12 @@ fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
 /// Walks a call through all doors and reports its end, even if something panics on the way.
 async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
     let mut ticket = Ticket::new(&engine.services, &found.0.call);
-    ticket.runs(in_place, &found.0.tool);
+    ticket.runs(in_place, &found.0.tool, &engine.registry);
     let passed = AssertUnwindSafe(route(engine, found, &mut ticket)).catch_unwind().await;
     report::report(ticket, |ticket| match passed {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(refusal)) => {
-            if let Some((tool, _)) = engine.registry.find(ticket.tool()) {
-                tool.desk.meter.refused(refusal.kind);
-            }
+            ticket.count(refusal.kind);
             ticket.refused(refusal)
         }
         Err(panic) => ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic))),
