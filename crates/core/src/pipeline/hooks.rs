@@ -26,7 +26,13 @@ async fn ask_before(found: Found) -> Result<Found, CallError> {
     let Found(mut way) = found;
     for hook in way.tool.hooks.clone() {
         let call = seen(&way);
-        match kept(|| hook.before(&call)).await {
+        let asked = kept(|| hook.before(&call));
+        let said = match &way.call.cancel {
+            None => Some(asked.await),
+            Some(cancel) => cancel.run_until_cancelled(asked).await,
+        };
+        let Some(said) = said else { return Err(CallError::new(ErrorKind::Cancelled)) };
+        match said {
             Ok(Before::Pass) => {}
             Ok(Before::Block(why)) => return Err(blocked(&way, &why)),
             Ok(Before::Rewrite(arguments)) => way.call.arguments = arguments,
