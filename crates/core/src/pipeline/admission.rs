@@ -9,7 +9,7 @@ use super::{Allowed, Placed, Way};
 use crate::{
     clock,
     error::{CallError, ErrorKind},
-    scheduler::{Asker, Bound, Desk, Excess, Full, Party, Place, Token, Waiting},
+    scheduler::{Asker, Bound, Desk, Excess, Full, Party, Place, RETRY, Token, Waiting},
     services::Services,
 };
 
@@ -141,7 +141,10 @@ async fn turn(services: &Services, way: &Way, waiting: Waiting) -> Result<Slot, 
         Some(Ok(slot)) => Ok(Slot(Some(Arc::new(slot)))),
         Some(Err(_)) => {
             let time = way.tool.limits.queue_timeout;
-            Err(CallError::new(ErrorKind::Overloaded).operator(format!("no slot became free within {time:?}")))
+            let text = format!("no slot became free within {time:?}");
+            let mut error = CallError::new(ErrorKind::Overloaded).operator(text);
+            error.retry_after = Some(RETRY);
+            Err(error)
         }
         None => Err(CallError::new(ErrorKind::Cancelled)),
     }
