@@ -253,6 +253,17 @@ async fn a_hook_that_errs_panics_or_hangs_keeps_its_door_shut() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_does_not_wait_for_a_hook() {
+    let (hub, script) = hub(Falling { how: Falls::Hangs, before: true }).await;
+    let began = tokio::time::Instant::now();
+    let call = hub.call("it", json!({})).start();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    call.cancel();
+    call.await.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
+    assert_eq!((began.elapsed(), script.asked().len()), (Duration::from_secs(1), 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hook_is_for_the_tools_it_names() {
     let names = ["pay", "pay_back", "show"];
     for (glob, blocked) in

@@ -216,6 +216,7 @@ async fn a_call_that_leaves_the_queue_without_running_leaves_no_entry_and_gets_i
                 let late = hub.call("it", json!({})).await;
                 late.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
                 assert_eq!((late.queued, began.elapsed()), (MINUTE, MINUTE), "{place}");
+                assert!(late.error.unwrap().retry_after.is_some(), "{place}");
             }
             _ => {
                 let second = hub.call("it", json!({})).start();
@@ -406,6 +407,26 @@ async fn a_thread_with_one_call_is_not_kept_waiting_by_one_with_ten_thousand() {
         call.await.assert_success();
     }
     assert_eq!((busy.most(), hub.queued()), (SLOTS, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_with_one_call_is_not_kept_waiting_by_one_with_a_thousand_when_they_share_slots() {
+    const SLOTS: usize = 4;
+    let busy = Busy::new();
+    let hub = builder().tools(["many", "one"].map(|name| busy.tool(name))).max_concurrency(SLOTS);
+    let hub = hub.build().await.unwrap();
+    let many: Vec<_> = (0..1_000).map(|n| hub.call("many", json!({})).thread(format!("t{n}")).start()).collect();
+    until(|| hub.queued() == 1_000 - SLOTS).await;
+    let one = hub.call("one", json!({})).thread("one").start();
+    until(|| hub.queued() == 1_001 - SLOTS).await;
+    busy.let_go(2_000);
+    one.await.assert_success();
+    let turn = busy.begun().iter().position(|thread| thread == "one").unwrap() - SLOTS;
+    // A round is one turn of each of the two tools.
+    assert!(turn < 4, "it was given turn {turn}");
+    for call in many {
+        call.await.assert_success();
+    }
 }
 
 #[tokio::test(start_paused = true)]

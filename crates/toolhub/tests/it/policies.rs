@@ -1,6 +1,7 @@
 //! What is said about tools, what of it holds, and the numbers that show it.
 
 use std::{
+    future::IntoFuture,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -8,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::poll;
 use toolhub::{
     Before, BoxFuture, BuildError, Hook, HookedCall, HubBuilder, Policy, RateLimit, Retry, Rule, Running, ToolName,
     ids::{Caller, Tenant, ThreadId},
@@ -259,6 +261,28 @@ async fn calls_that_run_and_calls_that_wait_are_counted_while_they_do() {
     }
     assert_eq!(seen(), (4, 0, 0));
     assert_eq!(hub.tool_stats("it").unwrap().errors, [("cancelled", 2)].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_caller_goes_away_is_counted_wherever_it_runs() {
+    for read_only in [true, false] {
+        let busy = Busy::new();
+        let tool = busy.tool("it").max_concurrency(1);
+        let hub = builder().tool(if read_only { tool.read_only() } else { tool }).build().await.unwrap();
+        let seen = || {
+            let stats = hub.tool_stats("it").unwrap();
+            (stats.calls, stats.errors.get("cancelled").copied().unwrap_or_default(), stats.in_flight)
+        };
+        let (mut runs, mut waits) = (hub.call("it", json!({})).into_future(), hub.call("it", json!({})).into_future());
+        assert!(poll!(&mut runs).is_pending());
+        until(|| busy.running() == 1).await;
+        assert!(poll!(&mut waits).is_pending());
+        until(|| hub.queued() == 1).await;
+        drop(waits);
+        until(|| seen() == (0, 1, 1)).await;
+        drop(runs);
+        until(|| seen() == (1, 2, 0)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -174,3 +174,51 @@ fn ten_thousand_calls_that_end_badly_leave_no_task_slot_queue_entry_or_memory() 
         }
     });
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_several_threads_no_slot_is_given_twice_or_lost() {
+    let rounds = if std::env::var_os("TOOLHUB_SOAK").is_some() { 200 } else { 10 };
+    let (names, busy) = (["a", "b", "c"], Busy::new());
+    let crowd = |name| {
+        let busy = busy.clone();
+        tool(name, move |_: NoArguments, cx: CallContext| {
+            let busy = busy.clone();
+            async move { busy.pass(&cx).await }
+        })
+    };
+    let tools = names.map(|name| crowd(name).read_only().max_concurrency(2));
+    let hub = ToolHub::builder().tools(tools).max_concurrency(5).build().await.unwrap();
+    for round in 0..rounds {
+        let calls: Vec<_> = (0..300)
+            .map(|n| {
+                let hub = hub.clone();
+                tokio::spawn(async move {
+                    let mut call = hub.call(names[n % 3], json!({})).into_future();
+                    // Some look a few times and leave; the others stay to the end.
+                    for _ in 0..n % 5 {
+                        if poll!(&mut call).is_ready() {
+                            return;
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                    if n % 5 == 0 {
+                        call.await.assert_success();
+                    }
+                })
+            })
+            .collect();
+        for call in calls {
+            call.await.unwrap();
+        }
+        assert_eq!((hub.queued(), hub.running(), busy.running()), (0, 0, 0), "round {round}");
+    }
+    assert!(busy.most() <= 5, "{} ran at once", busy.most());
+    let full = Busy::new();
+    hub.replace_all(names.map(|name| full.tool(name).max_concurrency(2))).await.unwrap();
+    let all: Vec<_> = (0..5).map(|n| hub.call(names[n % 3], json!({})).start()).collect();
+    until(|| full.running() == 5).await;
+    full.let_go(5);
+    for call in all {
+        call.await.assert_success();
+    }
+}
