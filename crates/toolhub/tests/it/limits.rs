@@ -13,7 +13,7 @@ use std::{
 use futures_util::poll;
 use tokio::sync::Semaphore;
 use toolhub::{
-    HubBuilder, RateLimit, Rule, Running, View,
+    CallRequest, HubBuilder, RateLimit, Rule, Running, View,
     ids::{Caller, Tenant},
     prelude::*,
     status::ToolStatus,
@@ -95,7 +95,7 @@ async fn a_rate_is_shared_by_all_by_a_thread_or_by_a_caller() {
         for (tenant, thread, caller, passes) in calls {
             let request = hub.call("it", json!({})).tenant(Tenant::new(tenant).unwrap());
             let request = request.caller(Caller::new(caller).unwrap());
-            let outcome = thread.into_iter().fold(request, |request, thread| request.thread(thread)).await;
+            let outcome = thread.into_iter().fold(request, CallRequest::thread).await;
             assert_eq!(outcome.is_success(), passes[at], "{:?}: {tenant} {thread:?} {caller}", limit.scope);
         }
     }
@@ -303,10 +303,10 @@ async fn no_more_than_so_many_run_at_once_and_the_others_get_their_turn() {
             let busy = Busy::new();
             let names = ["a", "b"];
             let tools = names.map(|name| {
-                let tool = own.into_iter().fold(busy.tool(name), |tool, calls| tool.max_concurrency(calls));
+                let tool = own.into_iter().fold(busy.tool(name), ToolBuilder::max_concurrency);
                 if read_only { tool.read_only() } else { tool }
             });
-            let builder = all.into_iter().fold(builder().tools(tools), |builder, calls| builder.max_concurrency(calls));
+            let builder = all.into_iter().fold(builder().tools(tools), HubBuilder::max_concurrency);
             let hub = builder.build().await.unwrap();
             // A limit of the tool holds for each tool; only the hub's is over both.
             let expected = if all.is_none() { expected * 2 } else { expected };
