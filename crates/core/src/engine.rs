@@ -48,6 +48,9 @@ pub(crate) struct Engine {
 #[derive(Default, Clone)]
 pub(crate) struct Live(Arc<Mutex<HashMap<CallId, CancellationToken>>>);
 
+/// Room for as many is always kept.
+const FEW: usize = 1_024;
+
 impl Live {
     /// Notes a call for as long as the answer is held.
     pub(crate) fn enter(&self, call: CallId, cancel: Option<CancellationToken>) -> Running {
@@ -80,6 +83,12 @@ pub(crate) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.live.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.call);
+        let mut live = self.live.0.lock().unwrap_or_else(PoisonError::into_inner);
+        live.remove(&self.call);
+        // A flood of calls must not leave its size behind. Halved at a quarter, so that it is not moved back and forth.
+        if live.capacity() > FEW && live.len() < live.capacity() / 4 {
+            let room = live.capacity() / 2;
+            live.shrink_to(room);
+        }
     }
 }

@@ -48,7 +48,7 @@ use ticket::Ticket;
 
 /// The doors, in order.
 async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result<Outcome, CallError> {
-    let Engine { services, journal, statuses, scheduler, .. } = engine;
+    let Engine { services, journal, statuses, .. } = engine;
 
     //  1. resolve: which tool? `Call → Found`. It stands in `run` and `start`: the tool decides where its call runs.
 
@@ -82,6 +82,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     let mut trying = attempts::begin(services, opened, ticket);
     let result = attempts::run(services, &mut trying, ticket).await;
     let mut done = trying.done(result);
+    cache::keep(engine, &done);
     // 13. after-hooks, and no more text than a model can bear
     if let Some(asking) = hooks::after(&mut done) {
         asking.await;
@@ -89,7 +90,6 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     if let Some(cutting) = output::limit(services, &mut done) {
         cutting.await;
     }
-    cache::keep(scheduler, services, &done);
     let verdict = status::verdict(statuses, &mut done);
     // 14. close: state, record and outcome in one transaction. `Done → Outcome`
     let outcome = match close::close(engine, done, ticket) {
@@ -157,6 +157,7 @@ struct Allowed(Way);
 struct Placed {
     way: Way,
     slot: admission::Slot,
+    token: admission::Unspent,
     /// How the call stands with the records of its tool; none while no tool has a record.
     standing: Option<Box<Standing>>,
 }
@@ -164,6 +165,7 @@ struct Placed {
 struct Opened {
     way: Way,
     slot: admission::Slot,
+    token: admission::Unspent,
     standing: Option<Box<Standing>>,
     record: Option<Box<CallRecord>>,
 }
@@ -259,14 +261,12 @@ fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
 /// Walks a call through all doors and reports its end, even if something panics on the way.
 async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
     let mut ticket = Ticket::new(&engine.services, &found.0.call);
-    ticket.runs(in_place, &found.0.tool);
+    ticket.runs(in_place, &found.0.tool, &engine.registry);
     let passed = AssertUnwindSafe(route(engine, found, &mut ticket)).catch_unwind().await;
     report::report(ticket, |ticket| match passed {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(refusal)) => {
-            if let Some((tool, _)) = engine.registry.find(ticket.tool()) {
-                tool.desk.meter.refused(refusal.kind);
-            }
+            ticket.count(refusal.kind);
             ticket.refused(refusal)
         }
         Err(panic) => ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic))),

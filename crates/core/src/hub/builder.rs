@@ -226,21 +226,26 @@ impl HubBuilder {
             return Err(BuildError::TwoExecutors(kind));
         }
         let policies = PolicyBook::new(self.defaults, self.policies, self.rules);
-        let hooks = self.hooks.into_iter().map(|(tools, hook)| match Glob::new(&tools) {
-            Ok(glob) => Ok((glob, hook)),
-            Err(reason) => Err(PolicyError::Policy { what: format!("the hook on `{tools}`"), reason }),
+        let mut problems = Vec::new();
+        let wrong = |what: String, reason| PolicyError::Policy { what, reason };
+        let policies = policies.unwrap_or_else(|found| {
+            problems.extend(found);
+            PolicyBook::default()
         });
-        let hooks: Result<Vec<_>, _> = hooks.collect();
-        let (policies, hooks) = match (policies, hooks, self.max_concurrency) {
-            (Ok(_), Ok(_), Some(0)) => {
-                let reason = "no call could ever run; use at least 1".into();
-                return Err(BuildError::Policy(vec![PolicyError::Policy { what: "`max_concurrency`".into(), reason }]));
+        let mut hooks = Vec::with_capacity(self.hooks.len());
+        for (tools, hook) in self.hooks {
+            match Glob::new(&tools) {
+                Ok(glob) => hooks.push((glob, hook)),
+                Err(reason) => problems.push(wrong(format!("the hook on `{tools}`"), reason)),
             }
-            (Ok(policies), Ok(hooks), _) => (policies, hooks),
-            (policies, hooks, _) => {
-                return Err(BuildError::Policy(policies.err().into_iter().flatten().chain(hooks.err()).collect()));
-            }
-        };
+        }
+        if self.max_concurrency == Some(0) {
+            let reason = "no call could ever run; use at least 1".into();
+            problems.push(wrong("`max_concurrency`".into(), reason));
+        }
+        if !problems.is_empty() {
+            return Err(BuildError::Policy(problems));
+        }
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
         let stirred = Arc::new(Notify::new());

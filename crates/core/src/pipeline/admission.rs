@@ -3,13 +3,13 @@
 //! In: an allowed call. Out: the same with a slot, or a refusal that says when to come again. First the rate, then the
 //! slot, so that nobody holds a slot while waiting for anything.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use super::{Allowed, Placed, Way};
 use crate::{
     clock::{self, Instant},
     error::{CallError, ErrorKind},
-    scheduler::{Asker, Bound, Excess, Full, Party, Place, Token, Waiting},
+    scheduler::{Asker, Bound, Desk, Excess, Full, Party, Place, RETRY, Token, Waiting},
     services::Services,
 };
 
@@ -39,18 +39,42 @@ impl WeakSlot {
     }
 }
 
+/// A turn under the rate limits that is taken and not used yet. Whatever ends the call before its tool starts, a dropped
+/// caller included, gives the turn back: a call that was not made costs no token.
+pub(super) struct Unspent(Option<Box<(Arc<Desk>, Token)>>);
+
+impl Unspent {
+    /// The tool starts.
+    pub(super) fn spend(mut self) {
+        self.0 = None;
+    }
+
+    fn wait(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |taken| taken.1.wait)
+    }
+}
+
+impl Drop for Unspent {
+    fn drop(&mut self) {
+        if let Some((desk, token)) = self.0.take().map(|taken| *taken) {
+            desk.limiter.give_back(token);
+        }
+    }
+}
+
 pub(super) async fn place(services: &Services, allowed: Allowed) -> Result<Placed, CallError> {
     let Allowed(way) = allowed;
     let token = take_token(services, &way)?;
-    let slot = match token {
-        Some(token) if !token.wait.is_zero() => Box::pin(later(services, &way, token)).await?,
-        token => match queue_up(&way) {
+    let slot = if token.wait().is_zero() {
+        match queue_up(&way) {
             Ok(Now::Run(slot)) => slot,
-            Ok(Now::Wait(waiting)) => Box::pin(turn(services, &way, token, waiting)).await?,
-            Err(full) => return Err(overloaded(&way, token, full)),
-        },
+            Ok(Now::Wait(waiting)) => Box::pin(turn(services, &way, waiting)).await?,
+            Err(full) => return Err(overloaded(&way, full)),
+        }
+    } else {
+        Box::pin(later(services, &way, token.wait())).await?
     };
-    Ok(Placed { way, slot, standing: None })
+    Ok(Placed { way, slot, token, standing: None })
 }
 
 /// A slot for one more attempt, if there is one before the call must be done. The rate was paid for once, with the call.
@@ -58,24 +82,28 @@ pub(super) async fn place_again(services: &Services, way: &Way, deadline: Instan
     match queue_up(way) {
         Ok(Now::Run(slot)) => Ok(slot),
         Ok(Now::Wait(waiting)) => {
-            let waited = tokio::time::timeout_at(deadline, turn(services, way, None, waiting)).await;
+            let waited = tokio::time::timeout_at(deadline, turn(services, way, waiting)).await;
             waited.unwrap_or_else(|_| Err(CallError::new(ErrorKind::Overloaded)))
         }
-        Err(full) => Err(overloaded(way, None, full)),
+        Err(full) => Err(overloaded(way, full)),
     }
 }
 
-fn take_token(services: &Services, way: &Way) -> Result<Option<Token>, CallError> {
+fn take_token(services: &Services, way: &Way) -> Result<Unspent, CallError> {
     let Way { call, tool, .. } = way;
     if tool.limits.rate_limits.is_empty() {
-        return Ok(None);
+        return Ok(Unspent(None));
     }
     let asker = Asker { tenant: call.tenant.clone(), thread: call.thread.clone(), caller: call.caller.clone() };
     let taken = tool.desk.limiter.take(&tool.limits.rate_limits, &asker, services.clock.instant());
-    taken.map(Some).map_err(|excess| {
+    let token = taken.map_err(|excess| {
         tool.desk.meter.rate_limited();
         rate_limited(way, &excess)
-    })
+    })?;
+    if !token.wait.is_zero() {
+        tool.desk.meter.rate_limited();
+    }
+    Ok(Unspent(Some(Box::new((tool.desk.clone(), token)))))
 }
 
 /// What a call gets that comes to the queue.
@@ -99,33 +127,31 @@ fn queue_up(way: &Way) -> Result<Now, Full> {
 }
 
 /// Waits for the turn that the rate limit has given, and then for a slot.
-async fn later(services: &Services, way: &Way, token: Token) -> Result<Slot, CallError> {
-    let ripe = clock::after(services.clock.instant(), token.wait);
+async fn later(services: &Services, way: &Way, wait: Duration) -> Result<Slot, CallError> {
+    let ripe = clock::after(services.clock.instant(), wait);
     if unless_cancelled(way, tokio::time::sleep_until(ripe)).await.is_none() {
-        give_token_back(way, Some(token));
         return Err(CallError::new(ErrorKind::Cancelled));
     }
     match queue_up(way) {
         Ok(Now::Run(slot)) => Ok(slot),
-        Ok(Now::Wait(waiting)) => turn(services, way, Some(token), waiting).await,
-        Err(full) => Err(overloaded(way, Some(token), full)),
+        Ok(Now::Wait(waiting)) => turn(services, way, waiting).await,
+        Err(full) => Err(overloaded(way, full)),
     }
 }
 
 /// Waits in the queue.
-async fn turn(services: &Services, way: &Way, token: Option<Token>, waiting: Waiting) -> Result<Slot, CallError> {
+async fn turn(services: &Services, way: &Way, waiting: Waiting) -> Result<Slot, CallError> {
     let patience = clock::after(services.clock.instant(), way.tool.limits.queue_timeout);
     match unless_cancelled(way, tokio::time::timeout_at(patience, waiting)).await {
         Some(Ok(slot)) => Ok(Slot(Some(Arc::new(slot)))),
         Some(Err(_)) => {
-            give_token_back(way, token);
             let time = way.tool.limits.queue_timeout;
-            Err(CallError::new(ErrorKind::Overloaded).operator(format!("no slot became free within {time:?}")))
+            let text = format!("no slot became free within {time:?}");
+            let mut error = CallError::new(ErrorKind::Overloaded).operator(text);
+            error.retry_after = Some(RETRY);
+            Err(error)
         }
-        None => {
-            give_token_back(way, token);
-            Err(CallError::new(ErrorKind::Cancelled))
-        }
+        None => Err(CallError::new(ErrorKind::Cancelled)),
     }
 }
 
@@ -133,13 +159,6 @@ async fn unless_cancelled<T>(way: &Way, wait: impl Future<Output = T>) -> Option
     match &way.call.cancel {
         Some(cancel) => cancel.run_until_cancelled(wait).await,
         None => Some(wait.await),
-    }
-}
-
-/// A call that was not made costs no token.
-fn give_token_back(way: &Way, token: Option<Token>) {
-    if let Some(token) = token {
-        way.tool.desk.limiter.give_back(token);
     }
 }
 
@@ -153,8 +172,7 @@ fn rate_limited(way: &Way, excess: &Excess) -> CallError {
     error
 }
 
-fn overloaded(way: &Way, token: Option<Token>, full: Full) -> CallError {
-    give_token_back(way, token);
+fn overloaded(way: &Way, full: Full) -> CallError {
     let whose = match full.bound {
         Bound::Tool => format!("the queue of `{}`", way.tool.definition.name),
         Bound::All => "the queue of all tools".into(),

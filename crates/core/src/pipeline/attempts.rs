@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 
 use super::{Done, Opened, Slot, Way, admission, deadline, output, ticket::Ticket};
 use crate::{
-    call::{Content, Effect},
+    call::Effect,
     clock::{self, Instant},
     context::CallContext,
     error::{ErrorKind, ToolError},
@@ -40,7 +40,8 @@ pub(super) struct Trying {
 
 /// The tool's time begins.
 pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>) -> Trying {
-    let Opened { way, slot, standing, record } = opened;
+    let Opened { way, slot, token, standing, record } = opened;
+    token.spend();
     let now = services.clock.instant();
     ticket.begin(now);
     let deadline = deadline(&way, now);
@@ -106,22 +107,33 @@ async fn try_again(
             }
         };
         if cancelled {
-            let end = ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call between two attempts");
-            return Err(ToolError { effect: failed.effect, ..end });
+            return Err(cancelled_between(&failed));
         }
-        // Refused a slot, the call ends with the failure it had: that says more than "busy".
-        let placed = admission::place_again(services, way, trying.deadline).await;
-        let Ok(slot) = placed else { return Err(failed) };
+        let Ok(slot) = admission::place_again(services, way, trying.deadline).await else {
+            // Refused a slot, the call ends with the failure it had: that says more than "busy".
+            return Err(if way.call.is_cancelled() { cancelled_between(&failed) } else { failed });
+        };
         desk.meter.retried();
         trying.context = CallContext::new(way.clone(), trying.deadline, slot.watch());
         trying.slot = slot;
         let result = attempt(&trying.context, services.clock.instant(), trying.deadline, ticket).await;
         trying.slot.give_back();
         match result {
-            Err(again) => failed = again,
+            Err(mut again) => {
+                // Nothing done this time does not undo what an earlier attempt may have done.
+                if again.effect == Some(Effect::None) {
+                    again.effect = failed.effect;
+                }
+                failed = again;
+            }
             done => return done,
         }
     }
+}
+
+fn cancelled_between(failed: &ToolError) -> ToolError {
+    let end = ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call between two attempts");
+    ToolError { effect: failed.effect, ..end }
 }
 
 fn wait_for_next(
@@ -239,12 +251,7 @@ fn late(way: &Way, absolute: bool, time: Duration) -> ToolError {
 }
 
 fn with_attached(mut reply: Reply, context: &CallContext) -> Reply {
-    let attached = context.take_attached();
-    let notes = context.way().notes();
-    if !attached.is_empty() || !notes.is_empty() {
-        output::add(&mut reply, attached);
-        output::add(&mut reply, notes.iter().map(Content::text));
-    }
+    output::add(&mut reply, context.take_attached());
     reply
 }
 

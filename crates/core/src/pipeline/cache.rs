@@ -2,19 +2,20 @@
 //!
 //! In: an allowed call whose tool wants its answers kept. Out: the answer, if one is known; after the tool has run, a new
 //! one to keep. A call that proves something to its thread is always made: an answer from elsewhere proves nothing here.
+//! An answer is kept as the tool gave it: what the owner's code makes of it may depend on who asks, so that code looks
+//! at a kept answer as it looks at a new one.
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
-use super::{Allowed, Done, Way, ticket::Ticket};
+use super::{Allowed, Done, Way, admission::Slot, hooks, output, ticket::Ticket};
 use crate::{
     call::{Content, Effect, Outcome},
+    context::CallContext,
     engine::Engine,
     error::CallError,
+    executor::Reply,
     kept::{self, Answer, Fingerprint},
     registry::Base,
-    scheduler::Scheduler,
     services::Services,
     state,
 };
@@ -34,6 +35,23 @@ pub(super) async fn look(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>)
     Box::pin(look_up(engine, allowed, ticket)).await
 }
 
+/// Gives an answer again.
+async fn give(services: &Services, way: Way, answer: &Answer, ticket: &Ticket<'_>) -> Outcome {
+    let reply = Reply { output: answer.output.clone(), content: answer.content.clone() };
+    let context = CallContext::new(way, services.clock.instant(), Slot::default().watch());
+    let (effect, result) = (Effect::None, Ok(reply));
+    let mut done = Done { context, standing: None, record: None, result, effect, withheld: None };
+    if let Some(asking) = hooks::after(&mut done) {
+        asking.await;
+    }
+    if let Some(cutting) = output::limit(services, &mut done) {
+        cutting.await;
+    }
+    let reply = done.result.ok().filter(|_| done.withheld.is_none()).unwrap_or_default();
+    let error = done.withheld.map(|why| *why);
+    Outcome { cached: true, ..ticket.ended(Effect::None, reply.output, reply.content, error) }
+}
+
 async fn look_up(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<Known, CallError> {
     let Allowed(mut way) = allowed;
     let keyed = way.call.key.is_some() || way.permit().is_some();
@@ -43,8 +61,7 @@ async fn look_up(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Resu
     let fingerprint = fingerprint(&engine.services, &way).await?;
     let now = engine.services.clock.instant();
     if let Some(answer) = engine.scheduler.kept.get(&fingerprint, now) {
-        let (output, content): (Value, Vec<Content>) = (answer.output.clone(), answer.content.clone());
-        return Ok(Known::Yes(Box::new(Outcome { cached: true, ..ticket.ended(Effect::None, output, content, None) })));
+        return Ok(Known::Yes(Box::new(give(&engine.services, way, &answer, ticket).await)));
     }
     way.along().keep_as = Some(fingerprint);
     Ok(Known::No(Allowed(way)))
@@ -62,16 +79,18 @@ async fn fingerprint(services: &Services, way: &Way) -> Result<Fingerprint, Call
 }
 
 /// Keeps a good answer.
-pub(super) fn keep(scheduler: &Scheduler, services: &Services, done: &Done) {
+pub(super) fn keep(engine: &Engine, done: &Done) {
+    let Engine { registry, scheduler, services, .. } = engine;
     let way = done.context.way();
     let keep_as = way.along.as_ref().and_then(|along| along.keep_as.as_ref());
-    let (Some(fingerprint), Some(time), Ok(reply), None) =
-        (keep_as, way.tool.limits.cache, &done.result, &done.withheld)
-    else {
+    let (Some(fingerprint), Some(time), Ok(reply)) = (keep_as, way.tool.limits.cache, &done.result) else {
         return;
     };
-    // An artifact may be forgotten before the answer that points to it.
-    if reply.content.iter().any(|piece| matches!(piece, Content::Artifact { .. })) {
+    // An artifact may be forgotten before the answer that points to it, and what is too long becomes one.
+    // And whoever was replaced while it ran does not answer for its successor.
+    let replaced = !registry.find(&way.tool.definition.name).is_some_and(|(tool, _)| Arc::ptr_eq(&tool, &way.tool));
+    let points = reply.content.iter().any(|piece| matches!(piece, Content::Artifact { .. }));
+    if replaced || points || !output::fits(reply, &way.tool.limits) {
         return;
     }
     let answer = Answer { output: reply.output.clone(), content: reply.content.clone() };

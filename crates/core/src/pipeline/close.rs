@@ -33,12 +33,21 @@ pub(super) enum Closing<'a> {
 pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) -> Closing<'a> {
     let Done { context, record, result, effect, withheld, .. } = done;
     let way = context.way();
-    let (reply, error, writes) = match (result, writes(&context)) {
+    let (reply, error, writes) = match (result, writes(&context), withheld) {
         // What the tool did stays done, and what it remembers of it too; only nobody sees what it said.
-        (Ok(_), Ok(writes)) if withheld.is_some() => (Reply::default(), withheld.map(|why| *why), writes),
-        (Ok(reply), Ok(writes)) => (reply, None, writes),
-        (Ok(reply), Err(unsaved)) => (reply, Some(explained(way, unsaved)), Vec::new()),
-        (Err(failed), _) => (Reply::default(), Some(explained(way, failed)), Vec::new()),
+        (Ok(_), Ok(writes), Some(why)) => (Reply::default(), Some(*why), writes),
+        (Ok(_), Err(unsaved), Some(why)) => {
+            let both = format!("{}; {}", why.operator, unsaved.operator);
+            (Reply::default(), Some(why.operator(both)), Vec::new())
+        }
+        // A failure may tell as much as a result. That the caller cancelled tells nothing.
+        (Err(failed), _, Some(mut why)) if failed.kind != ErrorKind::Cancelled => {
+            why.counts = explained(way, failed).counts;
+            (Reply::default(), Some(*why), Vec::new())
+        }
+        (Ok(reply), Ok(writes), None) => (reply, None, writes),
+        (Ok(reply), Err(unsaved), None) => (reply, Some(explained(way, unsaved)), Vec::new()),
+        (Err(failed), ..) => (Reply::default(), Some(explained(way, failed)), Vec::new()),
     };
     let outcome = ticket.ended(effect, reply.output, reply.content, error);
     way.tool.desk.meter.ended(outcome.duration, outcome.error.as_ref().map(|error| error.kind));

@@ -27,7 +27,13 @@ async fn ask_before(found: Found) -> Result<Found, CallError> {
     let Found(mut way) = found;
     for hook in way.tool.hooks.clone() {
         let call = seen(&way);
-        match kept(|| hook.before(&call)).await {
+        let asked = kept(|| hook.before(&call));
+        let said = match &way.call.cancel {
+            None => Some(asked.await),
+            Some(cancel) => cancel.run_until_cancelled(asked).await,
+        };
+        let Some(said) = said else { return Err(CallError::new(ErrorKind::Cancelled)) };
+        match said {
             Ok(Before::Pass) => {}
             Ok(Before::Block(why)) => return Err(blocked(&way, &why)),
             Ok(Before::Rewrite(arguments)) => way.call.arguments = arguments,
@@ -41,14 +47,16 @@ async fn ask_before(found: Found) -> Result<Found, CallError> {
     Ok(Found(way))
 }
 
-/// May withhold or rewrite what the tool returned. Waits only where there is a hook.
+/// May withhold or rewrite what the tool returned. Then everything is said that is to be said beside the result. Waits only
+/// where there is something to ask or to say.
 pub(super) fn after(done: &mut Done) -> Option<BoxFuture<'_, ()>> {
-    if done.context.way().tool.hooks.is_empty() { None } else { Some(Box::pin(ask_after(done))) }
+    let way = done.context.way();
+    if way.tool.hooks.is_empty() && way.notes().is_empty() { None } else { Some(Box::pin(ask_after(done))) }
 }
 
 async fn ask_after(done: &mut Done) {
     let way = done.context.way();
-    let mut said = Vec::new();
+    let mut said = way.notes().to_vec();
     for hook in &way.tool.hooks {
         let call = seen(way);
         let result = done.result.as_ref().map(|reply| &reply.output);

@@ -15,7 +15,7 @@ use crate::{
 
 pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_>) -> Result<Opened, CallError> {
     let services = &engine.services;
-    let Placed { way, slot, standing } = placed;
+    let Placed { way, slot, token, standing } = placed;
     if way.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
@@ -27,7 +27,7 @@ pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_
         let news = News::ExecutionStarted { call_id: way.call.id, tool_name: way.call.tool.clone() };
         services.events.tell_tenant(services.clock.now(), &way.call.tenant, way.call.thread.as_ref(), news);
     }
-    Ok(Opened { way, slot, standing, record })
+    Ok(Opened { way, slot, token, standing, record })
 }
 
 fn must_open(way: &Way) -> bool {

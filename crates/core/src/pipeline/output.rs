@@ -14,6 +14,11 @@ pub(super) fn limit<'a>(services: &'a Services, done: &'a mut Done) -> Option<Bo
     Some(Box::pin(cut(services, way, reply, long)))
 }
 
+/// Whether nothing has to be cut.
+pub(super) fn fits(reply: &Reply, limits: &Limits) -> bool {
+    too_long(reply, limits).is_none()
+}
+
 /// What is too long, in full.
 struct Long {
     /// All text the model would be shown, if that is too much.

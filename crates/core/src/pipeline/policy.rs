@@ -111,8 +111,9 @@ async fn wait(approvals: &Arc<Approvals>, way: Way, asked: Permit) -> Result<All
     let answered = answered?;
     match answered.approval.state {
         ApprovalState::Approved => {
-            if let Some(member) = &way.call.member {
-                member.goes_on().await;
+            if held(&way).await.is_none() {
+                // The yes stays, for the same call made again.
+                return Err(CallError::new(ErrorKind::Cancelled));
             }
             allowed(way, answered)
         }
@@ -123,6 +124,18 @@ async fn wait(approvals: &Arc<Approvals>, way: Way, asked: Permit) -> Result<All
         ApprovalState::Withdrawn => Err(CallError::new(ErrorKind::Cancelled)),
         // An identical call was faster and has used the answer up.
         ApprovalState::Used => Err(required(&way, answered.approval.id)),
+    }
+}
+
+/// Waits until it is the call's turn among the calls of its step; `None` when the caller gives up before that.
+async fn held(way: &Way) -> Option<()> {
+    match (&way.call.member, &way.call.cancel) {
+        (None, _) => Some(()),
+        (Some(member), None) => {
+            member.goes_on().await;
+            Some(())
+        }
+        (Some(member), Some(cancel)) => cancel.run_until_cancelled(member.goes_on()).await,
     }
 }
 

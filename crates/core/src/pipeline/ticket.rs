@@ -11,7 +11,7 @@ use crate::{
     clock::{Instant, Timestamp},
     error::{CallError, ErrorKind},
     ids::{ApprovalId, CallId, Tenant, ThreadId},
-    registry::Tool,
+    registry::{Registry, Tool},
     services::Services,
     tool::ToolName,
 };
@@ -31,6 +31,8 @@ pub(super) struct Ticket<'a> {
     read_only: bool,
     open: bool,
     approval: Option<ApprovalId>,
+    /// Where the tool is found, to count a call that nobody waited for.
+    registry: Option<&'a Registry>,
 }
 
 impl<'a> Ticket<'a> {
@@ -50,12 +52,26 @@ impl<'a> Ticket<'a> {
             read_only: false,
             open: true,
             approval: None,
+            registry: None,
         }
     }
 
     /// Where the call runs, and what its tool may do to the world.
-    pub(super) fn runs(&mut self, in_place: bool, tool: &Tool) {
+    pub(super) fn runs(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
         (self.in_place, self.read_only) = (in_place, tool.definition.annotations.read_only);
+        self.registry = Some(registry);
+    }
+
+    /// Counts an end that no door has counted.
+    pub(super) fn count(&self, error: ErrorKind) {
+        let Some((tool, _)) = self.registry.and_then(|registry| registry.find(&self.tool)) else { return };
+        match self.begun {
+            None => tool.desk.meter.refused(error),
+            Some(begun) => {
+                let took = self.services.clock.instant().saturating_duration_since(begun);
+                tool.desk.meter.ended(took, Some(error));
+            }
+        }
     }
 
     /// The call, as listeners know it.
@@ -86,11 +102,6 @@ impl<'a> Ticket<'a> {
     /// The tool that ran, if one did.
     pub(super) fn ran(&self) -> Option<ToolName> {
         (self.attempts > 0).then(|| ToolName::new(self.tool.clone()).ok()).flatten()
-    }
-
-    /// The tool's name as the caller wrote it.
-    pub(super) fn tool(&self) -> &str {
-        &self.tool
     }
 
     pub(super) fn tenant(&self) -> &Tenant {
@@ -171,6 +182,7 @@ impl Drop for Ticket<'_> {
                 // A task is dropped only with its runtime.
                 vanished()
             };
+            self.count(error.kind);
             super::report::tell(self, &self.refused(error));
         }
     }

@@ -77,19 +77,17 @@ impl PolicyBook {
 }
 
 impl Policy {
-    /// Whether the figures make sense.
+    /// Whether the figures make sense; everything that does not is named.
     pub(crate) fn check(&self) -> Result<(), String> {
-        for limit in self.rate_limits.iter().flatten() {
-            limit.check()?;
-        }
-        if self.max_concurrency == Some(0) {
-            return Err("`max_concurrency` is 0, so no call could ever run; use at least 1".into());
-        }
-        match &self.retry {
-            Some(retry) if retry.attempts == 0 => {
-                Err("`attempts` is 0, so no call could ever run; 1 means that nothing is tried again".into())
-            }
-            _ => Ok(()),
-        }
+        let rates = self.rate_limits.iter().flatten().filter_map(|limit| limit.check().err());
+        let slots = (self.max_concurrency == Some(0))
+            .then(|| "`max_concurrency` is 0, so no call could ever run; use at least 1".to_owned());
+        let attempts = self
+            .retry
+            .as_ref()
+            .filter(|retry| retry.attempts == 0)
+            .map(|_| "`attempts` is 0, so no call could ever run; 1 means that nothing is tried again".to_owned());
+        let wrong: Vec<String> = rates.chain(slots).chain(attempts).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
     }
 }

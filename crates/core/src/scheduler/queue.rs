@@ -69,7 +69,7 @@ pub(crate) enum Place {
 pub(crate) struct Full {
     /// Whose bound was reached.
     pub(crate) bound: Bound,
-    /// When to ask again. A guess: the queue does not know how long calls take.
+    /// When to ask again.
     pub(crate) retry: Duration,
 }
 
@@ -82,7 +82,8 @@ pub(crate) enum Bound {
     All,
 }
 
-const RETRY: Duration = Duration::from_secs(1);
+/// When to ask again. A guess: the queue does not know how long calls take.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
 /// What the lanes share.
 struct All {

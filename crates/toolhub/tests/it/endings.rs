@@ -35,7 +35,7 @@ async fn both(steps: impl Fn() -> Vec<Step>) -> [ToolHub; 2] {
     [hub(true).await, hub(false).await]
 }
 
-fn quietly() {
+pub(crate) fn quietly() {
     // The panics of scripted tools are expected; their traces would only hide real ones.
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

@@ -1,0 +1,365 @@
+//! The owner's own code around calls: what it may do, and that nothing passes where it falls over.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use toolhub::{
+    After, Before, BoxFuture, Hook, HookedCall, HubBuilder, Rule,
+    events::News,
+    ids::{Caller, Tenant},
+    prelude::*,
+    testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
+};
+
+use crate::shop::{add_to_cart, show_cart};
+
+type OnBefore = dyn Fn(&HookedCall<'_>) -> Result<Before, ToolError> + Send + Sync;
+type OnAfter = dyn Fn(&HookedCall<'_>, Result<&Value, &ToolError>) -> Result<After, ToolError> + Send + Sync;
+
+/// A hook that says what the test tells it to, at once.
+struct Says {
+    before: Box<OnBefore>,
+    after: Box<OnAfter>,
+}
+
+fn before(say: impl Fn(&HookedCall<'_>) -> Result<Before, ToolError> + Send + Sync + 'static) -> Says {
+    Says { before: Box::new(say), after: Box::new(|_, _| Ok(After::Pass)) }
+}
+
+fn after(
+    say: impl Fn(&HookedCall<'_>, Result<&Value, &ToolError>) -> Result<After, ToolError> + Send + Sync + 'static,
+) -> Says {
+    Says { before: Box::new(|_| Ok(Before::Pass)), after: Box::new(say) }
+}
+
+impl Hook for Says {
+    fn before<'a>(&'a self, call: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
+        Box::pin(async move { (self.before)(call) })
+    }
+
+    fn after<'a>(
+        &'a self,
+        call: &'a HookedCall<'a>,
+        result: Result<&'a Value, &'a ToolError>,
+    ) -> BoxFuture<'a, Result<After, ToolError>> {
+        Box::pin(async move { (self.after)(call, result) })
+    }
+}
+
+fn builder() -> HubBuilder {
+    ToolHub::builder().clock(TestClock::new())
+}
+
+/// A tool that returns `{"secret": 42}`, with one hook.
+async fn hub(hook: impl Hook) -> (ToolHub, Scripted) {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}});
+    let (tool, script) = scripted("it", [Step::Return(json!({"secret": 42}))]);
+    (builder().tool(tool.parameters(schema)).hook("it", hook).build().await.unwrap(), script)
+}
+
+async fn call(hub: &ToolHub) -> Outcome {
+    hub.call("it", json!({"n": 1})).thread("t1").await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_lets_everything_pass_changes_nothing() {
+    struct Nothing;
+    impl Hook for Nothing {}
+    let (hub, script) = hub(Nothing).await;
+    assert_eq!(call(&hub).await.assert_success(), &json!({"secret": 42}));
+    assert_eq!(script.asked(), [json!({"n": 1})]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_may_stop_a_call_and_the_model_reads_its_words() {
+    let (hub, script) = hub(before(|_| Ok(Before::Block("not on a sunday".into())))).await;
+    let outcome = call(&hub).await;
+    let text = outcome.assert_effect(Effect::None).assert_error(ErrorKind::Forbidden);
+    assert_eq!(text, "not on a sunday");
+    assert!(script.asked().is_empty());
+    assert_eq!(outcome.attempts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_may_rewrite_the_arguments_and_they_are_checked_like_any_others() {
+    let (hub, script) = hub(before(|_| Ok(Before::Rewrite(json!({"n": 9}))))).await;
+    call(&hub).await.assert_success();
+    hub.call("it", json!({"n": "not even a number"})).await.assert_success();
+    assert_eq!(script.asked(), [json!({"n": 9}), json!({"n": 9})]);
+
+    let (hub, script) = self::hub(before(|_| Ok(Before::Rewrite(json!({"n": 10}))))).await;
+    let text = call(&hub).await.assert_error(ErrorKind::ArgumentsInvalid);
+    assert!(text.contains('n') && text.contains('9'), "{text}");
+    assert!(script.asked().is_empty());
+
+    // What a rule forbids, a hook does not slip past it.
+    let (tool, script) = scripted("it", []);
+    let rewrites = before(|_| Ok(Before::Rewrite(json!({"n": 13}))));
+    let hub = builder().tool(tool).hook("*", rewrites).rule(Rule::deny("it").when("/n", "^13$")).build().await.unwrap();
+    call(&hub).await.assert_error(ErrorKind::Forbidden);
+    assert!(script.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_says_stands_beside_the_result() {
+    let says = Says {
+        before: Box::new(|_| Ok(Before::Say("asked politely".into()))),
+        after: Box::new(|_, _| Ok(After::Say("answered politely".into()))),
+    };
+    let (hub, _) = hub(says).await;
+    let outcome = call(&hub).await;
+    assert_eq!(outcome.assert_success(), &json!({"secret": 42}), "the output itself stays as it is");
+    assert_eq!(outcome.model_text(), "{\"secret\":42}\nasked politely\nanswered politely");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_may_replace_the_result_and_nobody_sees_the_old_one() {
+    let replaces = Says {
+        before: Box::new(|_| Ok(Before::Say("asked politely".into()))),
+        after: Box::new(|_, _| Ok(After::Rewrite(json!("***")))),
+    };
+    let (hub, _) = hub(replaces).await;
+    let mut events = Recorder::of(&hub);
+    let outcome = call(&hub).await;
+    assert_eq!(outcome.assert_success(), &json!("***"));
+    assert_eq!(outcome.model_text(), "***\nasked politely", "what was said before the call is still said");
+    let record = hub.call_record(&Tenant::default(), outcome.id).await.unwrap().unwrap();
+    for text in [format!("{record:?}"), format!("{:?}", events.events()), format!("{outcome:?}")] {
+        assert!(!text.contains("secret") && !text.contains("42}"), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_may_withhold_the_result_and_what_was_done_stays_done() {
+    let hub = builder()
+        .tool(tool("add_to_cart", add_to_cart))
+        .tool(tool("show_cart", show_cart).read_only())
+        .hook("add_*", after(|_, _| Ok(After::Block("the cart is private".into()))))
+        .build()
+        .await
+        .unwrap();
+    let mut events = Recorder::of(&hub);
+    let outcome = hub.call("add_to_cart", json!({"sku": "latte", "qty": 77})).thread("t1").await;
+    let text = outcome.assert_effect(Effect::Done).assert_error(ErrorKind::Forbidden);
+    assert_eq!(text, "the cart is private\nThe tool itself had finished before; do not repeat the call.");
+    assert_eq!((&outcome.output, outcome.content.is_empty()), (&Value::Null, true));
+    assert!(!outcome.error.as_ref().unwrap().retryable);
+    let record = hub.call_record(&Tenant::default(), outcome.id).await.unwrap().unwrap();
+    assert_eq!(record.outcome.as_ref().map(|outcome| &outcome.output), Some(&Value::Null));
+    let shown = hub.call("show_cart", json!({})).thread("t1").await;
+    assert_eq!(shown.assert_success(), &json!([["latte", 77]]), "what it remembers is committed");
+    let counted = events.events().iter().any(|event| matches!(event.news, News::ToolFailed { counts: true, .. }));
+    assert!(!counted, "it does not speak against the tool");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_can_be_withheld_like_a_result() {
+    let (tool, _) = scripted("it", [Step::Fail(ToolError::new("no row for password 42"))]);
+    let hook = after(|_, result| Ok(if result.is_err() { After::Block("it failed".into()) } else { After::Pass }));
+    let hub = builder().tool(tool).hook("it", hook).build().await.unwrap();
+    let outcome = call(&hub).await;
+    let text = outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::Forbidden);
+    assert!(text.starts_with("it failed") && !text.contains("42"), "{text}");
+    call(&hub).await.assert_success();
+}
+
+/// A state that cannot be written down.
+#[derive(Default, Deserialize)]
+struct Unwritable;
+impl Serialize for Unwritable {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("scripted"))
+    }
+}
+impl ToolState for Unwritable {
+    const NAME: &'static str = "unwritable";
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_withheld_result_stays_withheld_when_the_state_cannot_be_kept() {
+    async fn tell(_: NoArguments, mut state: State<Unwritable>) -> Result<&'static str, ToolError> {
+        *state = Unwritable;
+        Ok("secret")
+    }
+    let hook = after(|_, _| Ok(After::Block("no".into())));
+    let hub = builder().tool(tool("it", tell)).hook("it", hook).build().await.unwrap();
+    let outcome = hub.call("it", json!({})).thread("t1").await;
+    assert!(outcome.error.is_some());
+    assert!(!format!("{outcome:?}").contains("secret"), "{outcome:?}");
+}
+
+/// The ways in which a hook can fall over.
+#[derive(Clone, Copy, Debug)]
+enum Falls {
+    Errs,
+    Panics,
+    PanicsAtOnce,
+    Hangs,
+}
+
+struct Falling {
+    how: Falls,
+    before: bool,
+}
+
+impl Falling {
+    fn fall<'a, T: 'a>(&self) -> BoxFuture<'a, Result<T, ToolError>> {
+        let how = self.how;
+        assert!(!matches!(how, Falls::PanicsAtOnce), "scripted {}", 1);
+        Box::pin(async move {
+            match how {
+                Falls::Errs => Err(ToolError::new("the guard has lost its key")),
+                Falls::Panics | Falls::PanicsAtOnce => panic!("scripted {}", 2),
+                Falls::Hangs => std::future::pending().await,
+            }
+        })
+    }
+}
+
+impl Hook for Falling {
+    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
+        if self.before { self.fall() } else { Box::pin(async { Ok(Before::Pass) }) }
+    }
+
+    fn after<'a>(
+        &'a self,
+        _: &'a HookedCall<'a>,
+        _: Result<&'a Value, &'a ToolError>,
+    ) -> BoxFuture<'a, Result<After, ToolError>> {
+        if self.before { Box::pin(async { Ok(After::Pass) }) } else { self.fall() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_errs_panics_or_hangs_keeps_its_door_shut() {
+    crate::endings::quietly();
+    for how in [Falls::Errs, Falls::Panics, Falls::PanicsAtOnce, Falls::Hangs] {
+        for before in [true, false] {
+            let (hub, script) = hub(Falling { how, before }).await;
+            let began = tokio::time::Instant::now();
+            let outcome = call(&hub).await;
+            let text = outcome.assert_error(ErrorKind::Forbidden);
+            assert_eq!(outcome.effect, if before { Effect::None } else { Effect::Done }, "{how:?}");
+            assert_eq!(script.asked().len(), usize::from(!before), "{how:?}");
+            assert!(!format!("{outcome:?}").contains("secret\""), "{outcome:?}");
+            for inside in ["guard", "scripted"] {
+                assert!(!text.contains(inside), "what went wrong is for operators: {text}");
+            }
+            assert!(began.elapsed() <= Duration::from_secs(10), "{how:?} took {:?}", began.elapsed());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_does_not_wait_for_a_hook() {
+    let (hub, script) = hub(Falling { how: Falls::Hangs, before: true }).await;
+    let began = tokio::time::Instant::now();
+    let call = hub.call("it", json!({})).start();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    call.cancel();
+    call.await.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
+    assert_eq!((began.elapsed(), script.asked().len()), (Duration::from_secs(1), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_is_for_the_tools_it_names() {
+    let names = ["pay", "pay_back", "show"];
+    for (glob, blocked) in
+        [("pay", vec!["pay"]), ("pay*", vec!["pay", "pay_back"]), ("*", names.to_vec()), ("x*", vec![])]
+    {
+        let tools = names.map(|name| scripted(name, []).0);
+        let block = before(|call| Ok(Before::Block(format!("no {}", call.tool.name))));
+        let hub = builder().tools(tools).hook(glob, block).build().await.unwrap();
+        let mut refused = Vec::new();
+        for name in names {
+            let outcome = hub.call(name, json!({})).await;
+            if outcome.error_kind() == Some(ErrorKind::Forbidden) {
+                assert_eq!(outcome.model_text(), format!("no {name}"));
+                refused.push(name);
+            }
+        }
+        assert_eq!(refused, blocked, "{glob}");
+        hub.register(scripted("pay_more", []).0).unwrap();
+        let later = hub.call("pay_more", json!({})).await;
+        assert_eq!(later.is_success(), !["pay*", "*"].contains(&glob), "a tool that comes later is hooked too");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_run_in_the_order_they_were_given_each_on_what_the_one_before_left() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let hook = |name: &'static str| {
+        let (seen, heard) = (seen.clone(), seen.clone());
+        Says {
+            before: Box::new(move |call| {
+                seen.lock().unwrap().push(format!("before {name} {}", call.arguments));
+                Ok(Before::Rewrite(json!({name: call.arguments})))
+            }),
+            after: Box::new(move |_, result| {
+                let output = result.map_err(Clone::clone)?;
+                heard.lock().unwrap().push(format!("after {name} {output}"));
+                Ok(After::Rewrite(json!([output, name])))
+            }),
+        }
+    };
+    let (tool, script) = scripted("it", [Step::Return(json!(0))]);
+    let hub = builder().tool(tool).hook("*", hook("a")).hook("i*", hook("b")).build().await.unwrap();
+    let outcome = hub.call("it", json!({})).await;
+    assert_eq!(outcome.assert_success(), &json!([[0, "a"], "b"]));
+    assert_eq!(script.asked(), [json!({"b": {"a": {}}})]);
+    let expected = ["before a {}", "before b {\"a\":{}}", "after a 0", "after b [0,\"a\"]"];
+    assert_eq!(*seen.lock().unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_hook_that_blocks_has_the_last_word() {
+    for (first, second, heard) in [(true, false, 1), (false, true, 2), (true, true, 1)] {
+        let asked = Arc::new(Mutex::new(0));
+        let hook = |blocks: bool| {
+            let asked = asked.clone();
+            before(move |_| {
+                *asked.lock().unwrap() += 1;
+                Ok(if blocks { Before::Block("no".into()) } else { Before::Pass })
+            })
+        };
+        let (tool, script) = scripted("it", []);
+        let hub = builder().tool(tool).hook("*", hook(first)).hook("*", hook(second)).build().await.unwrap();
+        call(&hub).await.assert_error(ErrorKind::Forbidden);
+        assert_eq!((*asked.lock().unwrap(), script.asked().len()), (heard, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_sees_who_calls_and_looks_at_a_kept_answer_too() {
+    let hook = after(|call, _| {
+        Ok(if call.caller.as_str() == "guest" { After::Block("not for guests".into()) } else { After::Pass })
+    });
+    let (tool, script) = scripted("it", [Step::Return(json!("secret"))]);
+    let tool = tool.read_only().cache(Duration::from_secs(60));
+    let hub = builder().tool(tool).hook("it", hook).build().await.unwrap();
+    let call = async |caller: &'static str| hub.call("it", json!({})).caller(Caller::new(caller).unwrap()).await;
+    call("owner").await.assert_success();
+    let kept = call("owner").await;
+    assert_eq!((kept.cached, kept.assert_success()), (true, &json!("secret")));
+    let guest = call("guest").await;
+    guest.assert_error(ErrorKind::Forbidden);
+    assert!(!format!("{guest:?}").contains("secret"), "{guest:?}");
+    assert_eq!(script.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_says_about_one_call_is_not_said_to_another() {
+    let says = Says {
+        before: Box::new(|call| Ok(Before::Say(format!("welcome, {}", call.caller)))),
+        after: Box::new(|call, _| Ok(After::Say(format!("goodbye, {}", call.caller)))),
+    };
+    let (tool, script) = scripted("it", [Step::Return(json!("here"))]);
+    let hub = builder().tool(tool.read_only().cache(Duration::from_secs(60))).hook("it", says).build().await.unwrap();
+    for caller in ["ann", "bob"] {
+        let outcome = hub.call("it", json!({})).caller(Caller::new(caller).unwrap()).await;
+        assert_eq!(outcome.model_text(), format!("here\nwelcome, {caller}\ngoodbye, {caller}"));
+    }
+    assert_eq!(script.asked().len(), 1);
+}

@@ -1,0 +1,532 @@
+//! How many calls may come, and how many may run: rates, slots and the fair queue.
+
+use std::{
+    collections::BTreeMap,
+    future::IntoFuture,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::poll;
+use tokio::sync::Semaphore;
+use toolhub::{
+    CallRequest, HubBuilder, RateLimit, Rule, Running, View,
+    ids::{Caller, Tenant},
+    prelude::*,
+    status::ToolStatus,
+    testing::{AssertOutcome, TestClock, scripted},
+};
+
+use crate::{
+    alloc,
+    busy::{Busy, until},
+};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn builder() -> HubBuilder {
+    ToolHub::builder().clock(TestClock::new())
+}
+
+fn it(limits: impl IntoIterator<Item = RateLimit>) -> ToolBuilder {
+    limits.into_iter().fold(scripted("it", []).0, ToolBuilder::rate_limit)
+}
+
+async fn hub(tool: ToolBuilder) -> ToolHub {
+    builder().tool(tool).build().await.unwrap()
+}
+
+async fn call(hub: &ToolHub) -> Outcome {
+    hub.call("it", json!({})).thread("t1").await
+}
+
+/// When a refused call is told to come again.
+#[track_caller]
+fn refused(outcome: &Outcome) -> Duration {
+    outcome.assert_effect(Effect::None).assert_error(ErrorKind::RateLimited);
+    outcome.error.as_ref().unwrap().retry_after.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_beyond_the_rate_is_told_to_the_millisecond_when_to_come_again() {
+    // How many pass at once, and how long one takes to come back.
+    let check = async |limit: RateLimit, at_once: usize, interval: Duration| {
+        let hub = hub(it([limit.clone()])).await;
+        for _ in 0..at_once {
+            call(&hub).await.assert_success();
+        }
+        for _ in 0..3 {
+            let early = call(&hub).await;
+            assert_eq!(refused(&early), interval, "{limit:?}");
+            assert!(early.model_text().contains("Wait"), "{}", early.model_text());
+            tokio::time::advance(interval - MILLISECOND).await;
+            assert_eq!(refused(&call(&hub).await), MILLISECOND, "{limit:?}");
+            tokio::time::advance(MILLISECOND).await;
+            call(&hub).await.assert_success();
+        }
+    };
+    check(RateLimit::per_second(4), 4, SECOND / 4).await;
+    check(RateLimit::per_minute(3), 3, 20 * SECOND).await;
+    check(RateLimit::per_hour(7), 7, Duration::from_nanos(514_285_714_286)).await;
+    check(RateLimit::per_second(100).burst(2), 2, 10 * MILLISECOND).await;
+    check(RateLimit::per_minute(60).burst(1), 1, SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_is_shared_by_all_by_a_thread_or_by_a_caller() {
+    // Tenant, thread and caller of each call, and whether it passes under a limit of one per tool, thread and caller.
+    let calls = [
+        ("a", Some("t1"), "x", [true, true, true]),
+        ("a", Some("t1"), "x", [false, false, false]),
+        ("a", Some("t1"), "y", [false, false, true]),
+        ("a", Some("t2"), "x", [false, true, false]),
+        ("b", Some("t1"), "x", [false, true, true]),
+        ("b", None, "x", [false, true, false]),
+        ("b", None, "y", [false, false, true]),
+    ];
+    let one = RateLimit::per_minute(1);
+    for (at, limit) in [one.clone(), one.clone().each_thread(), one.each_caller()].into_iter().enumerate() {
+        let hub = hub(it([limit.clone()])).await;
+        for (tenant, thread, caller, passes) in calls {
+            let request = hub.call("it", json!({})).tenant(Tenant::new(tenant).unwrap());
+            let request = request.caller(Caller::new(caller).unwrap());
+            let outcome = thread.into_iter().fold(request, CallRequest::thread).await;
+            assert_eq!(outcome.is_success(), passes[at], "{:?}: {tenant} {thread:?} {caller}", limit.scope);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_may_wait_for_its_turn_but_no_longer_than_it_may() {
+    let (tool, script) = scripted("it", []);
+    let hub = hub(tool.rate_limit(RateLimit::per_second(1).wait(2 * SECOND))).await;
+    let calls: Vec<_> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
+    let mut ends = Vec::new();
+    for call in calls {
+        ends.push(call.await);
+    }
+    let waited: Vec<Duration> = ends[..3].iter().map(|end| end.queued).collect();
+    assert_eq!(waited, [Duration::ZERO, SECOND, 2 * SECOND]);
+    for late in &ends[3..] {
+        assert_eq!(
+            (refused(late), late.queued),
+            (SECOND, Duration::ZERO),
+            "refused at once, and told when it may wait"
+        );
+    }
+    assert_eq!(script.asked().len(), 3);
+    assert_eq!(hub.tool_stats("it").unwrap().rate_limited, 4, "two had to wait and two were refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_limits_all_hold_and_a_refusal_by_one_takes_nothing_from_the_others() {
+    let hub = hub(it([RateLimit::per_minute(10), RateLimit::per_minute(1).each_thread()])).await;
+    let call = async |thread: usize| hub.call("it", json!({})).thread(format!("t{thread}")).await;
+    for round in 0..20 {
+        assert_eq!(call(1).await.is_success(), round == 0);
+    }
+    for thread in 2..=10 {
+        call(thread).await.assert_success();
+    }
+    assert_eq!(refused(&call(11).await), 6 * SECOND, "the limit of all is used up now");
+    tokio::time::advance(6 * SECOND).await;
+    assert_eq!(refused(&call(1).await), 54 * SECOND, "a thread's own limit holds longer");
+    call(11).await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_costs_no_token() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let tool = it([RateLimit::per_minute(1)]).parameters(schema);
+    let hub = builder()
+        .tool(tool)
+        .rule(Rule::deny("it").when("/n", "^13$"))
+        .rule(Rule::ask("it").when("/n", "^7$"))
+        .build()
+        .await
+        .unwrap();
+    let call = async |n: Value| hub.call("it", json!({"n": n})).thread("t1").cannot_wait().await;
+    call(json!("one")).await.assert_error(ErrorKind::ArgumentsInvalid);
+    call(json!(13)).await.assert_error(ErrorKind::Forbidden);
+    call(json!(7)).await.assert_error(ErrorKind::ApprovalRequired);
+    hub.set_tool_status("it", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    call(json!(1)).await.assert_error(ErrorKind::ToolMaintenance);
+    hub.reset_tool_status("it", View::Shared).await.unwrap();
+    call(json!(1)).await.assert_success();
+    refused(&call(json!(1)).await);
+}
+
+/// One call runs and one waits in the queue; two are all the rate allows.
+struct Waiting {
+    hub: ToolHub,
+    busy: Busy,
+    first: Running,
+}
+
+async fn one_runs(read_only: bool) -> Waiting {
+    let busy = Busy::new();
+    let tool = busy.tool("it").max_concurrency(1).rate_limit(RateLimit::per_hour(2)).queue_timeout(MINUTE);
+    let tool = if read_only { tool.read_only() } else { tool };
+    let hub = builder().tool(tool.timeout(10 * MINUTE)).queue_bounds(1, 1).build().await.unwrap();
+    let first = hub.call("it", json!({})).start();
+    until(|| busy.running() == 1).await;
+    Waiting { hub, busy, first }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_leaves_the_queue_without_running_leaves_no_entry_and_gets_its_token_back() {
+    for (read_only, how) in [true, false]
+        .into_iter()
+        .flat_map(|r| ["cancelled", "dropped", "too many", "too late", "withheld"].map(|how| (r, how)))
+    {
+        let Waiting { hub, busy, first } = one_runs(read_only).await;
+        let place = format!("read-only {read_only}, {how}");
+        let began = tokio::time::Instant::now();
+        match how {
+            "cancelled" => {
+                let second = hub.call("it", json!({})).start();
+                until(|| hub.queued() == 1).await;
+                second.cancel();
+                second.await.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
+            }
+            "dropped" => {
+                let mut second = hub.call("it", json!({})).into_future();
+                assert!(poll!(&mut second).is_pending());
+                until(|| hub.queued() == 1).await;
+                drop(second);
+            }
+            "too many" => {
+                let second = hub.call("it", json!({})).start();
+                until(|| hub.queued() == 1).await;
+                // The token is there only because the second one has left before.
+                second.cancel();
+                second.await.assert_error(ErrorKind::Cancelled);
+                let blocker = hub.call("it", json!({})).start();
+                until(|| hub.queued() == 1).await;
+                assert_eq!(refused(&hub.call("it", json!({})).await), 30 * MINUTE, "{place}");
+                blocker.cancel();
+                blocker.await.assert_error(ErrorKind::Cancelled);
+            }
+            "too late" => {
+                let late = hub.call("it", json!({})).await;
+                late.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
+                assert_eq!((late.queued, began.elapsed()), (MINUTE, MINUTE), "{place}");
+                assert!(late.error.unwrap().retry_after.is_some(), "{place}");
+            }
+            _ => {
+                let second = hub.call("it", json!({})).start();
+                until(|| hub.queued() == 1).await;
+                hub.set_tool_status("it", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+                busy.let_go(1);
+                second.await.assert_effect(Effect::None).assert_error(ErrorKind::ToolMaintenance);
+                hub.reset_tool_status("it", View::Shared).await.unwrap();
+            }
+        }
+        until(|| hub.queued() == 0).await;
+        busy.let_go(2);
+        first.await.assert_success();
+        hub.call("it", json!({})).await.assert_success();
+        refused(&hub.call("it", json!({})).await);
+        assert_eq!((hub.queued(), hub.running(), busy.running()), (0, 0, 0), "{place}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_turn_and_is_dropped_or_cancelled_gives_the_turn_back() {
+    for (read_only, dropped) in [(true, true), (true, false), (false, true), (false, false)] {
+        let tool = it([RateLimit::per_minute(1).wait(2 * MINUTE)]);
+        let hub = hub(if read_only { tool.read_only() } else { tool }).await;
+        call(&hub).await.assert_success();
+        if dropped {
+            let mut waiting = hub.call("it", json!({})).into_future();
+            assert!(poll!(&mut waiting).is_pending());
+            tokio::task::yield_now().await;
+            drop(waiting);
+            until(|| hub.running() == 0).await;
+        } else {
+            let waiting = hub.call("it", json!({})).start();
+            tokio::task::yield_now().await;
+            waiting.cancel();
+            waiting.await.assert_error(ErrorKind::Cancelled);
+        }
+        assert_eq!(call(&hub).await.queued, MINUTE, "read-only {read_only}, dropped {dropped}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_say_nothing_against_the_tool() {
+    let busy = Busy::new();
+    let tool = busy.tool("it").max_concurrency(1).rate_limit(RateLimit::per_minute(20));
+    let hub = builder().tool(tool).queue_bounds(0, 0).build().await.unwrap();
+    let running = hub.call("it", json!({})).thread("t1").start();
+    until(|| busy.running() == 1).await;
+    for _ in 0..10 {
+        call(&hub).await.assert_error(ErrorKind::Overloaded);
+    }
+    busy.let_go(20);
+    running.await.assert_success();
+    for n in 1..30 {
+        assert_eq!(call(&hub).await.is_success(), n < 20);
+    }
+    let info = hub.tool_status("it", View::Shared).await.unwrap();
+    assert_eq!((info.status, info.consecutive_failures, info.last_failure_time), (ToolStatus::Available, 0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_replaced_keeps_the_memory_of_its_rate_and_its_slots() {
+    let busy = Busy::new();
+    let tool = || busy.tool("it").rate_limit(RateLimit::per_minute(3)).max_concurrency(1);
+    let hub = hub(tool()).await;
+    let first = hub.call("it", json!({})).start();
+    until(|| busy.running() == 1).await;
+    hub.replace_all([tool().description("a better one")]).await.unwrap();
+    let second = hub.call("it", json!({})).start();
+    until(|| hub.queued() == 1).await;
+    hub.replace_all([tool().description("a still better one")]).await.unwrap();
+    busy.let_go(3);
+    first.await.assert_success();
+    second.await.assert_success();
+    call(&hub).await.assert_success();
+    assert_eq!(refused(&call(&hub).await), 20 * SECOND);
+    assert_eq!((busy.most(), hub.tool_stats("it").unwrap().calls), (1, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_so_many_run_at_once_and_the_others_get_their_turn() {
+    for (own, all, expected) in [(Some(3), None, 3), (None, Some(2), 2), (Some(3), Some(2), 2), (Some(1), Some(9), 2)] {
+        for read_only in [true, false] {
+            let busy = Busy::new();
+            let names = ["a", "b"];
+            let tools = names.map(|name| {
+                let tool = own.into_iter().fold(busy.tool(name), ToolBuilder::max_concurrency);
+                if read_only { tool.read_only() } else { tool }
+            });
+            let builder = all.into_iter().fold(builder().tools(tools), HubBuilder::max_concurrency);
+            let hub = builder.build().await.unwrap();
+            // A limit of the tool holds for each tool; only the hub's is over both.
+            let expected = if all.is_none() { expected * 2 } else { expected };
+            let calls: Vec<_> = (0..40).map(|n| hub.call(names[n % 2], json!({})).start()).collect();
+            until(|| hub.queued() == 40 - expected).await;
+            for _ in 0..40 {
+                busy.let_go(1);
+                tokio::task::yield_now().await;
+            }
+            for call in calls {
+                call.await.assert_success();
+            }
+            assert_eq!((busy.most(), hub.queued()), (expected, 0), "{own:?} {all:?} {read_only}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
+    for (per_tool, in_all, whose) in [(3, 100, "the queue of `it`"), (100, 3, "the queue of all tools")] {
+        let busy = Busy::new();
+        let hub = builder().tool(busy.tool("it").max_concurrency(1)).queue_bounds(per_tool, in_all);
+        let hub = hub.build().await.unwrap();
+        let calls: Vec<_> = (0..4).map(|_| hub.call("it", json!({})).start()).collect();
+        until(|| hub.queued() == 3).await;
+        let began = tokio::time::Instant::now();
+        let refused = call(&hub).await;
+        refused.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        let error = refused.error.unwrap();
+        assert!(error.operator.contains(whose), "{}", error.operator);
+        assert!(error.retryable && error.retry_after.is_some());
+        busy.let_go(4);
+        for call in calls {
+            call.await.assert_success();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_person_holds_no_slot() {
+    let (tool, script) = scripted("it", []);
+    let hub = builder().tool(tool.max_concurrency(1)).max_concurrency(1).rule(Rule::ask("it").when("/big", "true"));
+    let hub = hub.build().await.unwrap();
+    let asking = hub.call("it", json!({"big": true})).thread("t1").start();
+    while hub.approvals(&Tenant::default(), None).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    call(&hub).await.assert_success();
+    assert_eq!((script.asked().len(), hub.queued()), (1, 0));
+    drop(asking);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocking_function_past_its_time_keeps_its_slot_until_it_returns() {
+    let go = Arc::new(AtomicBool::new(false));
+    let may_go = go.clone();
+    let work = move |_: NoArguments| -> Result<(), ToolError> {
+        while !may_go.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        Ok(())
+    };
+    let tool = blocking("it", work).max_concurrency(1).timeout(SECOND);
+    let hub = builder().tool(tool).tool(scripted("other", []).0).build().await.unwrap();
+    let mut first = hub.call("it", json!({})).into_future();
+    assert!(poll!(&mut first).is_pending());
+    until(|| hub.tool_stats("it").unwrap().in_flight == 1).await;
+    // While a function blocks, time does not move by itself.
+    tokio::time::advance(SECOND).await;
+    first.await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Timeout);
+    let stuck = |name| hub.tool_stats(name).unwrap().stuck;
+    assert_eq!((stuck("it"), stuck("other"), hub.stuck()), (1, 0, 1));
+    let second = hub.call("it", json!({})).start();
+    until(|| hub.queued() == 1).await;
+    go.store(true, Ordering::Release);
+    second.await.assert_success();
+    until(|| hub.stuck() == 0).await;
+    assert_eq!((stuck("it"), hub.queued()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_with_one_call_is_not_kept_waiting_by_one_with_ten_thousand() {
+    const SLOTS: usize = 4;
+    let busy = Busy::new();
+    let tool = busy.tool("it").max_concurrency(SLOTS).timeout(MINUTE);
+    let hub = builder().tool(tool).queue_bounds(20_000, 20_000).build().await.unwrap();
+    let many: Vec<_> = (0..10_000).map(|_| hub.call("it", json!({})).thread("a").start()).collect();
+    until(|| hub.queued() == 10_000 - SLOTS).await;
+    let one = hub.call("it", json!({})).thread("b").start();
+    until(|| hub.queued() == 10_001 - SLOTS).await;
+    busy.let_go(20_000);
+    one.await.assert_success();
+    let turn = busy.begun().iter().position(|thread| thread == "b").unwrap() - SLOTS;
+    // A round is one turn of each of the two threads.
+    assert!(turn < 4, "it was given turn {turn}");
+    for call in many {
+        call.await.assert_success();
+    }
+    assert_eq!((busy.most(), hub.queued()), (SLOTS, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_with_one_call_is_not_kept_waiting_by_one_with_a_thousand_when_they_share_slots() {
+    const SLOTS: usize = 4;
+    let busy = Busy::new();
+    let hub = builder().tools(["many", "one"].map(|name| busy.tool(name))).max_concurrency(SLOTS);
+    let hub = hub.build().await.unwrap();
+    let many: Vec<_> = (0..1_000).map(|n| hub.call("many", json!({})).thread(format!("t{n}")).start()).collect();
+    until(|| hub.queued() == 1_000 - SLOTS).await;
+    let one = hub.call("one", json!({})).thread("one").start();
+    until(|| hub.queued() == 1_001 - SLOTS).await;
+    busy.let_go(2_000);
+    one.await.assert_success();
+    let turn = busy.begun().iter().position(|thread| thread == "one").unwrap() - SLOTS;
+    // A round is one turn of each of the two tools.
+    assert!(turn < 4, "it was given turn {turn}");
+    for call in many {
+        call.await.assert_success();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_threads_wait_about_equally_long_in_whatever_order_they_came() {
+    const THREADS: usize = 20;
+    const CALLS: usize = 50;
+    let busy = Busy::new();
+    let hub = builder().tool(busy.tool("it").max_concurrency(3)).queue_bounds(20_000, 20_000).build().await.unwrap();
+    // All calls of one thread come before all of the next.
+    let calls: Vec<_> =
+        (0..THREADS * CALLS).map(|n| hub.call("it", json!({})).thread(format!("t{}", n / CALLS)).start()).collect();
+    until(|| hub.queued() == THREADS * CALLS - 3).await;
+    busy.let_go(THREADS * CALLS);
+    for call in calls {
+        call.await.assert_success();
+    }
+    let mut waits: BTreeMap<String, usize> = BTreeMap::new();
+    for (turn, thread) in busy.begun().into_iter().enumerate() {
+        *waits.entry(thread).or_default() += turn;
+    }
+    let (least, most) = (waits.values().min().unwrap(), waits.values().max().unwrap());
+    assert!(*most <= 2 * least, "in turns, from {} to {} on average", least / CALLS, most / CALLS);
+}
+
+#[test]
+fn a_flood_of_queued_calls_comes_to_its_end_and_leaves_no_memory_behind() {
+    let (calls, threads) = if std::env::var_os("TOOLHUB_SOAK").is_some() { (100_000, 1_000) } else { (20_000, 200) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let door = Arc::new(Semaphore::new(0));
+        let ahead = door.clone();
+        let work = move |_: NoArguments| {
+            let ahead = ahead.clone();
+            async move {
+                ahead.acquire().await?.forget();
+                Ok::<_, ToolError>(())
+            }
+        };
+        let tool = tool("it", work).read_only().max_concurrency(8);
+        let hub = builder().tool(tool).queue_bounds(calls, calls).build().await.unwrap();
+        let flood = async |calls: usize| {
+            let running: Vec<_> =
+                (0..calls).map(|n| hub.call("it", json!({})).thread(format!("t{}", n % threads)).start()).collect();
+            until(|| hub.queued() == calls - 8).await;
+            door.add_permits(calls);
+            for call in running {
+                call.await.assert_success();
+            }
+            until(|| hub.running() == 0).await;
+        };
+        // The last success of each thread is remembered; after this it is only written anew.
+        flood(threads).await;
+        // The runtime keeps room for as many tasks as were ever ready at once; that is not ours.
+        for idle in (0..calls).map(|_| tokio::spawn(async {})).collect::<Vec<_>>() {
+            idle.await.unwrap();
+        }
+        let before = alloc::held();
+        flood(calls).await;
+        assert_eq!((hub.queued(), hub.running()), (0, 0));
+        let grown = alloc::held() - before;
+        assert!(grown < 32 * 1024, "{grown} bytes were left behind by {calls} calls");
+    });
+}
+
+/// The calls of each tool, and at which moment each of them was done.
+async fn ends(hung: bool) -> Vec<(String, Duration)> {
+    let tools = (0..20).map(|n| {
+        let hangs = n == 0 && hung;
+        let work = move |_: NoArguments| async move {
+            tokio::time::sleep(10 * MILLISECOND).await;
+            if hangs { std::future::pending().await } else { Ok::<_, ToolError>(()) }
+        };
+        tool(&format!("tool_{n}"), work).read_only().max_concurrency(2)
+    });
+    let hub = builder().tools(tools).build().await.unwrap();
+    let began = tokio::time::Instant::now();
+    let calls: Vec<_> = (0..1_000)
+        .map(|n| {
+            let call = hub.call(format!("tool_{}", n % 20), json!({})).thread(format!("t{}", n % 7)).start();
+            tokio::spawn(async move {
+                let outcome = call.await;
+                (outcome.tool.to_string(), began.elapsed(), outcome.is_success())
+            })
+        })
+        .collect();
+    let mut ends = Vec::new();
+    for call in calls {
+        let (tool, at, success) = call.await.unwrap();
+        assert!(success || (hung && tool == "tool_0"));
+        ends.push((tool, at));
+    }
+    ends
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hung_tool_among_twenty_delays_no_call_of_the_others() {
+    let (with, without) = (ends(true).await, ends(false).await);
+    let others =
+        |ends: Vec<(String, Duration)>| -> Vec<_> { ends.into_iter().filter(|(tool, _)| tool != "tool_0").collect() };
+    let (with, without) = (others(with), others(without));
+    assert_eq!(with, without);
+    assert_eq!((with.len(), with.iter().map(|(_, at)| *at).max()), (950, Some(250 * MILLISECOND)));
+}
