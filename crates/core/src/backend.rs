@@ -36,6 +36,7 @@ use crate::clock::Timestamp;
 ///   was written ([`Unavailable`](StoreError::Unavailable)) or nobody knows ([`Unknown`](StoreError::Unknown)).
 /// - **Versions.** A row made anew has version 1; every put adds one. A row also keeps the stamp of the batch that
 ///   wrote it last, so that a row removed and made again is never taken for the old one.
+/// - **Times.** A row keeps when it was made and when it was put last, by the `now` of those requests.
 /// - **Expired is gone.** A row whose time has passed at the `now` of a request is absent to it, swept or not.
 /// - **Fences.** A batch with a fence lower than one seen on its partition is refused. One without a fence passes.
 /// - **Snapshots.** Rows of one partition in one `load` are of the same moment. A scan over several partitions may lag

@@ -185,10 +185,11 @@ impl Contents {
         let key = (write.table, write.id);
         let before = self.rows.get_mut(&key).filter(|row| !row.is_expired(now));
         let version = before.as_ref().map_or(0, |row| row.seen.version);
+        let created = before.as_ref().map_or(now, |row| row.created);
         match write.change {
             Change::Put { value, schema, expires } => {
                 let seen = Seen { version: version + 1, stamp };
-                self.rows.insert(key, Row { seen, schema, value, expires });
+                self.rows.insert(key, Row { seen, schema, value, expires, created, updated: now });
                 (version + 1, true)
             }
             Change::Touch { expires } => {

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use smol_str::SmolStr;
+
 use crate::{
     ids::{ArtifactId, CallId, IdError, IdempotencyKey, Tenant, ThreadId},
     tool::ToolName,
@@ -33,6 +35,8 @@ pub enum Place {
     Tool(ToolName),
     /// What a tenant's people have allowed for all of its threads.
     Grants,
+    /// A state that all threads of a tenant share, by its name.
+    State(SmolStr),
 }
 
 impl Partition {
@@ -55,8 +59,8 @@ impl Partition {
     }
 }
 
-/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`, `tenant/s/tool`, `tenant/g/`. Only the last
-/// part may hold a `/`, so the text can be read back.
+/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`, `tenant/s/tool`, `tenant/g/`, `tenant/h/state`. Only the
+/// last part may hold a `/`, so the text can be read back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
@@ -66,6 +70,7 @@ impl fmt::Display for Partition {
             Place::Artifact(id) => write!(f, "{}/a/{id}", self.tenant),
             Place::Tool(tool) => write!(f, "{}/s/{tool}", self.tenant),
             Place::Grants => write!(f, "{}/g/", self.tenant),
+            Place::State(name) => write!(f, "{}/h/{name}", self.tenant),
         }
     }
 }
@@ -84,6 +89,7 @@ impl FromStr for Partition {
             "c" => Place::Call(rest.parse()?),
             "s" => Place::Tool(ToolName::new(rest).map_err(|_| wrong())?),
             "g" if rest.is_empty() => Place::Grants,
+            "h" if !rest.is_empty() => Place::State(rest.into()),
             "a" => Place::Artifact(ArtifactId::new(rest)?),
             "k" => {
                 let (tool, key) = rest.split_once('/').ok_or_else(wrong)?;
@@ -111,10 +117,11 @@ mod tests {
             Partition { tenant: tenant(), place: Place::Tool(ToolName::new("pay").unwrap()) },
             Partition { tenant: tenant(), place: Place::Artifact(ArtifactId::mint()) },
             Partition { tenant: tenant(), place: Place::Grants },
+            Partition { tenant: tenant(), place: Place::State("cart".into()) },
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));
         }
-        for wrong in ["", "main", "main/t", "main/x/1", "main/k/pay", "a b/t/1", "main/g/x"] {
+        for wrong in ["", "main", "main/t", "main/x/1", "main/k/pay", "a b/t/1", "main/g/x", "main/h/"] {
             assert!(wrong.parse::<Partition>().is_err(), "{wrong}");
         }
     }

@@ -27,11 +27,15 @@ pub enum Table {
     Approvals,
     /// What people have allowed for good.
     Grants,
+    /// What happened to states.
+    History,
+    /// What states were like before.
+    Versions,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -40,6 +44,8 @@ impl Table {
         Self::Statuses,
         Self::Approvals,
         Self::Grants,
+        Self::History,
+        Self::Versions,
     ];
 
     /// The word in file, table and key names.
@@ -54,6 +60,8 @@ impl Table {
             Self::Statuses => "statuses",
             Self::Approvals => "approvals",
             Self::Grants => "grants",
+            Self::History => "history",
+            Self::Versions => "versions",
         }
     }
 }
@@ -86,6 +94,10 @@ pub struct Row {
     pub value: Arc<[u8]>,
     /// When it ceases to exist.
     pub expires: Option<Timestamp>,
+    /// When it was made: the `now` of its first put.
+    pub created: Timestamp,
+    /// When it was written last: the `now` of its last put.
+    pub updated: Timestamp,
 }
 
 /// One writing of a row, told apart from every other one.
