@@ -17,7 +17,7 @@ use toolhub::{
     ids::{Caller, Tenant},
     prelude::*,
     status::ToolStatus,
-    testing::{AssertOutcome, TestClock, scripted},
+    testing::{AssertOutcome, Step, TestClock, scripted},
 };
 
 use crate::{
@@ -358,6 +358,54 @@ async fn a_call_that_waits_for_a_person_holds_no_slot() {
     call(&hub).await.assert_success();
     assert_eq!((script.asked().len(), hub.queued()), (1, 0));
     drop(asking);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_rate_holds_no_slot() {
+    let slow = it([RateLimit::per_minute(1).wait(MINUTE)]);
+    let hub = builder().tools([slow, scripted("other", []).0]).max_concurrency(1).build().await.unwrap();
+    call(&hub).await.assert_success();
+    let waits = hub.call("it", json!({})).start();
+    tokio::time::sleep(SECOND).await;
+    let other = hub.call("other", json!({})).await;
+    other.assert_success();
+    assert_eq!(other.queued, Duration::ZERO);
+    assert_eq!(waits.await.queued, MINUTE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_the_answer_of_a_probe_holds_no_slot() {
+    let down = Step::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let steps = [down.clone(), down.clone(), down, Step::Wait(SECOND), Step::Return(json!("well"))];
+    let (ill, script) = scripted("ill", steps);
+    let hub = builder().tools([ill.read_only().no_retry(), scripted("other", []).0]).max_concurrency(2);
+    let hub = hub.build().await.unwrap();
+    for _ in 0..3 {
+        hub.call("ill", json!({})).await.assert_error(ErrorKind::UpstreamError);
+    }
+    tokio::time::sleep(5 * MINUTE).await;
+    let calls: Vec<_> = (0..10).map(|_| hub.call("ill", json!({})).start()).collect();
+    until(|| script.asked().len() == 4).await;
+    let other = hub.call("other", json!({})).await;
+    other.assert_success();
+    assert_eq!(other.queued, Duration::ZERO, "the probe has one of two slots, and nobody the other");
+    for call in calls {
+        call.await.assert_success();
+    }
+    assert_eq!((script.asked().len(), hub.queued()), (13, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_shuts_down_cancels_those_who_wait_too() {
+    let busy = Busy::new();
+    let hub = hub(busy.tool("it").max_concurrency(1).timeout(60 * MINUTE).queue_timeout(60 * MINUTE)).await;
+    let calls: Vec<_> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
+    until(|| hub.queued() == 4).await;
+    hub.shutdown(SECOND).await;
+    for call in calls {
+        call.await.assert_error(ErrorKind::Cancelled);
+    }
+    assert_eq!((hub.queued(), hub.running(), busy.running()), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
