@@ -14,7 +14,7 @@ use futures_util::poll;
 use tokio::sync::Semaphore;
 use toolhub::{
     CallRequest, HubBuilder, RateLimit, Rule, Running, View,
-    ids::{Caller, Tenant},
+    ids::{Caller, Tenant, ThreadId},
     prelude::*,
     status::ToolStatus,
     testing::{AssertOutcome, Step, TestClock, scripted},
@@ -233,6 +233,33 @@ async fn a_call_that_leaves_the_queue_without_running_leaves_no_entry_and_gets_i
         hub.call("it", json!({})).await.assert_success();
         refused(&hub.call("it", json!({})).await);
         assert_eq!((hub.queued(), hub.running(), busy.running()), (0, 0, 0), "{place}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_many_leave_the_queue_in_whatever_order_all_their_tokens_come_back() {
+    for order in ["first to last", "last to first", "inside out", "at the same moment"] {
+        let busy = Busy::new();
+        let tool = busy.tool("it").max_concurrency(1).timeout(60 * MINUTE).queue_timeout(MINUTE);
+        let hub = hub(tool.rate_limit(RateLimit::per_hour(10))).await;
+        let first = hub.call("it", json!({})).start();
+        until(|| busy.running() == 1).await;
+        let mut waiting: Vec<_> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
+        until(|| hub.queued() == 5).await;
+        match order {
+            "first to last" => {}
+            "last to first" => waiting.reverse(),
+            "inside out" => waiting.rotate_left(2),
+            _ => tokio::time::sleep(MINUTE).await,
+        }
+        for call in waiting {
+            call.cancel();
+            assert!(call.await.error.is_some());
+        }
+        let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+        let left = hub.explain("it", &tenant, &thread).await.unwrap().rates[0].remaining;
+        assert_eq!(left, 9, "{order}: one of ten is used");
+        drop(first);
     }
 }
 
