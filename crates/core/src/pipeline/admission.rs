@@ -77,7 +77,8 @@ pub(super) async fn place(services: &Services, allowed: Allowed) -> Result<Place
     Ok(Placed { way, slot, token, standing: None })
 }
 
-/// A slot for one more attempt, if there is one before the call must be done. The rate was paid for once, with the call.
+/// A slot for a call that gave its own back to wait for something: one more attempt, or the answer of a probe. The rate
+/// was paid for once, with the call.
 pub(super) async fn place_again(services: &Services, way: &Way, deadline: Instant) -> Result<Slot, CallError> {
     match queue_up(way) {
         Ok(Now::Run(slot)) => Ok(slot),

@@ -49,6 +49,9 @@ async fn give(services: &Services, way: Way, answer: &Answer, ticket: &Ticket<'_
     }
     let reply = done.result.ok().filter(|_| done.withheld.is_none()).unwrap_or_default();
     let error = done.withheld.map(|why| *why);
+    if let Some(error) = &error {
+        done.context.way().tool.desk.meter.refused(error.kind);
+    }
     Outcome { cached: true, ..ticket.ended(Effect::None, reply.output, reply.content, error) }
 }
 

@@ -5,7 +5,10 @@
 
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
-use super::{Done, Found, Placed, Way};
+use super::{
+    Done, Found, Placed, Way,
+    admission::{self, Slot},
+};
 use crate::{
     call::Outcome,
     clock,
@@ -30,32 +33,34 @@ pub(super) fn pre_check(statuses: &Arc<Statuses>, found: &Found) -> Result<(), C
 }
 
 /// Now that it is the call's turn: may it still run, and is it the probe of a tool on probation?
-pub(super) async fn gate(
-    statuses: &Arc<Statuses>,
-    services: &Services,
-    mut placed: Placed,
-) -> Result<Placed, CallError> {
+pub(super) async fn gate(statuses: &Arc<Statuses>, services: &Services, placed: Placed) -> Result<Placed, CallError> {
     if statuses.is_empty() {
         return Ok(placed);
     }
-    placed.standing = Some(Box::new(Box::pin(stand(statuses, services, &placed.way)).await?));
-    Ok(placed)
+    let Placed { way, slot, token, .. } = placed;
+    let (standing, slot) = Box::pin(stand(statuses, services, &way, slot)).await?;
+    Ok(Placed { way, slot, token, standing: Some(Box::new(standing)) })
 }
 
-async fn stand(statuses: &Arc<Statuses>, services: &Services, way: &Way) -> Result<Standing, CallError> {
+async fn stand(
+    statuses: &Arc<Statuses>,
+    services: &Services,
+    way: &Way,
+    mut slot: Slot,
+) -> Result<(Standing, Slot), CallError> {
     let patience = clock::after(services.clock.instant(), WAIT_FOR_PROBE);
     loop {
         let mut news = pin!(statuses.next_change());
         news.as_mut().enable();
         let standing = standing(statuses, way);
         match admit(statuses, way) {
-            Admission::Pass => return Ok(standing),
+            Admission::Pass => return Ok((standing, slot)),
             Admission::Refuse { kind, reason, retry_after } => return Err(withheld(way, kind, &reason, retry_after)),
             Admission::Probe { thread, shared } => {
                 let lease = way.tool.limits.timeout.saturating_add(LEASE_BEYOND);
                 let event = Event::ProbeTaken { id: way.call.id, lease };
                 if let Some(standing) = standing.probe(event, thread, shared).await? {
-                    return Ok(standing);
+                    return Ok((standing, slot));
                 }
             }
             Admission::WaitForProbe => {}
@@ -65,7 +70,11 @@ async fn stand(statuses: &Arc<Statuses>, services: &Services, way: &Way) -> Resu
             let kind = ErrorKind::ToolFailedStatus;
             return Err(withheld(way, kind, &Reason::OnProbation, Some(WAIT_FOR_PROBE)));
         }
+        // Others can use the slot meanwhile; a broken tool must not slow down the rest.
+        slot.give_back();
         wait(tokio::time::timeout(left, news), way).await?;
+        let in_time = clock::after(services.clock.instant(), way.tool.limits.queue_timeout);
+        slot = admission::place_again(services, way, in_time).await?;
     }
 }
 

@@ -97,16 +97,17 @@ impl Limiter {
 
     /// Undoes a turn that was not used: the call was refused later, or its caller left.
     ///
-    /// Nothing comes back where somebody else took a turn in between. Theirs was given with this one in mind, and
-    /// moving it or selling the gap twice could let too many pass together.
+    /// Where somebody else took a turn in between, it comes back when they undo theirs too. Theirs was given with this
+    /// one in mind, and moving it or selling the gap twice could let too many pass together.
     pub(crate) fn give_back(&self, token: Token) {
         if token.taken.is_empty() {
             return;
         }
         let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for taken in token.taken {
-            // Two limits may look alike; each ledger still holds what its own limit took.
-            let _found = ledgers.iter_mut().any(|ledger| ledger.give_back(&taken));
+            if let Some(ledger) = ledgers.iter_mut().find(|ledger| ledger.took(&taken)) {
+                ledger.give_back(taken);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use toolhub::{
-    HubBuilder, Policy,
+    HubBuilder, Policy, RateLimit,
     ids::Tenant,
     prelude::*,
     testing::{AssertOutcome, Scripted, Step, TestClock, scripted},
@@ -127,6 +127,19 @@ async fn an_answer_holds_to_the_millisecond() {
 async fn scripted_hub(steps: Vec<Step>, change: fn(ToolBuilder) -> ToolBuilder) -> (ToolHub, Scripted) {
     let (tool, script) = scripted("it", steps);
     (builder().tool(change(tool.read_only().cache(MINUTE).no_retry())).build().await.unwrap(), script)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_answer_needs_neither_a_token_nor_a_slot() {
+    let (busy, (tool, _)) = (Busy::new(), counting("it"));
+    let tool = tool.rate_limit(RateLimit::per_hour(1));
+    let hub = builder().tools([tool, busy.tool("busy")]).max_concurrency(1).build().await.unwrap();
+    check(&hub.call("it", json!({})).await, 1, false);
+    let running = hub.call("busy", json!({})).start();
+    until(|| busy.running() == 1).await;
+    check(&hub.call("it", json!({})).await, 1, true);
+    assert_eq!(hub.queued(), 0);
+    drop(running);
 }
 
 #[tokio::test(start_paused = true)]

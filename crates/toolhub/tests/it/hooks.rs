@@ -207,11 +207,11 @@ struct Falling {
 impl Falling {
     fn fall<'a, T: 'a>(&self) -> BoxFuture<'a, Result<T, ToolError>> {
         let how = self.how;
-        assert!(!matches!(how, Falls::PanicsAtOnce), "scripted {}", 1);
+        assert!(!matches!(how, Falls::PanicsAtOnce), "scripted {how:?}");
         Box::pin(async move {
             match how {
                 Falls::Errs => Err(ToolError::new("the guard has lost its key")),
-                Falls::Panics | Falls::PanicsAtOnce => panic!("scripted {}", 2),
+                Falls::Panics | Falls::PanicsAtOnce => panic!("scripted {how:?}"),
                 Falls::Hangs => std::future::pending().await,
             }
         })
@@ -347,6 +347,8 @@ async fn a_hook_sees_who_calls_and_looks_at_a_kept_answer_too() {
     guest.assert_error(ErrorKind::Forbidden);
     assert!(!format!("{guest:?}").contains("secret"), "{guest:?}");
     assert_eq!(script.asked().len(), 1);
+    let stats = hub.tool_stats("it").unwrap();
+    assert_eq!((stats.calls, stats.errors), (1, [("forbidden", 1)].into()));
 }
 
 #[tokio::test(start_paused = true)]

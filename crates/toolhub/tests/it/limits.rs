@@ -14,10 +14,10 @@ use futures_util::poll;
 use tokio::sync::Semaphore;
 use toolhub::{
     CallRequest, HubBuilder, RateLimit, Rule, Running, View,
-    ids::{Caller, Tenant},
+    ids::{Caller, Tenant, ThreadId},
     prelude::*,
     status::ToolStatus,
-    testing::{AssertOutcome, TestClock, scripted},
+    testing::{AssertOutcome, Step, TestClock, scripted},
 };
 
 use crate::{
@@ -237,6 +237,33 @@ async fn a_call_that_leaves_the_queue_without_running_leaves_no_entry_and_gets_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn when_many_leave_the_queue_in_whatever_order_all_their_tokens_come_back() {
+    for order in ["first to last", "last to first", "inside out", "at the same moment"] {
+        let busy = Busy::new();
+        let tool = busy.tool("it").max_concurrency(1).timeout(60 * MINUTE).queue_timeout(MINUTE);
+        let hub = hub(tool.rate_limit(RateLimit::per_hour(10))).await;
+        let first = hub.call("it", json!({})).start();
+        until(|| busy.running() == 1).await;
+        let mut waiting: Vec<_> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
+        until(|| hub.queued() == 5).await;
+        match order {
+            "first to last" => {}
+            "last to first" => waiting.reverse(),
+            "inside out" => waiting.rotate_left(2),
+            _ => tokio::time::sleep(MINUTE).await,
+        }
+        for call in waiting {
+            call.cancel();
+            assert!(call.await.error.is_some());
+        }
+        let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+        let left = hub.explain("it", &tenant, &thread).await.unwrap().rates[0].remaining;
+        assert_eq!(left, 9, "{order}: one of ten is used");
+        drop(first);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_its_turn_and_is_dropped_or_cancelled_gives_the_turn_back() {
     for (read_only, dropped) in [(true, true), (true, false), (false, true), (false, false)] {
         let tool = it([RateLimit::per_minute(1).wait(2 * MINUTE)]);
@@ -358,6 +385,54 @@ async fn a_call_that_waits_for_a_person_holds_no_slot() {
     call(&hub).await.assert_success();
     assert_eq!((script.asked().len(), hub.queued()), (1, 0));
     drop(asking);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_rate_holds_no_slot() {
+    let slow = it([RateLimit::per_minute(1).wait(MINUTE)]);
+    let hub = builder().tools([slow, scripted("other", []).0]).max_concurrency(1).build().await.unwrap();
+    call(&hub).await.assert_success();
+    let waits = hub.call("it", json!({})).start();
+    tokio::time::sleep(SECOND).await;
+    let other = hub.call("other", json!({})).await;
+    other.assert_success();
+    assert_eq!(other.queued, Duration::ZERO);
+    assert_eq!(waits.await.queued, MINUTE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_the_answer_of_a_probe_holds_no_slot() {
+    let down = Step::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let steps = [down.clone(), down.clone(), down, Step::Wait(SECOND), Step::Return(json!("well"))];
+    let (ill, script) = scripted("ill", steps);
+    let hub = builder().tools([ill.read_only().no_retry(), scripted("other", []).0]).max_concurrency(2);
+    let hub = hub.build().await.unwrap();
+    for _ in 0..3 {
+        hub.call("ill", json!({})).await.assert_error(ErrorKind::UpstreamError);
+    }
+    tokio::time::sleep(5 * MINUTE).await;
+    let calls: Vec<_> = (0..10).map(|_| hub.call("ill", json!({})).start()).collect();
+    until(|| script.asked().len() == 4).await;
+    let other = hub.call("other", json!({})).await;
+    other.assert_success();
+    assert_eq!(other.queued, Duration::ZERO, "the probe has one of two slots, and nobody the other");
+    for call in calls {
+        call.await.assert_success();
+    }
+    assert_eq!((script.asked().len(), hub.queued()), (13, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_shuts_down_cancels_those_who_wait_too() {
+    let busy = Busy::new();
+    let hub = hub(busy.tool("it").max_concurrency(1).timeout(60 * MINUTE).queue_timeout(60 * MINUTE)).await;
+    let calls: Vec<_> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
+    until(|| hub.queued() == 4).await;
+    hub.shutdown(SECOND).await;
+    for call in calls {
+        call.await.assert_error(ErrorKind::Cancelled);
+    }
+    assert_eq!((hub.queued(), hub.running(), busy.running()), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,11 @@
 //! In: a limit, who asks, the time. Out: how far ahead their moment is. A moment that has passed says nothing more
 //! than no moment at all, so such parties are forgotten from time to time. Whether a call passes is decided outside.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 use super::{Asker, tolerance};
 use crate::{
@@ -14,11 +18,16 @@ use crate::{
 
 /// The moments of all parties that share one limit each.
 pub(super) struct Ledger {
+    /// Tells it from others, which may look alike.
+    id: u64,
     scope: RateScope,
     per: Duration,
     moments: HashMap<Party, Instant>,
     /// The one moment of a limit that everybody shares: found without a look into the map.
     everybody: Option<Instant>,
+    /// The moments of calls that were undone while others stood behind them, and how much each took. They are free when
+    /// those leave too.
+    undone: HashMap<Party, BTreeMap<Instant, Duration>>,
     /// Look for moments that have passed when there are this many, or at this time.
     crowded: usize,
     stale: Option<Instant>,
@@ -27,8 +36,7 @@ pub(super) struct Ledger {
 /// What a call took, so that it can be given back.
 #[derive(Debug)]
 pub(super) struct Taken {
-    scope: RateScope,
-    per: Duration,
+    ledger: u64,
     party: Party,
     interval: Duration,
     /// The party's moment as this call left it.
@@ -47,7 +55,17 @@ const FEW: usize = 1_024;
 
 impl Ledger {
     pub(super) fn new(limit: &RateLimit) -> Self {
-        Self { scope: limit.scope, per: limit.per, moments: HashMap::new(), everybody: None, crowded: FEW, stale: None }
+        static LEDGERS: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: LEDGERS.fetch_add(1, Relaxed),
+            scope: limit.scope,
+            per: limit.per,
+            moments: HashMap::new(),
+            everybody: None,
+            undone: HashMap::new(),
+            crowded: FEW,
+            stale: None,
+        }
     }
 
     /// Whether what is remembered here means the same under this limit. Another number of requests in the same period
@@ -58,10 +76,15 @@ impl Ledger {
 
     /// How far ahead the party's moment is.
     pub(super) fn debt(&mut self, limit: &RateLimit, who: &Asker, now: Instant) -> Duration {
-        let Some(moment) = self.moment(&Party::of(limit.scope, who)) else { return Duration::ZERO };
+        let party = Party::of(limit.scope, who);
+        let Some(moment) = moment(&mut self.moments, &mut self.everybody, &party) else { return Duration::ZERO };
         // Under this limit nobody can be further ahead. A limit that was wider before must not shut anybody out for
         // longer than it says itself.
-        *moment = (*moment).min(after(now, most(limit)));
+        let furthest = after(now, most(limit));
+        if *moment > furthest {
+            *moment = furthest;
+            self.undone.remove(&party);
+        }
         moment.saturating_duration_since(now)
     }
 
@@ -69,32 +92,51 @@ impl Ledger {
     pub(super) fn take(&mut self, limit: &RateLimit, who: &Asker, now: Instant) -> Taken {
         self.forget(limit, now);
         let (party, interval) = (Party::of(limit.scope, who), limit.interval());
+        self.forget_undone(&party, now);
         let moment = match &party {
             Party::Everybody => self.everybody.get_or_insert(now),
             party => self.moments.entry(party.clone()).or_insert(now),
         };
         *moment = after((*moment).max(now), interval);
-        Taken { scope: self.scope, per: self.per, party, interval, moment: *moment }
+        Taken { ledger: self.id, party, interval, moment: *moment }
     }
 
-    /// Undoes the last use, if it was the last. Whether it was.
-    pub(super) fn give_back(&mut self, taken: &Taken) -> bool {
-        if (self.scope, self.per) != (taken.scope, taken.per) {
-            return false;
+    /// Whether this call was taken here.
+    pub(super) fn took(&self, taken: &Taken) -> bool {
+        self.id == taken.ledger
+    }
+
+    /// Undoes a use: now if it was the last, otherwise as soon as all behind it are undone.
+    pub(super) fn give_back(&mut self, taken: Taken) {
+        let Taken { party, interval, moment: left, .. } = taken;
+        // Gone, or pulled back by a limit that is narrower now: nothing is known of this use any more.
+        let moment = moment(&mut self.moments, &mut self.everybody, &party);
+        let Some(moment) = moment.filter(|moment| **moment >= left) else { return };
+        if *moment > left {
+            self.undone.entry(party).or_default().insert(left, interval);
+            return;
         }
-        match self.moment(&taken.party) {
-            Some(moment) if *moment == taken.moment => {
-                *moment -= taken.interval;
-                true
+        *moment -= interval;
+        if let Some(undone) = self.undone.get_mut(&party) {
+            while let Some(interval) = undone.remove(moment) {
+                *moment -= interval;
             }
-            _ => false,
+            if undone.is_empty() {
+                self.undone.remove(&party);
+            }
         }
     }
 
-    fn moment(&mut self, party: &Party) -> Option<&mut Instant> {
-        match party {
-            Party::Everybody => self.everybody.as_mut(),
-            party => self.moments.get_mut(party),
+    /// What was undone in the past is paid back already.
+    fn forget_undone(&mut self, party: &Party, now: Instant) {
+        if self.undone.is_empty() {
+            return;
+        }
+        if let Some(undone) = self.undone.get_mut(party) {
+            *undone = undone.split_off(&now);
+            if undone.is_empty() {
+                self.undone.remove(party);
+            }
         }
     }
 
@@ -104,6 +146,7 @@ impl Ledger {
         let stale = *self.stale.get_or_insert_with(|| after(now, most(limit)));
         if self.moments.len() >= self.crowded || (now >= stale && self.moments.len() > 1) {
             self.moments.retain(|_, moment| *moment > now);
+            self.undone.retain(|party, _| *party == Party::Everybody || self.moments.contains_key(party));
             self.crowded = FEW.max(self.moments.len() * 2);
             self.moments.shrink_to(self.crowded);
             self.stale = Some(after(now, most(limit)));
@@ -113,6 +156,18 @@ impl Ledger {
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.moments.len()
+    }
+}
+
+/// A party's moment.
+fn moment<'a>(
+    moments: &'a mut HashMap<Party, Instant>,
+    everybody: &'a mut Option<Instant>,
+    party: &Party,
+) -> Option<&'a mut Instant> {
+    match party {
+        Party::Everybody => everybody.as_mut(),
+        party => moments.get_mut(party),
     }
 }
 

@@ -126,6 +126,28 @@ fn a_turn_given_back_can_be_taken_again() {
 }
 
 #[test]
+fn turns_that_are_all_given_back_come_back_in_whatever_order() {
+    let (limiter, now) = (Limiter::default(), Instant::now());
+    let limits = [RateLimit::per_minute(10), RateLimit::per_minute(20), RateLimit::per_minute(10)];
+    let left = || limiter.left(&limits, &anybody(), now).iter().map(|left| left.remaining).collect::<Vec<_>>();
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
+        let mut tokens = [0; 4].map(|_| Some(limiter.take(&limits, &anybody(), now).unwrap()));
+        assert_eq!(left(), [6, 16, 6]);
+        for at in order {
+            limiter.give_back(tokens[at].take().unwrap());
+        }
+        assert_eq!(left(), [10, 20, 10], "{order:?}");
+    }
+    // One that stays keeps what was before it.
+    let [first, stays, last] = [0; 3].map(|_| limiter.take(&limits, &anybody(), now).unwrap());
+    limiter.give_back(first);
+    limiter.give_back(last);
+    assert_eq!(left(), [8, 18, 8]);
+    limiter.give_back(stays);
+    assert_eq!(left(), [10, 20, 10]);
+}
+
+#[test]
 fn a_turn_that_others_came_after_is_not_sold_twice() {
     let (limiter, start) = (Limiter::default(), Instant::now());
     let limits = [RateLimit::per_second(10).burst(2)];
