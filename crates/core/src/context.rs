@@ -28,7 +28,7 @@ pub struct CallContext(Arc<Inner>);
 
 struct Inner {
     way: Way,
-    deadline: Instant,
+    times: Times,
     cancel: OnceLock<CancellationToken>,
     heard: Mutex<Option<Instant>>,
     attached: Mutex<Vec<Content>>,
@@ -36,8 +36,16 @@ struct Inner {
     slot: WeakSlot,
 }
 
+/// The times of one attempt.
+pub(crate) struct Times {
+    /// When it began.
+    pub(crate) began: Instant,
+    /// When the call must be done, all attempts included.
+    pub(crate) deadline: Instant,
+}
+
 impl CallContext {
-    pub(crate) fn new(way: Way, deadline: Instant, slot: WeakSlot) -> Self {
+    pub(crate) fn new(way: Way, times: Times, slot: WeakSlot) -> Self {
         let cancel = OnceLock::new();
         if let Some(token) = &way.call.cancel {
             // A child: when the time is up the tool is told, but the caller's own signal is not touched.
@@ -45,7 +53,7 @@ impl CallContext {
         }
         Self(Arc::new(Inner {
             way,
-            deadline,
+            times,
             cancel,
             heard: Mutex::default(),
             attached: Mutex::default(),
@@ -99,13 +107,18 @@ impl CallContext {
     /// When the call must be done.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.0.deadline
+        self.0.times.deadline
+    }
+
+    /// When this attempt began.
+    pub(crate) fn began(&self) -> Instant {
+        self.0.times.began
     }
 
     /// How long there is.
     #[must_use]
     pub fn time_left(&self) -> Duration {
-        self.0.deadline.saturating_duration_since(self.services().clock.instant())
+        self.0.times.deadline.saturating_duration_since(self.services().clock.instant())
     }
 
     /// What time it is. Use this and not the machine's clock, so that tests can choose the time.

@@ -3,39 +3,56 @@
 //! In: an allowed call. Out: the same with a slot, or a refusal that says when to come again. First the rate, then the
 //! slot, so that nobody holds a slot while waiting for anything.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use super::{Allowed, Placed, Way};
 use crate::{
     clock::{self, Instant},
     error::{CallError, ErrorKind},
-    scheduler::{Asker, Bound, Desk, Excess, Full, Party, Place, RETRY, Token, Waiting},
+    registry::Tool,
+    scheduler::{self, Asker, Bound, Desk, Excess, Full, Party, Place, RETRY, Token, Waiting},
     services::Services,
 };
 
-/// The right to run, for as long as it or a share of it is held. Nothing where nothing is limited.
-#[derive(Clone, Default)]
-pub(crate) struct Slot(Option<Arc<crate::scheduler::Slot>>);
+/// The right to run, for as long as it or a share of it is held.
+#[derive(Default)]
+pub(crate) enum Slot {
+    /// Nothing is limited, or it was given back.
+    #[default]
+    Free,
+    /// The call's own.
+    Own(#[allow(dead_code, reason = "held, and given back when dropped")] scheduler::Slot),
+    /// Of a tool that may run on when nobody waits for it any more.
+    Shared(Arc<scheduler::Slot>),
+}
 
 impl Slot {
     /// Gives it back: the tool has stopped. A blocking function that runs on holds a share of its own.
     pub(super) fn give_back(&mut self) {
-        self.0 = None;
+        *self = Self::Free;
     }
 
     /// What a blocking function can make a share of, without holding one.
     pub(crate) fn watch(&self) -> WeakSlot {
-        WeakSlot(self.0.as_ref().map(Arc::downgrade))
+        WeakSlot(if let Self::Shared(slot) = self { Some(Arc::downgrade(slot)) } else { None })
+    }
+
+    fn of(tool: &Tool, slot: scheduler::Slot) -> Self {
+        if tool.executor.stops_when_dropped() { Self::Own(slot) } else { Self::Shared(Arc::new(slot)) }
     }
 }
 
 /// A slot that is not held.
-pub(crate) struct WeakSlot(Option<std::sync::Weak<crate::scheduler::Slot>>);
+pub(crate) struct WeakSlot(Option<Weak<scheduler::Slot>>);
 
 impl WeakSlot {
     /// A share of the slot, if somebody still holds one.
     pub(crate) fn share(&self) -> Slot {
-        Slot(self.0.as_ref().and_then(std::sync::Weak::upgrade))
+        self.0.as_ref().and_then(Weak::upgrade).map_or(Slot::Free, Slot::Shared)
     }
 }
 
@@ -118,11 +135,11 @@ fn queue_up(way: &Way) -> Result<Now, Full> {
     let limit = tool.limits.max_concurrency;
     // Most tools are not limited, and their calls need not even say who they are.
     if tool.desk.lane.is_open(limit) {
-        return Ok(Now::Run(Slot(None)));
+        return Ok(Now::Run(Slot::Free));
     }
     let party = Party { tenant: call.tenant.clone(), thread: call.thread.clone() };
     Ok(match tool.desk.lane.place(limit, &party)? {
-        Place::Slot(slot) => Now::Run(Slot(Some(Arc::new(slot)))),
+        Place::Slot(slot) => Now::Run(Slot::of(tool, slot)),
         Place::Waiting(waiting) => Now::Wait(waiting),
     })
 }
@@ -144,7 +161,7 @@ async fn later(services: &Services, way: &Way, wait: Duration) -> Result<Slot, C
 async fn turn(services: &Services, way: &Way, waiting: Waiting) -> Result<Slot, CallError> {
     let patience = clock::after(services.clock.instant(), way.tool.limits.queue_timeout);
     match unless_cancelled(way, tokio::time::timeout_at(patience, waiting)).await {
-        Some(Ok(slot)) => Ok(Slot(Some(Arc::new(slot)))),
+        Some(Ok(slot)) => Ok(Slot::of(&way.tool, slot)),
         Some(Err(_)) => {
             let time = way.tool.limits.queue_timeout;
             let text = format!("no slot became free within {time:?}");

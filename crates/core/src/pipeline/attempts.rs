@@ -18,7 +18,7 @@ use super::{Done, Opened, Slot, Way, admission, deadline, output, ticket::Ticket
 use crate::{
     call::Effect,
     clock::{self, Instant},
-    context::CallContext,
+    context::{CallContext, Times},
     error::{ErrorKind, ToolError},
     executor::{Job, Reply},
     journal::CallRecord,
@@ -34,8 +34,6 @@ pub(super) struct Trying {
     slot: Slot,
     standing: Option<Box<Standing>>,
     record: Option<Box<CallRecord>>,
-    began: Instant,
-    deadline: Instant,
 }
 
 /// The tool's time begins.
@@ -44,14 +42,14 @@ pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>
     token.spend();
     let now = services.clock.instant();
     ticket.begin(now);
-    let deadline = deadline(&way, now);
-    let context = CallContext::new(way, deadline, slot.watch());
-    Trying { context, slot, standing, record, began: now, deadline }
+    let times = Times { began: now, deadline: deadline(&way, now) };
+    let context = CallContext::new(way, times, slot.watch());
+    Trying { context, slot, standing, record }
 }
 
 /// Runs the tool, and again where that is safe and may help.
 pub(super) async fn run(services: &Services, trying: &mut Trying, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
-    let result = attempt(&trying.context, trying.began, trying.deadline, ticket).await;
+    let result = attempt(&trying.context, ticket).await;
     // The slot is free when nobody waits for the tool any more; what follows is ours.
     trying.slot.give_back();
     // A probe is one try: a tool that may be broken is not asked three times whether it is.
@@ -92,9 +90,9 @@ async fn try_again(
     ticket: &mut Ticket<'_>,
 ) -> Result<Reply, ToolError> {
     loop {
-        let way = trying.context.way();
+        let (way, deadline) = (trying.context.way(), trying.context.deadline());
         let desk = &way.tool.desk;
-        let Some(wait) = wait_for_next(services, way, &failed, trying.deadline, ticket) else { return Err(failed) };
+        let Some(wait) = wait_for_next(services, way, &failed, deadline, ticket) else { return Err(failed) };
         if !may_try_again(way, &failed) || !desk.budget.may_retry(services.clock.instant(), desk.meter.calls() + 1) {
             return Err(failed);
         }
@@ -109,14 +107,15 @@ async fn try_again(
         if cancelled {
             return Err(cancelled_between(&failed));
         }
-        let Ok(slot) = admission::place_again(services, way, trying.deadline).await else {
+        let Ok(slot) = admission::place_again(services, way, deadline).await else {
             // Refused a slot, the call ends with the failure it had: that says more than "busy".
             return Err(if way.call.is_cancelled() { cancelled_between(&failed) } else { failed });
         };
         desk.meter.retried();
-        trying.context = CallContext::new(way.clone(), trying.deadline, slot.watch());
+        let times = Times { began: services.clock.instant(), deadline };
+        trying.context = CallContext::new(way.clone(), times, slot.watch());
         trying.slot = slot;
-        let result = attempt(&trying.context, services.clock.instant(), trying.deadline, ticket).await;
+        let result = attempt(&trying.context, ticket).await;
         trying.slot.give_back();
         match result {
             Err(mut again) => {
@@ -155,55 +154,40 @@ fn wait_for_next(
 }
 
 /// Runs the tool once. A panic of the tool, even one while it is being dropped, is the tool's failure.
-async fn attempt(
-    context: &CallContext,
-    now: Instant,
-    deadline: Instant,
-    ticket: &mut Ticket<'_>,
-) -> Result<Reply, ToolError> {
+async fn attempt(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
     ticket.attempt();
-    let own = context.way().tool.limits.attempt_timeout.map(|time| clock::after(now, time));
-    let due = own.map_or(deadline, |own| own.min(deadline));
-    let result = AssertUnwindSafe(execute(context, now, due)).catch_unwind().await;
+    let result = AssertUnwindSafe(execute(context)).catch_unwind().await;
     result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))))
 }
 
-async fn execute(context: &CallContext, began: Instant, deadline: Instant) -> Result<Reply, ToolError> {
+async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
     let way = context.way();
     if way.call.is_cancelled() {
         return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
     }
     let job = Job { tool: &way.tool.definition, arguments: &way.call.arguments, context };
     let unwanted = Unwanted(Some(context));
-    let result = within(way.tool.executor.execute(job), context, began, deadline).await?;
+    let result = within(way.tool.executor.execute(job), context).await?;
     unwanted.disarm();
     result.map(|reply| with_attached(reply, context))
 }
 
 /// Waits for the work, the caller's cancel or the end of time, whichever is first. Work that is done at the same
 /// moment wins.
-async fn within<T>(
-    work: impl Future<Output = T>,
-    context: &CallContext,
-    began: Instant,
-    deadline: Instant,
-) -> Result<T, ToolError> {
+async fn within<T>(work: impl Future<Output = T>, context: &CallContext) -> Result<T, ToolError> {
     let mut work = pin!(work);
     // Most tools are done at once. They need neither a timer nor a place in anybody's list.
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         return Ok(done);
     }
-    Box::pin(wait(work, context, began, deadline)).await
+    Box::pin(wait(work, context)).await
 }
 
 /// The same for work that takes its time.
-async fn wait<T>(
-    mut work: Pin<&mut impl Future<Output = T>>,
-    context: &CallContext,
-    began: Instant,
-    deadline: Instant,
-) -> Result<T, ToolError> {
-    let way = context.way();
+async fn wait<T>(mut work: Pin<&mut impl Future<Output = T>>, context: &CallContext) -> Result<T, ToolError> {
+    let (way, began) = (context.way(), context.began());
+    let own = way.tool.limits.attempt_timeout.map(|time| clock::after(began, time));
+    let deadline = own.map_or(context.deadline(), |own| own.min(context.deadline()));
     let _with_the_tool = InFlight::begin(&way.tool.desk.meter);
     let idle = way.tool.limits.idle_timeout;
     let due = |since: Instant| idle.map_or(deadline, |idle| clock::after(since, idle).min(deadline));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{Allowed, Done, Way, admission::Slot, hooks, output, ticket::Ticket};
 use crate::{
     call::{Content, Effect, Outcome},
-    context::CallContext,
+    context::{CallContext, Times},
     engine::Engine,
     error::CallError,
     executor::Reply,
@@ -38,7 +38,8 @@ pub(super) async fn look(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>)
 /// Gives an answer again.
 async fn give(services: &Services, way: Way, answer: &Answer, ticket: &Ticket<'_>) -> Outcome {
     let reply = Reply { output: answer.output.clone(), content: answer.content.clone() };
-    let context = CallContext::new(way, services.clock.instant(), Slot::default().watch());
+    let now = services.clock.instant();
+    let context = CallContext::new(way, Times { began: now, deadline: now }, Slot::default().watch());
     let (effect, result) = (Effect::None, Ok(reply));
     let mut done = Done { context, standing: None, record: None, result, effect, withheld: None };
     if let Some(asking) = hooks::after(&mut done) {

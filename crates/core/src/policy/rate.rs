@@ -130,8 +130,8 @@ impl RateLimit {
 
     /// The time one call takes up, once the burst is used. Rounded up, so that never too many pass.
     pub(crate) fn interval(&self) -> Duration {
-        let nanos = self.per.min(YEAR).as_nanos().div_ceil(u128::from(self.requests.max(1)));
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX).max(1))
+        let nanos = u64::try_from(self.per.min(YEAR).as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(nanos.div_ceil(u64::from(self.requests.max(1))).max(1))
     }
 
     /// How many may come at once.

@@ -45,7 +45,9 @@ pub(crate) struct Asker {
 pub(crate) struct Token {
     /// How long to wait before the turn. Zero: go now.
     pub(crate) wait: Duration,
-    taken: Vec<Taken>,
+    /// What the first limit counted. Apart from the others, because most tools have one limit, and a list takes memory.
+    first: Option<Taken>,
+    others: Vec<Taken>,
 }
 
 /// Too many calls.
@@ -75,15 +77,15 @@ impl Limiter {
     /// When one of them is used up and a call may not wait, or not that long.
     pub(crate) fn take(&self, limits: &[RateLimit], who: &Asker, now: Instant) -> Result<Token, Excess> {
         if limits.is_empty() {
-            return Ok(Token { wait: Duration::ZERO, taken: Vec::new() });
+            return Ok(Token { wait: Duration::ZERO, first: None, others: Vec::new() });
         }
         let mut ledgers = self.ledgers(limits);
         let mut wait = Duration::ZERO;
         let mut excess: Option<Excess> = None;
-        for (at, (limit, ledger)) in limits.iter().zip(ledgers.iter_mut()).enumerate() {
-            let until_turn = ledger.debt(limit, who, now).saturating_sub(tolerance(limit));
+        for (at, ledger) in ledgers.iter_mut().enumerate() {
+            let until_turn = ledger.debt(who, now).saturating_sub(ledger.pace().tolerance);
             wait = wait.max(until_turn);
-            let retry_after = until_turn.saturating_sub(limit.patience());
+            let retry_after = until_turn.saturating_sub(ledger.pace().patience);
             if !retry_after.is_zero() && excess.as_ref().is_none_or(|worse| worse.retry_after < retry_after) {
                 excess = Some(Excess { retry_after, limit: at });
             }
@@ -91,8 +93,8 @@ impl Limiter {
         if let Some(excess) = excess {
             return Err(excess);
         }
-        let taken = limits.iter().zip(ledgers.iter_mut()).map(|(limit, ledger)| ledger.take(limit, who, now)).collect();
-        Ok(Token { wait, taken })
+        let mut taken = ledgers.iter_mut().map(|ledger| ledger.take(who, now));
+        Ok(Token { wait, first: taken.next(), others: taken.collect() })
     }
 
     /// Undoes a turn that was not used: the call was refused later, or its caller left.
@@ -100,11 +102,8 @@ impl Limiter {
     /// Where somebody else took a turn in between, it comes back when they undo theirs too. Theirs was given with this
     /// one in mind, and moving it or selling the gap twice could let too many pass together.
     pub(crate) fn give_back(&self, token: Token) {
-        if token.taken.is_empty() {
-            return;
-        }
         let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for taken in token.taken {
+        for taken in token.first.into_iter().chain(token.others) {
             if let Some(ledger) = ledgers.iter_mut().find(|ledger| ledger.took(&taken)) {
                 ledger.give_back(taken);
             }
@@ -114,10 +113,10 @@ impl Limiter {
     /// What is left of each limit.
     pub(crate) fn left(&self, limits: &[RateLimit], who: &Asker, now: Instant) -> Vec<Left> {
         let mut ledgers = self.ledgers(limits);
-        let left = limits.iter().zip(ledgers.iter_mut()).enumerate().map(|(at, (limit, ledger))| {
-            let debt = ledger.debt(limit, who, now);
-            let remaining = match tolerance(limit).checked_sub(debt) {
-                Some(room) => room.as_nanos() / limit.interval().as_nanos() + 1,
+        let left = ledgers.iter_mut().enumerate().map(|(at, ledger)| {
+            let debt = ledger.debt(who, now);
+            let remaining = match ledger.pace().tolerance.checked_sub(debt) {
+                Some(room) => room.as_nanos() / ledger.pace().interval.as_nanos() + 1,
                 None => 0,
             };
             Left { limit: at, remaining: u32::try_from(remaining).unwrap_or(u32::MAX), resets_in: debt }
@@ -139,11 +138,7 @@ impl Limiter {
                 })
                 .collect();
         }
+        ledgers.iter_mut().zip(limits).for_each(|(ledger, limit)| ledger.hold_to(limit));
         ledgers
     }
-}
-
-/// How far ahead a party's moment may be for one more call to pass.
-fn tolerance(limit: &RateLimit) -> Duration {
-    limit.interval().saturating_mul(limit.at_once() - 1)
 }

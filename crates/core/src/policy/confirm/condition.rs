@@ -17,7 +17,8 @@ const LARGEST: usize = 8 * 1024 * 1024;
 /// A condition ready to be asked.
 #[derive(Debug, Clone)]
 pub(super) struct Condition {
-    pointer: String,
+    /// The steps of the pointer, without escapes.
+    steps: Vec<String>,
     pattern: Regex,
 }
 
@@ -28,7 +29,7 @@ impl Condition {
         let wrong_pointer = pointer_flaw(pointer).map(|flaw| format!("`{pointer}` is no JSON pointer: {flaw}"));
         let compiled = RegexBuilder::new(pattern).size_limit(LARGEST).build();
         match (wrong_pointer, compiled) {
-            (None, Ok(pattern)) => Ok(Self { pointer: pointer.clone(), pattern }),
+            (None, Ok(pattern)) => Ok(Self { steps: steps(pointer), pattern }),
             (wrong_pointer, compiled) => {
                 let wrong_pattern = compiled.err().map(|flaw| format!("`{pattern}` is no usable pattern: {flaw}"));
                 Err(wrong_pointer.into_iter().chain(wrong_pattern).collect())
@@ -38,8 +39,23 @@ impl Condition {
 
     /// Whether the value at the pointer matches. The pattern may match any part of it; `^` and `$` tie it down.
     pub(super) fn matches(&self, arguments: &Value) -> bool {
-        arguments.pointer(&self.pointer).is_some_and(|value| self.pattern.is_match(&text(value)))
+        let value = self.steps.iter().try_fold(arguments, |value, step| match value {
+            Value::Object(members) => members.get(step),
+            Value::Array(items) => place(step).and_then(|at| items.get(at)),
+            _ => None,
+        });
+        value.is_some_and(|value| self.pattern.is_match(&text(value)))
     }
+}
+
+/// The steps of a pointer, read once: a rule is asked about every call.
+fn steps(pointer: &str) -> Vec<String> {
+    pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+/// A place in a list: digits without a leading zero.
+fn place(step: &str) -> Option<usize> {
+    if step.starts_with('+') || (step.starts_with('0') && step.len() > 1) { None } else { step.parse().ok() }
 }
 
 /// A string as it is, anything else as JSON. One value has one text, so that nobody slips past a rule by writing the

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Asker, tolerance};
+use super::Asker;
 use crate::{
     clock::{Instant, after},
     ids::{Caller, Tenant, ThreadId},
@@ -20,8 +20,8 @@ use crate::{
 pub(super) struct Ledger {
     /// Tells it from others, which may look alike.
     id: u64,
-    scope: RateScope,
-    per: Duration,
+    limit: RateLimit,
+    pace: Pace,
     moments: HashMap<Party, Instant>,
     /// The one moment of a limit that everybody shares: found without a look into the map.
     everybody: Option<Instant>,
@@ -58,8 +58,8 @@ impl Ledger {
         static LEDGERS: AtomicU64 = AtomicU64::new(0);
         Self {
             id: LEDGERS.fetch_add(1, Relaxed),
-            scope: limit.scope,
-            per: limit.per,
+            limit: limit.clone(),
+            pace: Pace::of(limit),
             moments: HashMap::new(),
             everybody: None,
             undone: HashMap::new(),
@@ -71,16 +71,27 @@ impl Ledger {
     /// Whether what is remembered here means the same under this limit. Another number of requests in the same period
     /// does: a party that used half of its period has still used half of it.
     pub(super) fn fits(&self, limit: &RateLimit) -> bool {
-        self.scope == limit.scope && self.per == limit.per
+        self.limit.scope == limit.scope && self.limit.per == limit.per
+    }
+
+    /// Calls are held to this limit from now on. It fits.
+    pub(super) fn hold_to(&mut self, limit: &RateLimit) {
+        if self.limit != *limit {
+            (self.limit, self.pace) = (limit.clone(), Pace::of(limit));
+        }
+    }
+
+    pub(super) fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// How far ahead the party's moment is.
-    pub(super) fn debt(&mut self, limit: &RateLimit, who: &Asker, now: Instant) -> Duration {
-        let party = Party::of(limit.scope, who);
+    pub(super) fn debt(&mut self, who: &Asker, now: Instant) -> Duration {
+        let party = Party::of(self.limit.scope, who);
         let Some(moment) = moment(&mut self.moments, &mut self.everybody, &party) else { return Duration::ZERO };
         // Under this limit nobody can be further ahead. A limit that was wider before must not shut anybody out for
         // longer than it says itself.
-        let furthest = after(now, most(limit));
+        let furthest = after(now, self.pace.most);
         if *moment > furthest {
             *moment = furthest;
             self.undone.remove(&party);
@@ -89,9 +100,9 @@ impl Ledger {
     }
 
     /// Uses one call.
-    pub(super) fn take(&mut self, limit: &RateLimit, who: &Asker, now: Instant) -> Taken {
-        self.forget(limit, now);
-        let (party, interval) = (Party::of(limit.scope, who), limit.interval());
+    pub(super) fn take(&mut self, who: &Asker, now: Instant) -> Taken {
+        self.forget(now);
+        let (party, interval) = (Party::of(self.limit.scope, who), self.pace.interval);
         self.forget_undone(&party, now);
         let moment = match &party {
             Party::Everybody => self.everybody.get_or_insert(now),
@@ -142,14 +153,15 @@ impl Ledger {
 
     /// Forgets the moments that have passed. Done when twice as many parties have come as stayed the last time, and
     /// after a period in which each could have paid back all: whoever is looked at in vain has been here since.
-    fn forget(&mut self, limit: &RateLimit, now: Instant) {
-        let stale = *self.stale.get_or_insert_with(|| after(now, most(limit)));
+    fn forget(&mut self, now: Instant) {
+        let most = self.pace.most;
+        let stale = *self.stale.get_or_insert_with(|| after(now, most));
         if self.moments.len() >= self.crowded || (now >= stale && self.moments.len() > 1) {
             self.moments.retain(|_, moment| *moment > now);
             self.undone.retain(|party, _| *party == Party::Everybody || self.moments.contains_key(party));
             self.crowded = FEW.max(self.moments.len() * 2);
             self.moments.shrink_to(self.crowded);
-            self.stale = Some(after(now, most(limit)));
+            self.stale = Some(after(now, most));
         }
     }
 
@@ -171,9 +183,24 @@ fn moment<'a>(
     }
 }
 
-/// The furthest ahead a moment can be: a whole burst used, and as many waiting as may.
-fn most(limit: &RateLimit) -> Duration {
-    tolerance(limit).saturating_add(limit.interval()).saturating_add(limit.patience())
+/// What follows from a limit, worked out once.
+pub(super) struct Pace {
+    /// The time one call takes up.
+    pub(super) interval: Duration,
+    /// How far ahead a party's moment may be for one more call to pass.
+    pub(super) tolerance: Duration,
+    /// How long a call may wait for its turn.
+    pub(super) patience: Duration,
+    /// The furthest ahead a moment can be: a whole burst used, and as many waiting as may.
+    most: Duration,
+}
+
+impl Pace {
+    fn of(limit: &RateLimit) -> Self {
+        let (interval, patience) = (limit.interval(), limit.patience());
+        let tolerance = interval.saturating_mul(limit.at_once() - 1);
+        Self { interval, tolerance, patience, most: tolerance.saturating_add(interval).saturating_add(patience) }
+    }
 }
 
 impl Party {
