@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Retry {
-    /// How often the tool is tried, counting the first time. One or zero: never again.
+    /// How often the tool is tried, counting the first time. One: never again.
     pub attempts: u32,
     /// The wait before the second attempt.
     #[serde(with = "crate::millis")]
