@@ -4,6 +4,7 @@
 
 mod assert;
 mod clock;
+pub mod contract;
 mod recorder;
 mod scripted;
 

@@ -1,0 +1,85 @@
+//! What every store promises, as checks that any implementation of `Backend` can be put through.
+//!
+//! In: a way to make an empty store. Out: nothing, or a panic that says which promise is broken. The checks know the
+//! trait and nothing else; what must hold after a crash or between nodes, each store shows for itself.
+
+mod batches;
+mod model;
+mod news;
+mod pages;
+mod race;
+
+use std::{future::Future, sync::Arc};
+
+use crate::{
+    backend::{Backend, Change, Durability, Expect, Key, Partition, Row, Table, Write},
+    clock::Timestamp,
+    ids::{Tenant, ThreadId},
+};
+
+/// Puts a store through all checks. `make` gives an empty one each time it is asked.
+///
+/// ```
+/// use std::sync::Arc;
+/// use toolhub_core::{backend::Memory, testing::contract};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// contract::check(async || Arc::new(Memory::new())).await;
+/// # }
+/// ```
+///
+/// # Panics
+/// When the store breaks a promise; the message says which.
+pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
+    batches::all_or_nothing(&*make().await).await;
+    batches::removed_and_made_again(&*make().await).await;
+    batches::gone_when_expired(&*make().await).await;
+    batches::kept_or_given_more_time(&*make().await).await;
+    batches::when_made_and_written(&*make().await).await;
+    batches::fenced(&*make().await).await;
+    batches::tenants_apart(&*make().await).await;
+    pages::without_gap_or_repetition(&*make().await).await;
+    news::in_order(&*make().await).await;
+    race::one_of_many_is_first(&make().await).await;
+    race::dropped_commits_are_whole(&make().await).await;
+    random(&make, 100, 7).await;
+}
+
+/// Compares a store with a naive model over so many random programs: commits with every expectation and change, loads,
+/// scans, sweeps, and a clock that moves on.
+///
+/// # Panics
+/// When the store and the model differ; the message names the program and the step.
+pub async fn random<B: Backend>(make: impl AsyncFn() -> Arc<B>, programs: u64, seed: u64) {
+    for program in 0..programs {
+        model::compare(&*make().await, seed.wrapping_add(program)).await;
+    }
+}
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+fn thread(name: &str) -> Partition {
+    Partition::of_thread(Tenant::default(), ThreadId::new(name).expect("a good name"))
+}
+
+fn write(id: &str, expect: Expect, change: Change) -> Write {
+    Write { table: Table::State, id: id.into(), expect, change, durability: Durability::KillSafe }
+}
+
+fn value(text: &str, expires: Option<Timestamp>) -> Change {
+    Change::Put { value: text.as_bytes().into(), schema: 1, expires }
+}
+
+fn put(id: &str, text: &str) -> Write {
+    write(id, Expect::Any, value(text, None))
+}
+
+async fn get(store: &impl Backend, partition: &Partition, id: &str, now: Timestamp) -> Option<Row> {
+    let keys = [Key { partition: partition.clone(), table: Table::State, id: id.into() }];
+    answered(store.load(&keys, now)).await.pop().flatten()
+}
+
+/// The answer of a store that has no reason not to give one.
+async fn answered<T>(answer: impl Future<Output = Result<T, crate::backend::StoreError>>) -> T {
+    answer.await.unwrap_or_else(|error| panic!("a sound request was refused: {error}"))
+}

@@ -1,0 +1,31 @@
+//! Watching: the versions of a row are told in order, and only those of the table that is watched.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+
+use super::{NOW, answered, put, thread, write};
+use crate::backend::{Backend, Batch, Change, Changed, Durability, Expect, Table, Write};
+
+pub(super) async fn in_order(store: &impl Backend) {
+    let mut watcher = store.watch(Table::State);
+    let batch = |writes| Batch { writes, ..Batch::on(thread("t")) };
+    answered(store.commit(batch(vec![put("a", "1")]), NOW)).await;
+    answered(store.commit(batch(vec![put("a", "2"), put("b", "1")]), NOW)).await;
+    let elsewhere = Write { table: Table::Calls, durability: Durability::KillSafe, ..put("a", "1") };
+    answered(store.commit(batch(vec![elsewhere]), NOW)).await;
+    let removals = vec![write("a", Expect::Any, Change::Remove), write("none", Expect::Any, Change::Remove)];
+    answered(store.commit(batch(removals), NOW)).await;
+    let mut told = Vec::new();
+    while told.len() < 4 {
+        // A store that tells nothing must not hang the suite.
+        match tokio::time::timeout(Duration::from_secs(10), watcher.next()).await {
+            Ok(Some(Changed::Row(key, version))) => told.push((key.id.to_string(), version)),
+            // A watcher that has only just begun may be told to read again.
+            Ok(Some(Changed::Missed)) => {}
+            other => panic!("after {told:?} the watcher was told {other:?}"),
+        }
+    }
+    let of = |id: &str| told.iter().filter(|(told, _)| told == id).map(|(_, version)| *version).collect::<Vec<_>>();
+    assert_eq!((of("a"), of("b")), (vec![Some(1), Some(2), None], vec![Some(1)]), "versions are told in order");
+}

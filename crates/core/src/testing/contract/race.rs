@@ -1,0 +1,55 @@
+//! Many at once: exactly one is first, and a commit whose caller went away is made whole or not at all.
+
+use std::sync::Arc;
+
+use super::{NOW, answered, get, put, thread, value, write};
+use crate::backend::{Backend, Batch, Expect, StoreError};
+
+pub(super) async fn one_of_many_is_first<B: Backend>(store: &Arc<B>) {
+    answered(store.commit(Batch::on(thread("t")).with(put("n", "0")), NOW)).await;
+    let adding = (0..8).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut added = 0;
+            while added < 25 {
+                let Some(row) = get(&*store, &thread("t"), "n", NOW).await else { panic!("the row is there") };
+                let n: u64 = String::from_utf8_lossy(&row.value).parse().expect("a number was written");
+                let next = value(&(n + 1).to_string(), None);
+                match store.commit(Batch::on(thread("t")).with(write("n", Expect::Same(row.seen), next)), NOW).await {
+                    Ok(_) => added += 1,
+                    Err(StoreError::Conflict { .. }) => {}
+                    Err(error) => panic!("a sound commit was refused: {error}"),
+                }
+            }
+        })
+    });
+    for task in adding.collect::<Vec<_>>() {
+        task.await.expect("the task ends well");
+    }
+    let Some(row) = get(&**store, &thread("t"), "n", NOW).await else { panic!("the row is there") };
+    assert_eq!((&*row.value, row.seen.version), (&b"200"[..], 201), "no increment is lost and none is made twice");
+}
+
+pub(super) async fn dropped_commits_are_whole<B: Backend>(store: &Arc<B>) {
+    for round in 0..50 {
+        let text = round.to_string();
+        let batch = Batch::on(thread("t")).with(put("a", &text)).with(put("b", &text));
+        let task = tokio::spawn({
+            let store = store.clone();
+            async move { store.commit(batch, NOW).await }
+        });
+        if round % 2 == 0 {
+            tokio::task::yield_now().await;
+        }
+        task.abort();
+        let _ = task.await;
+        let (a, b) = (get(&**store, &thread("t"), "a", NOW).await, get(&**store, &thread("t"), "b", NOW).await);
+        let text = |row: Option<crate::backend::Row>| row.map(|row| row.value.to_vec());
+        // What a server was sent may arrive after the caller has gone, but not by halves.
+        if text(a) != text(b) {
+            tokio::task::yield_now().await;
+            let (a, b) = (get(&**store, &thread("t"), "a", NOW).await, get(&**store, &thread("t"), "b", NOW).await);
+            assert_eq!(text(a), text(b), "a commit whose caller went away is whole or not at all");
+        }
+    }
+}
