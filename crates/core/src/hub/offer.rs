@@ -131,11 +131,25 @@ impl Bound {
 }
 
 impl ToolHub {
-    /// What a model is offered in this thread for one step: exactly the available tools, pinned.
+    /// What a model is offered in this thread for one step: exactly the available tools, pinned. Where `auto_rebind` is off
+    /// and somebody holds a list for the thread, that list, until it is [bound again](Self::rebind).
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn offer(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Offer, CallError> {
+        if !self.engine.statuses.settings.auto_rebind
+            && let Some(bound) = self.engine.offers.of(tenant, thread).pop()
+        {
+            return Ok(Offer(bound));
+        }
+        self.rebind(tenant, thread).await
+    }
+
+    /// What a model is offered in this thread from now on, whatever somebody holds for it.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn rebind(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Offer, CallError> {
         let all = self.tools();
         let (names, grows_old) = self.usable(tenant, thread).await?;
         let names: Vec<ToolName> = names.into_iter().collect();

@@ -18,7 +18,7 @@ pub struct StatusSettings {
     /// How long a tool is withheld the first time.
     #[serde(with = "crate::millis")]
     pub failure_duration: Duration,
-    /// Whether a changed list of tools is bound again by itself.
+    /// Whether a changed list of tools is bound again by itself. If not, a held list stays until somebody binds it again.
     pub auto_rebind: bool,
     /// How long changes of the list are gathered before they are announced.
     #[serde(with = "crate::millis")]
