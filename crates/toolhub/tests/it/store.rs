@@ -65,6 +65,21 @@ async fn a_row_removed_and_made_again_is_not_taken_for_the_old_one() {
 }
 
 #[tokio::test]
+async fn a_restored_row_has_the_version_it_had_and_none_comes_twice() {
+    let store = Memory::new();
+    let restore = |version| {
+        let change = Change::Restore { value: b"old".as_slice().into(), schema: 2, expires: None, version };
+        commit(&store, vec![write("a", Expect::Any, change)])
+    };
+    assert_eq!(restore(7).await, Ok(vec![7]));
+    assert_eq!(commit(&store, vec![put("a", "new")]).await, Ok(vec![8]));
+    assert_eq!(restore(7).await, Ok(vec![9]));
+    assert_eq!(restore(20).await, Ok(vec![20]));
+    let row = get(&store, &thread("t"), "a", NOW).await.unwrap();
+    assert_eq!((&*row.value, row.schema, row.seen.version), (b"old".as_slice(), 2, 20));
+}
+
+#[tokio::test]
 async fn an_expired_row_is_gone_for_everybody_before_it_is_swept() {
     let store = Memory::new();
     let soon = NOW + Duration::from_secs(1);
