@@ -29,6 +29,8 @@ mod retries;
 mod runs;
 mod shop;
 mod state;
+mod state_across;
+mod state_manager;
 mod status;
 mod status_events;
 mod status_views;
