@@ -31,6 +31,7 @@ mod shop;
 mod state;
 mod state_across;
 mod state_manager;
+mod state_model;
 mod status;
 mod status_events;
 mod status_views;
