@@ -172,6 +172,21 @@ async fn a_store_that_is_gone_or_hangs_is_told_as_such_and_nothing_is_half_done(
 }
 
 #[tokio::test]
+async fn a_write_whose_answer_was_lost_is_there_whole_and_its_version_is_not_given_again() {
+    let store = Arc::new(Awkward::default());
+    let state = hub_on(store.clone(), BusinessStateConfig::default()).await.state();
+    state.set_state(&main(), &cart(), Business, json!({"n": 1}), None).await.unwrap();
+    store.loses_answers.store(true, Ordering::Release);
+    let lost = state.update_state(&main(), &cart(), Business, json!({"n": 2})).await;
+    assert_kind(lost, ErrorKind::StoreUnavailable);
+    store.loses_answers.store(false, Ordering::Release);
+    assert_eq!(data(&state, Business).await, Some(json!({"n": 2})));
+    assert_eq!(state.versions(&main(), &cart()).await.unwrap().len(), 2);
+    assert_eq!(state.history(&main(), &cart(), 9).await.unwrap().len(), 2);
+    assert_eq!(state.update_state(&main(), &cart(), Business, json!({"m": 1})).await, Ok(3));
+}
+
+#[tokio::test]
 async fn what_a_typed_tool_remembers_is_seen_and_changed_in_the_same_place() {
     let hub = shop().await;
     hub.call("add_to_cart", json!({"sku": "tea", "qty": 1})).thread("t1").await.assert_success();
