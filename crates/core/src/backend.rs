@@ -34,8 +34,9 @@ use crate::clock::Timestamp;
 ///   or nothing changed. Two batches on one partition happen one after the other.
 /// - **Acknowledged is durable**, as far as the strictest write of the batch asked for. An error says whether nothing
 ///   was written ([`Unavailable`](StoreError::Unavailable)) or nobody knows ([`Unknown`](StoreError::Unknown)).
-/// - **Versions.** A row made anew has version 1; every put adds one. A row also keeps the stamp of the batch that
-///   wrote it last, so that a row removed and made again is never taken for the old one.
+/// - **Versions.** A row made anew has version 1; every put adds one. A restored row gets the version it had, or one more
+///   than it has, whichever is greater. A row also keeps the stamp of the batch that wrote it last, so that a row removed
+///   and made again is never taken for the old one.
 /// - **Times.** A row keeps when it was made and when it was put last, by the `now` of those requests.
 /// - **Expired is gone.** A row whose time has passed at the `now` of a request is absent to it, swept or not.
 /// - **Fences.** A batch with a fence lower than one seen on its partition is refused. One without a fence passes.

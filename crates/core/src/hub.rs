@@ -37,6 +37,7 @@ use crate::{
     ids::{ArtifactId, CallId, Tenant, ThreadId},
     journal::CallRecord,
     registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools, Workshop},
+    state::StateManager,
     tool::{Definition, Kind, ToolName},
 };
 
@@ -181,6 +182,12 @@ impl ToolHub {
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.engine.registry
+    }
+
+    /// What tools remember, for everybody who is not the tool.
+    #[must_use]
+    pub fn state(&self) -> StateManager {
+        self.engine.services.state.clone()
     }
 
     /// The tools as they are now. The list stays as it is while it is held, and a call may be made

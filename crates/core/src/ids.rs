@@ -1,4 +1,4 @@
-//! The names of single things: calls, runs, approvals, threads, tenants, callers, artifacts, idempotency keys.
+//! The names of single things: calls, runs, approvals, threads, states, tenants, callers, artifacts, idempotency keys.
 //!
 //! In: text from outside, checked, or a request to mint one. Out: small values that are cheap to clone.
 
@@ -52,6 +52,11 @@ pub struct ApprovalId(Uuid);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct ThreadId(SmolStr);
+
+/// What tools remember something under. Tools that name the same state share it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct StateName(SmolStr);
 
 /// Whose threads they are; `main` where nobody said otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -218,6 +223,7 @@ macro_rules! checked_text {
 }
 const WORD: fn(char) -> bool = |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
 checked_text!(ThreadId, "thread id", 128, WORD, "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(StateName, "state name", 128, WORD, "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
 checked_text!(Tenant, "tenant", 64, WORD, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
 checked_text!(Caller, "caller", 128, |c| !c.is_control(), "it takes 1 to 128 printable characters");
 checked_text!(ArtifactId, "artifact id", 64, WORD, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");

@@ -68,6 +68,11 @@ pub use policy::{
     Rule, RuleError,
 };
 pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools};
-pub use state::{State, ToolState};
+pub use state::{
+    BusinessStateConfig, ConflictResolution, ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage,
+    FormatError, Happened, HistoryEntry, KindInfo, ManagerType, PersistenceFormat, SessionState, State, StateChange,
+    StateChanges, StateEntry, StateError, StateKind, StateManager, StateManagerConfig, StateStats, StateVersion,
+    ToolState,
+};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName};

@@ -8,12 +8,16 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{backend::Backend, blocking::BlockingPool, clock::Clock, events::Events, threads::Threads};
+use crate::{
+    backend::Backend, blocking::BlockingPool, clock::Clock, events::Events, state::StateManager, threads::Threads,
+};
 
 pub(crate) struct Services {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: Events,
     pub(crate) store: Arc<dyn Backend>,
+    /// What tools remember, as JSON.
+    pub(crate) state: StateManager,
     pub(crate) threads: Threads,
     pub(crate) blocking: BlockingPool,
     pub(crate) resources: Resources,

@@ -1,13 +1,37 @@
-//! What tools remember: typed state, loaded before a tool runs and committed with the call's end.
+//! What tools remember: typed state, loaded before a tool runs and committed with the call's end; and the same state as
+//! JSON, for everybody else.
 //!
 //! In: a thread and a type. Out: the value, and at the end of the call the writes that join its closing batch.
-//! Whether the writes are made is decided by `pipeline/close.rs`; a failed call leaves the state as it was.
+//! Whether the writes are made is decided by `pipeline/close.rs`; a failed call leaves the state as it was. `manager` is
+//! the way to it from outside a call.
 
+mod config;
+mod context_id;
+mod data;
 mod desk;
+mod entry;
+mod error;
+mod history;
+mod live;
+mod manager;
+mod manager_config;
+mod patch;
+mod redact;
+mod saved;
 mod typed;
+mod versions;
 
+pub use config::{BusinessStateConfig, ConflictResolution};
+pub use context_id::ContextId;
+pub use data::{ConnectionState, SessionState};
 pub(crate) use desk::Desk;
+pub use entry::{ContextInfo, ContextPage, KindInfo, StateEntry, StateKind, StateStats};
+pub use error::StateError;
+pub use history::{Happened, HistoryEntry};
+pub use manager::{ContextFilter, StateChange, StateChanges, StateManager};
+pub use manager_config::{FormatError, ManagerType, PersistenceFormat, StateManagerConfig};
 pub use typed::State;
+pub use versions::StateVersion;
 
 use serde::{Serialize, de::DeserializeOwned};
 

@@ -42,6 +42,7 @@
 //!
 //! - Tools: [`tool()`], [`stateful`], [`blocking`], [`instance`], or a kind of your own with an [`Executor`].
 //! - What a tool may ask for: [`State`], [`CallContext`], [`Shared`].
+//! - What tools remember, from outside a call: [`StateManager`], by [`ContextId`] and [`StateKind`].
 //! - Errors a tool raises: [`ToolError`]; what a caller sees: [`CallError`], by [`ErrorKind`].
 //! - What may be said about calls: [`Policy`] (times, rates, slots, retries), [`Rule`] (deny, ask, allow), [`Hook`]; and
 //!   what a person answers: [`Answer`].
@@ -58,12 +59,13 @@ pub mod prelude {
     // Tools, calls and their ends.
     pub use toolhub_core::{
         CallContext, CallError, Content, Effect, ErrorKind, Filter, Instance, NoArguments, Outcome, Shared, State,
-        StatefulTool, ToolBuilder, ToolError, ToolHub, ToolState, blocking, export::Format, instance, stateful, tool,
+        StateKind, StatefulTool, ToolBuilder, ToolError, ToolHub, ToolState, blocking, export::Format, instance,
+        stateful, tool,
     };
     // What may be said about calls, and who says it.
     pub use toolhub_core::{
         After, Answer, ApprovalOutcome, Before, BoxFuture, Hook, HookedCall, Policy, RateLimit, Retry, Rule,
-        ids::{Caller, Tenant, ThreadId},
+        ids::{Caller, StateName, Tenant, ThreadId},
     };
 }
 
@@ -74,6 +76,8 @@ mod guide {
     mod readme {}
     #[doc = include_str!("../../../docs/guide/first-tools.md")]
     mod first_tools {}
+    #[doc = include_str!("../../../docs/guide/state.md")]
+    mod state {}
     #[doc = include_str!("../../../docs/guide/status.md")]
     mod status {}
     #[doc = include_str!("../../../docs/guide/policies.md")]

@@ -39,6 +39,18 @@ pub enum Change {
         /// When the row ceases to exist.
         expires: Option<Timestamp>,
     },
+    /// It gets this value, and the version it had where it comes from: a backup, or another store. A row that is there
+    /// already never goes back to a version it has had; its version grows by at least one.
+    Restore {
+        /// The record.
+        value: Arc<[u8]>,
+        /// The version of the record's own layout.
+        schema: u32,
+        /// When the row ceases to exist.
+        expires: Option<Timestamp>,
+        /// The version it had.
+        version: u64,
+    },
     /// It lives until this time instead. Its version stays; nothing happens where there is no row.
     Touch {
         /// When the row ceases to exist.

@@ -186,11 +186,12 @@ impl Contents {
         let before = self.rows.get_mut(&key).filter(|row| !row.is_expired(now));
         let version = before.as_ref().map_or(0, |row| row.seen.version);
         let created = before.as_ref().map_or(now, |row| row.created);
+        let at_least = if let Change::Restore { version, .. } = write.change { version } else { 0 };
         match write.change {
-            Change::Put { value, schema, expires } => {
-                let seen = Seen { version: version + 1, stamp };
+            Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
+                let seen = Seen { version: at_least.max(version + 1), stamp };
                 self.rows.insert(key, Row { seen, schema, value, expires, created, updated: now });
-                (version + 1, true)
+                (seen.version, true)
             }
             Change::Touch { expires } => {
                 if let Some(row) = before {

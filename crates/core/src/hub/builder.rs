@@ -26,6 +26,7 @@ use crate::{
     registry::{Registry, RegistryError, ToolBuilder},
     scheduler::{Bounds, Scheduler},
     services::{Resources, Services},
+    state::{BusinessStateConfig, StateManager, StateManagerConfig},
     status::StatusSettings,
     statuses::{Statuses, Told},
     tool::Kind,
@@ -48,6 +49,8 @@ pub struct HubBuilder {
     store: Option<Arc<dyn Backend>>,
     clock: Arc<dyn Clock>,
     status: StatusSettings,
+    business_state: BusinessStateConfig,
+    state_manager: StateManagerConfig,
     events: Events,
     defaults: Policy,
     policies: Vec<(String, Policy)>,
@@ -91,6 +94,8 @@ impl HubBuilder {
             store: None,
             clock: Arc::new(SystemClock),
             status: StatusSettings::default(),
+            business_state: BusinessStateConfig::default(),
+            state_manager: StateManagerConfig::default(),
             events: Events::new(),
             defaults: Policy::default(),
             policies: Vec::new(),
@@ -198,6 +203,18 @@ impl HubBuilder {
         self
     }
 
+    /// How much of what tools remember is kept, and who wins when two write.
+    pub fn business_state(mut self, config: BusinessStateConfig) -> Self {
+        self.business_state = config;
+        self
+    }
+
+    /// Where states are kept, and for how long.
+    pub fn state_manager(mut self, config: StateManagerConfig) -> Self {
+        self.state_manager = config;
+        self
+    }
+
     /// How many blocking functions may run at once; 64 where nothing is said.
     pub fn blocking_places(mut self, places: usize) -> Self {
         self.blocking_places = places;
@@ -243,6 +260,10 @@ impl HubBuilder {
             let reason = "no call could ever run; use at least 1".into();
             problems.push(wrong("`max_concurrency`".into(), reason));
         }
+        if self.state_manager.ttl.is_some_and(|ttl| ttl.as_millis() == 0) {
+            let reason = "a state would expire before it is written; use at least a millisecond".into();
+            problems.push(wrong("the `ttl` of states".into(), reason));
+        }
         if !problems.is_empty() {
             return Err(BuildError::Policy(problems));
         }
@@ -260,7 +281,9 @@ impl HubBuilder {
         ));
         let approvals =
             Arc::new(Approvals::new(store.clone(), self.clock.clone(), self.events.clone(), self.keep_calls));
+        let state = StateManager::new(store.clone(), self.clock.clone(), self.business_state, self.state_manager);
         let services = Arc::new(Services {
+            state,
             clock: self.clock,
             events: self.events,
             store: store.clone(),

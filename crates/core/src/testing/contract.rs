@@ -33,6 +33,7 @@ use crate::{
 pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
     batches::all_or_nothing(&*make().await).await;
     batches::removed_and_made_again(&*make().await).await;
+    batches::restored(&*make().await).await;
     batches::gone_when_expired(&*make().await).await;
     batches::kept_or_given_more_time(&*make().await).await;
     batches::when_made_and_written(&*make().await).await;

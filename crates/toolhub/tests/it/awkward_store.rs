@@ -1,5 +1,5 @@
 //! Stores that make trouble: one that never answers at once, one that never answers at all, one that writes although
-//! nobody waits for it any more.
+//! nobody waits for it any more, one whose answers are lost.
 
 use std::{
     sync::{
@@ -23,6 +23,8 @@ pub(crate) struct Awkward {
     pub(crate) writes_late: AtomicBool,
     pub(crate) hangs: AtomicBool,
     pub(crate) gone: AtomicBool,
+    /// It writes, and nobody hears of it.
+    pub(crate) loses_answers: AtomicBool,
 }
 
 impl Awkward {
@@ -58,6 +60,9 @@ impl Backend for Awkward {
             let done = self.memory.commit(batch, now).await;
             // The answer takes its time too: a caller may be gone when it comes.
             tokio::task::yield_now().await;
+            if self.loses_answers.load(Ordering::Acquire) {
+                return Err(StoreError::Unknown("the line was cut".into()));
+            }
             done
         })
     }

@@ -38,6 +38,19 @@ pub(super) async fn removed_and_made_again(store: &impl Backend) {
     assert_eq!(commit(store, vec![write("a", Expect::Same(new), value("next", None))]).await, Ok(vec![2]));
 }
 
+pub(super) async fn restored(store: &impl Backend) {
+    let restore = |version| {
+        let change = Change::Restore { value: b"old".as_slice().into(), schema: 2, expires: None, version };
+        commit(store, vec![write("a", Expect::Any, change)])
+    };
+    assert_eq!(restore(7).await, Ok(vec![7]), "a restored row has the version it had");
+    assert_eq!(commit(store, vec![put("a", "new")]).await, Ok(vec![8]));
+    assert_eq!(restore(7).await, Ok(vec![9]), "no version comes twice");
+    assert_eq!(restore(20).await, Ok(vec![20]));
+    let row = get(store, &thread("t"), "a", NOW).await.map(|row| (row.value.to_vec(), row.schema, row.seen.version));
+    assert_eq!(row, Some((b"old".to_vec(), 2, 20)));
+}
+
 pub(super) async fn gone_when_expired(store: &impl Backend) {
     let soon = NOW + Duration::from_secs(1);
     answered(commit(store, vec![write("a", Expect::Any, value("1", Some(soon))), put("b", "1")])).await;

@@ -105,12 +105,16 @@ impl Model {
         let place = (partition.to_string(), *table, id.clone());
         let key = Key { partition: partition.clone(), table: *table, id: id.clone() };
         match (change, before) {
-            (Change::Put { value, schema, expires }, before) => {
-                let seen = Seen { version: version + 1, stamp };
+            (
+                change @ (Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. }),
+                before,
+            ) => {
+                let had = if let Change::Restore { version, .. } = change { *version } else { 0 };
+                let seen = Seen { version: had.max(version + 1), stamp };
                 let created = before.map_or(now, |row| row.created);
                 let row = Row { seen, schema: *schema, value: value.clone(), expires: *expires, created, updated: now };
                 self.rows.insert(place, (key, row));
-                version + 1
+                seen.version
             }
             (Change::Touch { expires }, Some(row)) => {
                 self.rows.insert(place, (key, Row { expires: *expires, ..row }));
@@ -173,7 +177,13 @@ fn batch(random: &mut Rng, seen: &[Seen], now: Timestamp) -> Batch {
             1 => Expect::Same(seen[random.usize(0..seen.len())]),
             _ => Expect::Any,
         };
-        let change = match random.u8(0..6) {
+        let change = match random.u8(0..7) {
+            3 => Change::Restore {
+                value: random.u32(..).to_string().into_bytes().into(),
+                schema: random.u32(1..3),
+                expires: soon(random),
+                version: random.u64(1..9),
+            },
             0 => Change::Remove,
             1 => Change::Touch { expires: soon(random) },
             2 => Change::Keep,

@@ -1,0 +1,78 @@
+//! What an owner says about business state: how much is kept, and who wins.
+//!
+//! In: a config or its JSON (times are milliseconds). Out: plain values with defaults. What each one does is said on its
+//! field, also where only a store on disk or typed state can do it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What holds for what tools remember.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BusinessStateConfig {
+    /// How many entries of a context's history are kept. 0 for none.
+    pub max_history_size: usize,
+    /// How large a state may be, as JSON text. What is larger is refused as `state_too_large`.
+    pub max_state_size: usize,
+    /// Whether states are compressed. For stores on disk; in memory nothing is.
+    pub state_compression: bool,
+    /// Whether snapshots of earlier versions are kept. Versions are counted in any case.
+    pub versioning: bool,
+    /// How many snapshots are kept, the present version among them.
+    pub max_versions: usize,
+    /// Whether a typed state is committed when its call succeeds, rather than only when the tool says so. For typed
+    /// state; the operations of the manager always commit.
+    pub auto_save: bool,
+    /// How often states are written when they are not written at once. For stores on disk.
+    #[serde(with = "crate::millis")]
+    pub sync_interval: Duration,
+    /// Whether a change is written before it is acknowledged. For stores on disk; in memory it always is.
+    pub sync_on_change: bool,
+    /// What happens when two write at the same time. Where nothing is said, `set` and `update` go on until they have
+    /// written, and what a tool wrote is rejected.
+    pub conflict_resolution: Option<ConflictResolution>,
+    /// Whether backups are made. For stores on disk.
+    pub backup_enabled: bool,
+    /// How often. For stores on disk.
+    #[serde(with = "crate::millis")]
+    pub backup_interval: Duration,
+    /// How long a backup is kept. For stores on disk.
+    #[serde(with = "crate::millis")]
+    pub backup_retention: Duration,
+}
+
+/// What happens when somebody else wrote in the meantime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConflictResolution {
+    /// Write all the same, over what is there now.
+    LastWriteWins,
+    /// Write nothing and say so.
+    Reject,
+    /// Do it again with what is there now. For `set` and `update` this is the same as `last_write_wins`.
+    Retry,
+    /// Put both changes together. A patch is laid over what is there now, so for `set` and `update` this is the same as
+    /// `last_write_wins`.
+    Merge,
+}
+
+impl Default for BusinessStateConfig {
+    fn default() -> Self {
+        const HOUR: Duration = Duration::from_secs(3600);
+        Self {
+            max_history_size: 1000,
+            max_state_size: 1024 * 1024,
+            state_compression: false,
+            versioning: true,
+            max_versions: 10,
+            auto_save: true,
+            sync_interval: Duration::from_secs(60),
+            sync_on_change: true,
+            conflict_resolution: None,
+            backup_enabled: false,
+            backup_interval: HOUR,
+            backup_retention: 7 * 24 * HOUR,
+        }
+    }
+}

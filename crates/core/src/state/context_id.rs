@@ -1,0 +1,140 @@
+//! The name of a context: one state in one thread, or one that all threads of a tenant share.
+//!
+//! In: a thread and a state, or the text `{thread}/{state}`; `~/{state}` for a shared one. Out: the same id every time,
+//! and where its rows lie. Whose context it is, is not part of the id: the tenant comes with each request.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use smol_str::{SmolStr, format_smolstr};
+
+use super::StateKind;
+use crate::{
+    backend::{Key, Partition, Place, Table},
+    ids::{IdError, StateName, Tenant, ThreadId},
+};
+
+/// Stands in the place of the thread when there is none. No thread id may hold it.
+const EVERYBODY: &str = "~";
+
+/// One state in one thread, or shared by all threads of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
+pub struct ContextId {
+    thread: Option<ThreadId>,
+    state: StateName,
+}
+
+impl ContextId {
+    /// The context of a state in a thread.
+    #[must_use]
+    pub fn of(thread: ThreadId, state: StateName) -> Self {
+        Self { thread: Some(thread), state }
+    }
+
+    /// The context of a state that all threads of a tenant share.
+    #[must_use]
+    pub fn shared(state: StateName) -> Self {
+        Self { thread: None, state }
+    }
+
+    /// The thread; `None` when all threads share it.
+    #[must_use]
+    pub fn thread(&self) -> Option<&ThreadId> {
+        self.thread.as_ref()
+    }
+
+    /// The name of the state.
+    #[must_use]
+    pub fn state(&self) -> &StateName {
+        &self.state
+    }
+
+    /// What a context's rows are committed with.
+    pub(crate) fn partition(&self, tenant: &Tenant) -> Partition {
+        let place = match &self.thread {
+            Some(thread) => Place::Thread(thread.clone()),
+            None => Place::State(self.state.as_str().into()),
+        };
+        Partition { tenant: tenant.clone(), place }
+    }
+
+    /// Where one kind of its state lies.
+    pub(crate) fn key(&self, tenant: &Tenant, kind: StateKind) -> Key {
+        Key { partition: self.partition(tenant), table: Table::State, id: self.row(kind) }
+    }
+
+    /// The id of the row of a kind.
+    pub(crate) fn row(&self, kind: StateKind) -> SmolStr {
+        format_smolstr!("{}/{kind}", self.state)
+    }
+
+    /// How the ids of all its rows begin, in every table.
+    pub(crate) fn prefix(&self) -> String {
+        format!("{}/", self.state)
+    }
+
+    /// The context a row belongs to, and the rest of the row's id. `None` for a row that no context has.
+    pub(crate) fn of_row(key: &Key) -> Option<(Self, &str)> {
+        let (state, rest) = key.id.split_once('/')?;
+        let state = StateName::new(state).ok()?;
+        match &key.partition.place {
+            Place::Thread(thread) => Some((Self::of(thread.clone(), state), rest)),
+            Place::State(name) if name == state.as_str() => Some((Self::shared(state), rest)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ContextId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.thread.as_ref().map_or(EVERYBODY, ThreadId::as_str), self.state)
+    }
+}
+
+impl FromStr for ContextId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let wrong =
+            || IdError::new("context id", "it is `thread/state`, or `~/state` for one that all threads share", text);
+        let (thread, state) = text.split_once('/').ok_or_else(wrong)?;
+        let state = StateName::new(state)?;
+        Ok(if thread == EVERYBODY { Self::shared(state) } else { Self::of(ThreadId::new(thread)?, state) })
+    }
+}
+
+impl TryFrom<SmolStr> for ContextId {
+    type Error = IdError;
+    fn try_from(text: SmolStr) -> Result<Self, IdError> {
+        text.parse()
+    }
+}
+
+impl From<ContextId> for SmolStr {
+    fn from(id: ContextId) -> Self {
+        format_smolstr!("{id}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_id_is_read_back_from_its_text_and_from_its_rows() {
+        for text in ["t1/cart", "~/cart", "a.b:c/x-y_z"] {
+            let id: ContextId = text.parse().unwrap();
+            assert_eq!(id.to_string(), text);
+            let key = id.key(&Tenant::default(), StateKind::Business);
+            assert_eq!(ContextId::of_row(&key), Some((id, "business")));
+        }
+    }
+
+    #[test]
+    fn what_is_no_context_id_is_refused() {
+        for text in ["", "cart", "/cart", "t1/", "t1/a/b", "~~/cart", "t 1/cart", "t1/~", "t1/ü"] {
+            assert!(text.parse::<ContextId>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What is told about a state: its kinds, one entry, one context, all of them counted.
+//!
+//! In: rows of the store. Out: plain data, ready to be shown. Nothing here reads or writes the store.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use smol_str::SmolStr;
+
+use super::{ContextId, StateError};
+use crate::{
+    backend::Row,
+    clock::Timestamp,
+    ids::{IdError, StateName, ThreadId},
+};
+
+/// The sorts of state a context may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateKind {
+    /// What a live connection is like. Known to this node only, and only until it stops.
+    Connection,
+    /// When the context was made and used.
+    Session,
+    /// The tool's truth. The only kind with snapshots and a history.
+    Business,
+    /// What a tool may lose. It must have a time to live, and its versions are not counted.
+    Cache,
+}
+
+impl StateKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Connection, Self::Session, Self::Business, Self::Cache];
+    /// The kinds that lie in the store, in the order of their rows.
+    pub(crate) const STORED: [Self; 3] = [Self::Business, Self::Cache, Self::Session];
+
+    /// The word in ids and answers.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Session => "session",
+            Self::Business => "business",
+            Self::Cache => "cache",
+        }
+    }
+}
+
+impl fmt::Display for StateKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for StateKind {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let wrong = || IdError::new("kind of state", "it is `connection`, `session`, `business` or `cache`", text);
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(wrong)
+    }
+}
+
+/// One kind of state of one context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct StateEntry {
+    /// The context and the kind: `{thread}/{state}/{kind}`.
+    pub state_id: SmolStr,
+    /// The context.
+    pub context_id: ContextId,
+    /// The kind.
+    pub kind: StateKind,
+    /// What is remembered: a JSON object, unless a typed tool wrote something else.
+    pub data: Value,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it was written last.
+    pub updated: Timestamp,
+    /// When it ceases to exist.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub expires: Option<Timestamp>,
+    /// How often it has been written since it was made; 0 for kind `cache`.
+    pub version: u64,
+}
+
+impl StateEntry {
+    pub(crate) fn of(context: &ContextId, kind: StateKind, row: &Row) -> Result<Self, StateError> {
+        let state_id = state_id(context, kind);
+        let data = read(context, kind, row)?;
+        let version = version(kind, row.seen.version);
+        let Row { created, updated, expires, .. } = *row;
+        Ok(Self { state_id, context_id: context.clone(), kind, data, created, updated, expires, version })
+    }
+}
+
+/// The name of one kind of state of a context.
+pub(crate) fn state_id(context: &ContextId, kind: StateKind) -> SmolStr {
+    smol_str::format_smolstr!("{context}/{kind}")
+}
+
+/// The version as it is told: what a tool may lose has none.
+pub(crate) fn version(kind: StateKind, row: u64) -> u64 {
+    if kind == StateKind::Cache { 0 } else { row }
+}
+
+/// What a row remembers.
+pub(crate) fn read(context: &ContextId, kind: StateKind, row: &Row) -> Result<Value, StateError> {
+    serde_json::from_slice(&row.value).map_err(|error| {
+        let reason = format!("it is not JSON (line {}, column {})", error.line(), error.column());
+        StateError::Unreadable { state: state_id(context, kind), reason }
+    })
+}
+
+/// What a context holds, without the data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ContextInfo {
+    /// The context.
+    pub id: ContextId,
+    /// The name of its state.
+    pub tool_type: StateName,
+    /// Its thread; `None` when all threads share it.
+    #[serde(rename = "threadId", skip_serializing_if = "Option::is_none", default)]
+    pub thread: Option<ThreadId>,
+    /// When the oldest of its states was made.
+    pub created: Timestamp,
+    /// When one of its states was written last.
+    pub updated: Timestamp,
+    /// Its states.
+    pub kinds: BTreeMap<StateKind, KindInfo>,
+}
+
+/// What one kind of state is like, without the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct KindInfo {
+    /// How often it has been written since it was made; 0 for kind `cache`.
+    pub version: u64,
+    /// The size of its JSON text.
+    pub bytes: usize,
+    /// When it ceases to exist.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub expires: Option<Timestamp>,
+    #[serde(skip)]
+    pub(crate) created: Timestamp,
+    #[serde(skip)]
+    pub(crate) updated: Timestamp,
+}
+
+impl KindInfo {
+    pub(crate) fn of(kind: StateKind, row: &Row) -> Self {
+        let Row { created, updated, expires, .. } = *row;
+        Self { version: version(kind, row.seen.version), bytes: row.value.len(), expires, created, updated }
+    }
+}
+
+impl ContextInfo {
+    /// `None` when the context holds nothing.
+    pub(crate) fn of(id: ContextId, kinds: BTreeMap<StateKind, KindInfo>) -> Option<Self> {
+        let created = kinds.values().map(|kind| kind.created).min()?;
+        let updated = kinds.values().map(|kind| kind.updated).max()?;
+        let (tool_type, thread) = (id.state().clone(), id.thread().cloned());
+        Some(Self { id, tool_type, thread, created, updated, kinds })
+    }
+}
+
+/// Some contexts of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ContextPage {
+    /// The contexts, by the name of their state.
+    pub contexts: Vec<ContextInfo>,
+    /// Where to go on; `None` at the end.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next: Option<String>,
+}
+
+/// How much a tenant's tools remember.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct StateStats {
+    /// How many contexts there are.
+    pub contexts: usize,
+    /// How many states of each kind.
+    pub entries: BTreeMap<StateKind, usize>,
+    /// The size of all of them together, as JSON text.
+    pub bytes: usize,
+}

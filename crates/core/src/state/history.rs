@@ -1,0 +1,142 @@
+//! What happened to a context, entry by entry.
+//!
+//! In: what happened. Out: rows whose ids grow with time, and the entries read back, the oldest first. Secrets are taken
+//! out before anything is written, and what is too long is told by its size. Who trims is `manager/history.rs`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use smol_str::{SmolStr, format_smolstr};
+
+use super::{ContextId, redact};
+use crate::{
+    backend::{Change, Durability, Expect, Row, StoreError, Table, Write, decode, encode},
+    clock::Timestamp,
+};
+
+/// The layout of these records.
+const LAYOUT: u32 = 1;
+/// A thousand entries are kept for each context; a large state written often must not be kept a thousand times.
+const LONGEST: usize = 16 * 1024;
+
+/// One thing that happened to a context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct HistoryEntry {
+    /// When.
+    pub timestamp: Timestamp,
+    /// What.
+    #[serde(flatten)]
+    pub what: Happened,
+}
+
+/// What happened to a context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum Happened {
+    /// A tool that uses the state began.
+    ExecutionStart {
+        /// What it was given, without secrets.
+        parameters: Value,
+    },
+    /// It succeeded.
+    ExecutionSuccess {
+        /// What sort of result it had.
+        result_type: String,
+    },
+    /// It failed.
+    ExecutionError {
+        /// What went wrong.
+        error: String,
+        /// The kind of error.
+        error_type: String,
+    },
+    /// The business state was written.
+    Update {
+        /// What was written, without secrets.
+        updates: Value,
+        /// The version it has since.
+        version: u64,
+    },
+}
+
+impl Happened {
+    /// The same, fit to be kept.
+    pub(crate) fn fit(self) -> Self {
+        match self {
+            Self::ExecutionStart { parameters } => Self::ExecutionStart { parameters: shortened(&parameters) },
+            Self::Update { updates, version } => Self::Update { updates: shortened(&updates), version },
+            other => other,
+        }
+    }
+}
+
+/// A value as it is told: without secrets, and not too long.
+pub(crate) fn shortened(value: &Value) -> Value {
+    let told = redact::redact(value);
+    let bytes = told.to_string().len();
+    if bytes > LONGEST { json!({ "omittedBytes": bytes }) } else { told }
+}
+
+/// Numbers the entries of this node, so that those of one millisecond keep their order. Those of two nodes in the same
+/// millisecond may stand in either order: to know better, every write would have to ask the store once more.
+#[derive(Default)]
+pub(crate) struct Sequence(AtomicU64);
+
+impl Sequence {
+    /// An id that comes after all ids this node made before, and that no other node makes.
+    fn next(&self, context: &ContextId, now: Timestamp) -> SmolStr {
+        let at = u64::try_from(now.millis()).unwrap_or(0);
+        let number = self.0.fetch_add(1, Ordering::Relaxed);
+        format_smolstr!("{}/{at:012x}-{number:010x}-{:08x}", context.state(), fastrand::u32(..))
+    }
+
+    /// The write that notes what happened, which must be fit to be kept.
+    pub(crate) fn note(
+        &self,
+        context: &ContextId,
+        what: Happened,
+        now: Timestamp,
+        expires: Option<Timestamp>,
+    ) -> Result<Write, StoreError> {
+        write(self.next(context, now), &HistoryEntry { timestamp: now, what }, expires)
+    }
+}
+
+/// The write of one entry.
+pub(crate) fn write(id: SmolStr, entry: &HistoryEntry, expires: Option<Timestamp>) -> Result<Write, StoreError> {
+    let value = encode(Table::History, &id, entry)?;
+    let change = Change::Put { value, schema: LAYOUT, expires };
+    // It never asks for more than the state it is written with.
+    Ok(Write { table: Table::History, id, expect: Expect::Any, change, durability: Durability::KillSafe })
+}
+
+/// One entry as it was written.
+pub(crate) fn read(id: &SmolStr, row: &Row) -> Result<HistoryEntry, StoreError> {
+    decode(Table::History, id, LAYOUT, row).map(|(entry, _)| entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_flat_json_with_its_type_and_time() {
+        let what = Happened::ExecutionError { error: "no".into(), error_type: "tool_error".into() };
+        let entry = HistoryEntry { timestamp: Timestamp::from_millis(0), what };
+        let text = json!({
+            "timestamp": "1970-01-01T00:00:00.000Z", "type": "execution_error", "error": "no", "errorType": "tool_error",
+        });
+        assert_eq!(serde_json::to_value(&entry).unwrap(), text);
+        assert_eq!(serde_json::from_value::<HistoryEntry>(text).unwrap(), entry);
+    }
+
+    #[test]
+    fn what_is_too_long_is_told_by_its_size() {
+        let long = Happened::Update { updates: json!({"a": "x".repeat(LONGEST)}), version: 3 }.fit();
+        assert_eq!(long, Happened::Update { updates: json!({"omittedBytes": LONGEST + 8}), version: 3 });
+    }
+}

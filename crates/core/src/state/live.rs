@@ -1,0 +1,111 @@
+//! The states of live connections: known to this node only, and only until it stops.
+//!
+//! In: what somebody found out about a connection. Out: the same, until its time is over. Nothing of it is ever stored, so
+//! that after a restart no connection claims to be active. Bounded: the ones longest untouched are forgotten first.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{ContextId, StateKind, entry::KindInfo};
+use crate::{
+    backend::{Row, Seen},
+    clock::Timestamp,
+    ids::Tenant,
+};
+
+/// How many connections are remembered.
+const MOST: usize = 65_536;
+
+/// Rows like those of a store, so that whoever writes states need not know the difference.
+#[derive(Default)]
+pub(crate) struct Live(Mutex<HashMap<(Tenant, ContextId), Row>>);
+
+impl Live {
+    pub(crate) fn get(&self, tenant: &Tenant, context: &ContextId, now: Timestamp) -> Option<Row> {
+        let row = self.rows().get(&(tenant.clone(), context.clone())).cloned();
+        row.filter(|row| !row.is_expired(now))
+    }
+
+    /// Puts what `make` makes of what is there; answers the version it has then. One writer at a time.
+    pub(crate) fn put<E>(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        now: Timestamp,
+        make: impl FnOnce(Option<&Row>) -> Result<Row, E>,
+    ) -> Result<u64, E> {
+        let key = (tenant.clone(), context.clone());
+        let mut rows = self.rows();
+        let before = rows.get(&key).filter(|row| !row.is_expired(now));
+        let (version, created) = before.map_or((1, now), |row| (row.seen.version + 1, row.created));
+        let row = Row { seen: Seen { version, stamp: 0 }, created, updated: now, ..make(before)? };
+        rows.insert(key, row);
+        if rows.len() > MOST {
+            make_room(&mut rows, now);
+        }
+        Ok(version)
+    }
+
+    /// Forgets one; says whether it was there.
+    pub(crate) fn remove(&self, tenant: &Tenant, context: &ContextId, now: Timestamp) -> bool {
+        let row = self.rows().remove(&(tenant.clone(), context.clone()));
+        row.is_some_and(|row| !row.is_expired(now))
+    }
+
+    /// All of a tenant's.
+    pub(crate) fn of_tenant(&self, tenant: &Tenant, now: Timestamp) -> Vec<(ContextId, KindInfo)> {
+        let rows = self.rows();
+        let wanted = rows.iter().filter(|((owner, _), row)| owner == tenant && !row.is_expired(now));
+        wanted.map(|((_, context), row)| (context.clone(), KindInfo::of(StateKind::Connection, row))).collect()
+    }
+
+    fn rows(&self) -> MutexGuard<'_, HashMap<(Tenant, ContextId), Row>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Forgets an eighth at once, so that a full map is not searched for every newcomer.
+fn make_room(rows: &mut HashMap<(Tenant, ContextId), Row>, now: Timestamp) {
+    rows.retain(|_, row| !row.is_expired(now));
+    if rows.len() > MOST {
+        let mut ages: Vec<Timestamp> = rows.values().map(|row| row.updated).collect();
+        let (_, limit, _) = ages.select_nth_unstable(MOST / 8);
+        let limit = *limit;
+        let mut goes = MOST / 8;
+        rows.retain(|_, row| {
+            let go = goes > 0 && row.updated <= limit;
+            goes -= usize::from(go);
+            !go
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connections_longest_untouched_are_forgotten_first() {
+        let live = Live::default();
+        let tenant = Tenant::default();
+        let context = |n: usize| format!("t{n}/conn").parse::<ContextId>().unwrap();
+        let at = |n: usize| Timestamp::from_millis(i64::try_from(n).unwrap());
+        let empty = Row {
+            seen: Seen { version: 0, stamp: 0 },
+            schema: 1,
+            value: b"{}".as_slice().into(),
+            expires: None,
+            created: at(0),
+            updated: at(0),
+        };
+        for n in 0..=MOST {
+            live.put(&tenant, &context(n), at(n), |_| Ok::<_, ()>(empty.clone())).unwrap();
+        }
+        let left = live.of_tenant(&tenant, at(MOST)).len();
+        assert_eq!(left, MOST + 1 - MOST / 8);
+        assert!(live.get(&tenant, &context(0), at(MOST)).is_none());
+        assert!(live.get(&tenant, &context(MOST), at(MOST)).is_some());
+    }
+}

@@ -1,0 +1,194 @@
+//! What tools remember, for everybody who is not the tool: operators, adapters, the API.
+//!
+//! In: a tenant, a context and what is to be done. Out: entries and versions. Written once, above any backend: a write,
+//! its snapshot and its entry in the history are one batch, so they are true together. A tool's own typed state lies in
+//! the same rows and is read and committed by the pipeline.
+
+mod export;
+mod import;
+mod list;
+mod past;
+mod remove;
+mod watch;
+mod write;
+
+use std::{sync::Arc, time::Duration};
+
+use smol_str::SmolStr;
+
+pub use list::ContextFilter;
+pub use watch::{StateChange, StateChanges};
+
+use super::{
+    BusinessStateConfig, ContextId, SessionState, StateEntry, StateError, StateKind, StateManagerConfig, data,
+    history::Sequence, live::Live,
+};
+use crate::{
+    backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
+    clock::{Clock, Timestamp},
+    ids::{StateName, Tenant, ThreadId},
+};
+
+/// The layout of states that were written as JSON. Typed states have the version of their type there.
+const LAYOUT: u32 = 1;
+/// How often a write is tried again when others are quicker. Whoever loses, another has won; with a hundred at once
+/// nobody loses this often.
+const TRIES: usize = 1_000;
+/// How many rows are read or removed at once.
+const AT_ONCE: usize = 100;
+
+/// What tools remember, by context and kind. Cheap to clone; all clones are the same.
+///
+/// ```
+/// use serde_json::json;
+/// use toolhub_core::{StateKind, ToolHub, ids::{StateName, Tenant, ThreadId}};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let hub = ToolHub::builder().build().await?;
+/// let (state, tenant) = (hub.state(), Tenant::default());
+/// let cart = state.create_context(&tenant, &StateName::new("cart")?, &ThreadId::new("t1")?).await?;
+/// state.set_state(&tenant, &cart, StateKind::Business, json!({"tea": 1}), None).await?;
+/// let version = state.update_state(&tenant, &cart, StateKind::Business, json!({"cake": 2})).await?;
+/// assert_eq!(version, 2);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct StateManager(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    live: Live,
+    sequence: Sequence,
+    business: BusinessStateConfig,
+    config: StateManagerConfig,
+}
+
+impl StateManager {
+    pub(crate) fn new(
+        store: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        business: BusinessStateConfig,
+        config: StateManagerConfig,
+    ) -> Self {
+        Self(Arc::new(Inner { store, clock, live: Live::default(), sequence: Sequence::default(), business, config }))
+    }
+
+    /// The context of a state in a thread: always the same, whether or not anything is there. All threads of a tenant
+    /// have the same one when `session_isolation` is off.
+    #[must_use]
+    pub fn context(&self, state: &StateName, thread: &ThreadId) -> ContextId {
+        if self.0.config.session_isolation {
+            ContextId::of(thread.clone(), state.clone())
+        } else {
+            ContextId::shared(state.clone())
+        }
+    }
+
+    /// Makes the context of a state in a thread, unless it is there already.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn create_context(
+        &self,
+        tenant: &Tenant,
+        state: &StateName,
+        thread: &ThreadId,
+    ) -> Result<ContextId, StateError> {
+        let context = self.context(state, thread);
+        let now = self.now();
+        let session = SessionState { created: now, last_activity: now, calls: 0 };
+        let value = crate::backend::encode(Table::State, &context.row(StateKind::Session), &session)?;
+        let write = Write {
+            table: Table::State,
+            id: context.row(StateKind::Session),
+            expect: Expect::Absent,
+            change: Change::Put { value, schema: LAYOUT, expires: self.expires(None, now)? },
+            durability: Durability::PowerSafe,
+        };
+        match self.0.store.commit(Batch::on(context.partition(tenant)).with(write), now).await {
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(context),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What is remembered; `None` where there is nothing, or it has expired.
+    ///
+    /// # Errors
+    /// When the store does not answer, or what it holds is no JSON.
+    pub async fn get_state(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kind: StateKind,
+    ) -> Result<Option<StateEntry>, StateError> {
+        let row = self.row(tenant, context, kind, self.now()).await?;
+        row.map(|row| StateEntry::of(context, kind, &row)).transpose()
+    }
+
+    async fn row(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kind: StateKind,
+        now: Timestamp,
+    ) -> Result<Option<Row>, StoreError> {
+        if kind == StateKind::Connection {
+            return Ok(self.0.live.get(tenant, context, now));
+        }
+        let keys = [context.key(tenant, kind)];
+        Ok(self.0.store.load(&keys, now).await?.pop().flatten())
+    }
+
+    /// All rows of a context in a table, left over or not, in the order of their ids.
+    async fn all(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        table: Table,
+        now: Timestamp,
+    ) -> Result<Vec<(SmolStr, Row)>, StoreError> {
+        let scope = Scope::Partition(context.partition(tenant));
+        let mut scan = Scan::of(table, scope).prefix(context.prefix()).limit(AT_ONCE);
+        let mut all = Vec::new();
+        loop {
+            let page = self.0.store.scan(scan.clone(), now).await?;
+            all.extend(page.rows.into_iter().map(|(key, row)| (key.id, row)));
+            match page.next {
+                Some(next) => scan.after = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// The ids of its snapshots, left over or not.
+    async fn snapshot_ids(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        now: Timestamp,
+    ) -> Result<Vec<SmolStr>, StoreError> {
+        Ok(self.all(tenant, context, Table::Versions, now).await?.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// When something written now ceases to exist.
+    fn expires(&self, ttl: Option<Duration>, now: Timestamp) -> Result<Option<Timestamp>, StateError> {
+        /// Longer is as good as for ever, and still a time that every store can hold.
+        const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        match ttl.or(self.0.config.ttl) {
+            Some(ttl) if ttl.as_millis() == 0 => {
+                Err(StateError::Refused("a time to live is at least one millisecond".into()))
+            }
+            ttl => Ok(ttl.map(|ttl| now + ttl.min(LONGEST))),
+        }
+    }
+
+    /// How many snapshots are kept.
+    fn snapshots(&self) -> usize {
+        if self.0.business.versioning { self.0.business.max_versions } else { 0 }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+}

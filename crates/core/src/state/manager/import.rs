@@ -1,0 +1,158 @@
+//! Takes contexts in: the lines that `export` wrote, or somebody by hand.
+//!
+//! In: text. Out: how many contexts there are now as the text has them. All lines are checked before the first is taken
+//! in, and each context is one batch: it is replaced whole, or stays as it was.
+
+use std::collections::{BTreeMap, HashSet};
+
+use smol_str::{SmolStr, format_smolstr};
+
+use super::{StateManager, TRIES, remove::removal};
+use crate::{
+    backend::{Batch, Change, Durability, Expect, Row, StoreError, Table, Write},
+    clock::Timestamp,
+    ids::Tenant,
+    state::{
+        ContextId, HistoryEntry, StateError, StateKind, data,
+        entry::state_id,
+        history,
+        saved::{Saved, SavedState},
+        versions,
+    },
+};
+
+impl StateManager {
+    /// Takes in what [`export`](Self::export) wrote, for this tenant; answers how many contexts were taken in.
+    ///
+    /// A context that is there already is replaced. Versions go on from the greater of the two, so that none is used
+    /// twice. What has expired in the meantime is left out.
+    ///
+    /// # Errors
+    /// [`Line`](StateError::Line) when a line is damaged, too large or names a context twice; then nothing was taken in.
+    /// When the store does not answer; then the contexts before that one were, and taking the text in again does no harm.
+    pub async fn import(&self, tenant: &Tenant, text: &str) -> Result<usize, StateError> {
+        let mut all = Vec::new();
+        let mut known = HashSet::new();
+        for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
+            let wrong = |reason| StateError::Line { line, reason };
+            let saved = Saved::read(text, self.0.business.max_state_size).map_err(wrong)?;
+            if !known.insert(saved.context.clone()) {
+                return Err(wrong(format!("the context `{}` is in the text twice", saved.context)));
+            }
+            all.push(saved);
+        }
+        let mut taken = 0;
+        for saved in all {
+            taken += usize::from(self.take_in(tenant, &saved).await?);
+        }
+        Ok(taken)
+    }
+
+    /// Replaces a context; says whether anything of it was left to take in.
+    async fn take_in(&self, tenant: &Tenant, saved: &Saved) -> Result<bool, StateError> {
+        let context = &saved.context;
+        let keys = StateKind::STORED.map(|kind| context.key(tenant, kind));
+        for _ in 0..TRIES {
+            let now = self.now();
+            let rows = self.0.store.load(&keys, now).await?;
+            let mut writes = Writes::default();
+            for table in [Table::Versions, Table::History] {
+                let old = self.all(tenant, context, table, now).await?;
+                old.into_iter().for_each(|(id, _)| writes.add(removal(table, id)));
+            }
+            for (kind, row) in StateKind::STORED.into_iter().zip(&rows) {
+                let state = match kind {
+                    StateKind::Business => saved.business.as_ref(),
+                    StateKind::Session => saved.session.as_ref(),
+                    // What a tool derived from another state than the one that comes is of no use.
+                    StateKind::Cache | StateKind::Connection => None,
+                };
+                self.add_state(&mut writes, context, kind, row.as_ref(), state.filter(|state| state.lives(now)))?;
+            }
+            let business = saved.business.as_ref().filter(|state| state.lives(now));
+            if let Some(state) = business {
+                self.add_snapshots(&mut writes, saved, rows.first().and_then(Option::as_ref), state, now)?;
+            }
+            self.add_entries(&mut writes, saved, now)?;
+            let any =
+                writes.0.values().any(|write| matches!(write.change, Change::Put { .. } | Change::Restore { .. }));
+            if !any {
+                return Ok(false);
+            }
+            let batch = Batch { writes: writes.0.into_values().collect(), ..Batch::on(context.partition(tenant)) };
+            match self.0.store.commit(batch, now).await {
+                Ok(_) => return Ok(true),
+                Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(StateError::Conflict { state: state_id(context, StateKind::Business), found: 0 })
+    }
+
+    fn add_state(
+        &self,
+        writes: &mut Writes,
+        context: &ContextId,
+        kind: StateKind,
+        row: Option<&Row>,
+        state: Option<&SavedState>,
+    ) -> Result<(), StateError> {
+        let change = match state {
+            Some(state) => {
+                let value = data::foreign_text(&state.data, self.0.business.max_state_size)?;
+                let SavedState { schema, expires, version, .. } = *state;
+                Change::Restore { value, schema, expires, version }
+            }
+            None if row.is_some() => Change::Remove,
+            None => Change::Keep,
+        };
+        let expect = row.map_or(Expect::Absent, |row| Expect::Same(row.seen));
+        let durability = Durability::PowerSafe;
+        writes.add(Write { table: Table::State, id: context.row(kind), expect, change, durability });
+        Ok(())
+    }
+
+    fn add_snapshots(
+        &self,
+        writes: &mut Writes,
+        saved: &Saved,
+        row: Option<&Row>,
+        state: &SavedState,
+        now: Timestamp,
+    ) -> Result<(), StateError> {
+        // The version the state is about to have.
+        let version = state.version.max(row.map_or(0, |row| row.seen.version) + 1);
+        let most = self.snapshots();
+        let snapshots = saved.versions.iter().filter(|old| old.lives(now)).map(|old| (old.version, old));
+        // The present version comes last, and stands for itself.
+        for (version, old) in
+            snapshots.chain([(version, state)]).filter(|(it, _)| versions::is_kept(*it, version, most))
+        {
+            let value = data::foreign_text(&old.data, self.0.business.max_state_size)?;
+            let put = Change::Put { value, schema: old.schema, expires: old.expires };
+            writes.add(versions::write(versions::row(&saved.context, version), put));
+        }
+        Ok(())
+    }
+
+    fn add_entries(&self, writes: &mut Writes, saved: &Saved, now: Timestamp) -> Result<(), StateError> {
+        let beyond = saved.history.len().saturating_sub(self.0.business.max_history_size);
+        let lives = |expires: Option<Timestamp>| expires.is_none_or(|at| at > now);
+        for old in saved.history.iter().skip(beyond).filter(|old| lives(old.expires)) {
+            let id = format_smolstr!("{}/{}", saved.context.state(), old.id);
+            let entry = HistoryEntry { timestamp: old.entry.timestamp, what: old.entry.what.clone().fit() };
+            writes.add(history::write(id, &entry, old.expires)?);
+        }
+        Ok(())
+    }
+}
+
+/// Writes by row: a row that goes and comes again is written once.
+#[derive(Default)]
+struct Writes(BTreeMap<(Table, SmolStr), Write>);
+
+impl Writes {
+    fn add(&mut self, write: Write) {
+        self.0.insert((write.table, write.id.clone()), write);
+    }
+}

@@ -1,0 +1,166 @@
+//! Which contexts there are, and what they hold.
+//!
+//! In: a tenant, and which of its contexts are wanted. Out: contexts without their data, a page at a time, and all of
+//! them counted. A context is there when one of its states is.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::StateManager;
+use crate::{
+    backend::{Cursor, Key, Partition, Place, Row, Scan, Scope, Table},
+    clock::Timestamp,
+    ids::{StateName, Tenant, ThreadId},
+    state::{ContextId, ContextInfo, ContextPage, StateError, StateKind, StateStats, entry::KindInfo},
+};
+
+/// Which contexts are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextFilter {
+    /// Only those of this state.
+    pub tool_type: Option<StateName>,
+    /// Only those of this thread.
+    pub thread: Option<ThreadId>,
+    /// At most about this many on a page; 100 where nothing is said. A page may hold fewer, even none, and still not be
+    /// the last.
+    pub limit: usize,
+}
+
+impl Default for ContextFilter {
+    fn default() -> Self {
+        Self { tool_type: None, thread: None, limit: 100 }
+    }
+}
+
+impl StateManager {
+    /// A page of a tenant's contexts, in the order of their states. `cursor` is the `next` of the page before.
+    ///
+    /// # Errors
+    /// When the cursor is not of a list with this filter, or the store does not answer.
+    pub async fn list_contexts(
+        &self,
+        tenant: &Tenant,
+        filter: &ContextFilter,
+        cursor: Option<&str>,
+    ) -> Result<ContextPage, StateError> {
+        let now = self.now();
+        let scope = match &filter.thread {
+            Some(thread) => Scope::Partition(Partition::of_thread(tenant.clone(), thread.clone())),
+            None => Scope::Tenant(tenant.clone()),
+        };
+        let mut scan = Scan::of(Table::State, scope).limit(filter.limit.max(1));
+        if let Some(state) = &filter.tool_type {
+            scan = scan.prefix(format!("{state}/"));
+        }
+        scan.after = cursor.map(|text| place(tenant, filter, text)).transpose()?;
+        let page = self.0.store.scan(scan, now).await?;
+        let found: Vec<(ContextId, &str)> = page.rows.iter().filter_map(|(key, _)| ContextId::of_row(key)).collect();
+        let held = self.held(tenant, found.iter().map(|(context, _)| context), now).await?;
+        let mut contexts = Vec::new();
+        for (context, kind) in found {
+            let Some(kinds) = held.get(&context) else { continue };
+            // A context with several states is met several times, perhaps on different pages. Its first row counts.
+            let first = StateKind::STORED.iter().find(|kind| kinds.contains_key(kind));
+            if first.is_some_and(|first| first.as_str() == kind) {
+                contexts.extend(ContextInfo::of(context, kinds.clone()));
+            }
+        }
+        let next = page.next.map(|Cursor(key)| text(&key));
+        Ok(ContextPage { contexts, next })
+    }
+
+    /// What a context holds, without the data; `None` when that is nothing.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn get_context_info(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+    ) -> Result<Option<ContextInfo>, StateError> {
+        let mut held = self.held(tenant, [context].into_iter(), self.now()).await?;
+        Ok(held.remove(context).and_then(|kinds| ContextInfo::of(context.clone(), kinds)))
+    }
+
+    /// How much a tenant's tools remember, live connections of this node among it.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn stats(&self, tenant: &Tenant) -> Result<StateStats, StateError> {
+        let mut stats = StateStats::default();
+        let mut count = |kind: StateKind, bytes: usize| {
+            *stats.entries.entry(kind).or_default() += 1;
+            stats.bytes += bytes;
+        };
+        let filter = ContextFilter { limit: 10_000, ..ContextFilter::default() };
+        let (mut cursor, mut contexts) = (None, 0);
+        loop {
+            let page = self.list_contexts(tenant, &filter, cursor.as_deref()).await?;
+            contexts += page.contexts.len();
+            for (kind, info) in page.contexts.iter().flat_map(|context| &context.kinds) {
+                if *kind != StateKind::Connection {
+                    count(*kind, info.bytes);
+                }
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        for (_, info) in self.0.live.of_tenant(tenant, self.now()) {
+            count(StateKind::Connection, info.bytes);
+        }
+        stats.contexts = contexts;
+        Ok(stats)
+    }
+
+    /// What each of these contexts holds. The states of one context are of the same moment.
+    async fn held<'a>(
+        &self,
+        tenant: &Tenant,
+        contexts: impl Iterator<Item = &'a ContextId>,
+        now: Timestamp,
+    ) -> Result<HashMap<ContextId, BTreeMap<StateKind, KindInfo>>, StateError> {
+        let mut held = HashMap::new();
+        for context in contexts {
+            held.entry(context.clone()).or_insert_with(BTreeMap::new);
+        }
+        let wanted: Vec<(ContextId, StateKind)> =
+            held.keys().flat_map(|context| StateKind::STORED.map(|kind| (context.clone(), kind))).collect();
+        let keys: Vec<Key> = wanted.iter().map(|(context, kind)| context.key(tenant, *kind)).collect();
+        let rows = self.0.store.load(&keys, now).await?;
+        let mut note = |context: &ContextId, kind, row: Option<&Row>| {
+            if let (Some(kinds), Some(row)) = (held.get_mut(context), row) {
+                kinds.insert(kind, KindInfo::of(kind, row));
+            }
+        };
+        for ((context, kind), row) in wanted.iter().zip(&rows) {
+            note(context, *kind, row.as_ref());
+            if *kind == StateKind::Business {
+                note(context, StateKind::Connection, self.0.live.get(tenant, context, now).as_ref());
+            }
+        }
+        Ok(held)
+    }
+}
+
+/// A place in the list as text: where the row lies, and its id. Whose list it is, is not in it.
+fn text(key: &Key) -> String {
+    format!("{}/{}", key.partition.thread().map_or("~", ThreadId::as_str), key.id)
+}
+
+/// The place a text names. The row need not exist, nor be one of ours: a typed tool may give a state any name.
+fn place(tenant: &Tenant, filter: &ContextFilter, text: &str) -> Result<Cursor, StateError> {
+    let wrong = || StateError::Refused("the cursor is not of this list".into());
+    let (place, id) = text.split_once('/').ok_or_else(wrong)?;
+    let (state, kind) = id.rsplit_once('/').ok_or_else(wrong)?;
+    kind.parse::<StateKind>().map_err(|_| wrong())?;
+    let thread = if place == "~" { None } else { Some(ThreadId::new(place).map_err(|_| wrong())?) };
+    let of_state = filter.tool_type.as_ref().is_none_or(|wanted| wanted.as_str() == state);
+    let of_thread = filter.thread.is_none() || filter.thread == thread;
+    // No name begins with the last of all characters; a store may use it to mark the end of its list.
+    if !(of_state && of_thread) || state.starts_with(char::MAX) {
+        return Err(wrong());
+    }
+    let place = thread.map_or_else(|| Place::State(state.into()), Place::Thread);
+    Ok(Cursor(Key { partition: Partition { tenant: tenant.clone(), place }, table: Table::State, id: id.into() }))
+}

@@ -1,0 +1,114 @@
+//! What states were like, and what happened to them.
+//!
+//! In: a context. Out: its snapshots and its history, the oldest first. Readers see at most as many as are to be kept;
+//! what is beyond is removed now and then, so that not every write pays for it.
+
+use super::{AT_ONCE, StateManager, remove::removal};
+use crate::{
+    backend::{Batch, Scan, Scope, StoreError, Table},
+    ids::Tenant,
+    state::{ContextId, Happened, HistoryEntry, StateError, StateKind, StateVersion, entry, history, versions},
+};
+
+impl StateManager {
+    /// Notes something that happened to a context. Parameters and updates lose their secrets first.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn add_history(&self, tenant: &Tenant, context: &ContextId, what: Happened) -> Result<(), StateError> {
+        if self.0.business.max_history_size == 0 {
+            return Ok(());
+        }
+        let now = self.now();
+        let note = self.0.sequence.note(context, what.fit(), now, None)?;
+        self.0.store.commit(Batch::on(context.partition(tenant)).with(note), now).await?;
+        self.trim_now_and_then(tenant, context).await;
+        Ok(())
+    }
+
+    /// The last things that happened to a context, at most `limit`, the oldest first.
+    ///
+    /// # Errors
+    /// When the store does not answer. An entry that cannot be read is passed over.
+    pub async fn history(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        limit: usize,
+    ) -> Result<Vec<HistoryEntry>, StateError> {
+        let limit = limit.min(self.0.business.max_history_size);
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let page = self.0.store.scan(newest(tenant, context, Table::History, limit), self.now()).await?;
+        let read = |(key, row): &(crate::backend::Key, _)| {
+            history::read(&key.id, row).inspect_err(StoreError::passed_over).ok()
+        };
+        Ok(page.rows.iter().rev().filter_map(read).collect())
+    }
+
+    /// The snapshots of a context's business state, the oldest first; the last one is the state as it is.
+    ///
+    /// # Errors
+    /// When the store does not answer, or what it holds is no JSON.
+    pub async fn versions(&self, tenant: &Tenant, context: &ContextId) -> Result<Vec<StateVersion>, StateError> {
+        let (most, now) = (self.snapshots(), self.now());
+        let Some(row) = self.row(tenant, context, StateKind::Business, now).await? else { return Ok(Vec::new()) };
+        if most == 0 {
+            return Ok(Vec::new());
+        }
+        // Snapshots left from an earlier life may stand before those that count.
+        let mut scan = newest(tenant, context, Table::Versions, most);
+        let mut found = Vec::new();
+        loop {
+            let page = self.0.store.scan(scan.clone(), now).await?;
+            for (key, snapshot) in page.rows {
+                let version = key.id.rsplit('/').next().and_then(|digits| digits.parse().ok());
+                let Some(version) = version else { continue };
+                if versions::is_kept(version, row.seen.version, most) {
+                    let data = entry::read(context, StateKind::Business, &snapshot)?;
+                    found.push(StateVersion { version, data, created: snapshot.updated });
+                }
+            }
+            match page.next {
+                Some(next) if found.len() < most => scan.after = Some(next),
+                _ => break,
+            }
+        }
+        found.reverse();
+        Ok(found)
+    }
+
+    /// Removes what is beyond the history's limit, often enough that little of it ever lies there. Should it fail, the
+    /// next one has more to do.
+    pub(super) async fn trim_now_and_then(&self, tenant: &Tenant, context: &ContextId) {
+        let kept = self.0.business.max_history_size;
+        if kept > 0 && fastrand::usize(..(kept / 8).clamp(1, 64)) == 0 {
+            let _ = self.trim(tenant, context).await;
+        }
+    }
+
+    async fn trim(&self, tenant: &Tenant, context: &ContextId) -> Result<(), StoreError> {
+        let now = self.now();
+        let mut scan = newest(tenant, context, Table::History, self.0.business.max_history_size);
+        let mut next = self.0.store.scan(scan.clone(), now).await?.next;
+        scan.limit = AT_ONCE;
+        while next.is_some() {
+            scan.after = next;
+            let page = self.0.store.scan(scan.clone(), now).await?;
+            let mut batch = Batch::on(context.partition(tenant));
+            batch.writes.extend(page.rows.into_iter().map(|(key, _)| removal(Table::History, key.id)));
+            if !batch.writes.is_empty() {
+                self.0.store.commit(batch, now).await?;
+            }
+            next = page.next;
+        }
+        Ok(())
+    }
+}
+
+/// A scan over a context's rows, the last first.
+pub(super) fn newest(tenant: &Tenant, context: &ContextId, table: Table, limit: usize) -> Scan {
+    let scan = Scan::of(table, Scope::Partition(context.partition(tenant))).prefix(context.prefix()).limit(limit);
+    Scan { newest: true, ..scan }
+}

@@ -1,0 +1,92 @@
+//! Forgetting: one kind of a context's state, or all of it.
+//!
+//! In: a context. Out: whether there was anything. A state goes together with its snapshots, expecting what was read, so
+//! that a write made at the same moment is either gone with the rest or begins anew.
+
+use super::{AT_ONCE, StateManager, TRIES};
+use crate::{
+    backend::{Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
+    ids::Tenant,
+    state::{ContextId, StateError, StateKind, entry::state_id, versions},
+};
+
+impl StateManager {
+    /// Forgets one kind of state, with its snapshots; says whether it was there. Its history stays.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn delete_state(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kind: StateKind,
+    ) -> Result<bool, StateError> {
+        if kind == StateKind::Connection {
+            return Ok(self.0.live.remove(tenant, context, self.now()));
+        }
+        self.forget(tenant, context, &[kind]).await
+    }
+
+    /// Forgets everything of a context: all kinds of state, snapshots and history. Says whether there was any state.
+    ///
+    /// # Errors
+    /// When the store does not answer. What was removed until then stays removed; the states go first.
+    pub async fn cleanup_context(&self, tenant: &Tenant, context: &ContextId) -> Result<bool, StateError> {
+        let was_live = self.0.live.remove(tenant, context, self.now());
+        let was_there = self.forget(tenant, context, &StateKind::STORED).await?;
+        let scope = Scope::Partition(context.partition(tenant));
+        let scan = Scan::of(Table::History, scope).prefix(context.prefix()).limit(AT_ONCE);
+        loop {
+            let now = self.now();
+            let page = self.0.store.scan(scan.clone(), now).await?;
+            let last = page.next.is_none();
+            let mut batch = Batch::on(context.partition(tenant));
+            batch.writes.extend(page.rows.into_iter().map(|(key, _)| removal(Table::History, key.id)));
+            if !batch.writes.is_empty() {
+                self.0.store.commit(batch, now).await?;
+            }
+            if last {
+                return Ok(was_there || was_live);
+            }
+        }
+    }
+
+    /// Removes these kinds at once, and the snapshots with the business state.
+    async fn forget(&self, tenant: &Tenant, context: &ContextId, kinds: &[StateKind]) -> Result<bool, StateError> {
+        let keys: Vec<_> = kinds.iter().map(|kind| context.key(tenant, *kind)).collect();
+        for _ in 0..TRIES {
+            let now = self.now();
+            let rows = self.0.store.load(&keys, now).await?;
+            let was_there = rows.iter().any(Option::is_some);
+            let mut batch = Batch::on(context.partition(tenant));
+            batch.writes.extend(kinds.iter().zip(&rows).map(|(kind, row)| remove(context, *kind, row.as_ref())));
+            if kinds.contains(&StateKind::Business) {
+                let left = self.snapshot_ids(tenant, context, now).await?;
+                batch.writes.extend(left.into_iter().map(|id| versions::write(id, Change::Remove)));
+            }
+            match self.0.store.commit(batch, now).await {
+                Ok(_) => return Ok(was_there),
+                Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let kind = kinds.first().copied().unwrap_or(StateKind::Business);
+        Err(StateError::Conflict { state: state_id(context, kind), found: 0 })
+    }
+}
+
+/// The write that removes a state as it was seen.
+fn remove(context: &ContextId, kind: StateKind, row: Option<&Row>) -> Write {
+    Write {
+        table: Table::State,
+        id: context.row(kind),
+        expect: row.map_or(Expect::Absent, |row| Expect::Same(row.seen)),
+        change: if row.is_some() { Change::Remove } else { Change::Keep },
+        durability: Durability::PowerSafe,
+    }
+}
+
+/// The write that removes a row, whatever it is like.
+pub(super) fn removal(table: Table, id: smol_str::SmolStr) -> Write {
+    Write { table, id, expect: Expect::Any, change: Change::Remove, durability: Durability::KillSafe }
+}

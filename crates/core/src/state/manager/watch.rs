@@ -1,0 +1,59 @@
+//! Tells of the changes to a context as they happen, on whatever node.
+//!
+//! In: the store's news. Out: those that concern one context. Live connections are not told: they are of one node only.
+//! Neither is expiry, which no store tells.
+
+use std::{future::ready, pin::Pin};
+
+use futures_core::Stream;
+use futures_util::StreamExt;
+
+use super::StateManager;
+use crate::{
+    backend::{Changed, Table},
+    ids::Tenant,
+    state::{ContextId, StateKind, entry},
+};
+
+/// A change to one kind of a context's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StateChange {
+    /// It was written.
+    Written {
+        /// The kind.
+        kind: StateKind,
+        /// The version it has now; 0 for kind `cache`.
+        version: u64,
+    },
+    /// It was deleted.
+    Deleted {
+        /// The kind.
+        kind: StateKind,
+    },
+    /// Some changes were not told, because the listener was too slow. Read again what matters.
+    Missed,
+}
+
+/// Changes as they happen.
+pub type StateChanges = Pin<Box<dyn Stream<Item = StateChange> + Send>>;
+
+impl StateManager {
+    /// Listens to the changes of a context from here on.
+    #[must_use]
+    pub fn watch(&self, tenant: &Tenant, context: &ContextId) -> StateChanges {
+        let (partition, prefix) = (context.partition(tenant), context.prefix());
+        let concerns = move |change| match change {
+            Changed::Missed => Some(StateChange::Missed),
+            Changed::Row(key, version) if key.partition == partition => {
+                let kind = key.id.strip_prefix(&prefix)?.parse().ok()?;
+                Some(match version {
+                    Some(version) => StateChange::Written { kind, version: entry::version(kind, version) },
+                    None => StateChange::Deleted { kind },
+                })
+            }
+            Changed::Row(..) => None,
+        };
+        Box::pin(self.0.store.watch(Table::State).filter_map(move |change| ready(concerns(change))))
+    }
+}

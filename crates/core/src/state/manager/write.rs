@@ -1,0 +1,264 @@
+//! Writing a state: replaced, patched, compared and set, rolled back.
+//!
+//! In: what shall be. Out: the version it has got, which no other write of this state gets. Every write expects what was
+//! read; when somebody else was quicker it is made again from what is there now, unless it was to be rejected then.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use serde_json::Value;
+
+use super::{LAYOUT, StateManager, TRIES, data};
+use crate::{
+    backend::{Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Table, Write},
+    clock::Timestamp,
+    ids::Tenant,
+    state::{
+        ConflictResolution, ContextId, Happened, StateError, StateKind,
+        entry::{self, state_id},
+        history, patch, versions,
+    },
+};
+
+/// What a write finds.
+struct Found<'a> {
+    row: Option<&'a Row>,
+    /// The snapshot that was asked for.
+    snapshot: Option<&'a Row>,
+    now: Timestamp,
+}
+
+/// What a write makes of it.
+struct Next<'a> {
+    text: Arc<[u8]>,
+    schema: u32,
+    expires: Option<Timestamp>,
+    /// What is told to the history.
+    updates: Cow<'a, Value>,
+}
+
+/// What is to be written where.
+struct Target<'a> {
+    tenant: &'a Tenant,
+    context: &'a ContextId,
+    kind: StateKind,
+    /// A snapshot to be read together with the state.
+    snapshot: Option<u64>,
+    /// Whether a conflict is told instead of being overcome.
+    reject: bool,
+}
+
+impl StateManager {
+    /// Replaces what is remembered; it lives for `ttl`, or as long as the manager's config says. Answers the new version.
+    ///
+    /// # Errors
+    /// When the data is no object or too large, a state of kind `cache` would live for ever, somebody else wrote at the
+    /// same time and the config says to reject that, or the store does not answer.
+    pub async fn set_state(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kind: StateKind,
+        data: Value,
+        ttl: Option<Duration>,
+    ) -> Result<u64, StateError> {
+        let data = Value::Object(data::members(data)?);
+        if kind == StateKind::Cache && ttl.or(self.0.config.ttl).is_none() {
+            return Err(StateError::Refused("a state of kind `cache` must have a time to live".into()));
+        }
+        let target = Target { tenant, context, kind, snapshot: None, reject: self.rejects() };
+        self.write(target, |found| self.replaced(kind, found.row, &data, self.expires(ttl, found.now)?)).await
+    }
+
+    /// Lays a JSON merge patch over what is remembered: null deletes a member, objects are merged. How long it lives stays
+    /// as it is. Answers the new version.
+    ///
+    /// # Errors
+    /// When there is nothing or it has expired, the patch is no object, the result is too large, somebody else wrote at
+    /// the same time and the config says to reject that, or the store does not answer.
+    pub async fn update_state(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kind: StateKind,
+        patch: Value,
+    ) -> Result<u64, StateError> {
+        let patch = data::members(patch)?;
+        let told = Value::Object(patch.clone());
+        let target = Target { tenant, context, kind, snapshot: None, reject: self.rejects() };
+        self.write(target, |found| {
+            let row = found.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
+            // What is no object was written by a typed tool: laying members over it would destroy it.
+            let mut members = data::members(entry::read(context, kind, row)?)?;
+            patch::merge(&mut members, &patch);
+            let text = data::text(kind, &members, self.0.business.max_state_size)?;
+            Ok(Next { text, schema: row.schema, expires: row.expires, updates: Cow::Borrowed(&told) })
+        })
+        .await
+    }
+
+    /// Replaces what is remembered if it has the expected version; 0 means that there must be nothing. How long it lives
+    /// stays as it is. Answers the new version.
+    ///
+    /// # Errors
+    /// [`Conflict`](StateError::Conflict) when it has another version; when the kind is `cache`, which counts no versions;
+    /// when the data is no object or too large, or the store does not answer.
+    pub async fn compare_and_set(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kind: StateKind,
+        data: Value,
+        expected: u64,
+    ) -> Result<u64, StateError> {
+        let data = Value::Object(data::members(data)?);
+        if kind == StateKind::Cache {
+            return Err(StateError::Refused("a state of kind `cache` has no versions to compare".into()));
+        }
+        let target = Target { tenant, context, kind, snapshot: None, reject: false };
+        self.write(target, |found| {
+            let version = found.row.map_or(0, |row| row.seen.version);
+            if version != expected {
+                return Err(StateError::Conflict { state: state_id(context, kind), found: version });
+            }
+            let expires = match found.row {
+                Some(row) => row.expires,
+                None => self.expires(None, found.now)?,
+            };
+            self.replaced(kind, found.row, &data, expires)
+        })
+        .await
+    }
+
+    /// Makes a new version of the business state with the data of an old one. How long it lives stays as it is. Answers
+    /// the new version.
+    ///
+    /// # Errors
+    /// When there is no state, or no such snapshot of it any more; when versioning is off, or the store does not answer.
+    pub async fn rollback(&self, tenant: &Tenant, context: &ContextId, version: u64) -> Result<u64, StateError> {
+        if !self.0.business.versioning {
+            return Err(StateError::Refused("versioning is off: there are no snapshots to go back to".into()));
+        }
+        let kind = StateKind::Business;
+        let target = Target { tenant, context, kind, snapshot: Some(version), reject: self.rejects() };
+        self.write(target, |found| {
+            let row = found.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
+            let is_kept = versions::is_kept(version, row.seen.version, self.snapshots());
+            let snapshot = found.snapshot.filter(|_| is_kept);
+            let none = || StateError::NoVersion { state: state_id(context, kind), version };
+            let snapshot = snapshot.ok_or_else(none)?;
+            let updates = Cow::Owned(entry::read(context, kind, snapshot)?);
+            Ok(Next { text: snapshot.value.clone(), schema: snapshot.schema, expires: row.expires, updates })
+        })
+        .await
+    }
+
+    fn replaced<'a>(
+        &self,
+        kind: StateKind,
+        row: Option<&Row>,
+        data: &'a Value,
+        expires: Option<Timestamp>,
+    ) -> Result<Next<'a>, StateError> {
+        let Value::Object(members) = data else { return Err(StateError::Refused("a state is a JSON object".into())) };
+        let text = data::text(kind, members, self.0.business.max_state_size)?;
+        // Whoever replaces a typed state writes it as its tool has it now.
+        let schema = row.map_or(LAYOUT, |row| row.schema);
+        Ok(Next { text, schema, expires, updates: Cow::Borrowed(data) })
+    }
+
+    fn rejects(&self) -> bool {
+        self.0.business.conflict_resolution == Some(ConflictResolution::Reject)
+    }
+
+    async fn write<'a>(
+        &self,
+        target: Target<'_>,
+        make: impl Fn(Found<'_>) -> Result<Next<'a>, StateError>,
+    ) -> Result<u64, StateError> {
+        let Target { tenant, context, kind, snapshot, reject } = target;
+        if kind == StateKind::Connection {
+            return self.write_live(tenant, context, make);
+        }
+        let mut keys = vec![context.key(tenant, kind)];
+        if let Some(version) = snapshot {
+            let id = versions::row(context, version);
+            keys.push(Key { partition: context.partition(tenant), table: Table::Versions, id });
+        }
+        let mut found = 0;
+        for _ in 0..TRIES {
+            let now = self.now();
+            let mut rows = self.0.store.load(&keys, now).await?.into_iter();
+            let (row, old) = (rows.next().flatten(), rows.next().flatten());
+            let next = make(Found { row: row.as_ref(), snapshot: old.as_ref(), now })?;
+            let batch = self.batch(tenant, context, kind, row.as_ref().map(|row| row.seen), next, now).await?;
+            match self.0.store.commit(batch, now).await {
+                Ok(done) => {
+                    if kind == StateKind::Business {
+                        self.trim_now_and_then(tenant, context).await;
+                    }
+                    return Ok(entry::version(kind, done.first().copied().unwrap_or(0)));
+                }
+                Err(StoreError::Conflict { found: version, .. }) => found = version.unwrap_or(0),
+                Err(error) => return Err(error.into()),
+            }
+            if reject {
+                break;
+            }
+            // A store in memory answers without a pause; let the others finish.
+            tokio::task::yield_now().await;
+        }
+        Err(StateError::Conflict { state: state_id(context, kind), found })
+    }
+
+    /// Everything that becomes true together with a write. The state comes first.
+    async fn batch(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kind: StateKind,
+        seen: Option<Seen>,
+        next: Next<'_>,
+        now: Timestamp,
+    ) -> Result<Batch, StateError> {
+        let put = Change::Put { value: next.text, schema: next.schema, expires: next.expires };
+        let mut batch = Batch::on(context.partition(tenant)).with(Write {
+            table: Table::State,
+            id: context.row(kind),
+            expect: seen.map_or(Expect::Absent, Expect::Same),
+            change: put.clone(),
+            durability: if kind == StateKind::Cache { Durability::KillSafe } else { Durability::PowerSafe },
+        });
+        if kind != StateKind::Business {
+            return Ok(batch);
+        }
+        let version = seen.map_or(1, |seen| seen.version + 1);
+        batch.writes.extend(versions::writes(context, version, &put, self.snapshots()));
+        if seen.is_none() {
+            // A state that expired has left its snapshots behind. They are not those of the new one.
+            let left = self.snapshot_ids(tenant, context, now).await?;
+            let kept = versions::row(context, version);
+            let keeps = self.snapshots() > 0;
+            let left = left.into_iter().filter(|id| !keeps || *id != kept);
+            batch.writes.extend(left.map(|id| versions::write(id, Change::Remove)));
+        }
+        if self.0.business.max_history_size > 0 {
+            let what = Happened::Update { updates: history::shortened(&next.updates), version };
+            batch.writes.push(self.0.sequence.note(context, what, now, next.expires)?);
+        }
+        Ok(batch)
+    }
+
+    fn write_live<'a>(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        make: impl Fn(Found<'_>) -> Result<Next<'a>, StateError>,
+    ) -> Result<u64, StateError> {
+        let now = self.now();
+        self.0.live.put(tenant, context, now, |row| {
+            let Next { text, schema, expires, .. } = make(Found { row, snapshot: None, now })?;
+            let seen = Seen { version: 0, stamp: 0 };
+            Ok(Row { seen, schema, value: text, expires, created: now, updated: now })
+        })
+    }
+}

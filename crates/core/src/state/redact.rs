@@ -1,0 +1,53 @@
+//! Takes secrets out of what goes into a history, by the names of members.
+//!
+//! In: parameters or updates. Out: the same, with the values of members that sound secret replaced. A secret under a
+//! harmless name stays: only its owner could know.
+
+use serde_json::{Map, Value};
+
+/// What stands in the place of a secret.
+const REDACTED: &str = "[redacted]";
+/// A name that holds one of these sounds secret, whatever its case, underscores and dashes.
+const SECRET: [&str; 5] = ["authorization", "apikey", "token", "secret", "password"];
+
+/// The value without its secrets.
+pub(crate) fn redact(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => Value::Object(redact_members(members)),
+        Value::Array(items) => items.iter().map(redact).collect(),
+        leaf => leaf.clone(),
+    }
+}
+
+/// The members without their secrets.
+pub(crate) fn redact_members(members: &Map<String, Value>) -> Map<String, Value> {
+    let member = |(name, value): (&String, &Value)| {
+        // That a secret was deleted is no secret.
+        let hide = !value.is_null() && sounds_secret(name);
+        (name.clone(), if hide { REDACTED.into() } else { redact(value) })
+    };
+    members.iter().map(member).collect()
+}
+
+fn sounds_secret(name: &str) -> bool {
+    let plain: String = name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect();
+    SECRET.iter().any(|word| plain.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn members_that_sound_secret_lose_their_values_at_any_depth() {
+        let told = redact(&json!({
+            "Authorization": "Bearer x", "api_key": "x", "API-Key": "x", "x-api-key": "x", "accessToken": "x",
+            "client_secret": {"inner": "x"}, "PASSWORD_2": ["x"], "list": [{"deep": {"refresh_token": "x"}}],
+            "token": null, "city": "Ulm", "count": 3,
+        }));
+        assert!(!told.to_string().contains("\"x\""), "{told}");
+        assert_eq!(told["list"], json!([{"deep": {"refresh_token": REDACTED}}]));
+        assert_eq!((&told["token"], &told["city"], &told["count"]), (&Value::Null, &json!("Ulm"), &json!(3)));
+    }
+}

@@ -1,0 +1,385 @@
+//! The manager against a naive model: random programs of writes, deletions, time, sweeps and new hubs, and after every
+//! step the same answers.
+//!
+//! With `TOOLHUB_SOAK` set twenty times as many programs are run.
+
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
+
+use proptest::{
+    prelude::*,
+    sample::select,
+    test_runner::{Config, TestRunner},
+};
+use serde_json::Map;
+use toolhub::{
+    BusinessStateConfig, ContextFilter, ContextId, ErrorKind, Happened, StateError, StateKind, StateManager,
+    backend::{Backend, Memory},
+    clock::{Clock, Timestamp},
+    prelude::{Tenant, ToolHub, Value},
+    testing::TestClock,
+};
+
+const MOST_VERSIONS: usize = 3;
+const MOST_ENTRIES: usize = 5;
+const LARGEST: usize = 40;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Set(usize, StateKind, Value, Option<u64>),
+    Update(usize, StateKind, Value),
+    Delete(usize, StateKind),
+    Cleanup(usize),
+    /// Expects the version there is, plus this.
+    CompareAndSet(usize, StateKind, Value, i64),
+    /// Back by so many versions.
+    Rollback(usize, u64),
+    Wait(u64),
+    Sweep,
+    NewHub,
+    ExportAndImport,
+}
+
+/// One state in the model.
+#[derive(Debug, Clone)]
+struct Kept {
+    data: Value,
+    version: u64,
+    expires: Option<u64>,
+    snapshots: BTreeMap<u64, (Value, Option<u64>)>,
+}
+
+#[derive(Debug, Default)]
+struct Model {
+    /// By context and kind.
+    states: BTreeMap<(usize, StateKind), Kept>,
+    /// By context: what was told, and until when.
+    history: BTreeMap<usize, Vec<(Value, u64, Option<u64>)>>,
+    now: u64,
+}
+
+impl Model {
+    /// Forgets everything whose time has passed.
+    fn pass(&mut self, time: u64) {
+        self.now += time;
+        let now = self.now;
+        let lives = |expires: Option<u64>| expires.is_none_or(|at| at > now);
+        self.states.retain(|_, kept| lives(kept.expires));
+        self.states.values_mut().for_each(|kept| kept.snapshots.retain(|_, (_, expires)| lives(*expires)));
+        self.history.values_mut().for_each(|entries| entries.retain(|(_, _, expires)| lives(*expires)));
+    }
+
+    fn write(
+        &mut self,
+        context: usize,
+        kind: StateKind,
+        data: Value,
+        expires: Option<u64>,
+        told: Value,
+    ) -> Result<u64, ErrorKind> {
+        if data.to_string().len() > LARGEST {
+            return Err(ErrorKind::StateTooLarge);
+        }
+        let before = self.states.remove(&(context, kind));
+        let (version, mut snapshots) = before.map_or_else(Default::default, |kept| (kept.version, kept.snapshots));
+        let version = version + 1;
+        snapshots.insert(version, (data.clone(), expires));
+        snapshots.retain(|old, _| *old + MOST_VERSIONS as u64 > version);
+        self.states.insert((context, kind), Kept { data, version, expires, snapshots });
+        if kind == StateKind::Business {
+            let entries = self.history.entry(context).or_default();
+            entries.push((told, version, expires));
+            if entries.len() > MOST_ENTRIES {
+                entries.remove(0);
+            }
+        }
+        Ok(if kind == StateKind::Cache { 0 } else { version })
+    }
+
+    fn set(&mut self, context: usize, kind: StateKind, data: Value, ttl: Option<u64>) -> Result<u64, ErrorKind> {
+        if kind == StateKind::Cache && ttl.is_none() {
+            return Err(ErrorKind::ArgumentsInvalid);
+        }
+        let expires = ttl.map(|ttl| self.now + ttl);
+        self.write(context, kind, data.clone(), expires, data)
+    }
+
+    fn update(&mut self, context: usize, kind: StateKind, patch: Value) -> Result<u64, ErrorKind> {
+        let Some(kept) = self.states.get(&(context, kind)) else { return Err(ErrorKind::StateNotFound) };
+        let (data, expires) = (patched(Some(&kept.data), &patch), kept.expires);
+        self.write(context, kind, data, expires, patch)
+    }
+
+    fn version(&self, context: usize, kind: StateKind) -> u64 {
+        self.states.get(&(context, kind)).map_or(0, |kept| kept.version)
+    }
+
+    fn compare_and_set(
+        &mut self,
+        context: usize,
+        kind: StateKind,
+        data: Value,
+        expected: u64,
+    ) -> Result<u64, ErrorKind> {
+        if kind == StateKind::Cache {
+            return Err(ErrorKind::ArgumentsInvalid);
+        }
+        if self.version(context, kind) != expected {
+            return Err(ErrorKind::StateConflict);
+        }
+        let expires = self.states.get(&(context, kind)).and_then(|kept| kept.expires);
+        self.write(context, kind, data.clone(), expires, data)
+    }
+
+    fn rollback(&mut self, context: usize, version: u64) -> Result<u64, ErrorKind> {
+        let kept = self.states.get(&(context, StateKind::Business)).ok_or(ErrorKind::StateNotFound)?;
+        let (data, _) = kept.snapshots.get(&version).cloned().ok_or(ErrorKind::StateNotFound)?;
+        let expires = kept.expires;
+        self.write(context, StateKind::Business, data.clone(), expires, data)
+    }
+}
+
+/// A merge patch, word for word as the standard writes it.
+fn patched(target: Option<&Value>, patch: &Value) -> Value {
+    let Value::Object(changes) = patch else { return patch.clone() };
+    let mut result = target.and_then(Value::as_object).cloned().unwrap_or_default();
+    for (name, change) in changes {
+        if change.is_null() {
+            result.remove(name);
+        } else {
+            let merged = patched(result.get(name), change);
+            result.insert(name.clone(), merged);
+        }
+    }
+    Value::Object(result)
+}
+
+fn object() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        3 => (0..9i64).prop_map(Value::from),
+        1 => Just(Value::Null),
+        1 => "[a-c]{0,20}".prop_map(Value::from),
+    ];
+    let value = leaf.prop_recursive(2, 6, 3, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            proptest::collection::btree_map("[a-c]", inner, 0..3).prop_map(members),
+        ]
+    });
+    proptest::collection::btree_map("[a-c]", value, 0..3).prop_map(members)
+}
+
+fn members(map: BTreeMap<String, Value>) -> Value {
+    Value::Object(map.into_iter().collect::<Map<_, _>>())
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let context = 0..3usize;
+    let kind = || prop_oneof![4 => Just(StateKind::Business), 1 => Just(StateKind::Cache)];
+    let ttl = || prop_oneof![2 => Just(None), 1 => select(vec![1, 5, 20]).prop_map(Some)];
+    prop_oneof![
+        6 => (context.clone(), kind(), object(), ttl()).prop_map(|(c, k, d, t)| Step::Set(c, k, d, t)),
+        6 => (context.clone(), kind(), object()).prop_map(|(c, k, d)| Step::Update(c, k, d)),
+        2 => (context.clone(), kind()).prop_map(|(c, k)| Step::Delete(c, k)),
+        1 => context.clone().prop_map(Step::Cleanup),
+        4 => (context.clone(), kind(), object(), -1..2i64).prop_map(|(c, k, d, e)| Step::CompareAndSet(c, k, d, e)),
+        3 => (context, 0..5u64).prop_map(|(c, back)| Step::Rollback(c, back)),
+        4 => select(vec![1, 4, 10]).prop_map(Step::Wait),
+        1 => Just(Step::Sweep),
+        1 => Just(Step::NewHub),
+        1 => Just(Step::ExportAndImport),
+    ]
+}
+
+/// The real thing.
+struct World {
+    store: Arc<Memory>,
+    clock: TestClock,
+    began: Timestamp,
+    state: StateManager,
+    tenant: Tenant,
+}
+
+impl World {
+    async fn new() -> Self {
+        let (store, clock) = (Arc::new(Memory::new()), TestClock::new());
+        let state = Self::hub(&store, &clock).await;
+        Self { store, began: clock.now(), clock, state, tenant: Tenant::default() }
+    }
+
+    /// Entries of different hubs in the same millisecond may stand in either order.
+    fn restart_takes_a_moment(&self, model: &mut Model) {
+        self.clock.jump(1);
+        model.pass(1);
+    }
+
+    async fn hub(store: &Arc<Memory>, clock: &TestClock) -> StateManager {
+        let config = BusinessStateConfig {
+            max_versions: MOST_VERSIONS,
+            max_history_size: MOST_ENTRIES,
+            max_state_size: LARGEST,
+            ..Default::default()
+        };
+        let hub = ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).business_state(config);
+        hub.build().await.unwrap().state()
+    }
+
+    async fn take(&mut self, model: &mut Model, step: &Step) -> (Result<u64, ErrorKind>, Result<u64, ErrorKind>) {
+        let told = |got: Result<u64, StateError>| got.map_err(|error| error.kind());
+        let (state, tenant) = (self.state.clone(), self.tenant.clone());
+        match step.clone() {
+            Step::Set(context, kind, data, ttl) => {
+                let time = ttl.map(Duration::from_millis);
+                let got = state.set_state(&tenant, &id(context), kind, data.clone(), time).await;
+                (told(got), model.set(context, kind, data, ttl))
+            }
+            Step::Update(context, kind, patch) => {
+                let got = state.update_state(&tenant, &id(context), kind, patch.clone()).await;
+                (told(got), model.update(context, kind, patch))
+            }
+            Step::Delete(context, kind) => {
+                let got = state.delete_state(&tenant, &id(context), kind).await;
+                let expected = model.states.remove(&(context, kind)).is_some();
+                (told(got.map(u64::from)), Ok(expected.into()))
+            }
+            Step::Cleanup(context) => {
+                let got = state.cleanup_context(&tenant, &id(context)).await;
+                let before = model.states.len();
+                model.states.retain(|(of, _), _| *of != context);
+                model.history.remove(&context);
+                (told(got.map(u64::from)), Ok((model.states.len() < before).into()))
+            }
+            Step::CompareAndSet(context, kind, data, off) => {
+                let expected = model.version(context, kind).saturating_add_signed(off);
+                let got = state.compare_and_set(&tenant, &id(context), kind, data.clone(), expected).await;
+                (told(got), model.compare_and_set(context, kind, data, expected))
+            }
+            Step::Rollback(context, back) => {
+                let version = model.version(context, StateKind::Business).saturating_sub(back);
+                let got = state.rollback(&tenant, &id(context), version).await;
+                (told(got), model.rollback(context, version))
+            }
+            Step::Wait(time) => {
+                self.clock.jump(i64::try_from(time).unwrap());
+                model.pass(time);
+                (Ok(0), Ok(0))
+            }
+            Step::Sweep => {
+                self.store.sweep(3, self.clock.now()).await.unwrap();
+                (Ok(0), Ok(0))
+            }
+            Step::NewHub => {
+                self.restart_takes_a_moment(model);
+                self.state = Self::hub(&self.store, &self.clock).await;
+                (Ok(0), Ok(0))
+            }
+            Step::ExportAndImport => {
+                self.restart_takes_a_moment(model);
+                let text = state.export(&tenant, None).await.unwrap();
+                self.store = Arc::new(Memory::new());
+                self.state = Self::hub(&self.store, &self.clock).await;
+                let got = self.state.import(&tenant, &text).await;
+                model.states.retain(|(_, kind), _| *kind == StateKind::Business);
+                (told(got.map(|_| 0)), Ok(0))
+            }
+        }
+    }
+
+    /// Everything that can be read, here and in the model.
+    async fn compare(&self, model: &Model, met: &mut BTreeMap<&'static str, usize>) {
+        let time = |at: Timestamp| u64::try_from(at.millis() - self.began.millis()).unwrap();
+        let mut contexts = 0;
+        for context in 0..3 {
+            let mut any = false;
+            for kind in [StateKind::Business, StateKind::Cache] {
+                let got = self.state.get_state(&self.tenant, &id(context), kind).await.unwrap();
+                let got = got.map(|it| (it.data, it.version, it.expires.map(time)));
+                let kept = model.states.get(&(context, kind));
+                let version = |kept: &Kept| if kind == StateKind::Cache { 0 } else { kept.version };
+                let expected = kept.map(|kept| (kept.data.clone(), version(kept), kept.expires));
+                assert_eq!(got, expected, "{kind} of context {context}");
+                any |= got.is_some();
+            }
+            contexts += usize::from(any);
+            let got = self.state.versions(&self.tenant, &id(context)).await.unwrap();
+            let got: Vec<_> = got.into_iter().map(|old| (old.version, old.data)).collect();
+            let kept = model.states.get(&(context, StateKind::Business));
+            let expected: Option<Vec<_>> =
+                kept.map(|kept| kept.snapshots.iter().map(|(v, (data, _))| (*v, data.clone())).collect());
+            assert_eq!(got, expected.unwrap_or_default(), "versions of context {context}");
+            *met.entry("several snapshots").or_default() += usize::from(got.len() > 1);
+            let got = self.state.history(&self.tenant, &id(context), 99).await.unwrap();
+            let got: Vec<_> = got.into_iter().map(|entry| entry.what).collect();
+            let update = |(updates, version, _): &(Value, u64, _)| Happened::Update {
+                updates: updates.clone(),
+                version: *version,
+            };
+            let expected: Vec<_> = model.history.get(&context).into_iter().flatten().map(update).collect();
+            assert_eq!(got, expected, "history of context {context}");
+        }
+        let listed = self.state.list_contexts(&self.tenant, &ContextFilter::default(), None).await.unwrap();
+        assert_eq!(listed.contexts.len(), contexts);
+        let stats = self.state.stats(&self.tenant).await.unwrap();
+        let bytes: usize = model.states.values().map(|kept| kept.data.to_string().len()).sum();
+        assert_eq!((stats.contexts, stats.bytes), (contexts, bytes));
+    }
+}
+
+/// Two contexts in one thread, and one that all share.
+fn id(context: usize) -> ContextId {
+    ["t1/cart", "t1/cart2", "~/cart"][context].parse().unwrap()
+}
+
+#[test]
+fn the_manager_agrees_with_a_naive_model_on_every_program() {
+    let cases = if std::env::var_os("TOOLHUB_SOAK").is_some() { 20_000 } else { 1_000 };
+    let config = Config { failure_persistence: None, ..Config::with_cases(cases) };
+    let met = RefCell::new(BTreeMap::<&str, usize>::new());
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let result = TestRunner::new(config).run(&proptest::collection::vec(step(), 1..30), |steps| {
+        runtime().block_on(async {
+            let (mut world, mut model, mut seen) = (World::new().await, Model::default(), BTreeMap::new());
+            for step in &steps {
+                let lives = model.states.len();
+                let (got, expected) = world.take(&mut model, step).await;
+                assert_eq!(got, expected, "{step:?}");
+                *seen.entry(what(step, &got)).or_default() += 1;
+                *seen.entry("expired").or_default() +=
+                    usize::from(matches!(step, Step::Wait(_)) && model.states.len() < lives);
+                world.compare(&model, &mut seen).await;
+            }
+            for (what, times) in seen {
+                *met.borrow_mut().entry(what).or_default() += times;
+            }
+        });
+        Ok(())
+    });
+    if let Err(problem) = result {
+        panic!("{problem}");
+    }
+    let met = met.into_inner();
+    println!("{cases} programs met {met:?}");
+    // Programs that never reach the interesting places would agree about nothing.
+    for wanted in
+        ["set", "updated", "nothing to update", "compared and set", "conflict", "rolled back", "no such version"]
+            .iter()
+            .chain(&["too large", "deleted", "expired", "several snapshots", "refused", "other"])
+    {
+        assert!(met.get(*wanted).is_some_and(|times| *times > 20), "seldom met: {wanted} in {met:?}");
+    }
+}
+
+fn what(step: &Step, got: &Result<u64, ErrorKind>) -> &'static str {
+    match (step, got) {
+        (_, Err(ErrorKind::StateTooLarge)) => "too large",
+        (_, Err(ErrorKind::ArgumentsInvalid)) => "refused",
+        (_, Err(ErrorKind::StateConflict)) => "conflict",
+        (Step::Rollback(..), Err(_)) => "no such version",
+        (_, Err(_)) => "nothing to update",
+        (Step::Set(..), _) => "set",
+        (Step::Update(..), _) => "updated",
+        (Step::CompareAndSet(..), _) => "compared and set",
+        (Step::Rollback(..), _) => "rolled back",
+        (Step::Delete(..) | Step::Cleanup(_), Ok(1)) => "deleted",
+        _ => "other",
+    }
+}
