@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::{
-    BatchRequest, CallContext, CallRequest, HubBuilder, Job, Registry, Running, State, Tool, ToolBuilder, ToolHub,
-    ToolState, Tools, backend::Memory, events::Subscription,
+    BatchRequest, CallContext, CallRequest, HubBuilder, Job, Registry, Running, State, ThreadContext, Threads, Tool,
+    ToolBuilder, ToolHub, ToolState, Tools, backend::Memory, events::Subscription,
 };
 
 macro_rules! brief {
@@ -31,6 +31,8 @@ brief! {
     "CallContext" cx: CallContext { "call": cx.call_id(), "tool": cx.tool() }
     "Job" job: Job<'_> { "tool": job.tool.name }
     "Subscription" _events: Subscription {}
+    "Threads" threads: Threads { "instances": threads.instances() }
+    "ThreadContext" _context: ThreadContext {}
     "Memory" _store: Memory {}
 }
 

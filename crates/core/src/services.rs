@@ -8,13 +8,22 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{backend::Backend, blocking::BlockingPool, clock::Clock, events::Events, threads::Threads};
+use crate::{
+    backend::Backend,
+    blocking::BlockingPool,
+    clock::Clock,
+    events::Events,
+    threads::{Known, Rooms},
+};
 
 pub(crate) struct Services {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: Events,
     pub(crate) store: Arc<dyn Backend>,
-    pub(crate) threads: Threads,
+    /// The live instances of all threads.
+    pub(crate) rooms: Arc<Rooms>,
+    /// The threads this node has seen lately.
+    pub(crate) known: Arc<Known>,
     pub(crate) blocking: BlockingPool,
     pub(crate) resources: Resources,
     /// Told when what some thread may use has perhaps changed.
