@@ -21,6 +21,11 @@ use crate::{
 pub(crate) async fn prepare(engine: &Arc<Engine>, call: Box<Call>) -> Result<(), CallError> {
     let found = enter(engine, call).map_err(|refused| refused.error)?;
     status::pre_check(&engine.statuses, &found)?;
+    let tool = &found.0.tool;
+    if let Some(rule) = tool.gate.denies_all(&tool.definition) {
+        let text = format!("a rule forbids every call of `{}`: {}", tool.definition.name, rule.label());
+        return Err(CallError::new(ErrorKind::Forbidden).operator(text));
+    }
     let Placed { way, slot, token, .. } = admission::place(&engine.services, Allowed(found.0)).await?;
     token.spend();
     let deadline = deadline(&way, engine.services.clock.instant());

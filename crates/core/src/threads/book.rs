@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use tokio::sync::Mutex as AsyncMutex;
@@ -30,6 +31,8 @@ const LAYOUT: u32 = 1;
 const COLLECT: Duration = Duration::from_secs(3);
 /// How many rows are read at once.
 const AT_ONCE: usize = 100;
+/// How many are written beside each other: a store that writes in groups has something to group.
+const TOGETHER: usize = 16;
 
 /// What is known about a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -155,8 +158,15 @@ impl Book {
             let now = self.clock.now();
             let keys: Vec<Key> = some.iter().map(|(owner, _)| key(owner)).collect();
             let rows = self.store.load(&keys, now).await?;
+            let mut writing = FuturesUnordered::new();
             for ((owner, known), row) in some.iter().zip(rows) {
-                self.write_one(owner, known, row, now).await?;
+                writing.push(self.write_one(owner, known, row, now));
+                if writing.len() >= TOGETHER {
+                    writing.next().await.transpose()?;
+                }
+            }
+            while let Some(written) = writing.next().await {
+                written?;
             }
         }
         Ok(())

@@ -27,6 +27,17 @@ pub(crate) struct Caps {
     pub(crate) in_all: usize,
 }
 
+/// Which rooms.
+#[derive(Clone, Copy)]
+pub(super) enum Which<'a> {
+    /// Those of a thread; of one tool, or of all.
+    Thread(&'a Owner, Option<&'a str>),
+    /// Those of one registration of a tool, in every thread.
+    Tool(&'a Arc<Tool>),
+    /// All.
+    All,
+}
+
 /// A room that is given up. It has left the book, and no call is in it.
 pub(super) struct Leaving {
     pub(super) room: Arc<Room>,
@@ -136,13 +147,15 @@ impl Directory {
     }
 
     /// Gives up the chosen rooms: those nobody is in at once, the others when the last call has left. Answers both.
-    pub(super) fn clear(
-        &mut self,
-        which: impl Fn(&Room) -> bool,
-        reason: &'static str,
-    ) -> (Vec<Leaving>, Vec<Arc<Room>>) {
-        let chosen = |(_, entry): &(&u64, &Entry)| entry.gone.is_none() && which(&entry.room);
-        let ids: Vec<u64> = self.rooms.iter().filter(chosen).map(|(id, _)| *id).collect();
+    pub(super) fn clear(&mut self, which: Which<'_>, reason: &'static str) -> (Vec<Leaving>, Vec<Arc<Room>>) {
+        let ids: Vec<u64> = match which {
+            Which::Thread(owner, tool) => {
+                let of = |id: &&u64| self.rooms.get(id).is_some_and(|entry| tool.is_none_or(|it| entry.room.is_of(it)));
+                self.threads.get(owner).into_iter().flatten().filter(of).copied().collect()
+            }
+            Which::Tool(tool) => self.listed(|room| room.by.as_ptr() == Arc::as_ptr(tool)),
+            Which::All => self.listed(|_| true),
+        };
         let (mut free, mut busy) = (Vec::new(), Vec::new());
         for id in ids {
             if self.rooms.get(&id).is_some_and(|entry| entry.users == 0) {
@@ -173,7 +186,7 @@ impl Directory {
     /// What is known about the thread's instance of this tool, if there is one.
     pub(super) fn look(&self, owner: &Owner, tool: &str) -> Option<InstanceInfo> {
         let mut rooms = self.threads.get(owner)?.iter().rev().filter_map(|id| self.rooms.get(id));
-        let entry = rooms.find(|entry| entry.room.tool.as_str() == tool && entry.made.is_some())?;
+        let entry = rooms.find(|entry| entry.room.is_of(tool) && entry.made.is_some())?;
         Some(InstanceInfo { tool: entry.room.tool.clone(), made: entry.made?, in_use: entry.users > 0 })
     }
 
@@ -186,6 +199,12 @@ impl Directory {
     /// How many instances there are.
     pub(super) fn live(&self) -> usize {
         self.live
+    }
+
+    /// The rooms that can still be found and are wanted.
+    fn listed(&self, wanted: impl Fn(&Room) -> bool) -> Vec<u64> {
+        let chosen = |(_, entry): &(&u64, &Entry)| entry.gone.is_none() && wanted(&entry.room);
+        self.rooms.iter().filter(chosen).map(|(id, _)| *id).collect()
     }
 
     /// What is kept beyond the caps, the least recently used first. More than the caps may be in use at once.

@@ -27,6 +27,13 @@ pub(crate) struct Room {
     pub(super) closed: CancellationToken,
 }
 
+impl Room {
+    /// Whether it belongs to a tool of this name.
+    pub(super) fn is_of(&self, tool: &str) -> bool {
+        self.tool.as_str() == tool
+    }
+}
+
 /// A chair, whatever sits on it.
 pub(crate) trait Seat: Any + Send + Sync {
     /// Takes the instance away; answers its goodbye. To be asked when no call is in the room.

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     Caps, InstanceInfo, Owner,
-    directory::{Directory, Leaving},
+    directory::{Directory, Leaving, Which},
     room::{Chair, Room},
 };
 use crate::{
@@ -74,23 +74,22 @@ impl Rooms {
 
     /// Closes the instances of a thread; of one tool, or of all. Names the tools they belonged to.
     pub(crate) async fn clear(&self, owner: &Owner, tool: Option<&str>, reason: &'static str) -> Vec<ToolName> {
-        let this = |room: &Room| room.owner == *owner && tool.is_none_or(|tool| room.tool.as_str() == tool);
-        self.clear_all(this, reason).await
+        self.give_up(Which::Thread(owner, tool), reason).await
     }
 
     /// Closes the instances this registration of a tool has made, in every thread.
     pub(crate) async fn clear_tool(&self, tool: &Arc<Tool>, reason: &'static str) {
-        self.clear_all(|room| room.by.as_ptr() == Arc::as_ptr(tool), reason).await;
+        self.give_up(Which::Tool(tool), reason).await;
     }
 
     /// Closes all instances, and waits for every goodbye.
     pub(crate) async fn shut(&self) {
-        self.clear_all(|_| true, "the hub was shut down").await;
+        self.give_up(Which::All, "the hub was shut down").await;
         self.goodbyes.close();
         let _ = tokio::time::timeout(CLOSE_WITHIN, self.goodbyes.wait()).await;
     }
 
-    async fn clear_all(&self, which: impl Fn(&Room) -> bool, reason: &'static str) -> Vec<ToolName> {
+    async fn give_up(&self, which: Which<'_>, reason: &'static str) -> Vec<ToolName> {
         let (free, mut rooms) = self.lock().clear(which, reason);
         rooms.extend(free.iter().map(|leaving| leaving.room.clone()));
         // On tasks of their own: somebody who stops waiting for the cleaning must not cut a goodbye short.

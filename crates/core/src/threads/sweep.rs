@@ -14,8 +14,8 @@ use crate::{
 
 /// How many rows go in one batch.
 const AT_ONCE: usize = 100;
-/// How many threads are looked at in one page.
-const PAGE: usize = 1_000;
+/// How many threads are looked at in one page. Many: a store without an index over partitions looks at all for each page.
+const PAGE: usize = 10_000;
 
 /// How the taking away of a thread ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

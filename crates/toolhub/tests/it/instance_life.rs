@@ -367,11 +367,44 @@ async fn a_threads_context_shows_its_instances_and_closes_them_and_no_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_instance_that_is_cleaned_up_while_it_works_is_closed_when_its_call_ends() {
+    let log = Log::default();
+    let hub = paused().tool(pages("page", &log)).build().await.unwrap();
+    let (tenant, thread) = main_thread("t1");
+    let context = hub.thread_context(&tenant, &thread);
+    let long = hub.call("page", json!({"minutes": 5})).thread("t1").start();
+    tokio::time::sleep(MINUTE).await;
+    assert!(context.get("page").is_some_and(|page| page.in_use));
+    assert!(context.cleanup("page").await, "it waits, but not for ever");
+    assert_eq!(log.take(), ["made page@t1"]);
+    visit(&hub, "page", "t1").await.assert_success();
+    assert_eq!(log.take(), ["made page@t1"], "a call that comes meanwhile gets a new one");
+    long.await.assert_success();
+    tokio::time::sleep(MINUTE / 60).await;
+    assert_eq!(log.take(), ["closed page@t1"]);
+    assert!(context.get("page").is_some_and(|page| !page.in_use));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_instances_of_a_swept_thread_say_goodbye() {
+    let log = Log::default();
+    let builder = paused().instance_idle(Duration::MAX).idle_threads(60 * MINUTE);
+    let hub = builder.tool(pages("page", &log)).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    visit(&hub, "page", "t1").await.assert_success();
+    tokio::time::sleep(70 * MINUTE).await;
+    assert_eq!(log.take(), ["made page@t1", "closed page@t1"]);
+    assert_eq!(reasons(&mut recorder), ["the thread was swept"]);
+    assert!(recorder.names().contains(&"thread.swept"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_is_opened_before_the_first_call_and_its_failure_is_a_calls_failure() {
     let log = Log::default();
     let broken = instance("broken", |_| std::future::ready(Err::<Page, _>(ToolError::new("no browser"))));
     let plain = tool("plain", |_: NoArguments| async { Ok::<_, ToolError>(1) });
-    let hub = paused().tools([pages("page", &log), broken, plain]).build().await.unwrap();
+    let tools = [pages("page", &log), pages("secret", &log), broken, plain];
+    let hub = paused().tools(tools).rule(Rule::deny("secret")).build().await.unwrap();
     let mut recorder = Recorder::of(&hub);
     let (tenant, thread) = main_thread("t1");
     hub.open_session("page", &tenant, &thread).await.unwrap();
@@ -382,6 +415,8 @@ async fn a_session_is_opened_before_the_first_call_and_its_failure_is_a_calls_fa
     visit(&hub, "page", "t1").await.assert_success();
     assert!(log.take().is_empty());
 
+    let denied = hub.open_session("secret", &tenant, &thread).await.unwrap_err();
+    assert_eq!(denied.kind, ErrorKind::Forbidden);
     let missing = hub.open_session("pag", &tenant, &thread).await.unwrap_err();
     assert_eq!(missing.kind, ErrorKind::ToolNotFound);
     for _ in 0..3 {
