@@ -428,3 +428,97 @@ async fn a_session_is_opened_before_the_first_call_and_its_failure_is_a_calls_fa
     visit(&hub, "broken", "t1").await.assert_error(ErrorKind::ToolFailedStatus);
     assert!(recorder.names().contains(&"tool.failed"));
 }
+
+/// How many were made, said goodbye, and are no more.
+#[derive(Default)]
+struct Census {
+    made: AtomicUsize,
+    closed: AtomicUsize,
+    dropped: AtomicUsize,
+    lost: AtomicUsize,
+}
+
+struct Citizen {
+    census: Arc<Census>,
+    at_work: bool,
+}
+
+impl Instance for Citizen {
+    type Arguments = Visit;
+    type Output = ();
+
+    async fn call(&mut self, visit: Visit, _: &CallContext) -> Result<(), ToolError> {
+        assert!(!std::mem::replace(&mut self.at_work, true), "two calls, or one that was cut off before");
+        for _ in 0..visit.minutes {
+            tokio::task::yield_now().await;
+        }
+        assert!(!visit.crash, "scripted");
+        self.at_work = false;
+        Ok(())
+    }
+
+    async fn close(self) {
+        tokio::task::yield_now().await;
+        self.census.closed.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Citizen {
+    fn drop(&mut self) {
+        self.census.dropped.fetch_add(1, Ordering::AcqRel);
+        self.census.lost.fetch_add(usize::from(self.at_work), Ordering::AcqRel);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whatever_happens_each_instance_is_closed_or_lost_in_a_call_and_none_is_left() {
+    let census = Arc::new(Census::default());
+    let tools = ["a", "b", "c"].map(|name| {
+        let census = census.clone();
+        instance(name, move |_| {
+            let census = census.clone();
+            async {
+                tokio::task::yield_now().await;
+                census.made.fetch_add(1, Ordering::AcqRel);
+                Ok(Citizen { census, at_work: false })
+            }
+        })
+    });
+    let settings = toolhub::status::StatusSettings { enabled: false, ..Default::default() };
+    let builder = ToolHub::builder().status(settings).instance_caps(2, 6).instance_idle(Duration::from_millis(2));
+    let hub = builder.tools(tools).build().await.unwrap();
+    let workers = (0..4).map(|seed| {
+        let hub = hub.clone();
+        tokio::spawn(async move {
+            // No randomness that a failure could not be repeated with.
+            for n in (seed * 1_000..seed * 1_000 + 600).map(|n: usize| n.wrapping_mul(2_654_435_761) >> 7) {
+                let (tool, thread) = (["a", "b", "c"][n % 3], format!("t{}", n / 3 % 5));
+                let id = ThreadId::new(thread.clone()).unwrap();
+                let context = hub.thread_context(&Tenant::default(), &id);
+                match n / 15 % 16 {
+                    0 => drop(context.cleanup(tool).await),
+                    1 => drop(context.cleanup_all().await),
+                    2 => drop(hub.call(tool, json!({"crash": true})).thread(thread).await),
+                    3 => {
+                        let call = hub.call(tool, json!({"minutes": 50})).thread(thread).start();
+                        tokio::task::yield_now().await;
+                        drop(call);
+                    }
+                    4 => drop(hub.open_session(tool, &Tenant::default(), &id).await),
+                    5 => tokio::time::sleep(Duration::from_millis(1)).await,
+                    _ => drop(hub.call(tool, json!({"minutes": n % 4})).thread(thread).await),
+                }
+            }
+        })
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        worker.await.unwrap();
+    }
+    hub.shutdown(Duration::from_secs(5)).await;
+    assert_eq!(hub.thread_contexts().instances(), 0);
+    let count = |counter: &AtomicUsize| counter.load(Ordering::Acquire);
+    let (made, closed, lost) = (count(&census.made), count(&census.closed), count(&census.lost));
+    assert!(made > 100 && lost > 10, "{made} made, {lost} lost");
+    assert_eq!(count(&census.dropped), made);
+    assert_eq!(closed + lost, made, "{closed} closed, {lost} lost");
+}

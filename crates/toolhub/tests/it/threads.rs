@@ -221,6 +221,7 @@ async fn a_thread_is_deleted_at_once_but_not_under_running_calls() {
     let fails = || Step::Fail(ToolError::new("no"));
     let (flaky, _) = scripted("flaky", [fails(), fails(), fails(), Step::Hang, Step::Return(json!(1))]);
     let hub = shop(&store).tool(flaky).build().await.unwrap();
+    let elsewhere = shop(&store).tool(scripted("flaky", []).0).build().await.unwrap();
     let mut recorder = Recorder::of(&hub);
     assert!(!hub.delete_thread(&main(), &id("t1")).await.unwrap(), "there is none");
     for _ in 0..250 {
@@ -248,6 +249,8 @@ async fn a_thread_is_deleted_at_once_but_not_under_running_calls() {
     assert_eq!(buy(&hub, "t1").await, json!(1));
     let status = hub.tool_status("flaky", View::Thread(&main(), &id("t1"))).await.unwrap();
     assert_eq!(status.consecutive_failures, 0, "what was held against a tool there is forgotten");
+    let status = elsewhere.tool_status("flaky", View::Thread(&main(), &id("t1"))).await.unwrap();
+    assert_eq!(status.consecutive_failures, 0, "on every hub");
     hub.call("flaky", json!({})).thread("t1").await.assert_success();
 }
 
