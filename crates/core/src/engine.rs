@@ -22,6 +22,7 @@ use crate::{
     scheduler::Scheduler,
     services::Services,
     statuses::Statuses,
+    threads::Book,
     tool::Kind,
 };
 
@@ -31,6 +32,8 @@ pub(crate) struct Engine {
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) scheduler: Scheduler,
     pub(crate) statuses: Arc<Statuses>,
+    /// Which threads there are.
+    pub(crate) book: Arc<Book>,
     pub(crate) services: Arc<Services>,
     pub(crate) executors: HashMap<Kind, Arc<dyn Executor>>,
     pub(crate) policies: PolicyBook,

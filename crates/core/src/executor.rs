@@ -16,6 +16,13 @@ pub trait Executor: Send + Sync + 'static {
     /// Runs a tool once.
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>>;
 
+    /// Makes ready what a call in the context's thread would find there, before the first one comes. The context's call has
+    /// no arguments. Most executors have nothing to prepare.
+    fn prepare<'a>(&'a self, context: &'a CallContext) -> BoxFuture<'a, Result<(), ToolError>> {
+        let _ = context;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Whether its tools need a thread to run in. A call that names none gets one of its own.
     fn needs_thread(&self) -> bool {
         false

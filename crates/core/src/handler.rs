@@ -7,6 +7,7 @@ mod blocking;
 mod extract;
 mod function;
 mod instance;
+mod shared;
 mod stateful;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use blocking::{BlockingHandler, blocking};
 pub use extract::{FromCall, NoArguments, Shared};
 pub use function::{Handler, Parameters, tool};
 pub use instance::{Instance, instance};
+pub use shared::{SharedInstance, shared_instance};
 pub use stateful::{StatefulTool, stateful};
 
 use crate::{

@@ -12,6 +12,7 @@ mod request;
 mod snapshot;
 mod status;
 mod survey;
+mod threads;
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,6 +27,7 @@ pub(crate) use offer::Offers;
 pub use request::{CallRequest, Running};
 pub use snapshot::Restored;
 pub use status::{ToolStatusInfo, View};
+pub use threads::ThreadError;
 
 use crate::{
     artifact::{self, Artifact},
@@ -34,7 +36,7 @@ use crate::{
     engine::Engine,
     events::{News, Subscription},
     export::{self, Format},
-    ids::{ArtifactId, CallId, Tenant, ThreadId},
+    ids::{ArtifactId, CallId, Tenant},
     journal::CallRecord,
     registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools, Workshop},
     state::StateManager,
@@ -138,7 +140,7 @@ impl ToolHub {
                 self.tell(News::ToolUnregistered { tool_name: tool.definition.name.clone() });
             }
             // Also those of a tool that has a successor: they were made by the old one.
-            self.close_instances(&tool.definition.name).await;
+            self.close_instances(&tool).await;
         }
         for tool in after.list(&Filter::default()) {
             if before.get(&tool.definition.name).is_none() {
@@ -151,7 +153,7 @@ impl ToolHub {
     /// Takes a tool away and closes its instances. Calls that run go on. Tools that depend on it wait for it.
     pub async fn unregister(&self, name: &str) -> Option<Arc<Tool>> {
         let tool = self.engine.registry.remove(&ToolName::new(name).ok()?)?;
-        self.gone(&tool.definition.name).await;
+        self.gone(&tool).await;
         Some(tool)
     }
 
@@ -159,7 +161,7 @@ impl ToolHub {
     pub async fn clear(&self) -> usize {
         let before = self.engine.registry.replace(Vec::new()).unwrap_or_default();
         for tool in before.list(&Filter::default()) {
-            self.gone(&tool.definition.name).await;
+            self.gone(&tool).await;
         }
         let removed = before.len();
         self.tell(News::HubCleared { removed });
@@ -233,13 +235,6 @@ impl ToolHub {
         artifact::fetch(&self.engine.services, tenant, id).await
     }
 
-    /// Closes all instances of a thread.
-    pub async fn cleanup_thread(&self, tenant: &Tenant, thread: &ThreadId) {
-        let services = &self.engine.services;
-        let this = |t: &Tenant, id: &ThreadId| t == tenant && id == thread;
-        services.threads.cleanup(this, &services.events, &*services.clock, "the thread was cleaned up").await;
-    }
-
     /// How many calls run on tasks of their own.
     #[must_use]
     pub fn running(&self) -> usize {
@@ -252,15 +247,19 @@ impl ToolHub {
         self.engine.services.blocking.stuck()
     }
 
-    /// Lets running calls finish for this long, cancels the rest, and closes all instances.
+    /// Lets running calls finish for this long, cancels the rest, closes all instances, and writes down which threads were
+    /// active.
     pub async fn shutdown(&self, grace: Duration) {
-        let Engine { tasks, live, services, .. } = &*self.engine;
+        let Engine { tasks, live, services, book, .. } = &*self.engine;
         tasks.close();
         if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
             live.cancel_all();
             tasks.wait().await;
         }
-        services.threads.cleanup(|_, _| true, &services.events, &*services.clock, "the hub was shut down").await;
+        services.rooms.shut().await;
+        if let Err(error) = book.close().await {
+            tracing::warn!(%error, "which threads were active lately could not be written down");
+        }
     }
 
     fn register_kind(&self, tool: ToolBuilder, kind: &Kind) -> Result<(), RegistryError> {
@@ -278,16 +277,16 @@ impl ToolHub {
         tools.into_iter().map(|tool| tool.build(&workshop)).collect()
     }
 
-    async fn gone(&self, name: &ToolName) {
+    async fn gone(&self, tool: &Arc<Tool>) {
+        let name = &tool.definition.name;
         self.tell(News::ToolUnregistered { tool_name: name.clone() });
         self.engine.services.stirred.notify_one();
         self.engine.scheduler.kept.forget_tool(name);
-        self.close_instances(name).await;
+        self.close_instances(tool).await;
     }
 
-    async fn close_instances(&self, name: &ToolName) {
-        let services = &self.engine.services;
-        services.threads.cleanup_tool(name, &services.events, &*services.clock).await;
+    async fn close_instances(&self, tool: &Arc<Tool>) {
+        self.engine.services.rooms.clear_tool(tool, "the tool was removed").await;
     }
 
     fn tell(&self, news: News) {

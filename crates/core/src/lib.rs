@@ -53,13 +53,13 @@ pub use executor::{BoxFuture, Executor, Job, Reply};
 pub use futures_core::Stream;
 pub use guard::RunLimits;
 pub use handler::{
-    Arguments, BlockingHandler, FromCall, Handler, Instance, NoArguments, Parameters, Shared, StatefulTool, blocking,
-    instance, stateful, tool,
+    Arguments, BlockingHandler, FromCall, Handler, Instance, NoArguments, Parameters, Shared, SharedInstance,
+    StatefulTool, blocking, instance, shared_instance, stateful, tool,
 };
 pub use hooks::{After, Before, Hook, HookedCall};
 pub use hub::{
-    BatchRequest, BuildError, CallRequest, Explanation, HubBuilder, Offer, RateLeft, Restored, Running, ToolHub,
-    ToolStatusInfo, View,
+    BatchRequest, BuildError, CallRequest, Explanation, HubBuilder, Offer, RateLeft, Restored, Running, ThreadError,
+    ToolHub, ToolStatusInfo, View,
 };
 pub use journal::CallRecord;
 pub use monitor::{Latency, ToolStats};
@@ -74,5 +74,6 @@ pub use state::{
     StateChanges, StateEntry, StateError, StateKind, StateManager, StateManagerConfig, StateStats, StateVersion,
     ToolState,
 };
+pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName};

@@ -15,6 +15,7 @@ mod hooks;
 mod open;
 mod output;
 mod policy;
+mod prepare;
 mod replay;
 mod report;
 mod resolve;
@@ -42,8 +43,10 @@ use crate::{
     kept::Fingerprint,
     registry::{Base, Tool},
     statuses::Standing,
+    threads,
 };
 pub(crate) use admission::{Slot, WeakSlot};
+pub(crate) use prepare::prepare;
 use ticket::Ticket;
 
 /// The doors, in order.
@@ -191,12 +194,22 @@ impl Found {
     }
 }
 
+/// Finds the call's tool. A thread is made by being named, even by a call that asks for a tool that is not there; the others
+/// are noted when they begin.
+fn enter(engine: &Engine, call: Box<Call>) -> Result<Found, resolve::Refused> {
+    resolve::find(&engine.registry, call).inspect_err(|resolve::Refused { call, .. }| {
+        if let Some(thread) = &call.thread {
+            engine.services.known.note(&call.tenant, thread, call.arrived);
+        }
+    })
+}
+
 /// Runs a call and waits for its end. A caller that stops waiting cancels it.
 ///
 /// Each sort of call gets a future of its own: a plain one is boxed as it is, and stays small enough for the allocator's
 /// quick path (about 1 KiB).
 pub(crate) fn run(engine: &Arc<Engine>, call: Box<Call>) -> BoxFuture<'_, Outcome> {
-    match resolve::find(&engine.registry, call) {
+    match enter(engine, call) {
         Err(refused) => Box::pin(async move {
             report::report(Ticket::new(&engine.services, &refused.call), |ticket| ticket.refused(refused.error))
         }),
@@ -213,7 +226,7 @@ pub(crate) fn run(engine: &Arc<Engine>, call: Box<Call>) -> BoxFuture<'_, Outcom
 
 /// Starts a call on a task of its own.
 pub(crate) fn start(engine: &Arc<Engine>, call: Box<Call>) -> Pending {
-    match resolve::find(&engine.registry, call) {
+    match enter(engine, call) {
         Ok(found) => launch(engine, found),
         Err(refused) => {
             let ticket = Ticket::new(&engine.services, &refused.call);
@@ -245,6 +258,8 @@ fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
     let progress = found.0.call.progress.clone();
     let (tasks, runtime) = (engine.tasks.clone(), engine.runtime.clone());
     let engine = engine.clone();
+    // A call that nobody waits for holds up nobody, so it need not know where it was made.
+    let hold = threads::current().filter(|_| !found.0.call.detached);
     let task = async move {
         let outcome = walk(&engine, found, false).await;
         drop(running);
@@ -254,7 +269,10 @@ fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
         // Nobody waiting any more is no failure: the end is recorded.
         let _ = tell.send(outcome);
     };
-    tasks.spawn_on(task, &runtime);
+    match hold {
+        None => tasks.spawn_on(task, &runtime),
+        Some(hold) => tasks.spawn_on(hold.around(task), &runtime),
+    };
     Pending { told, otherwise }
 }
 

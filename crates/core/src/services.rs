@@ -9,7 +9,12 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    backend::Backend, blocking::BlockingPool, clock::Clock, events::Events, state::StateManager, threads::Threads,
+    backend::Backend,
+    blocking::BlockingPool,
+    clock::Clock,
+    events::Events,
+    state::StateManager,
+    threads::{Known, Rooms},
 };
 
 pub(crate) struct Services {
@@ -18,7 +23,10 @@ pub(crate) struct Services {
     pub(crate) store: Arc<dyn Backend>,
     /// What tools remember, as JSON.
     pub(crate) state: StateManager,
-    pub(crate) threads: Threads,
+    /// The live instances of all threads.
+    pub(crate) rooms: Arc<Rooms>,
+    /// The threads this node has seen lately.
+    pub(crate) known: Arc<Known>,
     pub(crate) blocking: BlockingPool,
     pub(crate) resources: Resources,
     /// Told when what some thread may use has perhaps changed.

@@ -28,4 +28,9 @@ impl<K: Hash + Eq, V> Sharded<K, V> {
         let at = self.hasher.hash_one(key) as usize % PARTS;
         self.parts[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Every part, one after the other. To be held for a few lines each.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = MutexGuard<'_, HashMap<K, V>>> {
+        self.parts.iter().map(|part| part.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }

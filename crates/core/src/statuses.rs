@@ -106,8 +106,10 @@ impl Statuses {
                 None => {
                     let (facts, seen) = self.load(whose, now).await?;
                     // Somebody else may have written it; what was read is known from here on, whatever comes of the event.
-                    if let Some(seen) = seen {
-                        self.learn(whose.clone(), facts.clone(), seen);
+                    match seen {
+                        Some(seen) => self.learn(whose.clone(), facts.clone(), seen),
+                        // Nothing, or nothing any more: what was known of a thread that was swept is no longer so.
+                        None => self.known.forget(whose),
                     }
                     (facts, seen)
                 }
@@ -158,10 +160,20 @@ impl Statuses {
     pub(crate) async fn refresh(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
         let Some(whose) = Whose::of(key) else { return Ok(()) };
         let (facts, seen) = self.load(&whose, self.clock.now()).await?;
+        if seen.is_none() && whose.owner().is_some() {
+            // The thread was swept, its records with it.
+            self.forget(&whose);
+        }
         if let Some(seen) = seen.filter(|seen| self.known.get(&whose).and_then(|(_, known)| known) != Some(*seen)) {
             self.learn(whose, facts, seen);
         }
         Ok(())
+    }
+
+    /// Forgets what is known of a tool in a thread that is gone.
+    pub(crate) fn forget(&self, whose: &Whose) {
+        self.known.forget(whose);
+        self.successes.forget(whose);
     }
 
     async fn load(&self, whose: &Whose, now: Timestamp) -> Result<(Arc<Facts>, Option<Seen>), StoreError> {

@@ -40,7 +40,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - Tools: [`tool()`], [`stateful`], [`blocking`], [`instance`], or a kind of your own with an [`Executor`].
+//! - Tools: [`tool()`], [`stateful`], [`blocking`], [`instance`], [`shared_instance`], or a kind of your own with an [`Executor`].
 //! - What a tool may ask for: [`State`], [`CallContext`], [`Shared`].
 //! - What tools remember, from outside a call: [`StateManager`], by [`ContextId`] and [`StateKind`].
 //! - Errors a tool raises: [`ToolError`]; what a caller sees: [`CallError`], by [`ErrorKind`].
@@ -58,9 +58,9 @@ pub mod prelude {
     pub use serde_json::{Value, json};
     // Tools, calls and their ends.
     pub use toolhub_core::{
-        CallContext, CallError, Content, Effect, ErrorKind, Filter, Instance, NoArguments, Outcome, Shared, State,
-        StateKind, StatefulTool, ToolBuilder, ToolError, ToolHub, ToolState, blocking, export::Format, instance,
-        stateful, tool,
+        CallContext, CallError, Content, Effect, ErrorKind, Filter, Instance, NoArguments, Outcome, Shared,
+        SharedInstance, State, StateKind, StatefulTool, ToolBuilder, ToolError, ToolHub, ToolState, blocking,
+        export::Format, instance, shared_instance, stateful, tool,
     };
     // What may be said about calls, and who says it.
     pub use toolhub_core::{
@@ -82,4 +82,6 @@ mod guide {
     mod status {}
     #[doc = include_str!("../../../docs/guide/policies.md")]
     mod policies {}
+    #[doc = include_str!("../../../docs/guide/threads.md")]
+    mod threads {}
 }

@@ -31,11 +31,13 @@ pub enum Table {
     History,
     /// What states were like before.
     Versions,
+    /// Which threads there are.
+    Threads,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -46,6 +48,7 @@ impl Table {
         Self::Grants,
         Self::History,
         Self::Versions,
+        Self::Threads,
     ];
 
     /// The word in file, table and key names.
@@ -62,6 +65,7 @@ impl Table {
             Self::Grants => "grants",
             Self::History => "history",
             Self::Versions => "versions",
+            Self::Threads => "threads",
         }
     }
 }

@@ -182,6 +182,13 @@ pub enum News {
         #[serde(skip_serializing_if = "Option::is_none")]
         fraction: Option<f64>,
     },
+    /// `thread.swept`: a thread is gone, with everything that was kept for it.
+    ThreadSwept {
+        /// Why.
+        reason: &'static str,
+        /// How many records went with it.
+        rows: usize,
+    },
     /// `stream.reset`: this listener was too slow and missed events.
     StreamReset,
 }
@@ -208,6 +215,7 @@ impl News {
             Self::ApprovalRequested { .. } => "approval.requested",
             Self::ApprovalResolved { .. } => "approval.resolved",
             Self::CallProgress { .. } => "call.progress",
+            Self::ThreadSwept { .. } => "thread.swept",
             Self::StreamReset => "stream.reset",
         }
     }

@@ -1,4 +1,7 @@
 //! Tools that are live objects, one per thread: a connection, a browser page, an interpreter.
+//!
+//! In: a factory. Out: an executor that makes an instance in each thread where it is used, and lends it to one call at a
+//! time. How long instances live is decided by `threads`.
 
 use std::{future::Future, marker::PhantomData};
 
@@ -12,9 +15,11 @@ use crate::{
     error::{ErrorKind, ToolError},
     executor::{Executor, Job, Reply},
     registry::ToolBuilder,
+    threads::{Chair, Use, holding},
 };
 
-/// A live object that belongs to one thread and serves one call at a time.
+/// A live object that belongs to one thread and serves one call at a time. One that serves many at once is a
+/// [`SharedInstance`](crate::SharedInstance).
 ///
 /// It may be dropped and made again at any time, so it holds connections, not truth; what must be remembered belongs
 /// into a [`ToolState`](crate::ToolState).
@@ -36,7 +41,8 @@ pub trait Instance: Send + 'static {
         cx: &CallContext,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
-    /// Says goodbye in an orderly way. Not called for an instance that crashed or whose call was cut off.
+    /// Says goodbye in an orderly way, within ten seconds. Not called for an instance that crashed or whose call was cut
+    /// off.
     fn close(self) -> impl Future<Output = ()> + Send
     where
         Self: Sized,
@@ -45,7 +51,8 @@ pub trait Instance: Send + 'static {
     }
 }
 
-/// Begins a tool whose instances are made by `factory`: in each thread when it is first used there.
+/// Begins a tool whose instances are made by `factory`: in each thread when it is first used there. An instance serves one
+/// call at a time; the others wait for their turn.
 pub fn instance<F, Fut, I>(name: &str, factory: F) -> ToolBuilder
 where
     F: Fn(CallContext) -> Fut + Send + Sync + 'static,
@@ -60,6 +67,71 @@ struct Instances<F, I> {
     makes: PhantomData<fn() -> I>,
 }
 
+/// Enters the room of the call's tool in its thread.
+pub(super) fn enter<T: Send + 'static>(
+    context: &CallContext,
+    close: fn(T) -> BoxFuture<'static, ()>,
+) -> Result<(Use, std::sync::Arc<Chair<T>>), ToolError> {
+    let wrong = |text| ToolError::hidden(ErrorKind::Internal, text);
+    let thread = context.thread().ok_or_else(|| wrong("an instance was asked for without a thread"))?;
+    let owner = (context.tenant().clone(), thread.clone());
+    let place = context.services().rooms.enter(&owner, &context.way().tool, || Chair::new(close));
+    let chair = place.chair().ok_or_else(|| wrong("a tool found another tool's instance in its place"))?;
+    Ok((place, chair))
+}
+
+/// What is known of an instance while it works: if the call is cut off here, or panics, it is lost.
+struct AtWork<'a>(Option<&'a Use>);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            place.lost(if std::thread::panicking() { CRASHED } else { "its call was cut off" });
+        }
+    }
+}
+
+/// Why a crashed instance is gone.
+pub(super) const CRASHED: &str = "it crashed";
+
+impl<F, Fut, I> Instances<F, I>
+where
+    F: Fn(CallContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
+    I: Instance,
+{
+    async fn live(&self, place: &Use, chair: &Chair<I>, context: &CallContext) -> Result<I, ToolError> {
+        if let Some(live) = chair.take() {
+            return Ok(live);
+        }
+        let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
+        place.made();
+        Ok(live)
+    }
+
+    async fn work(
+        &self,
+        place: &Use,
+        chair: &Chair<I>,
+        arguments: I::Arguments,
+        context: &CallContext,
+    ) -> Result<I::Output, ToolError> {
+        let mut live = self.live(place, chair, context).await?;
+        // The instance is out of its place while it works. If it panics, or the call is cut off here, it is not put back:
+        // the next call gets a new one.
+        let mut at_work = AtWork(Some(place));
+        let result = live.call(arguments, context).await;
+        at_work.0 = None;
+        if matches!(&result, Err(error) if error.kind() == ErrorKind::Crashed) {
+            drop(live);
+            place.lost(CRASHED);
+        } else {
+            chair.put(live);
+        }
+        result
+    }
+}
+
 impl<F, Fut, I> Executor for Instances<F, I>
 where
     F: Fn(CallContext) -> Fut + Send + Sync + 'static,
@@ -69,22 +141,25 @@ where
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let arguments = read(job.arguments)?;
-            let thread = job
-                .context
-                .thread()
-                .ok_or_else(|| ToolError::hidden(ErrorKind::Internal, "an instance was asked for without a thread"))?;
-            let place =
-                job.context.services().threads.get_or_create(job.context.tenant(), thread).get::<I>(&job.tool.name);
-            let mut seat = place.take().await;
-            let mut live = match seat.take() {
-                Some(live) => live,
-                None => (self.factory)(job.context.clone()).await.map_err(|error| error.effect(Effect::None))?,
+            let (place, chair) = enter(job.context, |live: I| Box::pin(live.close()))?;
+            let alone = async {
+                let _turn = chair.turn().await;
+                self.work(&place, &chair, arguments, job.context).await
             };
-            // The instance is out of its place while it works. If it panics, or the call is cut off here, it is not
-            // put back: the next call gets a new one.
-            let result = live.call(arguments, job.context).await;
-            *seat = Some(live);
-            reply(result?)
+            reply(holding(place.room(), alone).await??)
+        })
+    }
+
+    fn prepare<'a>(&'a self, context: &'a CallContext) -> BoxFuture<'a, Result<(), ToolError>> {
+        Box::pin(async move {
+            let (place, chair) = enter(context, |live: I| Box::pin(live.close()))?;
+            let alone = async {
+                let _turn = chair.turn().await;
+                let live = self.live(&place, &chair, context).await?;
+                chair.put(live);
+                Ok(())
+            };
+            holding(place.room(), alone).await?
         })
     }
 

@@ -29,6 +29,7 @@ use crate::{
     state::{BusinessStateConfig, StateManager, StateManagerConfig},
     status::StatusSettings,
     statuses::{Statuses, Told},
+    threads::{self, Book, Caps, Known, Rooms},
     tool::Kind,
 };
 
@@ -37,6 +38,10 @@ const SWEEP_EVERY: Duration = Duration::from_secs(300);
 const SWEEP_AT_ONCE: usize = 1000;
 /// How soon a store that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// How old the last activity of a thread may grow in the store while the thread is active here.
+const ACTIVITY_LAGS: Duration = Duration::from_secs(60);
 
 /// A hub in the making.
 #[must_use = "a hub exists only after `build`"]
@@ -61,6 +66,9 @@ pub struct HubBuilder {
     run_limits: RunLimits,
     blocking_places: usize,
     keep_calls: Duration,
+    instance_idle: Duration,
+    instance_caps: Caps,
+    idle_threads: Option<Duration>,
 }
 
 /// Why a hub cannot be built.
@@ -105,7 +113,10 @@ impl HubBuilder {
             queue: Bounds::default(),
             run_limits: RunLimits::default(),
             blocking_places: 64,
-            keep_calls: Duration::from_secs(30 * 24 * 3600),
+            keep_calls: 30 * DAY,
+            instance_idle: Duration::from_secs(30 * 60),
+            instance_caps: Caps { per_thread: 32, in_all: 10_000 },
+            idle_threads: Some(14 * DAY),
         }
     }
 
@@ -227,6 +238,26 @@ impl HubBuilder {
         self
     }
 
+    /// How long a live instance is kept while nobody uses it; 30 minutes where nothing is said.
+    pub fn instance_idle(mut self, time: Duration) -> Self {
+        self.instance_idle = time;
+        self
+    }
+
+    /// How many live instances are kept: in one thread, and in all. 32 and 10,000 where nothing is said. The least recently
+    /// used goes first, and one that is in use never goes: while more are in use at once, there are more.
+    pub fn instance_caps(mut self, per_thread: usize, in_all: usize) -> Self {
+        self.instance_caps = Caps { per_thread, in_all };
+        self
+    }
+
+    /// How long a thread is kept that nobody uses; 14 days where nothing is said, for ever with `None`. Then it is swept
+    /// with its state and all its records, unless a question to a person or a call is open in it.
+    pub fn idle_threads(mut self, time: impl Into<Option<Duration>>) -> Self {
+        self.idle_threads = time.into();
+        self
+    }
+
     /// Listens from before the first event, `hub.initialized`.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
@@ -282,12 +313,23 @@ impl HubBuilder {
         let approvals =
             Arc::new(Approvals::new(store.clone(), self.clock.clone(), self.events.clone(), self.keep_calls));
         let state = StateManager::new(store.clone(), self.clock.clone(), self.business_state, self.state_manager);
+        let lag = self.idle_threads.map_or(ACTIVITY_LAGS, |idle| ACTIVITY_LAGS.min(idle / 4));
+        let known = Arc::new(Known::new(lag));
+        let book = Arc::new(Book::new(known.clone(), store.clone(), self.clock.clone()));
+        let rooms = Arc::new(Rooms::new(
+            self.instance_caps,
+            self.instance_idle,
+            self.events.clone(),
+            self.clock.clone(),
+            runtime.clone(),
+        ));
         let services = Arc::new(Services {
             state,
             clock: self.clock,
             events: self.events,
             store: store.clone(),
-            threads: crate::threads::Threads::default(),
+            rooms: rooms.clone(),
+            known,
             blocking: BlockingPool::new(self.blocking_places.min(tokio::sync::Semaphore::MAX_PERMITS)),
             resources: self.resources,
             stirred: stirred.clone(),
@@ -299,6 +341,7 @@ impl HubBuilder {
                 approvals: approvals.clone(),
                 scheduler: Scheduler::new(self.max_concurrency, self.queue, self.run_limits),
                 statuses: statuses.clone(),
+                book: book.clone(),
                 services,
                 executors: self.executors,
                 policies,
@@ -320,6 +363,11 @@ impl HubBuilder {
         runtime.spawn(gone.clone().run_until_cancelled_owned(hear(answers, Arc::downgrade(&approvals))));
         runtime.spawn(gone.clone().run_until_cancelled_owned(stir(evidence, stirred.clone())));
         runtime.spawn(gone.clone().run_until_cancelled_owned(super::offer::watch(engine(), stirred)));
+        runtime.spawn(gone.clone().run_until_cancelled_owned(threads::drop_idle(Arc::downgrade(&rooms))));
+        runtime.spawn(gone.clone().run_until_cancelled_owned(threads::keep(Arc::downgrade(&book))));
+        if let Some(idle) = self.idle_threads {
+            runtime.spawn(gone.clone().run_until_cancelled_owned(super::threads::sweep(engine(), idle)));
+        }
         runtime.spawn(gone.run_until_cancelled_owned(sweep(engine())));
         hub.tell(News::HubInitialized { tools: hub.tools().len() });
         Ok(hub)

@@ -91,7 +91,7 @@ fn writes(context: &CallContext) -> Result<Vec<Write>, ToolError> {
 }
 
 /// The failure of a tool as its caller sees it.
-fn explained(way: &Way, failed: ToolError) -> CallError {
+pub(super) fn explained(way: &Way, failed: ToolError) -> CallError {
     let error = if failed.problems.is_empty() {
         CallError::from(failed)
     } else {

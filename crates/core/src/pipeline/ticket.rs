@@ -60,6 +60,9 @@ impl<'a> Ticket<'a> {
     pub(super) fn runs(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
         (self.in_place, self.read_only) = (in_place, tool.definition.annotations.read_only);
         self.registry = Some(registry);
+        if let Some(thread) = &self.thread {
+            self.services.known.enter(&self.tenant, thread, self.arrived);
+        }
     }
 
     /// Counts an end that no door has counted.
@@ -184,6 +187,10 @@ impl Drop for Ticket<'_> {
             };
             self.count(error.kind);
             super::report::tell(self, &self.refused(error));
+        }
+        // Only a call that runs was counted among those of its thread.
+        if let (Some(_), Some(thread)) = (self.registry, &self.thread) {
+            self.services.known.leave(&self.tenant, thread);
         }
     }
 }

@@ -106,9 +106,16 @@ impl Known {
             self.many.fetch_add(1, Ordering::Release);
             Record { facts: facts.clone(), seen: None, told: ToolStatus::Available, next_look: None }
         });
-        // A row of statuses is never removed, so versions only grow.
+        // A row goes only with its thread, and then the record is forgotten: versions only grow.
         if record.seen.is_none_or(|known| known.version < seen.version) {
             (record.facts, record.seen) = (facts, Some(seen));
+        }
+    }
+
+    /// Forgets the record of a thread that is gone. Its row is gone too: one that is made later begins anew.
+    pub(crate) fn forget(&self, whose: &Whose) {
+        if self.records.part(whose).remove(whose).is_some() {
+            self.many.fetch_sub(1, Ordering::Release);
         }
     }
 

@@ -1,0 +1,158 @@
+//! Tools that are live objects which serve many calls of their thread at once: a pool, a multiplexed connection.
+//!
+//! In: a factory. Out: an executor that makes an instance in each thread where it is used, once, and lets all calls of the
+//! thread use it together.
+
+use std::{future::Future, marker::PhantomData, sync::Arc};
+
+use futures_core::future::BoxFuture;
+use serde::Serialize;
+
+use super::{
+    Arguments, built,
+    instance::{CRASHED, enter},
+    read, reply,
+};
+use crate::{
+    call::Effect,
+    context::CallContext,
+    error::{ErrorKind, ToolError},
+    executor::{Executor, Job, Reply},
+    registry::ToolBuilder,
+    threads::{Chair, Use, holding},
+};
+
+/// A live object that belongs to one thread and serves many calls of it at once.
+///
+/// Like an [`Instance`](crate::Instance) it may be dropped and made again at any time. A call that is cut off leaves it
+/// where it is, because others use it; one that crashes takes it away, and the next call gets a new one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot live in a thread as the shared instance of a tool",
+    label = "not a `SharedInstance`",
+    note = "the factory is an async function that takes a `CallContext` and returns `Result<I, ToolError>` where `I: SharedInstance`"
+)]
+pub trait SharedInstance: Send + Sync + 'static {
+    /// The arguments of a call.
+    type Arguments: Arguments;
+    /// What a call returns.
+    type Output: Serialize;
+
+    /// Runs the tool once, perhaps beside other calls.
+    fn call(
+        &self,
+        arguments: Self::Arguments,
+        cx: &CallContext,
+    ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
+
+    /// Says goodbye in an orderly way, within ten seconds, when no call uses it. Not called for one that crashed.
+    fn close(self) -> impl Future<Output = ()> + Send
+    where
+        Self: Sized,
+    {
+        async {}
+    }
+}
+
+/// Begins a tool whose instances are made by `factory`, in each thread when it is first used there, and serve many calls at
+/// once.
+pub fn shared_instance<F, Fut, I>(name: &str, factory: F) -> ToolBuilder
+where
+    F: Fn(CallContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
+    I: SharedInstance,
+{
+    built::<I::Arguments>(name, &[], Together { factory, makes: PhantomData })
+}
+
+struct Together<F, I> {
+    factory: F,
+    makes: PhantomData<fn() -> I>,
+}
+
+async fn close<I: SharedInstance>(live: Arc<I>) {
+    // No call is in the room, so this is the last share; unless the instance has given itself away.
+    if let Some(live) = Arc::into_inner(live) {
+        live.close().await;
+    }
+}
+
+impl<F, Fut, I> Together<F, I>
+where
+    F: Fn(CallContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
+    I: SharedInstance,
+{
+    /// A share of the instance. Whoever finds none makes it, while the others wait.
+    async fn live(&self, place: &Use, chair: &Chair<Arc<I>>, context: &CallContext) -> Result<Arc<I>, ToolError> {
+        if let Some(live) = chair.share() {
+            return Ok(live);
+        }
+        let making = async {
+            let _turn = chair.turn().await;
+            if let Some(live) = chair.share() {
+                return Ok(live);
+            }
+            let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
+            let live = Arc::new(live);
+            chair.put(live.clone());
+            place.made();
+            Ok(live)
+        };
+        holding(place.room(), making).await?
+    }
+}
+
+/// Takes a spoiled instance away, if the call panics.
+struct AtWork<'a, I: Send + Sync + 'static> {
+    place: &'a Use,
+    chair: &'a Chair<Arc<I>>,
+    live: Arc<I>,
+}
+
+impl<I: Send + Sync + 'static> AtWork<'_, I> {
+    fn spoiled(&self) {
+        if self.chair.discard(&self.live) {
+            self.place.lost(CRASHED);
+        }
+    }
+}
+
+impl<I: Send + Sync + 'static> Drop for AtWork<'_, I> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.spoiled();
+        }
+    }
+}
+
+impl<F, Fut, I> Executor for Together<F, I>
+where
+    F: Fn(CallContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
+    I: SharedInstance,
+{
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(async move {
+            let arguments = read(job.arguments)?;
+            let (place, chair) = enter(job.context, |live: Arc<I>| Box::pin(close(live)))?;
+            let live = self.live(&place, &chair, job.context).await?;
+            let at_work = AtWork { place: &place, chair: &chair, live };
+            let result = at_work.live.call(arguments, job.context).await;
+            if matches!(&result, Err(error) if error.kind() == ErrorKind::Crashed) {
+                at_work.spoiled();
+            }
+            reply(result?)
+        })
+    }
+
+    fn prepare<'a>(&'a self, context: &'a CallContext) -> BoxFuture<'a, Result<(), ToolError>> {
+        Box::pin(async move {
+            let (place, chair) = enter(context, |live: Arc<I>| Box::pin(close(live)))?;
+            self.live(&place, &chair, context).await.map(|_| ())
+        })
+    }
+
+    fn needs_thread(&self) -> bool {
+        true
+    }
+}

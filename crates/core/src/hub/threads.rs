@@ -1,0 +1,196 @@
+//! Threads, for people who keep house: which there are, what lives in them, and how they go.
+//!
+//! In: a tenant and a thread. Out: what is known, or that it is gone. Calls make threads by naming them; here they are made
+//! on purpose, prepared, listed, swept when they are idle, and deleted.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use smol_str::SmolStr;
+
+use super::ToolHub;
+use crate::{
+    backend::{Cursor, StoreError},
+    clock::Timestamp,
+    engine::Engine,
+    error::CallError,
+    events::News,
+    ids::{Tenant, ThreadId},
+    pipeline,
+    registry::Filter,
+    statuses::Whose,
+    threads::{self, Owner, Removed, ThreadContext, ThreadInfo, ThreadPage, Threads},
+};
+
+/// How long the sweeper rests at most.
+const SWEEP_AT_LEAST_EVERY: Duration = Duration::from_secs(6 * 3600);
+/// How often a deletion begins again because the thread was written to meanwhile.
+const DELETE_TRIES: usize = 5;
+
+/// Why a thread was not deleted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ThreadError {
+    /// Calls run in it, or it does not come to rest.
+    #[error("calls run in the thread `{0}`; cancel them or wait for their end")]
+    Busy(ThreadId),
+    /// The store does not answer. Some of the thread's records may be gone; delete it again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ToolHub {
+    /// What lives in the threads: instances, and a way to have them closed.
+    #[must_use]
+    pub fn thread_contexts(&self) -> Threads {
+        Threads(self.engine.services.rooms.clone())
+    }
+
+    /// The live instances of one thread.
+    #[must_use]
+    pub fn thread_context(&self, tenant: &Tenant, thread: &ThreadId) -> ThreadContext {
+        self.thread_contexts().get_or_create(tenant, thread)
+    }
+
+    /// Closes all instances of a thread. What is remembered of it stays.
+    pub async fn cleanup_thread(&self, tenant: &Tenant, thread: &ThreadId) {
+        self.thread_contexts().cleanup(tenant, thread).await;
+    }
+
+    /// Makes ready what a tool keeps in a thread, so that the first call need not wait for it. Nothing happens for a tool
+    /// that keeps nothing, or where all is ready.
+    ///
+    /// # Errors
+    /// As a call: when there is no such tool, it is withheld or busy, or its factory fails; the failure counts like a
+    /// call's.
+    pub async fn open_session(
+        &self,
+        tool: impl Into<SmolStr>,
+        tenant: &Tenant,
+        thread: &ThreadId,
+    ) -> Result<(), CallError> {
+        let mut call = self.call(tool, serde_json::Value::Null).tenant(tenant.clone()).into_call();
+        call.thread = Some(thread.clone());
+        let known = &self.engine.services.known;
+        known.enter(tenant, thread, call.arrived);
+        let _here = Here { engine: &self.engine, owner: (tenant.clone(), thread.clone()) };
+        Box::pin(pipeline::prepare(&self.engine, Box::new(call))).await
+    }
+
+    /// Makes a thread; one that nobody can guess where no id is given. A thread that is there already is only found.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn create_thread(&self, tenant: &Tenant, id: Option<ThreadId>) -> Result<ThreadInfo, StoreError> {
+        self.engine.book.create((tenant.clone(), id.unwrap_or_else(ThreadId::mint))).await
+    }
+
+    /// A thread, if anybody has ever named it.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
+        self.engine.book.find(&(tenant.clone(), id.clone())).await
+    }
+
+    /// A tenant's threads by id, a page at a time; the first page without a cursor.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn threads(&self, tenant: &Tenant, after: Option<Cursor>) -> Result<ThreadPage, StoreError> {
+        self.engine.book.list(tenant, after).await
+    }
+
+    /// Takes a thread away at once: its instances, its state, and every record of it. Says whether there was one. Questions
+    /// to people that wait in it are gone with it.
+    ///
+    /// # Errors
+    /// When calls run in it, or the store does not answer.
+    pub async fn delete_thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<bool, ThreadError> {
+        let owner = (tenant.clone(), id.clone());
+        let engine = &self.engine;
+        if engine.book.find(&owner).await?.is_none() {
+            return Ok(false);
+        }
+        for _ in 0..DELETE_TRIES {
+            // Forgotten first: what is not known is not written down behind our back.
+            if !engine.services.known.forget(&owner, Timestamp::from_millis(i64::MAX)) {
+                return Err(ThreadError::Busy(id.clone()));
+            }
+            if let Removed::Rows(rows) = take_away(engine, &owner).await? {
+                gone(engine, &owner, "it was deleted", rows);
+                return Ok(true);
+            }
+        }
+        Err(ThreadError::Busy(id.clone()))
+    }
+}
+
+/// Counts a visitor who is no call among those that run in a thread.
+struct Here<'a> {
+    engine: &'a Engine,
+    owner: Owner,
+}
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        self.engine.services.known.leave(&self.owner.0, &self.owner.1);
+    }
+}
+
+/// Sweeps threads that nobody has used for so long, for as long as the hub lives.
+pub(super) async fn sweep(hub: Weak<Engine>, idle: Duration) {
+    let rest = (idle / 8).clamp(Duration::from_millis(100), SWEEP_AT_LEAST_EVERY);
+    loop {
+        tokio::time::sleep(rest).await;
+        let Some(engine) = hub.upgrade() else { return };
+        let mut after = None;
+        // A store that does not answer is asked again the next time.
+        while let Ok((old, next)) = engine.book.idle(after.take(), idle, engine.services.clock.now()).await {
+            for owner in old {
+                let _ = sweep_one(&engine, &owner, idle).await;
+                tokio::task::yield_now().await;
+            }
+            match next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+    }
+}
+
+/// Sweeps a thread that the store takes for idle, unless this node knows better or something in it still waits.
+async fn sweep_one(engine: &Arc<Engine>, owner: &Owner, idle: Duration) -> Result<(), StoreError> {
+    let services = &engine.services;
+    let now = services.clock.now();
+    if services.rooms.in_use(owner) || services.known.is_running(owner) {
+        return Ok(());
+    }
+    if threads::is_held(&*services.store, owner, now).await? || !services.known.forget(owner, now - idle) {
+        return Ok(());
+    }
+    let reason = "it was idle";
+    if let Removed::Rows(rows) = take_away(engine, owner).await? {
+        gone(engine, owner, reason, rows);
+    }
+    Ok(())
+}
+
+async fn take_away(engine: &Engine, owner: &Owner) -> Result<Removed, StoreError> {
+    let services = &engine.services;
+    services.rooms.clear(owner, None, "the thread was swept").await;
+    threads::remove(&engine.book, &*services.store, owner, services.clock.now()).await
+}
+
+/// What this node remembers of the thread goes too, and listeners are told.
+fn gone(engine: &Engine, owner: &Owner, reason: &'static str, rows: usize) {
+    let (tenant, thread) = owner;
+    for tool in engine.registry.snapshot().list(&Filter::default()) {
+        engine.statuses.forget(&Whose::thread(&tool.definition.name, tenant, thread));
+    }
+    engine.services.stirred.notify_one();
+    let news = News::ThreadSwept { reason, rows };
+    engine.services.events.tell_tenant(engine.services.clock.now(), tenant, Some(thread), news);
+}

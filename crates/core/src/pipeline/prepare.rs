@@ -1,0 +1,63 @@
+//! Makes ready what a tool keeps in a thread, before the first call comes.
+//!
+//! In: a call without arguments. Out: nothing, or the failure a call would have had. It passes the doors that are about the
+//! tool and its turn; those about arguments, answers and records have nothing to look at. Success says nothing about the
+//! tool, for it has not run; a failure is told to its status like any other.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::FutureExt;
+
+use super::{Allowed, Done, Placed, admission, attempts::panic_text, close, deadline, enter, status};
+use crate::{
+    call::{Call, Effect},
+    context::{CallContext, Times},
+    engine::Engine,
+    error::{CallError, ErrorKind, ToolError},
+    events::News,
+    executor::Reply,
+};
+
+pub(crate) async fn prepare(engine: &Arc<Engine>, call: Box<Call>) -> Result<(), CallError> {
+    let found = enter(engine, call).map_err(|refused| refused.error)?;
+    status::pre_check(&engine.statuses, &found)?;
+    let tool = &found.0.tool;
+    if let Some(rule) = tool.gate.denies_all(&tool.definition) {
+        let text = format!("a rule forbids every call of `{}`: {}", tool.definition.name, rule.label());
+        return Err(CallError::new(ErrorKind::Forbidden).operator(text));
+    }
+    let Placed { way, slot, token, .. } = admission::place(&engine.services, Allowed(found.0)).await?;
+    token.spend();
+    let began = engine.services.clock.instant();
+    let deadline = deadline(&way, began);
+    let context = CallContext::new(way, Times { began, deadline }, slot.watch());
+    let tool = &context.way().tool;
+    let preparing = AssertUnwindSafe(tool.executor.prepare(&context)).catch_unwind();
+    let result = match tokio::time::timeout_at(deadline, preparing).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))),
+        Err(_) => Err(ToolError::of(ErrorKind::Timeout, "the tool was not ready in time")),
+    };
+    drop(slot);
+    let Err(failed) = result else { return Ok(()) };
+    Err(tell(engine, context, failed).await)
+}
+
+/// Tells the tool's status of the failure; answers what the caller sees of it.
+async fn tell(engine: &Engine, context: CallContext, failed: ToolError) -> CallError {
+    let error = close::explained(context.way(), failed.clone());
+    let services = &engine.services;
+    if services.events.heard() {
+        let (tool_name, message) = (context.tool().clone(), error.operator.clone());
+        let news = News::ToolFailed { tool_name, error: error.kind, counts: error.counts, message };
+        services.events.tell_tenant(services.clock.now(), context.tenant(), context.thread(), news);
+    }
+    let result = Err::<Reply, _>(failed);
+    let mut done = Done { context, standing: None, record: None, result, effect: Effect::None, withheld: None };
+    if let Some(verdict) = status::verdict(&engine.statuses, &mut done) {
+        let (standing, verdict) = *verdict;
+        // The failure stands. If the store does not answer, the tool keeps the status it has.
+        let _ = standing.report(verdict).await;
+    }
+    error
+}

@@ -1,0 +1,256 @@
+//! The book of threads: which there are, since when, and when they were last active.
+//!
+//! In: what this node has seen. Out: rows of the table `threads`, written in the background and at shutdown, and answers
+//! made of both. A few seconds of a thread's history may be lost with the process; nothing hangs on them.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::{
+    Known, Owner,
+    known::{Due, FORGET_AFTER, Thread},
+};
+use crate::{
+    backend::{
+        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
+        Write, decode, encode,
+    },
+    clock::{Clock, Timestamp},
+    ids::{Tenant, ThreadId},
+};
+
+const LAYOUT: u32 = 1;
+/// How long news of threads is collected before it is written.
+const COLLECT: Duration = Duration::from_secs(3);
+/// How many rows are read at once.
+const AT_ONCE: usize = 100;
+/// How many are written beside each other: a store that writes in groups has something to group.
+const TOGETHER: usize = 16;
+
+/// What is known about a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ThreadInfo {
+    /// The thread.
+    pub id: ThreadId,
+    /// When it was first seen.
+    #[serde(rename = "createdAt")]
+    pub created: Timestamp,
+    /// When a call last named it. Of another node's calls, to the minute.
+    #[serde(rename = "lastActiveAt")]
+    pub last_active: Timestamp,
+    /// How many calls named it, those included that were refused.
+    pub calls: u64,
+}
+
+/// Some of a tenant's threads, by id.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ThreadPage {
+    /// The threads.
+    pub threads: Vec<ThreadInfo>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Cursor>,
+}
+
+/// A thread as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Record {
+    created: Timestamp,
+    pub(super) last_active: Timestamp,
+    calls: u64,
+}
+
+/// Which threads there are.
+pub(crate) struct Book {
+    known: Arc<Known>,
+    store: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    /// Whoever writes does so alone: one that lags behind could take a thread that was merely forgotten for a deleted one.
+    writing: AsyncMutex<()>,
+}
+
+impl Book {
+    pub(crate) fn new(known: Arc<Known>, store: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
+        Self { known, store, clock, writing: AsyncMutex::default() }
+    }
+
+    /// A thread, if anybody has ever named it.
+    pub(crate) async fn find(&self, owner: &Owner) -> Result<Option<ThreadInfo>, StoreError> {
+        let known = self.known.get(owner);
+        let (record, _) = self.stored(owner).await?.unzip();
+        let record = merged(record, known.as_ref());
+        Ok(record.map(|record| info(owner.1.clone(), record)))
+    }
+
+    /// The thread as the store knows it, and which writing that was.
+    pub(super) async fn stored(&self, owner: &Owner) -> Result<Option<(Record, Seen)>, StoreError> {
+        let keys = [key(owner)];
+        let row = self.store.load(&keys, self.clock.now()).await?.pop().flatten();
+        Ok(row.map(|row| (read(&keys[0].id, &row), row.seen)))
+    }
+
+    /// A tenant's threads, a page at a time.
+    pub(crate) async fn list(&self, tenant: &Tenant, after: Option<Cursor>) -> Result<ThreadPage, StoreError> {
+        // What only this node knows is written first, so that there is one list and one order.
+        self.write(Due::Stale).await?;
+        let scan = Scan { after, ..Scan::of(Table::Threads, Scope::Tenant(tenant.clone())).limit(AT_ONCE) };
+        let page = self.store.scan(scan, self.clock.now()).await?;
+        let thread = |(key, row): &(Key, Row)| {
+            let owner = (tenant.clone(), key.partition.thread()?.clone());
+            let record = merged(Some(read(&key.id, row)), self.known.get(&owner).as_ref())?;
+            Some(info(owner.1, record))
+        };
+        Ok(ThreadPage { threads: page.rows.iter().filter_map(thread).collect(), next: page.next })
+    }
+
+    /// Every thread of every tenant, as the store knows them, a page at a time.
+    pub(super) async fn everybody(
+        &self,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<(Vec<(Owner, Record)>, Option<Cursor>), StoreError> {
+        let scan = Scan { after, ..Scan::of(Table::Threads, Scope::All).limit(limit) };
+        let page = self.store.scan(scan, self.clock.now()).await?;
+        let thread = |(key, row): &(Key, Row)| {
+            let owner = (key.partition.tenant.clone(), key.partition.thread()?.clone());
+            Some((owner, read(&key.id, row)))
+        };
+        Ok((page.rows.iter().filter_map(thread).collect(), page.next))
+    }
+
+    /// Makes a thread, or finds the one that is there.
+    pub(crate) async fn create(&self, owner: Owner) -> Result<ThreadInfo, StoreError> {
+        let now = self.clock.now();
+        let record = Record { created: now, last_active: now, calls: 0 };
+        match self.put(&owner, record, Expect::Absent, now).await {
+            Ok(()) => self.known.made(owner.clone(), now),
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.find(&owner).await?.unwrap_or_else(|| info(owner.1, record)))
+    }
+
+    /// Writes down everything that is not in the store.
+    pub(crate) async fn close(&self) -> Result<(), StoreError> {
+        self.write(Due::All).await
+    }
+
+    async fn write(&self, what: Due) -> Result<(), StoreError> {
+        let _alone = self.writing.lock().await;
+        let written = self.write_due(what).await;
+        self.known.tidy(self.clock.now());
+        written
+    }
+
+    async fn write_due(&self, what: Due) -> Result<(), StoreError> {
+        let due = self.known.due(what, self.clock.now());
+        for some in due.chunks(AT_ONCE) {
+            let now = self.clock.now();
+            let keys: Vec<Key> = some.iter().map(|(owner, _)| key(owner)).collect();
+            let rows = self.store.load(&keys, now).await?;
+            let mut writing = FuturesUnordered::new();
+            for ((owner, known), row) in some.iter().zip(rows) {
+                writing.push(self.write_one(owner, known, row, now));
+                if writing.len() >= TOGETHER {
+                    writing.next().await.transpose()?;
+                }
+            }
+            while let Some(written) = writing.next().await {
+                written?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_one(
+        &self,
+        owner: &Owner,
+        known: &Thread,
+        row: Option<Row>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let expect = row.as_ref().map_or(Expect::Absent, |row| Expect::Same(row.seen));
+        let stored = row.map(|row| read(&owner.1.clone().into(), &row));
+        let Some(record) = merged(stored, Some(known)) else { return Ok(()) };
+        match self.put(owner, record, expect, now).await {
+            Ok(()) if self.known.written(owner, known) => Ok(()),
+            // Somebody has deleted the thread while it was being written.
+            Ok(()) => self.remove(owner, now).await,
+            // Another node was faster; the next round looks again.
+            Err(StoreError::Conflict { .. }) => {
+                self.known.due.notify_one();
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn put(&self, owner: &Owner, record: Record, expect: Expect, now: Timestamp) -> Result<(), StoreError> {
+        let Key { partition, table, id } = key(owner);
+        let value = encode(table, &id, &record)?;
+        let change = Change::Put { value, schema: LAYOUT, expires: None };
+        let write = Write { table, id, expect, change, durability: Durability::KillSafe };
+        self.store.commit(Batch::on(partition).with(write), now).await.map(|_| ())
+    }
+
+    async fn remove(&self, owner: &Owner, now: Timestamp) -> Result<(), StoreError> {
+        let Key { partition, table, id } = key(owner);
+        let (expect, durability) = (Expect::Any, Durability::KillSafe);
+        let write = Write { table, id, expect, change: Change::Remove, durability };
+        self.store.commit(Batch::on(partition).with(write), now).await.map(|_| ())
+    }
+}
+
+/// Where the row of a thread lies.
+pub(super) fn key(owner: &Owner) -> Key {
+    let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
+    Key { partition, table: Table::Threads, id: owner.1.clone().into() }
+}
+
+/// A record that cannot be read says at least when it was written.
+fn read(id: &SmolStr, row: &Row) -> Record {
+    let record = decode(Table::Threads, id, LAYOUT, row).inspect_err(StoreError::passed_over);
+    record.map_or(Record { created: row.created, last_active: row.updated, calls: 0 }, |(record, _)| record)
+}
+
+fn merged(stored: Option<Record>, known: Option<&Thread>) -> Option<Record> {
+    let Some(known) = known else { return stored };
+    let fresh = Record { created: known.first, last_active: known.last, calls: known.calls };
+    let Some(stored) = stored else { return Some(fresh) };
+    Some(Record {
+        created: stored.created.min(fresh.created),
+        last_active: stored.last_active.max(fresh.last_active),
+        calls: stored.calls + fresh.calls,
+    })
+}
+
+fn info(id: ThreadId, record: Record) -> ThreadInfo {
+    let Record { created, last_active, calls } = record;
+    ThreadInfo { id, created, last_active, calls }
+}
+
+/// Writes down which threads are active, for as long as the hub lives.
+pub(crate) async fn keep(book: Weak<Book>) {
+    loop {
+        let Some(here) = book.upgrade() else { return };
+        let known = here.known.clone();
+        drop(here);
+        let _ = tokio::time::timeout(FORGET_AFTER, known.due.notified()).await;
+        tokio::time::sleep(COLLECT).await;
+        let Some(here) = book.upgrade() else { return };
+        if here.write(Due::Stale).await.is_err() {
+            // A store that does not answer is asked again; until then memory knows.
+            known.due.notify_one();
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The live side of a thread, as the hub's owner sees it.
+//!
+//! In: a tenant and a thread. Out: which instances live there, and a way to have them closed. Instances are made and used
+//! by calls only.
+
+use std::sync::Arc;
+
+use super::{Owner, Rooms};
+use crate::{
+    clock::Timestamp,
+    ids::{Tenant, ThreadId},
+    tool::ToolName,
+};
+
+/// The contexts of all threads.
+#[derive(Clone)]
+pub struct Threads(pub(crate) Arc<Rooms>);
+
+impl Threads {
+    /// The thread's context. It costs nothing until a call makes an instance there.
+    #[must_use]
+    pub fn get_or_create(&self, tenant: &Tenant, thread: &ThreadId) -> ThreadContext {
+        ThreadContext { owner: (tenant.clone(), thread.clone()), rooms: self.0.clone() }
+    }
+
+    /// Closes all instances of a thread; names the tools they belonged to. One that is in use is closed when its call ends,
+    /// and is waited for, within a bound.
+    pub async fn cleanup(&self, tenant: &Tenant, thread: &ThreadId) -> Vec<ToolName> {
+        self.get_or_create(tenant, thread).cleanup_all().await
+    }
+
+    /// How many instances there are, in all threads.
+    #[must_use]
+    pub fn instances(&self) -> usize {
+        self.0.live()
+    }
+}
+
+/// The live instances of one thread.
+#[derive(Clone)]
+pub struct ThreadContext {
+    owner: Owner,
+    rooms: Arc<Rooms>,
+}
+
+/// A live instance, from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InstanceInfo {
+    /// The tool whose instance it is.
+    pub tool: ToolName,
+    /// When it was made.
+    pub made: Timestamp,
+    /// Whether a call uses it, or waits to.
+    pub in_use: bool,
+}
+
+impl ThreadContext {
+    /// The thread's live instance of a tool, if there is one. Nothing is made by asking.
+    #[must_use]
+    pub fn get(&self, tool: &str) -> Option<InstanceInfo> {
+        self.rooms.look(&self.owner, tool)
+    }
+
+    /// Closes the instance of one tool; says whether there was one. If it is in use, it is closed when its call ends; a call
+    /// that comes meanwhile gets a new one.
+    pub async fn cleanup(&self, tool: &str) -> bool {
+        !self.rooms.clear(&self.owner, Some(tool), CLEANED).await.is_empty()
+    }
+
+    /// Closes all instances of the thread; names the tools they belonged to.
+    pub async fn cleanup_all(&self) -> Vec<ToolName> {
+        self.rooms.clear(&self.owner, None, CLEANED).await
+    }
+}
+
+const CLEANED: &str = "the thread was cleaned up";

@@ -1,0 +1,111 @@
+//! Takes a thread away: everything its partition holds, in small steps.
+//!
+//! In: a thread. Out: how many rows went, or that it came to life meanwhile. Whether it should go is asked before; what
+//! waits in it for a person, or has begun and not ended, is found here.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Book, Owner, book};
+use crate::{
+    approvals::{Approval, ApprovalState},
+    backend::{Backend, Batch, Change, Cursor, Durability, Expect, Partition, Scan, Scope, StoreError, Table, Write},
+    clock::Timestamp,
+};
+
+/// How many rows go in one batch.
+const AT_ONCE: usize = 100;
+/// How many threads are looked at in one page. Many: a store without an index over partitions looks at all for each page.
+const PAGE: usize = 10_000;
+
+/// How the taking away of a thread ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// It is gone, with so many rows.
+    Rows(usize),
+    /// Somebody was active in it meanwhile.
+    Awake,
+}
+
+/// Whether something in the thread waits for a person, or has begun and not ended.
+pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) -> Result<bool, StoreError> {
+    let partition = || Partition::of_thread(owner.0.clone(), owner.1.clone());
+    let any = async |table, holds: fn(&crate::backend::Row, Timestamp) -> bool, prefix: &str| {
+        let mut scan = Scan::of(table, Scope::Partition(partition())).prefix(prefix);
+        loop {
+            let page = store.scan(scan.clone(), now).await?;
+            if page.rows.iter().any(|(_, row)| holds(row, now)) {
+                return Ok::<bool, StoreError>(true);
+            }
+            match page.next {
+                Some(next) => scan.after = Some(next),
+                None => return Ok(false),
+            }
+        }
+    };
+    // A question that cannot be read may be open; it holds the thread until its row expires.
+    let open_question = |row: &crate::backend::Row, now| {
+        serde_json::from_slice::<Approval>(&row.value).map_or(true, |it| it.state_at(now) == ApprovalState::Pending)
+    };
+    // The journal lets a call expire when it has ended, and never before.
+    Ok(any(Table::Calls, |row, _| row.expires.is_none(), "").await?
+        || any(Table::Approvals, open_question, "apr_").await?)
+}
+
+/// Takes all rows of a thread away, its own row last: a sweep that was cut short is found again. As soon as the thread's own
+/// row is written by somebody, nothing more is taken.
+pub(crate) async fn remove(
+    book: &Book,
+    store: &dyn Backend,
+    owner: &Owner,
+    now: Timestamp,
+) -> Result<Removed, StoreError> {
+    let own = book::key(owner);
+    let seen = book.stored(owner).await?.map(|(_, seen)| seen);
+    let expect = seen.map_or(Expect::Absent, Expect::Same);
+    let own = |change| Write { table: own.table, id: own.id.clone(), expect, change, durability: Durability::KillSafe };
+    let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
+    let commit = async |batch| match store.commit(batch, now).await {
+        Ok(_) => Ok(true),
+        Err(StoreError::Conflict { table: Table::Threads, .. }) => Ok(false),
+        Err(error) => Err(error),
+    };
+    let mut gone = 0;
+    for table in Table::ALL.into_iter().filter(|table| *table != Table::Threads) {
+        loop {
+            let scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
+            let rows = store.scan(scan, now).await?.rows;
+            if rows.is_empty() {
+                break;
+            }
+            let mut batch = Batch::on(partition.clone()).with(own(Change::Keep));
+            gone += rows.len();
+            batch.writes.extend(rows.into_iter().map(|(key, _)| Write {
+                table,
+                id: key.id,
+                expect: Expect::Any,
+                change: Change::Remove,
+                durability: Durability::KillSafe,
+            }));
+            if !commit(batch).await? {
+                return Ok(Removed::Awake);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    let last = commit(Batch::on(partition).with(own(Change::Remove))).await?;
+    Ok(if last { Removed::Rows(gone) } else { Removed::Awake })
+}
+
+impl Book {
+    /// The threads that nobody has named for so long, as the store knows them: some, and where to go on.
+    pub(crate) async fn idle(
+        self: &Arc<Self>,
+        after: Option<Cursor>,
+        idle: Duration,
+        now: Timestamp,
+    ) -> Result<(Vec<Owner>, Option<Cursor>), StoreError> {
+        let (threads, next) = self.everybody(after, PAGE).await?;
+        let old = threads.into_iter().filter(|(_, record)| record.last_active + idle <= now);
+        Ok((old.map(|(owner, _)| owner).collect(), next))
+    }
+}

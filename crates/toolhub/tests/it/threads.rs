@@ -1,0 +1,272 @@
+//! Which threads there are, and how they go.
+
+use std::{sync::Arc, time::Duration};
+
+use toolhub::{
+    HubBuilder, ThreadError, View,
+    backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Scan, Scope, Table, Write},
+    clock::{Clock, Timestamp},
+    events::News,
+    prelude::*,
+    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+};
+
+use crate::{
+    awkward_store::Awkward,
+    shop::{add, add_to_cart},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn shop(store: &Arc<Memory>) -> HubBuilder {
+    ToolHub::builder()
+        .clock(TestClock::new())
+        .shared_store(store.clone())
+        .tool(tool("add", add).read_only())
+        .tool(tool("add_to_cart", add_to_cart))
+}
+
+fn main() -> Tenant {
+    Tenant::default()
+}
+
+fn id(thread: &str) -> ThreadId {
+    ThreadId::new(thread).unwrap()
+}
+
+async fn is_known(hub: &ToolHub, thread: &str) -> bool {
+    hub.thread(&main(), &id(thread)).await.unwrap().is_some()
+}
+
+async fn buy(hub: &ToolHub, thread: &str) -> Value {
+    let bought = hub.call("add_to_cart", json!({"sku": "tea", "qty": 1})).thread(thread).await;
+    bought.assert_success().clone()
+}
+
+/// How many rows the store has in a thread.
+async fn rows(store: &Memory, thread: &str) -> usize {
+    let partition = Partition::of_thread(main(), id(thread));
+    let mut rows = 0;
+    for table in Table::ALL {
+        let scan = Scan::of(table, Scope::Partition(partition.clone()));
+        rows += store.scan(scan, Timestamp::default()).await.unwrap().rows.len();
+    }
+    rows
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_is_made_by_whatever_names_it_even_by_a_refused_call() {
+    let hub = shop(&Arc::default()).build().await.unwrap();
+    assert!(!is_known(&hub, "never").await);
+    hub.call("add", json!({"a": 1, "b": 2})).thread("plain").await.assert_success();
+    hub.call("add", json!({"a": "x"})).thread("invalid").await.assert_error(ErrorKind::ArgumentsInvalid);
+    hub.call("nothing", json!({})).thread("refused").await.assert_error(ErrorKind::ToolNotFound);
+    hub.batch([hub.call("add", json!({"a": 1, "b": 2})).thread("batch")]).await;
+    for thread in ["plain", "invalid", "refused", "batch"] {
+        assert!(is_known(&hub, thread).await, "{thread}");
+    }
+    let minted = hub.call("add_to_cart", json!({"sku": "tea", "qty": 1})).await;
+    let minted = minted.thread.expect("a tool with state has a thread");
+    assert!(is_known(&hub, minted.as_str()).await);
+    let made = hub.create_thread(&main(), None).await.unwrap();
+    assert!(is_known(&hub, made.id.as_str()).await);
+    let wrong = hub.call("add", json!({"a": 1, "b": 2})).thread("not a thread").await;
+    wrong.assert_error(ErrorKind::ArgumentsInvalid);
+    let all = hub.threads(&main(), None).await.unwrap();
+    assert_eq!(all.threads.len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_knows_since_when_it_is_when_it_was_active_and_how_many_calls_named_it() {
+    let store = Arc::default();
+    let hub = shop(&store).build().await.unwrap();
+    let noon = TestClock::new().now();
+    for _ in 0..3 {
+        buy(&hub, "t1").await;
+        tokio::time::sleep(MINUTE / 2).await;
+    }
+    let info = hub.thread(&main(), &id("t1")).await.unwrap().unwrap();
+    assert_eq!((info.created, info.last_active, info.calls), (noon, noon + MINUTE, 3));
+    let found = hub.create_thread(&main(), Some(id("t1"))).await.unwrap();
+    assert_eq!(found, info, "making it again only finds it");
+
+    // What was seen lately is written at the end, and the next process goes on from there.
+    hub.shutdown(Duration::ZERO).await;
+    let next = shop(&store).build().await.unwrap();
+    assert_eq!(next.thread(&main(), &id("t1")).await.unwrap(), Some(info.clone()));
+    buy(&next, "t1").await;
+    let later = next.thread(&main(), &id("t1")).await.unwrap().unwrap();
+    assert_eq!((later.created, later.calls), (info.created, 4));
+    assert_eq!(next.threads(&main(), None).await.unwrap().threads, [later]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_hub_hears_of_a_thread_within_seconds_and_nobody_of_another_tenants() {
+    let store = Arc::default();
+    let (here, there) = (shop(&store).build().await.unwrap(), shop(&store).build().await.unwrap());
+    buy(&here, "t1").await;
+    assert!(!is_known(&there, "t1").await);
+    tokio::time::sleep(MINUTE / 6).await;
+    assert!(is_known(&there, "t1").await);
+    let stranger = Tenant::new("stranger").unwrap();
+    assert_eq!(here.thread(&stranger, &id("t1")).await.unwrap(), None);
+    assert!(here.threads(&stranger, None).await.unwrap().threads.is_empty());
+    let foreign = here.call("add_to_cart", json!({"sku": "tea", "qty": 1})).thread("t1").tenant(stranger.clone());
+    assert_eq!(foreign.await.assert_success(), &json!(1), "its cart is another one");
+    assert!(here.delete_thread(&stranger, &id("t1")).await.unwrap());
+    assert!(is_known(&here, "t1").await);
+    assert_eq!(buy(&here, "t1").await, json!(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_threads_are_listed_by_id_a_page_at_a_time() {
+    let hub = shop(&Arc::default()).build().await.unwrap();
+    for n in 0..250 {
+        hub.call("add", json!({"a": 1, "b": 2})).thread(format!("t{n:03}")).await.assert_success();
+    }
+    let (mut seen, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = hub.threads(&main(), cursor.take()).await.unwrap();
+        seen.extend(page.threads.into_iter().map(|thread| thread.id.to_string()));
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(seen, (0..250).map(|n| format!("t{n:03}")).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_thread_is_swept_with_all_it_holds_and_an_active_one_is_not() {
+    let store: Arc<Memory> = Arc::default();
+    let hub = shop(&store).build().await.unwrap();
+    buy(&hub, "idle").await;
+    buy(&hub, "active").await;
+    tokio::time::sleep(13 * DAY).await;
+    buy(&hub, "active").await;
+    assert!(is_known(&hub, "idle").await);
+    let mut recorder = Recorder::of(&hub);
+    tokio::time::sleep(2 * DAY).await;
+    assert!(!is_known(&hub, "idle").await);
+    assert_eq!(rows(&store, "idle").await, 0);
+    let swept: Vec<_> = recorder.events().iter().filter(|event| event.name() == "thread.swept").cloned().collect();
+    assert_eq!(swept.len(), 1);
+    assert_eq!(swept[0].thread, Some(id("idle")));
+    assert!(matches!(swept[0].news, News::ThreadSwept { reason: "it was idle", rows } if rows >= 2), "{swept:?}");
+    assert_eq!(buy(&hub, "active").await, json!(3));
+    assert_eq!(buy(&hub, "idle").await, json!(1), "it begins anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_so_wished() {
+    let store: Arc<Memory> = Arc::default();
+    let (slow, script) = scripted("slow", [Step::Hang]);
+    let hub = shop(&store)
+        .idle_threads(DAY)
+        .tool(slow.timeout(10 * DAY))
+        .tool(tool("ask", add).approval_timeout(10 * DAY))
+        .rule(Rule::ask("ask"))
+        .build()
+        .await
+        .unwrap();
+    let asked = hub.call("ask", json!({"a": 1, "b": 2})).thread("asks").cannot_wait().await;
+    asked.assert_error(ErrorKind::ApprovalRequired);
+    let running = hub.call("slow", json!({})).thread("runs").start();
+    buy(&hub, "ended").await;
+    buy(&hub, "crashed").await;
+    // A call that another node has opened, and not closed.
+    let open = Write {
+        table: Table::Calls,
+        id: "call_open".into(),
+        expect: Expect::Absent,
+        change: Change::Put { value: b"{}".as_slice().into(), schema: 1, expires: None },
+        durability: Durability::KillSafe,
+    };
+    let partition = Partition::of_thread(main(), id("crashed"));
+    store.commit(Batch::on(partition).with(open), Timestamp::default()).await.unwrap();
+    tokio::time::sleep(4 * DAY).await;
+    for (thread, there) in [("asks", true), ("runs", true), ("crashed", true), ("ended", false)] {
+        assert_eq!(is_known(&hub, thread).await, there, "{thread}");
+    }
+    assert_eq!(script.asked().len(), 1);
+    running.cancel();
+    running.await.assert_error(ErrorKind::Cancelled);
+    // Nobody answers in time; then nothing waits any more.
+    tokio::time::sleep(8 * DAY).await;
+    assert!(!is_known(&hub, "asks").await && !is_known(&hub, "runs").await);
+
+    let hub = shop(&Arc::default()).idle_threads(None).build().await.unwrap();
+    buy(&hub, "t1").await;
+    tokio::time::sleep(100 * DAY).await;
+    assert!(is_known(&hub, "t1").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn activity_on_another_hub_keeps_a_thread() {
+    let store: Arc<Memory> = Arc::default();
+    let (here, there) = (shop(&store).build().await.unwrap(), shop(&store).build().await.unwrap());
+    buy(&here, "t1").await;
+    tokio::time::sleep(13 * DAY).await;
+    buy(&there, "t1").await;
+    tokio::time::sleep(13 * DAY).await;
+    assert!(is_known(&here, "t1").await);
+    tokio::time::sleep(2 * DAY).await;
+    assert!(!is_known(&here, "t1").await && !is_known(&there, "t1").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_is_deleted_at_once_but_not_under_running_calls() {
+    let store: Arc<Memory> = Arc::default();
+    let fails = || Step::Fail(ToolError::new("no"));
+    let (flaky, _) = scripted("flaky", [fails(), fails(), fails(), Step::Hang, Step::Return(json!(1))]);
+    let hub = shop(&store).tool(flaky).build().await.unwrap();
+    let elsewhere = shop(&store).tool(scripted("flaky", []).0).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    assert!(!hub.delete_thread(&main(), &id("t1")).await.unwrap(), "there is none");
+    for _ in 0..250 {
+        buy(&hub, "t1").await;
+    }
+    for _ in 0..3 {
+        hub.call("flaky", json!({})).thread("t1").await.assert_error(ErrorKind::ToolError);
+    }
+    hub.call("flaky", json!({})).thread("t1").await.assert_error(ErrorKind::ToolFailedStatus);
+    let running = hub.call("flaky", json!({})).thread("t2").start();
+    tokio::time::sleep(MINUTE / 60).await;
+    let busy = hub.delete_thread(&main(), &id("t2")).await;
+    assert_eq!(busy, Err(ThreadError::Busy(id("t2"))));
+    drop(running);
+    tokio::time::sleep(MINUTE / 60).await;
+    assert!(hub.delete_thread(&main(), &id("t2")).await.unwrap());
+
+    assert!(rows(&store, "t1").await > 100);
+    assert!(hub.delete_thread(&main(), &id("t1")).await.unwrap());
+    assert_eq!(rows(&store, "t1").await, 0);
+    assert!(!is_known(&hub, "t1").await);
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(rows(&store, "t1").await, 0, "nothing is written behind its back");
+    assert_eq!(recorder.names().iter().filter(|name| **name == "thread.swept").count(), 2);
+    assert_eq!(buy(&hub, "t1").await, json!(1));
+    let status = hub.tool_status("flaky", View::Thread(&main(), &id("t1"))).await.unwrap();
+    assert_eq!(status.consecutive_failures, 0, "what was held against a tool there is forgotten");
+    let status = elsewhere.tool_status("flaky", View::Thread(&main(), &id("t1"))).await.unwrap();
+    assert_eq!(status.consecutive_failures, 0, "on every hub");
+    hub.call("flaky", json!({})).thread("t1").await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_a_while_learns_of_the_threads_later() {
+    let store = Arc::new(Awkward::default());
+    let hub = || {
+        let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store.clone());
+        builder.tool(tool("add", add).read_only()).build()
+    };
+    let here = hub().await.unwrap();
+    store.gone.store(true, std::sync::atomic::Ordering::Release);
+    here.call("add", json!({"a": 1, "b": 2})).thread("t1").await.assert_success();
+    tokio::time::sleep(MINUTE).await;
+    assert!(here.thread(&main(), &id("t1")).await.is_err());
+    store.gone.store(false, std::sync::atomic::Ordering::Release);
+    tokio::time::sleep(MINUTE).await;
+    assert!(is_known(&hub().await.unwrap(), "t1").await);
+}
