@@ -8,7 +8,7 @@ use toolhub::{
     events::News,
     ids::{ApprovalId, Caller, Tenant},
     prelude::*,
-    testing::{AssertOutcome, Recorder, Scripted, TestClock, scripted},
+    testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -394,6 +394,36 @@ async fn a_repeated_key_waits_for_the_same_answer_and_the_tool_runs_once() {
     assert_eq!(shop.made().len(), 1);
     let replayed = keyed().await;
     assert!(replayed.replayed && replayed.is_success());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_key_is_told_that_the_call_it_repeats_is_running() {
+    let shop = shop().await;
+    shop.script.then(Step::Wait(MINUTE));
+    let keyed = || shop.order(2).idempotency_key("k1").start();
+    let (first, second) = (keyed(), keyed());
+    let asked = shop.question().await;
+    tokio::time::sleep(MINUTE).await;
+    shop.say(asked.id, ApprovalOutcome::ProceedOnce).await;
+    second.await.assert_error(ErrorKind::IdempotencyInProgress);
+    first.await.assert_error(ErrorKind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_ends_its_own_call_and_not_another_that_waits_for_the_same_answer() {
+    let shop = shop().await;
+    let keyed = || shop.order(2).idempotency_key("k1").start();
+    let (first, second) = (keyed(), keyed());
+    let asked = shop.question().await;
+    tokio::time::sleep(MINUTE).await;
+    first.cancel();
+    first.await.assert_error(ErrorKind::Cancelled);
+    tokio::time::sleep(MINUTE).await;
+    let anew = shop.question().await;
+    assert_ne!(anew.id, asked.id, "the question was taken back, so the other call has its own");
+    shop.say(anew.id, ApprovalOutcome::ProceedOnce).await;
+    second.await.assert_success();
+    assert_eq!(shop.made().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
