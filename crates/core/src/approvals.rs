@@ -215,12 +215,13 @@ impl Approvals {
             }
             Err(error) => return Err(error.into()),
         }
+        // The answer stands from here on, whatever becomes of the rest.
+        self.tell_resolved(&asked.partition.tenant, &approval);
+        self.stir(approval.id);
         // After the answer: of two people only the one who was first has said "always".
         if let Some(batch) = apart {
             self.store.commit(batch, now).await?;
         }
-        self.tell_resolved(&asked.partition.tenant, &approval);
-        self.stir(approval.id);
         Ok(approval)
     }
 

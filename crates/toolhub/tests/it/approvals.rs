@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use toolhub::{
     Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Rule,
-    backend::{Backend, Memory},
+    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
     events::News,
     ids::{ApprovalId, Caller, Tenant},
     prelude::*,
@@ -48,13 +49,14 @@ impl Shop {
     }
 
     async fn questions(&self, many: usize) -> Vec<Approval> {
-        loop {
+        for _ in 0..100_000 {
             let open = self.hub.approvals(&self.tenant, Some(ApprovalState::Pending)).await.unwrap();
             if open.len() == many {
                 return open;
             }
             tokio::task::yield_now().await;
         }
+        panic!("there are never {many} questions");
     }
 
     async fn answer(&self, id: ApprovalId, answer: Answer) -> Result<Approval, ApprovalError> {
@@ -199,6 +201,51 @@ async fn a_yes_that_nobody_uses_runs_out() {
     tokio::time::sleep(MINUTE).await;
     shop.order(2).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
     assert!(shop.made().is_empty());
+}
+
+/// A store that tells no news and can lose what people have allowed for good.
+#[derive(Default)]
+struct Forgetful(Memory);
+
+impl Backend for Forgetful {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.0.load(keys, now)
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        if batch.writes.iter().any(|write| write.table == Table::Grants) {
+            return Box::pin(async { Err(StoreError::Unavailable("it is gone".into())) });
+        }
+        self.0.commit(batch, now)
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.0.scan(scan, now)
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.0.sweep(most, now)
+    }
+
+    fn watch(&self, _: Table) -> Watcher {
+        Box::pin(futures_util::stream::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_holds_at_once_though_its_always_could_not_be_kept() {
+    let shop = shop_with(Arc::new(Forgetful::default()), |tool| tool).await;
+    let mut events = Recorder::of(&shop.hub);
+    let began = tokio::time::Instant::now();
+    let call = shop.order(1).start();
+    let asked = shop.question().await;
+    tokio::time::sleep(MINUTE).await;
+    let always = Answer::new(ApprovalOutcome::ProceedAlwaysTool, boss());
+    assert!(matches!(shop.answer(asked.id, always).await, Err(ApprovalError::Store(_))));
+    call.await.assert_success();
+    assert_eq!(began.elapsed(), MINUTE, "the call need not wait for the end of its time to look");
+    assert!(events.names().contains(&"approval.resolved"));
+    assert!(shop.hub.grants(&shop.tenant).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
