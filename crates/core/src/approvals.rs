@@ -27,7 +27,7 @@ use crate::{
         Backend, Batch, Change, Durability, Expect, Key, Partition, Scan, Scope, Seen, StoreError, Table, Write,
         decode, encode,
     },
-    clock::Clock,
+    clock::{self, Clock},
     events::{Events, News},
     ids::{ApprovalId, CallId, Tenant, ThreadId},
     registry::Tool,
@@ -148,6 +148,7 @@ impl Approvals {
     pub(crate) async fn answered(&self, asked: Permit) -> Result<Permit, StoreError> {
         let waiting = Waiting::on(self, asked.approval.id);
         let key = key(&asked);
+        let mut patience = None;
         loop {
             let mut news = std::pin::pin!(waiting.notify.notified());
             news.as_mut().enable();
@@ -162,9 +163,14 @@ impl Approvals {
                 ApprovalState::TimedOut => return self.close(found, ApprovalState::TimedOut).await,
                 _ => return Ok(found),
             }
-            // An answer elsewhere wakes us through the store's news. Should that fail, the end of time does.
+            // Measured once: somebody may set the clock back, and the call waits no longer for that.
             let left = found.approval.expires_at.since(now);
-            let _ = tokio::time::timeout(left, news).await;
+            let until = *patience.get_or_insert_with(|| clock::after(self.clock.instant(), left));
+            if until <= self.clock.instant() {
+                return self.close(found, ApprovalState::TimedOut).await;
+            }
+            // An answer elsewhere wakes us through the store's news. Should that fail, the end of time does.
+            let _ = tokio::time::timeout_at(until, news).await;
         }
     }
 

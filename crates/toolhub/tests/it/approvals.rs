@@ -203,6 +203,22 @@ async fn a_yes_that_nobody_uses_runs_out() {
     assert!(shop.made().is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_keeps_no_call_waiting() {
+    let (clock, (order, script)) = (TestClock::new(), scripted("order", []));
+    let hub = ToolHub::builder().clock(clock.clone()).tool(order.confirm()).build().await.unwrap();
+    let shop = Shop { hub, script, tenant: Tenant::default() };
+    let began = tokio::time::Instant::now();
+    let call = shop.order(1).start();
+    let asked = shop.question().await;
+    tokio::time::sleep(MINUTE).await;
+    clock.jump(-365 * 24 * 3_600_000);
+    call.await.assert_error(ErrorKind::ApprovalTimeout);
+    assert_eq!(began.elapsed().as_secs(), 15 * 60);
+    let late = shop.answer(asked.id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await.unwrap_err();
+    assert!(matches!(late, ApprovalError::Resolved(ApprovalState::TimedOut)), "{late}");
+}
+
 /// A store that tells no news and can lose what people have allowed for good.
 #[derive(Default)]
 struct Forgetful(Memory);
