@@ -110,6 +110,8 @@ impl Approvals {
     /// Asks.
     pub(crate) async fn ask(&self, partition: Partition, approval: Approval) -> Result<Permit, StoreError> {
         let now = self.clock.now();
+        // A yes may come at the last moment, and can be used for as long again.
+        let last_use = approval.expires_at + approval.expires_at.since(approval.asked_at);
         let seen = loop {
             let (found, list) = self.look(&partition, &approval.binding).await?;
             let mut asked: Vec<ApprovalId> = found.iter().rev().map(|permit| permit.approval.id).collect();
@@ -120,7 +122,7 @@ impl Approvals {
                 table: Table::Approvals,
                 id,
                 expect: list.map_or(Expect::Absent, Expect::Same),
-                change: Change::Put { value, schema: LAYOUT, expires: Some(approval.expires_at + self.keep) },
+                change: Change::Put { value, schema: LAYOUT, expires: Some(last_use + self.keep) },
                 durability: Durability::PowerSafe,
             };
             let batch = Batch::on(partition.clone()).with(self.write(&approval, Expect::Absent)?).with(listed);

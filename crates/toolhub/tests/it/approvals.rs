@@ -204,6 +204,19 @@ async fn a_yes_that_nobody_uses_runs_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_yes_can_be_used_in_its_time_however_short_calls_are_remembered() {
+    let (order, script) = scripted("order", []);
+    let builder = ToolHub::builder().clock(TestClock::new()).keep_calls(Duration::ZERO);
+    let hub = builder.tool(order.confirm()).build().await.unwrap();
+    let shop = Shop { hub, script, tenant: Tenant::default() };
+    let asked = shop.order(1).cannot_wait().await.error.unwrap().approval().unwrap();
+    tokio::time::sleep(14 * MINUTE).await;
+    shop.say(asked, ApprovalOutcome::ProceedOnce).await;
+    tokio::time::sleep(14 * MINUTE).await;
+    shop.order(1).cannot_wait().await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_back_keeps_no_call_waiting() {
     let (clock, (order, script)) = (TestClock::new(), scripted("order", []));
     let hub = ToolHub::builder().clock(clock.clone()).tool(order.confirm()).build().await.unwrap();
