@@ -19,6 +19,9 @@ pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_
     if way.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
+    if let Some(permit) = way.permit().filter(|permit| !permit.approval.is_usable(services.clock.now())) {
+        return Err(policy::too_late(&permit.approval, "was not used in time"));
+    }
     let record = if must_open(&way) { Some(Box::new(Box::pin(write(engine, &way)).await?)) } else { None };
     if let Some(permit) = way.permit() {
         ticket.approved(permit.approval.id);

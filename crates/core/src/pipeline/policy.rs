@@ -128,9 +128,9 @@ async fn heed(approvals: &Approvals, way: Way, answered: Permit) -> Result<Allow
             allowed(way, answered)
         }
         ApprovalState::Denied => Err(refused(approvals, &way, &answered).await),
-        ApprovalState::TimedOut | ApprovalState::Pending => Err(CallError::new(ErrorKind::ApprovalTimeout)
-            .operator(format!("nobody answered {} in time", answered.approval.id))
-            .detail(Detail::Approval(answered.approval.id))),
+        ApprovalState::TimedOut | ApprovalState::Pending => {
+            Err(too_late(&answered.approval, "was not answered in time"))
+        }
         ApprovalState::Withdrawn => Err(CallError::new(ErrorKind::Cancelled)),
         ApprovalState::Used => Err(used_up(&way, &answered.approval)),
     }
@@ -186,6 +186,12 @@ fn required(way: &Way, id: ApprovalId) -> CallError {
             "A person must approve this call first (approval {id}). Make the same call again once it is approved."
         ))
         .detail(Detail::Approval(id))
+}
+
+/// The time to answer is over, or the time to use the answer.
+pub(super) fn too_late(approval: &Approval, what: &str) -> CallError {
+    let error = CallError::new(ErrorKind::ApprovalTimeout).operator(format!("approval {} {what}", approval.id));
+    error.detail(Detail::Approval(approval.id))
 }
 
 /// An identical call was faster and has used the answer up. With the same key it is this very call, and will answer it.

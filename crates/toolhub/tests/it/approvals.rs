@@ -204,6 +204,18 @@ async fn a_yes_that_nobody_uses_runs_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_yes_runs_out_while_its_call_waits_for_its_turn_too() {
+    let rate = RateLimit::per_hour(1).wait(120 * MINUTE);
+    let shop = shop_with(Arc::new(Memory::new()), |tool| tool.rate_limit(rate)).await;
+    for (qty, kind) in [(1, None), (2, Some(ErrorKind::ApprovalTimeout))] {
+        let call = shop.order(qty).start();
+        shop.say(shop.question().await.id, ApprovalOutcome::ProceedOnce).await;
+        assert_eq!(call.await.error_kind(), kind);
+    }
+    assert_eq!(shop.made(), [json!({"qty": 1})]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_yes_can_be_used_in_its_time_however_short_calls_are_remembered() {
     let (order, script) = scripted("order", []);
     let builder = ToolHub::builder().clock(TestClock::new()).keep_calls(Duration::ZERO);
