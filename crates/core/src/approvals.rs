@@ -9,7 +9,7 @@ mod grant;
 mod record;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -174,6 +174,14 @@ impl Approvals {
             // An answer elsewhere wakes us through the store's news. Should that fail, the end of time does.
             let _ = tokio::time::timeout_at(until, news).await;
         }
+    }
+
+    /// Takes the place of the one who waits for the answer; `None` where a call of this node does already.
+    pub(crate) fn adopt(&self, id: ApprovalId) -> Option<Waiting<'_>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let hash_map::Entry::Vacant(free) = waiting.entry(id) else { return None };
+        let notify = free.insert(Arc::default()).clone();
+        Some(Waiting { approvals: self, id, notify })
     }
 
     /// Ends a question that nobody answered: its time is over, or its caller gave up. If somebody answered at that very
@@ -362,7 +370,7 @@ fn timed_out(asked: Permit) -> Permit {
 }
 
 /// A call's place among those that wait, for as long as it is held.
-struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     approvals: &'a Approvals,
     id: ApprovalId,
     notify: Arc<Notify>,

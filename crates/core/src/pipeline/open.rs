@@ -20,7 +20,8 @@ pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_
         return Err(CallError::new(ErrorKind::Cancelled));
     }
     if let Some(permit) = way.permit().filter(|permit| !permit.approval.is_usable(services.clock.now())) {
-        return Err(policy::too_late(&permit.approval, "was not used in time"));
+        let error = policy::too_late(&permit.approval, "was not used in time");
+        return Err(error.model("The approval of this call ran out before the call could start."));
     }
     let record = if must_open(&way) { Some(Box::new(Box::pin(write(engine, &way)).await?)) } else { None };
     if let Some(permit) = way.permit() {

@@ -55,16 +55,27 @@ async fn ask(engine: &Engine, way: Way, asks: Asks) -> Result<Allowed, CallError
         if earlier.approval.is_unheard_no(now) {
             return Err(refused(approvals, &way, &earlier).await);
         }
-        // A caller that repeats itself means the question that is still open, not another one.
-        let same_key = way.call.key.is_some() && earlier.approval.key == way.call.key;
-        if earlier.approval.state_at(now) == ApprovalState::Pending && (same_key || !way.call.can_wait) {
-            joined = Some(earlier);
+        if earlier.approval.state_at(now) != ApprovalState::Pending {
+            continue;
+        }
+        // A caller that repeats itself means the question that is still open, not another one. Without a key it does
+        // so where nobody waits for the answer: whoever asked could not wait, or is gone with its process.
+        let same_key = earlier.approval.key == way.call.key;
+        if !way.call.can_wait || (same_key && way.call.key.is_some()) {
+            joined = Some((earlier, None));
+        } else if let Some(place) = approvals.adopt(earlier.approval.id).filter(|_| same_key) {
+            joined = Some((earlier, Some(place)));
         }
     }
     loop {
-        let asked = match joined.take() {
+        let (asked, _place) = match joined.take() {
             Some(earlier) => earlier,
-            None => approvals.ask(partition.clone(), question(engine, &way, &asks, &binding)).await?,
+            None => {
+                let question = question(engine, &way, &asks, &binding);
+                // Before anybody can see the question: it is not for an identical call to take.
+                let place = approvals.adopt(question.id).filter(|_| way.call.can_wait);
+                (approvals.ask(partition.clone(), question).await?, place)
+            }
         };
         if !way.call.can_wait {
             return Err(required(&way, asked.approval.id));

@@ -12,6 +12,8 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
 };
 
+use crate::awkward_store::Awkward;
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 struct Shop {
@@ -242,6 +244,35 @@ async fn a_clock_that_is_set_back_keeps_no_call_waiting() {
     assert_eq!(began.elapsed().as_secs(), 15 * 60);
     let late = shop.answer(asked.id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await.unwrap_err();
     assert!(matches!(late, ApprovalError::Resolved(ApprovalState::TimedOut)), "{late}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_made_again_finds_the_question_that_nobody_waits_for() {
+    let shop = shop().await;
+    let asked = shop.order(1).cannot_wait().await.error.unwrap().approval().unwrap();
+    let (again, more) = (shop.order(1).start(), shop.order(1).start());
+    let open = shop.questions(2).await;
+    // One of the two waits for the first question, the other asks its own.
+    assert!(open.iter().any(|question| question.id == asked));
+    for question in open {
+        shop.say(question.id, ApprovalOutcome::ProceedOnce).await;
+    }
+    again.await.assert_success();
+    more.await.assert_success();
+    assert!(shop.hub.approvals(&shop.tenant, Some(ApprovalState::Approved)).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn identical_calls_made_at_once_each_have_their_own_question() {
+    let shop = shop_with(Arc::new(Awkward::default()), |tool| tool).await;
+    let calls: Vec<_> = (0..5).map(|_| shop.order(1).start()).collect();
+    for question in shop.questions(5).await {
+        shop.say(question.id, ApprovalOutcome::ProceedOnce).await;
+    }
+    for call in calls {
+        call.await.assert_success();
+    }
+    assert_eq!(shop.made().len(), 5);
 }
 
 /// A store that tells no news and can lose what people have allowed for good.
