@@ -269,7 +269,10 @@ async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
             ticket.count(refusal.kind);
             ticket.refused(refusal)
         }
-        Err(panic) => ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic))),
+        Err(panic) => {
+            ticket.count(ErrorKind::Internal);
+            ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic)))
+        }
     })
 }
 
