@@ -92,6 +92,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     }
     let verdict = status::verdict(statuses, &mut done);
     // 14. close: state, record and outcome in one transaction. `Done → Outcome`
+    ticket.closes();
     let outcome = match close::close(engine, done, ticket) {
         close::Closing::Closed(outcome) => outcome,
         close::Closing::Committing(end) => end.await,
