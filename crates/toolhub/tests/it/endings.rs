@@ -400,10 +400,7 @@ struct Mined {
     before: bool,
 }
 impl Mined {
-    fn hang<'a, T: 'a>(here: bool, otherwise: T) -> BoxFuture<'a, Result<T, ToolError>>
-    where
-        T: Send,
-    {
+    fn hang<'a, T: Send + 'a>(here: bool, otherwise: T) -> BoxFuture<'a, Result<T, ToolError>> {
         Box::pin(async move {
             if here {
                 let _bomb = Bomb;
