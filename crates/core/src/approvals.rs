@@ -9,7 +9,7 @@ mod grant;
 mod record;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -27,7 +27,7 @@ use crate::{
         Backend, Batch, Change, Durability, Expect, Key, Partition, Scan, Scope, Seen, StoreError, Table, Write,
         decode, encode,
     },
-    clock::Clock,
+    clock::{self, Clock},
     events::{Events, News},
     ids::{ApprovalId, CallId, Tenant, ThreadId},
     registry::Tool,
@@ -110,6 +110,8 @@ impl Approvals {
     /// Asks.
     pub(crate) async fn ask(&self, partition: Partition, approval: Approval) -> Result<Permit, StoreError> {
         let now = self.clock.now();
+        // A yes may come at the last moment, and can be used for as long again.
+        let last_use = approval.expires_at + approval.expires_at.since(approval.asked_at);
         let seen = loop {
             let (found, list) = self.look(&partition, &approval.binding).await?;
             let mut asked: Vec<ApprovalId> = found.iter().rev().map(|permit| permit.approval.id).collect();
@@ -120,7 +122,7 @@ impl Approvals {
                 table: Table::Approvals,
                 id,
                 expect: list.map_or(Expect::Absent, Expect::Same),
-                change: Change::Put { value, schema: LAYOUT, expires: Some(approval.expires_at + self.keep) },
+                change: Change::Put { value, schema: LAYOUT, expires: Some(last_use + self.keep) },
                 durability: Durability::PowerSafe,
             };
             let batch = Batch::on(partition.clone()).with(self.write(&approval, Expect::Absent)?).with(listed);
@@ -148,6 +150,7 @@ impl Approvals {
     pub(crate) async fn answered(&self, asked: Permit) -> Result<Permit, StoreError> {
         let waiting = Waiting::on(self, asked.approval.id);
         let key = key(&asked);
+        let mut patience = None;
         loop {
             let mut news = std::pin::pin!(waiting.notify.notified());
             news.as_mut().enable();
@@ -162,10 +165,23 @@ impl Approvals {
                 ApprovalState::TimedOut => return self.close(found, ApprovalState::TimedOut).await,
                 _ => return Ok(found),
             }
-            // An answer elsewhere wakes us through the store's news. Should that fail, the end of time does.
+            // Measured once: somebody may set the clock back, and the call waits no longer for that.
             let left = found.approval.expires_at.since(now);
-            let _ = tokio::time::timeout(left, news).await;
+            let until = *patience.get_or_insert_with(|| clock::after(self.clock.instant(), left));
+            if until <= self.clock.instant() {
+                return self.close(found, ApprovalState::TimedOut).await;
+            }
+            // An answer elsewhere wakes us through the store's news. Should that fail, the end of time does.
+            let _ = tokio::time::timeout_at(until, news).await;
         }
+    }
+
+    /// Takes the place of the one who waits for the answer; `None` where a call of this node does already.
+    pub(crate) fn adopt(&self, id: ApprovalId) -> Option<Waiting<'_>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let hash_map::Entry::Vacant(free) = waiting.entry(id) else { return None };
+        let notify = free.insert(Arc::default()).clone();
+        Some(Waiting { approvals: self, id, notify })
     }
 
     /// Ends a question that nobody answered: its time is over, or its caller gave up. If somebody answered at that very
@@ -215,12 +231,13 @@ impl Approvals {
             }
             Err(error) => return Err(error.into()),
         }
+        // The answer stands from here on, whatever becomes of the rest.
+        self.tell_resolved(&asked.partition.tenant, &approval);
+        self.stir(approval.id);
         // After the answer: of two people only the one who was first has said "always".
         if let Some(batch) = apart {
             self.store.commit(batch, now).await?;
         }
-        self.tell_resolved(&asked.partition.tenant, &approval);
-        self.stir(approval.id);
         Ok(approval)
     }
 
@@ -353,7 +370,7 @@ fn timed_out(asked: Permit) -> Permit {
 }
 
 /// A call's place among those that wait, for as long as it is held.
-struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     approvals: &'a Approvals,
     id: ApprovalId,
     notify: Arc<Notify>,

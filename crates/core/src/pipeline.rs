@@ -95,6 +95,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     }
     let verdict = status::verdict(statuses, &mut done);
     // 14. close: state, record and outcome in one transaction. `Done → Outcome`
+    ticket.closes();
     let outcome = match close::close(engine, done, ticket) {
         close::Closing::Closed(outcome) => outcome,
         close::Closing::Committing(end) => end.await,
@@ -287,7 +288,10 @@ async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
             ticket.count(refusal.kind);
             ticket.refused(refusal)
         }
-        Err(panic) => ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic))),
+        Err(panic) => {
+            ticket.count(ErrorKind::Internal);
+            ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic)))
+        }
     })
 }
 

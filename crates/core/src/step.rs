@@ -43,6 +43,8 @@ pub(crate) async fn run(engine: &Arc<Engine>, mut calls: Vec<Call>) -> Vec<Outco
     let step = Arc::new(Step { plan: Mutex::new(plan(&calls, &tools)), changed: Notify::new() });
     let mut waiting: Vec<Option<Call>> = calls.into_iter().map(Some).collect();
     let mut outcomes: Vec<Option<Outcome>> = waiting.iter().map(|_| None).collect();
+    // Before the calls, so that it is dropped after them: those that are cancelled with the step know it by then.
+    let _order = Order(&step);
     let mut running = FuturesUnordered::new();
     loop {
         let mut changed = pin!(step.changed.notified());
@@ -62,6 +64,17 @@ pub(crate) async fn run(engine: &Arc<Engine>, mut calls: Vec<Call>) -> Vec<Outco
         }
     }
     outcomes.into_iter().flatten().collect()
+}
+
+/// Keeps the order of a step for as long as somebody waits for it.
+struct Order<'a>(&'a Step);
+
+impl Drop for Order<'_> {
+    /// A call that goes on without its caller would wait for ever for its turn: nobody hears any more that others end.
+    fn drop(&mut self) {
+        self.0.with(Plan::give_up);
+        self.0.changed.notify_waiters();
+    }
 }
 
 impl Member {

@@ -27,17 +27,18 @@ async fn ask_before(found: Found) -> Result<Found, CallError> {
     let Found(mut way) = found;
     for hook in way.tool.hooks.clone() {
         let call = seen(&way);
-        let asked = kept(|| hook.before(&call));
-        let said = match &way.call.cancel {
-            None => Some(asked.await),
-            Some(cancel) => cancel.run_until_cancelled(asked).await,
-        };
-        let Some(said) = said else { return Err(CallError::new(ErrorKind::Cancelled)) };
-        match said {
-            Ok(Before::Pass) => {}
-            Ok(Before::Block(why)) => return Err(blocked(&way, &why)),
-            Ok(Before::Rewrite(arguments)) => way.call.arguments = arguments,
-            Ok(Before::Say(text)) => way.along().notes.push(text),
+        let said = kept(async || match &way.call.cancel {
+            None => hook.before(&call).await.map(Some),
+            Some(cancel) => cancel.run_until_cancelled(hook.before(&call)).await.transpose(),
+        });
+        match said.await {
+            Ok(Some(Before::Pass)) => {}
+            Ok(Some(Before::Block(why))) => return Err(blocked(&way, &why)),
+            Ok(Some(Before::Rewrite(arguments))) => way.call.arguments = arguments,
+            Ok(Some(Before::Say(text))) => way.along().notes.push(text),
+            Ok(None) => return Err(CallError::new(ErrorKind::Cancelled)),
+            // It was given up with its caller, and fell over that.
+            Err(_) if way.call.is_cancelled() => return Err(CallError::new(ErrorKind::Cancelled)),
             Err(error) => {
                 let name = &way.tool.definition.name;
                 return Err(forbidden().operator(format!("a hook before `{name}` failed: {error}")));
@@ -93,11 +94,12 @@ async fn kept<F, T>(ask: impl FnOnce() -> F) -> Result<T, ToolError>
 where
     F: Future<Output = Result<T, ToolError>>,
 {
-    let asked = AssertUnwindSafe(async { ask().await }).catch_unwind();
-    match tokio::time::timeout(PATIENCE, asked).await {
+    // Around everything: a hook that took too long may panic once more when it is dropped.
+    let asked = AssertUnwindSafe(async { tokio::time::timeout(PATIENCE, async { ask().await }).await });
+    match asked.catch_unwind().await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(panic)) => Err(ToolError::new(panic_text(panic))),
-        Err(_) => Err(ToolError::new(format!("it did not answer within {PATIENCE:?}"))),
+        Ok(Err(_)) => Err(ToolError::new(format!("it did not answer within {PATIENCE:?}"))),
+        Err(panic) => Err(ToolError::new(panic_text(panic))),
     }
 }
 

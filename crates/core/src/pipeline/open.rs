@@ -3,7 +3,7 @@
 //! Calls with effects, with a key or with an approval get an opening record, so that a crash can never leave them
 //! without an end. The approval is used up here: whoever opens on it first has it.
 
-use super::{Along, Opened, Placed, Way, ticket::Ticket};
+use super::{Along, Opened, Placed, Way, policy, ticket::Ticket};
 use crate::{
     backend::{Batch, Partition, StoreError, Table},
     engine::Engine,
@@ -18,6 +18,10 @@ pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_
     let Placed { way, slot, token, standing } = placed;
     if way.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
+    }
+    if let Some(permit) = way.permit().filter(|permit| !permit.approval.is_usable(services.clock.now())) {
+        let error = policy::too_late(&permit.approval, "was not used in time");
+        return Err(error.model("The approval of this call ran out before the call could start."));
     }
     let record = if must_open(&way) { Some(Box::new(Box::pin(write(engine, &way)).await?)) } else { None };
     if let Some(permit) = way.permit() {
@@ -47,10 +51,14 @@ async fn write(engine: &Engine, way: &Way) -> Result<CallRecord, CallError> {
         } else {
             // The approval of a call without a thread lies elsewhere. Used up first: a crash in between costs an answer,
             // never a second execution.
-            journal.store.commit(Batch::on(permit.partition.clone()).with(used), now).await.map_err(used_up)?;
+            journal
+                .store
+                .commit(Batch::on(permit.partition.clone()).with(used), now)
+                .await
+                .map_err(|error| refused(way, error))?;
         }
     }
-    journal.store.commit(batch, now).await.map_err(used_up)?;
+    journal.store.commit(batch, now).await.map_err(|error| refused(way, error))?;
     if let Err(refused) = claim(journal, services, way).await {
         // If this does not reach the store either, the record is closed as interrupted like any other open one.
         let _ = journal.store.commit(Batch::on(partition).with(journal.unopen(record.id)), now).await;
@@ -59,12 +67,11 @@ async fn write(engine: &Engine, way: &Way) -> Result<CallRecord, CallError> {
     Ok(record)
 }
 
-/// An identical call has used the approval in the meantime.
-fn used_up(error: StoreError) -> CallError {
-    match error {
-        StoreError::Conflict { table: Table::Approvals, .. } => CallError::new(ErrorKind::ApprovalRequired)
-            .operator("the approval was used by an identical call; make the call again to ask anew"),
-        other => other.into(),
+/// Why nothing was written. An identical call may have used the approval in the meantime.
+fn refused(way: &Way, error: StoreError) -> CallError {
+    match (error, way.permit()) {
+        (StoreError::Conflict { table: Table::Approvals, .. }, Some(permit)) => policy::used_up(way, &permit.approval),
+        (other, _) => other.into(),
     }
 }
 

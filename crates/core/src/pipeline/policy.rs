@@ -55,23 +55,40 @@ async fn ask(engine: &Engine, way: Way, asks: Asks) -> Result<Allowed, CallError
         if earlier.approval.is_unheard_no(now) {
             return Err(refused(approvals, &way, &earlier).await);
         }
-        // A caller that repeats itself means the question that is still open, not another one.
-        let same_key = way.call.key.is_some() && earlier.approval.key == way.call.key;
-        if earlier.approval.state_at(now) == ApprovalState::Pending && (same_key || !way.call.can_wait) {
-            joined = Some(earlier);
+        if earlier.approval.state_at(now) != ApprovalState::Pending {
+            continue;
+        }
+        // A caller that repeats itself means the question that is still open, not another one. Without a key it does
+        // so where nobody waits for the answer: whoever asked could not wait, or is gone with its process.
+        let same_key = earlier.approval.key == way.call.key;
+        if !way.call.can_wait || (same_key && way.call.key.is_some()) {
+            joined = Some((earlier, None));
+        } else if let Some(place) = approvals.adopt(earlier.approval.id).filter(|_| same_key) {
+            joined = Some((earlier, Some(place)));
         }
     }
-    let asked = match joined {
-        Some(earlier) => earlier,
-        None => approvals.ask(partition, question(engine, &way, asks, binding)).await?,
-    };
-    if !way.call.can_wait {
-        return Err(required(&way, asked.approval.id));
+    loop {
+        let (asked, _place) = match joined.take() {
+            Some(earlier) => earlier,
+            None => {
+                let question = question(engine, &way, &asks, &binding);
+                // Before anybody can see the question: it is not for an identical call to take.
+                let place = approvals.adopt(question.id).filter(|_| way.call.can_wait);
+                (approvals.ask(partition.clone(), question).await?, place)
+            }
+        };
+        if !way.call.can_wait {
+            return Err(required(&way, asked.approval.id));
+        }
+        let answered = wait(approvals, &way, asked).await?;
+        // Another call waited for the same answer and took its question back. This one has a question of its own then.
+        if answered.approval.state != ApprovalState::Withdrawn {
+            return heed(approvals, way, answered).await;
+        }
     }
-    wait(approvals, way, asked).await
 }
 
-fn question(engine: &Engine, way: &Way, asks: Asks, binding: String) -> Approval {
+fn question(engine: &Engine, way: &Way, asks: &Asks, binding: &str) -> Approval {
     let (call, now) = (&way.call, engine.services.clock.now());
     Approval {
         id: ApprovalId::mint(now),
@@ -82,19 +99,19 @@ fn question(engine: &Engine, way: &Way, asks: Asks, binding: String) -> Approval
         run: call.run,
         key: call.key.clone(),
         arguments: call.arguments.clone(),
-        rule: asks.rule,
-        reason: asks.reason,
+        rule: asks.rule.clone(),
+        reason: asks.reason.clone(),
         asked_at: now,
         expires_at: now + asks.within,
         state: ApprovalState::Pending,
         answer: None,
         used_by: None,
-        binding,
+        binding: binding.to_owned(),
     }
 }
 
 /// Waits for the answer, or for the caller to give up. No slot is held meanwhile.
-async fn wait(approvals: &Arc<Approvals>, way: Way, asked: Permit) -> Result<Allowed, CallError> {
+async fn wait(approvals: &Arc<Approvals>, way: &Way, asked: Permit) -> Result<Permit, CallError> {
     if let Some(member) = &way.call.member {
         member.asks();
     }
@@ -108,7 +125,11 @@ async fn wait(approvals: &Arc<Approvals>, way: Way, asked: Permit) -> Result<All
         let _ = approvals.close(question, ApprovalState::Withdrawn).await;
         return Err(CallError::new(ErrorKind::Cancelled));
     };
-    let answered = answered?;
+    Ok(answered?)
+}
+
+/// Does what the person said.
+async fn heed(approvals: &Approvals, way: Way, answered: Permit) -> Result<Allowed, CallError> {
     match answered.approval.state {
         ApprovalState::Approved => {
             if held(&way).await.is_none() {
@@ -118,12 +139,11 @@ async fn wait(approvals: &Arc<Approvals>, way: Way, asked: Permit) -> Result<All
             allowed(way, answered)
         }
         ApprovalState::Denied => Err(refused(approvals, &way, &answered).await),
-        ApprovalState::TimedOut | ApprovalState::Pending => Err(CallError::new(ErrorKind::ApprovalTimeout)
-            .operator(format!("nobody answered {} in time", answered.approval.id))
-            .detail(Detail::Approval(answered.approval.id))),
+        ApprovalState::TimedOut | ApprovalState::Pending => {
+            Err(too_late(&answered.approval, "was not answered in time"))
+        }
         ApprovalState::Withdrawn => Err(CallError::new(ErrorKind::Cancelled)),
-        // An identical call was faster and has used the answer up.
-        ApprovalState::Used => Err(required(&way, answered.approval.id)),
+        ApprovalState::Used => Err(used_up(&way, &answered.approval)),
     }
 }
 
@@ -177,6 +197,20 @@ fn required(way: &Way, id: ApprovalId) -> CallError {
             "A person must approve this call first (approval {id}). Make the same call again once it is approved."
         ))
         .detail(Detail::Approval(id))
+}
+
+/// The time to answer is over, or the time to use the answer.
+pub(super) fn too_late(approval: &Approval, what: &str) -> CallError {
+    let error = CallError::new(ErrorKind::ApprovalTimeout).operator(format!("approval {} {what}", approval.id));
+    error.detail(Detail::Approval(approval.id))
+}
+
+/// An identical call was faster and has used the answer up. With the same key it is this very call, and will answer it.
+pub(super) fn used_up(way: &Way, approval: &Approval) -> CallError {
+    if way.call.key.is_some() && way.call.key == approval.key {
+        return CallError::new(ErrorKind::IdempotencyInProgress);
+    }
+    required(way, approval.id).operator("the approval was used by an identical call; make the call again to ask anew")
 }
 
 fn forbidden(way: &Way, reason: &str) -> CallError {

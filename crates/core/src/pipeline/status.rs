@@ -46,21 +46,29 @@ async fn stand(
     statuses: &Arc<Statuses>,
     services: &Services,
     way: &Way,
-    mut slot: Slot,
+    slot: Slot,
 ) -> Result<(Standing, Slot), CallError> {
     let patience = clock::after(services.clock.instant(), WAIT_FOR_PROBE);
+    let mut slot = Some(slot);
     loop {
         let mut news = pin!(statuses.next_change());
         news.as_mut().enable();
         let standing = standing(statuses, way);
-        match admit(statuses, way) {
-            Admission::Pass => return Ok((standing, slot)),
+        let admission = admit(statuses, way);
+        // To be turned away or to wait on takes no slot. Waiting for one takes time, and then it is looked again.
+        if slot.is_none() && matches!(admission, Admission::Pass | Admission::Probe { .. }) {
+            let in_time = clock::after(services.clock.instant(), way.tool.limits.queue_timeout);
+            slot = Some(admission::place_again(services, way, in_time).await?);
+            continue;
+        }
+        match admission {
+            Admission::Pass => return Ok((standing, slot.unwrap_or_default())),
             Admission::Refuse { kind, reason, retry_after } => return Err(withheld(way, kind, &reason, retry_after)),
             Admission::Probe { thread, shared } => {
                 let lease = way.tool.limits.timeout.saturating_add(LEASE_BEYOND);
                 let event = Event::ProbeTaken { id: way.call.id, lease };
                 if let Some(standing) = standing.probe(event, thread, shared).await? {
-                    return Ok((standing, slot));
+                    return Ok((standing, slot.unwrap_or_default()));
                 }
             }
             Admission::WaitForProbe => {}
@@ -71,10 +79,8 @@ async fn stand(
             return Err(withheld(way, kind, &Reason::OnProbation, Some(WAIT_FOR_PROBE)));
         }
         // Others can use the slot meanwhile; a broken tool must not slow down the rest.
-        slot.give_back();
+        slot = None;
         wait(tokio::time::timeout(left, news), way).await?;
-        let in_time = clock::after(services.clock.instant(), way.tool.limits.queue_timeout);
-        slot = admission::place_again(services, way, in_time).await?;
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Ticket<'a> {
     in_place: bool,
     read_only: bool,
     open: bool,
+    /// Whether the end of the call is among the numbers of its tool.
+    counted: bool,
     approval: Option<ApprovalId>,
     /// Where the tool is found, to count a call that nobody waited for.
     registry: Option<&'a Registry>,
@@ -51,6 +53,7 @@ impl<'a> Ticket<'a> {
             in_place: false,
             read_only: false,
             open: true,
+            counted: false,
             approval: None,
             registry: None,
         }
@@ -65,8 +68,16 @@ impl<'a> Ticket<'a> {
         }
     }
 
+    /// The closing counts the call: from here on its end is known, whoever waits for it.
+    pub(super) fn closes(&mut self) {
+        self.counted = true;
+    }
+
     /// Counts an end that no door has counted.
     pub(super) fn count(&self, error: ErrorKind) {
+        if self.counted {
+            return;
+        }
         let Some((tool, _)) = self.registry.and_then(|registry| registry.find(&self.tool)) else { return };
         match self.begun {
             None => tool.desk.meter.refused(error),

@@ -129,6 +129,13 @@ impl Plan {
         self.0[at].state = State::Ended { success };
     }
 
+    /// Nobody follows the plan any more: no call has to wait for another.
+    pub(crate) fn give_up(&mut self) {
+        for call in &mut self.0 {
+            call.state = State::Ended { success: false };
+        }
+    }
+
     /// How far a call is.
     pub(crate) fn state(&self, at: usize) -> State {
         self.0[at].state

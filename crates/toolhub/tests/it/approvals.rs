@@ -4,12 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use toolhub::{
     Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Rule,
-    backend::{Backend, Memory},
+    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
     events::News,
     ids::{ApprovalId, Caller, Tenant},
     prelude::*,
-    testing::{AssertOutcome, Recorder, Scripted, TestClock, scripted},
+    testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
 };
+
+use crate::awkward_store::Awkward;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -48,13 +51,14 @@ impl Shop {
     }
 
     async fn questions(&self, many: usize) -> Vec<Approval> {
-        loop {
+        for _ in 0..100_000 {
             let open = self.hub.approvals(&self.tenant, Some(ApprovalState::Pending)).await.unwrap();
             if open.len() == many {
                 return open;
             }
             tokio::task::yield_now().await;
         }
+        panic!("there are never {many} questions");
     }
 
     async fn answer(&self, id: ApprovalId, answer: Answer) -> Result<Approval, ApprovalError> {
@@ -199,6 +203,121 @@ async fn a_yes_that_nobody_uses_runs_out() {
     tokio::time::sleep(MINUTE).await;
     shop.order(2).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
     assert!(shop.made().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_runs_out_while_its_call_waits_for_its_turn_too() {
+    let rate = RateLimit::per_hour(1).wait(120 * MINUTE);
+    let shop = shop_with(Arc::new(Memory::new()), |tool| tool.rate_limit(rate)).await;
+    for (qty, kind) in [(1, None), (2, Some(ErrorKind::ApprovalTimeout))] {
+        let call = shop.order(qty).start();
+        shop.say(shop.question().await.id, ApprovalOutcome::ProceedOnce).await;
+        assert_eq!(call.await.error_kind(), kind);
+    }
+    assert_eq!(shop.made(), [json!({"qty": 1})]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_can_be_used_in_its_time_however_short_calls_are_remembered() {
+    let (order, script) = scripted("order", []);
+    let builder = ToolHub::builder().clock(TestClock::new()).keep_calls(Duration::ZERO);
+    let hub = builder.tool(order.confirm()).build().await.unwrap();
+    let shop = Shop { hub, script, tenant: Tenant::default() };
+    let asked = shop.order(1).cannot_wait().await.error.unwrap().approval().unwrap();
+    tokio::time::sleep(14 * MINUTE).await;
+    shop.say(asked, ApprovalOutcome::ProceedOnce).await;
+    tokio::time::sleep(14 * MINUTE).await;
+    shop.order(1).cannot_wait().await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_keeps_no_call_waiting() {
+    let (clock, (order, script)) = (TestClock::new(), scripted("order", []));
+    let hub = ToolHub::builder().clock(clock.clone()).tool(order.confirm()).build().await.unwrap();
+    let shop = Shop { hub, script, tenant: Tenant::default() };
+    let began = tokio::time::Instant::now();
+    let call = shop.order(1).start();
+    let asked = shop.question().await;
+    tokio::time::sleep(MINUTE).await;
+    clock.jump(-365 * 24 * 3_600_000);
+    call.await.assert_error(ErrorKind::ApprovalTimeout);
+    assert_eq!(began.elapsed().as_secs(), 15 * 60);
+    let late = shop.answer(asked.id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await.unwrap_err();
+    assert!(matches!(late, ApprovalError::Resolved(ApprovalState::TimedOut)), "{late}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_made_again_finds_the_question_that_nobody_waits_for() {
+    let shop = shop().await;
+    let asked = shop.order(1).cannot_wait().await.error.unwrap().approval().unwrap();
+    let (again, more) = (shop.order(1).start(), shop.order(1).start());
+    let open = shop.questions(2).await;
+    // One of the two waits for the first question, the other asks its own.
+    assert!(open.iter().any(|question| question.id == asked));
+    for question in open {
+        shop.say(question.id, ApprovalOutcome::ProceedOnce).await;
+    }
+    again.await.assert_success();
+    more.await.assert_success();
+    assert!(shop.hub.approvals(&shop.tenant, Some(ApprovalState::Approved)).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn identical_calls_made_at_once_each_have_their_own_question() {
+    let shop = shop_with(Arc::new(Awkward::default()), |tool| tool).await;
+    let calls: Vec<_> = (0..5).map(|_| shop.order(1).start()).collect();
+    for question in shop.questions(5).await {
+        shop.say(question.id, ApprovalOutcome::ProceedOnce).await;
+    }
+    for call in calls {
+        call.await.assert_success();
+    }
+    assert_eq!(shop.made().len(), 5);
+}
+
+/// A store that tells no news and can lose what people have allowed for good.
+#[derive(Default)]
+struct Forgetful(Memory);
+
+impl Backend for Forgetful {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.0.load(keys, now)
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        if batch.writes.iter().any(|write| write.table == Table::Grants) {
+            return Box::pin(async { Err(StoreError::Unavailable("it is gone".into())) });
+        }
+        self.0.commit(batch, now)
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.0.scan(scan, now)
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.0.sweep(most, now)
+    }
+
+    fn watch(&self, _: Table) -> Watcher {
+        Box::pin(futures_util::stream::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_holds_at_once_though_its_always_could_not_be_kept() {
+    let shop = shop_with(Arc::new(Forgetful::default()), |tool| tool).await;
+    let mut events = Recorder::of(&shop.hub);
+    let began = tokio::time::Instant::now();
+    let call = shop.order(1).start();
+    let asked = shop.question().await;
+    tokio::time::sleep(MINUTE).await;
+    let always = Answer::new(ApprovalOutcome::ProceedAlwaysTool, boss());
+    assert!(matches!(shop.answer(asked.id, always).await, Err(ApprovalError::Store(_))));
+    call.await.assert_success();
+    assert_eq!(began.elapsed(), MINUTE, "the call need not wait for the end of its time to look");
+    assert!(events.names().contains(&"approval.resolved"));
+    assert!(shop.hub.grants(&shop.tenant).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -394,6 +513,36 @@ async fn a_repeated_key_waits_for_the_same_answer_and_the_tool_runs_once() {
     assert_eq!(shop.made().len(), 1);
     let replayed = keyed().await;
     assert!(replayed.replayed && replayed.is_success());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_key_is_told_that_the_call_it_repeats_is_running() {
+    let shop = shop().await;
+    shop.script.then(Step::Wait(MINUTE));
+    let keyed = || shop.order(2).idempotency_key("k1").start();
+    let (first, second) = (keyed(), keyed());
+    let asked = shop.question().await;
+    tokio::time::sleep(MINUTE).await;
+    shop.say(asked.id, ApprovalOutcome::ProceedOnce).await;
+    second.await.assert_error(ErrorKind::IdempotencyInProgress);
+    first.await.assert_error(ErrorKind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_ends_its_own_call_and_not_another_that_waits_for_the_same_answer() {
+    let shop = shop().await;
+    let keyed = || shop.order(2).idempotency_key("k1").start();
+    let (first, second) = (keyed(), keyed());
+    let asked = shop.question().await;
+    tokio::time::sleep(MINUTE).await;
+    first.cancel();
+    first.await.assert_error(ErrorKind::Cancelled);
+    tokio::time::sleep(MINUTE).await;
+    let anew = shop.question().await;
+    assert_ne!(anew.id, asked.id, "the question was taken back, so the other call has its own");
+    shop.say(anew.id, ApprovalOutcome::ProceedOnce).await;
+    second.await.assert_success();
+    assert_eq!(shop.made().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

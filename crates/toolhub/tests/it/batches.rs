@@ -259,6 +259,38 @@ async fn an_approved_call_that_is_held_can_still_be_cancelled_or_dropped_with_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_outlives_its_batch_waits_for_nobody_once_it_is_approved() {
+    for held in [true, false] {
+        let (busy, (ask, script)) = (Busy::new(), scripted("ask", []));
+        let hub = builder().tools([ask.confirm(), busy.tool("read").read_only()]).build().await.unwrap();
+        let mut both = calls(&hub, &["ask", "read"]);
+        let read = both.pop().unwrap();
+        let ask = both.pop().unwrap().idempotency_key("k");
+        let mut batch = hub.batch([ask, read]).into_future();
+        let asked = async {
+            let asked = wait_for_question(&hub).await;
+            until(|| busy.running() == 1).await;
+            if held {
+                say(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+                tokio::time::sleep(SECOND).await;
+            }
+            asked
+        };
+        let asked = tokio::select! {
+            _ = &mut batch => panic!("nothing can end yet"),
+            asked = asked => asked,
+        };
+        // A caller with a key means to ask again: its call goes on, though nobody keeps the order of the step any more.
+        drop(batch);
+        if !held {
+            say(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+        }
+        until(|| hub.running() == 0).await;
+        assert_eq!(script.asked().len(), 1, "held {held}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_times_out_fails_alone() {
     let tools = [
         scripted("good", []).0.read_only(),

@@ -395,6 +395,56 @@ async fn a_panic_in_any_piece_of_a_tool_still_closes_its_call() {
     }
 }
 
+/// Takes too long before or after a call, and panics when nobody waits for it any more.
+struct Mined {
+    before: bool,
+}
+impl Mined {
+    fn hang<'a, T: Send + 'a>(here: bool, otherwise: T) -> BoxFuture<'a, Result<T, ToolError>> {
+        Box::pin(async move {
+            if here {
+                let _bomb = Bomb;
+                std::future::pending::<()>().await;
+            }
+            Ok(otherwise)
+        })
+    }
+}
+impl Hook for Mined {
+    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
+        Self::hang(self.before, Before::Pass)
+    }
+    fn after<'a>(
+        &'a self,
+        _: &'a HookedCall<'a>,
+        _: Result<&'a Value, &'a ToolError>,
+    ) -> BoxFuture<'a, Result<After, ToolError>> {
+        Self::hang(!self.before, After::Pass)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_panics_when_it_is_dropped_still_closes_its_door_and_the_call() {
+    quietly();
+    for before in [true, false] {
+        let (tool, script) = scripted("it", []);
+        let hub =
+            ToolHub::builder().clock(TestClock::new()).tool(tool).hook("*", Mined { before }).build().await.unwrap();
+        let outcome = hub.call("it", json!({})).idempotency_key("k").await;
+        outcome.assert_error(ErrorKind::Forbidden);
+        outcome.assert_effect(if before { Effect::None } else { Effect::Done });
+        assert_eq!(script.asked().len(), usize::from(!before));
+        let record = hub.call_record(&toolhub::ids::Tenant::default(), outcome.id).await.unwrap();
+        assert_eq!(record.map(|record| record.status), (!before).then_some(Status::Error), "before {before}");
+        assert_eq!(hub.tool_stats("it").unwrap().errors, [("forbidden", 1)].into());
+        let running = hub.call("it", json!({})).start();
+        tokio::time::sleep(SECOND).await;
+        running.cancel();
+        let kind = if before { ErrorKind::Cancelled } else { ErrorKind::Forbidden };
+        running.await.assert_error(kind);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_caller_dropped_or_cancelled_at_any_await_point_of_a_slow_store_leaves_one_outcome() {
     #[derive(Default, Serialize, Deserialize)]

@@ -423,6 +423,27 @@ async fn a_call_that_waits_for_the_answer_of_a_probe_holds_no_slot() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_probe_in_vain_needs_no_slot_to_be_refused() {
+    let down = Step::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
+    let (ill, script) = scripted("ill", [down.clone(), down.clone(), down, Step::Hang]);
+    let busy = Busy::new();
+    let tools = [ill.read_only().no_retry(), busy.tool("other").timeout(60 * MINUTE)];
+    let hub = builder().tools(tools).max_concurrency(2).build().await.unwrap();
+    for _ in 0..3 {
+        hub.call("ill", json!({})).await.assert_error(ErrorKind::UpstreamError);
+    }
+    tokio::time::sleep(5 * MINUTE).await;
+    let probe = hub.call("ill", json!({})).start();
+    until(|| script.asked().len() == 4).await;
+    let (began, waits) = (tokio::time::Instant::now(), hub.call("ill", json!({})).start());
+    let others: Vec<_> = (0..3).map(|_| hub.call("other", json!({})).start()).collect();
+    until(|| busy.running() == 1 && hub.queued() == 2).await;
+    waits.await.assert_error(ErrorKind::ToolFailedStatus);
+    assert_eq!(began.elapsed(), 2 * SECOND);
+    drop((probe, others));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hub_that_shuts_down_cancels_those_who_wait_too() {
     let busy = Busy::new();
     let hub = hub(busy.tool("it").max_concurrency(1).timeout(60 * MINUTE).queue_timeout(60 * MINUTE)).await;

@@ -18,7 +18,10 @@ use toolhub::{
     testing::{AssertOutcome, Step, TestClock, scripted},
 };
 
-use crate::busy::{Busy, until};
+use crate::{
+    awkward_store::Awkward,
+    busy::{Busy, until},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -284,6 +287,24 @@ async fn a_call_whose_caller_goes_away_is_counted_wherever_it_runs() {
         until(|| seen() == (0, 1, 1)).await;
         drop(runs);
         until(|| seen() == (1, 2, 0)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_dropped_at_any_await_point_is_counted_once() {
+    for polls in 1..20 {
+        let (tool, _) = scripted("it", [Step::Wait(Duration::ZERO), Step::Fail(ToolError::new("it broke"))]);
+        let hub = builder().store(Awkward::default()).tool(tool.read_only()).build().await.unwrap();
+        let mut call = hub.call("it", json!({})).thread("t1").into_future();
+        for _ in 0..polls {
+            if poll!(&mut call).is_ready() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(call);
+        let stats = hub.tool_stats("it").unwrap();
+        assert_eq!((stats.calls, stats.errors.values().sum()), (1, 1), "{polls} polls: {:?}", stats.errors);
     }
 }
 
