@@ -15,6 +15,9 @@ use crate::{
     policy::{Asks, Verdict},
 };
 
+/// How many identical calls may wait for a person.
+const MOST_ALIKE: usize = 32;
+
 pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
     let Valid(way) = valid;
     if let Some(run) = way.call.run {
@@ -47,7 +50,7 @@ async fn ask(engine: &Engine, way: Way, asks: Asks) -> Result<Allowed, CallError
     let binding = approvals::binding(&way.call, &way.tool);
     let found = approvals.about(&partition, &binding).await?;
     let now = engine.services.clock.now();
-    let mut joined = None;
+    let (mut joined, open) = (None, found.len());
     for earlier in found {
         if earlier.approval.is_usable(now) {
             return allowed(way, earlier);
@@ -66,6 +69,11 @@ async fn ask(engine: &Engine, way: Way, asks: Asks) -> Result<Allowed, CallError
         } else if let Some(place) = approvals.adopt(earlier.approval.id).filter(|_| same_key) {
             joined = Some((earlier, Some(place)));
         }
+    }
+    // Nobody reads the same question so often; a model that asks it so often has lost its way.
+    if joined.is_none() && open >= MOST_ALIKE {
+        let text = format!("{open} identical calls of `{}` wait for a person already", way.tool.definition.name);
+        return Err(CallError::new(ErrorKind::Overloaded).operator(text));
     }
     loop {
         let (asked, _place) = match joined.take() {

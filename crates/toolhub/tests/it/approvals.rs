@@ -321,6 +321,37 @@ async fn a_yes_holds_at_once_though_its_always_could_not_be_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_thousand_times_a_yes_or_a_question_that_is_too_old_starts_nothing() {
+    let shop = shop_with(Arc::new(Memory::new()), |tool| tool.approval_timeout(MINUTE)).await;
+    for round in 1..=1_000 {
+        let id = shop.order(round).cannot_wait().await.error.unwrap().approval().unwrap();
+        if round % 2 == 0 {
+            shop.say(id, ApprovalOutcome::ProceedOnce).await;
+        }
+        tokio::time::sleep(MINUTE).await;
+        let late = shop.answer(id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
+        assert!(matches!(late, Err(ApprovalError::Resolved(ApprovalState::TimedOut))), "{late:?}");
+        shop.order(round).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
+    }
+    assert!(shop.made().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_asks_the_same_over_and_over_is_turned_away() {
+    let shop = shop().await;
+    let calls: Vec<_> = (0..40).map(|_| shop.order(2).start()).collect();
+    let asked = shop.questions(32).await;
+    for question in &asked {
+        shop.say(question.id, ApprovalOutcome::Cancel).await;
+    }
+    let mut turned_away = 0;
+    for call in calls {
+        turned_away += usize::from(call.await.error_kind() == Some(ErrorKind::Overloaded));
+    }
+    assert_eq!((asked.len(), turned_away), (32, 8));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_gives_up_takes_its_question_back() {
     let shop = shop().await;
     let call = shop.order(2).start();

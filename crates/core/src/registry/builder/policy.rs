@@ -83,7 +83,7 @@ impl ToolBuilder {
         self
     }
 
-    /// A person is asked before every call.
+    /// A person is asked before every call that no rule speaks of.
     pub fn confirm(mut self) -> Self {
         self.policy.confirm = Some(true);
         self
