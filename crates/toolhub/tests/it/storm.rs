@@ -151,7 +151,8 @@ fn ten_thousand_calls_that_end_badly_leave_no_task_slot_queue_entry_or_memory() 
             assert_eq!((stats.in_flight, stats.queued, stats.stuck), (0, 0, 0), "{name}");
             assert!(stats.retries > 0 && stats.errors["cancelled"] > 0 && stats.errors["timeout"] > 0, "{stats:?}");
         }
-        assert!(grown < 2_048, "{grown} bytes were left behind by {calls} calls");
+        // Maps in parts grow when chance fills a part. What is lost by calls is lost by each of them.
+        assert!(grown < calls as isize, "{grown} bytes were left behind by {calls} calls: a byte or more by each");
 
         // Every slot is free: as many as may can run at once, of each tool and in all.
         let all: Vec<_> = (0..2 * SLOTS).map(|_| hub.call("full", json!({})).start()).collect();
