@@ -25,7 +25,7 @@ pub(crate) use record::{binding, binding_now, partition};
 use crate::{
     backend::{
         Backend, Batch, Change, Durability, Expect, Key, Partition, Scan, Scope, Seen, StoreError, Table, Write,
-        decode, encode,
+        decode, encode, read_all,
     },
     clock::{self, Clock},
     events::{Events, News},
@@ -73,28 +73,21 @@ impl Approvals {
         let Some(row) = self.store.load(&list, now).await?.pop().flatten() else { return Ok((Vec::new(), None)) };
         // A list that cannot be read approves nothing: its call asks again, and writes it anew.
         let asked: Vec<ApprovalId> =
-            decode(Table::Approvals, &list[0].id, LAYOUT, &row).map(|it| it.0).unwrap_or_default();
+            readable(decode(Table::Approvals, &list[0].id, LAYOUT, &row)).map(|it| it.0).unwrap_or_default();
         let key = |id: &ApprovalId| Key { partition: partition.clone(), table: Table::Approvals, id: (*id).into() };
         let keys: Vec<Key> = asked.iter().rev().map(key).collect();
         let rows = self.store.load(&keys, now).await?;
-        let found = keys.into_iter().zip(rows).filter_map(|(key, row)| permit(key, &row?).ok());
+        let found = keys.into_iter().zip(rows).filter_map(|(key, row)| readable(permit(key, &row?)));
         let matters = |permit: &Permit| permit.approval.binding == binding && permit.approval.matters(now);
         Ok((found.filter(matters).collect(), Some(row.seen)))
     }
 
     /// Every question of a tenant, the oldest first.
     pub(crate) async fn of_tenant(&self, tenant: &Tenant) -> Result<Vec<Permit>, StoreError> {
-        let mut scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(QUESTIONS);
-        let mut found = Vec::new();
-        loop {
-            let page = self.store.scan(scan.clone(), self.clock.now()).await?;
-            // One row that cannot be read hides no other.
-            found.extend(page.rows.into_iter().filter_map(|(key, row)| permit(key, &row).ok()));
-            match page.next {
-                Some(next) => scan.after = Some(next),
-                None => break,
-            }
-        }
+        let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(QUESTIONS);
+        let rows = read_all(&*self.store, scan, self.clock.now()).await?;
+        // One row that cannot be read hides no other.
+        let mut found: Vec<Permit> = rows.into_iter().filter_map(|(key, row)| readable(permit(key, &row))).collect();
         found.sort_by_key(|permit| permit.approval.id);
         Ok(found)
     }
@@ -265,7 +258,7 @@ impl Approvals {
         let keys: Vec<Key> = Covers::candidates(tool, thread).map(|covers| covers.key(tenant, rule)).collect();
         let rows = self.store.load(&keys, self.clock.now()).await?;
         let grants = keys.iter().zip(rows).filter_map(|(key, row)| {
-            let grant: Grant = decode(Table::Grants, &key.id, LAYOUT, &row?).ok()?.0;
+            let grant: Grant = readable(decode(Table::Grants, &key.id, LAYOUT, &row?))?.0;
             Some(grant)
         });
         Ok(grants.into_iter().any(|grant| grant.holds_for(tool)))
@@ -273,20 +266,13 @@ impl Approvals {
 
     /// The standing yeses of a tenant.
     pub(crate) async fn grants(&self, tenant: &Tenant) -> Result<Vec<(Key, Grant)>, StoreError> {
-        let mut scan = Scan::of(Table::Grants, Scope::Tenant(tenant.clone()));
-        let mut found = Vec::new();
-        loop {
-            let page = self.store.scan(scan.clone(), self.clock.now()).await?;
-            let read = page.rows.into_iter().filter_map(|(key, row)| {
-                let grant: Grant = decode(Table::Grants, &key.id, LAYOUT, &row).ok()?.0;
-                Some((key, grant))
-            });
-            found.extend(read);
-            match page.next {
-                Some(next) => scan.after = Some(next),
-                None => return Ok(found),
-            }
-        }
+        let scan = Scan::of(Table::Grants, Scope::Tenant(tenant.clone()));
+        let rows = read_all(&*self.store, scan, self.clock.now()).await?;
+        let grants = rows.into_iter().filter_map(|(key, row)| {
+            let grant: Grant = readable(decode(Table::Grants, &key.id, LAYOUT, &row))?.0;
+            Some((key, grant))
+        });
+        Ok(grants.collect())
     }
 
     /// Takes a standing yes back.
@@ -344,6 +330,11 @@ impl Approvals {
 /// Where the questions about one thing are listed, so that a call made again finds its own.
 fn list_of(binding: &str) -> SmolStr {
     smol_str::format_smolstr!("about_{binding}")
+}
+
+/// A record that cannot be read approves nothing, and is said aloud: its call asks again.
+fn readable<T>(read: Result<T, StoreError>) -> Option<T> {
+    read.inspect_err(StoreError::passed_over).ok()
 }
 
 fn granted(key: &Key, grant: &Grant) -> Result<Write, StoreError> {

@@ -23,6 +23,7 @@ pub use memory::Memory;
 pub use partition::{Partition, Place};
 pub(crate) use record::{decode, encode};
 pub use row::{Key, Row, Seen, Table};
+pub(crate) use scan::read_all;
 pub use scan::{Cursor, Page, Scan, Scope};
 
 use crate::clock::Timestamp;

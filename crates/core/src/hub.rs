@@ -3,6 +3,7 @@
 //! In: requests of the program around it. Out: outcomes and events. It owns the rooms and leaves every decision to them.
 
 mod approvals;
+mod background;
 mod batch;
 mod builder;
 mod explain;

@@ -20,7 +20,9 @@ pub(crate) use returning::{Standing, Verdict};
 pub(crate) use successes::{LastSuccess, Successes};
 
 use crate::{
-    backend::{Backend, Batch, Change, Durability, Expect, Key, Row, Scan, Scope, Seen, StoreError, Table, Write},
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Key, Row, Scan, Scope, Seen, StoreError, Table, Write, read_all,
+    },
     clock::{Clock, Timestamp},
     events::Events,
     ids::{CallId, Tenant, ThreadId},
@@ -138,22 +140,16 @@ impl Statuses {
 
     /// Reads every record of the store. What cannot be read is passed over: one damaged row must not stop a hub.
     pub(crate) async fn follow(self: &Arc<Self>, told: Told) -> Result<(), StoreError> {
-        let mut scan = Scan::of(Table::Statuses, Scope::All);
-        loop {
-            let page = self.store.scan(scan.clone(), self.clock.now()).await?;
-            for (key, row) in page.rows {
-                let read = decode(&key.id, &row).inspect_err(StoreError::passed_over);
-                let (Some(whose), Ok(facts)) = (Whose::of(&key), read) else { continue };
-                match told {
-                    Told::Already => self.recall(whose, facts, row.seen),
-                    Told::NotYet => self.learn(whose, facts, row.seen),
-                }
-            }
-            match page.next {
-                Some(next) => scan.after = Some(next),
-                None => return Ok(()),
+        let scan = Scan::of(Table::Statuses, Scope::All);
+        for (key, row) in read_all(&*self.store, scan, self.clock.now()).await? {
+            let read = decode(&key.id, &row).inspect_err(StoreError::passed_over);
+            let (Some(whose), Ok(facts)) = (Whose::of(&key), read) else { continue };
+            match told {
+                Told::Already => self.recall(whose, facts, row.seen),
+                Told::NotYet => self.learn(whose, facts, row.seen),
             }
         }
+        Ok(())
     }
 
     /// Learns what another node has written.

@@ -1,7 +1,7 @@
 //! Reading many rows, a page at a time.
 
-use super::{Key, Partition, Row, Table};
-use crate::ids::Tenant;
+use super::{Backend, Key, Partition, Row, StoreError, Table};
+use crate::{clock::Timestamp, ids::Tenant};
 
 /// Which rows to read.
 #[derive(Debug, Clone)]
@@ -64,4 +64,21 @@ pub struct Page {
     pub rows: Vec<(Key, Row)>,
     /// Where to go on; `None` at the end.
     pub next: Option<Cursor>,
+}
+
+/// Every row of a scan, page after page.
+pub(crate) async fn read_all(
+    store: &dyn Backend,
+    mut scan: Scan,
+    now: Timestamp,
+) -> Result<Vec<(Key, Row)>, StoreError> {
+    let mut rows = Vec::new();
+    loop {
+        let page = store.scan(scan.clone(), now).await?;
+        rows.extend(page.rows);
+        match page.next {
+            Some(next) => scan.after = Some(next),
+            None => return Ok(rows),
+        }
+    }
 }

@@ -1,19 +1,14 @@
 //! Puts a hub together.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::ToolHub;
+use super::{ToolHub, background};
 use crate::{
     approvals::Approvals,
-    backend::{Backend, Bounded, Changed, Memory, StoreError, Table, Watcher},
+    backend::{Backend, Bounded, Memory, StoreError},
     blocking::BlockingPool,
     clock::{Clock, SystemClock},
     engine::Engine,
@@ -28,16 +23,10 @@ use crate::{
     services::{Resources, Services},
     state::{BusinessStateConfig, StateManager, StateManagerConfig},
     status::StatusSettings,
-    statuses::{Statuses, Told},
-    threads::{self, Book, Caps, Known, Rooms},
+    statuses::Statuses,
+    threads::{Book, Caps, Known, Rooms},
     tool::Kind,
 };
-
-/// How often expired rows are removed, and how many at a time.
-const SWEEP_EVERY: Duration = Duration::from_secs(300);
-const SWEEP_AT_ONCE: usize = 1000;
-/// How soon a store that did not answer is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// How old the last activity of a thread may grow in the store while the thread is active here.
@@ -295,6 +284,10 @@ impl HubBuilder {
             let reason = "a state would expire before it is written; use at least a millisecond".into();
             problems.push(wrong("the `ttl` of states".into(), reason));
         }
+        let unheeded = self.business_state.unheeded().into_iter().chain(self.state_manager.unheeded());
+        problems.extend(
+            unheeded.map(|field| wrong(format!("`{field}`"), "nothing here can do that yet; leave it out".into())),
+        );
         if !problems.is_empty() {
             return Err(BuildError::Policy(problems));
         }
@@ -354,68 +347,8 @@ impl HubBuilder {
             }),
         };
         hub.register_all(self.tools)?;
-        let changes = store.watch(Table::Statuses);
-        let answers = store.watch(Table::Approvals);
-        let evidence = store.watch(Table::Evidence);
-        statuses.follow(Told::Already).await?;
-        let engine = || Arc::downgrade(&hub.engine);
-        runtime.spawn(gone.clone().run_until_cancelled_owned(listen(changes, Arc::downgrade(&statuses))));
-        runtime.spawn(gone.clone().run_until_cancelled_owned(hear(answers, Arc::downgrade(&approvals))));
-        runtime.spawn(gone.clone().run_until_cancelled_owned(stir(evidence, stirred.clone())));
-        runtime.spawn(gone.clone().run_until_cancelled_owned(super::offer::watch(engine(), stirred)));
-        runtime.spawn(gone.clone().run_until_cancelled_owned(threads::drop_idle(Arc::downgrade(&rooms))));
-        runtime.spawn(gone.clone().run_until_cancelled_owned(threads::keep(Arc::downgrade(&book))));
-        if let Some(idle) = self.idle_threads {
-            runtime.spawn(gone.clone().run_until_cancelled_owned(super::threads::sweep(engine(), idle)));
-        }
-        runtime.spawn(gone.run_until_cancelled_owned(sweep(engine())));
+        background::begin(&hub.engine, &gone, self.idle_threads).await?;
         hub.tell(News::HubInitialized { tools: hub.tools().len() });
         Ok(hub)
-    }
-}
-
-/// Learns what other nodes write about tools, for as long as the hub lives.
-async fn listen(mut changes: Watcher, statuses: Weak<Statuses>) {
-    while let Some(change) = changes.next().await {
-        let Some(statuses) = statuses.upgrade() else { return };
-        let mut read = match change {
-            Changed::Row(key, _) => statuses.refresh(&key).await,
-            Changed::Missed => statuses.follow(Told::NotYet).await,
-        };
-        // A change that was missed would be missed for ever. Until the store answers, this node goes by what it knows.
-        while let Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) = read {
-            tokio::time::sleep(ASK_AGAIN).await;
-            read = statuses.follow(Told::NotYet).await;
-        }
-    }
-}
-
-/// Wakes whoever tells the holders of offers when a thread has achieved something on another node.
-async fn stir(mut evidence: Watcher, stirred: Arc<Notify>) {
-    while evidence.next().await.is_some() {
-        stirred.notify_one();
-    }
-}
-
-/// Wakes calls that wait for a person when somebody answered on another node, for as long as the hub lives.
-async fn hear(mut answers: Watcher, approvals: Weak<Approvals>) {
-    while let Some(change) = answers.next().await {
-        let Some(approvals) = approvals.upgrade() else { return };
-        match change {
-            Changed::Row(key, _) => key.id.parse().map_or((), |id| approvals.stir(id)),
-            Changed::Missed => approvals.stir_all(),
-        }
-    }
-}
-
-/// Removes expired rows now and then, in small steps, for as long as the hub lives.
-async fn sweep(hub: Weak<Engine>) {
-    loop {
-        tokio::time::sleep(SWEEP_EVERY).await;
-        let Some(engine) = hub.upgrade() else { return };
-        let now = engine.services.clock.now();
-        while let Ok(SWEEP_AT_ONCE) = engine.services.store.sweep(SWEEP_AT_ONCE, now).await {
-            tokio::task::yield_now().await;
-        }
     }
 }

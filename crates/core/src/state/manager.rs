@@ -24,7 +24,7 @@ use super::{
     history::Sequence, live::Live,
 };
 use crate::{
-    backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
+    backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write, read_all},
     clock::{Clock, Timestamp},
     ids::{StateName, Tenant, ThreadId},
 };
@@ -149,16 +149,9 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<Vec<(SmolStr, Row)>, StoreError> {
         let scope = Scope::Partition(context.partition(tenant));
-        let mut scan = Scan::of(table, scope).prefix(context.prefix()).limit(AT_ONCE);
-        let mut all = Vec::new();
-        loop {
-            let page = self.0.store.scan(scan.clone(), now).await?;
-            all.extend(page.rows.into_iter().map(|(key, row)| (key.id, row)));
-            match page.next {
-                Some(next) => scan.after = Some(next),
-                None => return Ok(all),
-            }
-        }
+        let scan = Scan::of(table, scope).prefix(context.prefix()).limit(AT_ONCE);
+        let rows = read_all(&*self.0.store, scan, now).await?;
+        Ok(rows.into_iter().map(|(key, row)| (key.id, row)).collect())
     }
 
     /// The ids of its snapshots, left over or not.

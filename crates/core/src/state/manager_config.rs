@@ -33,13 +33,28 @@ pub struct StateManagerConfig {
     pub redis_prefix: String,
     /// Which database of the server. For the distributed manager.
     pub redis_db: u32,
-    /// Whether every thread has contexts of its own. When not, all threads of a tenant share one for each state.
+    /// Whether every thread has contexts of its own. When not, all threads of a tenant share one for each state. For the
+    /// manager; the typed state of a tool is always its thread's.
     pub session_isolation: bool,
     /// How many contexts a thread may have. For the session manager.
     pub max_states_per_session: usize,
     /// How long a thread's states outlive its last use. For the session manager.
     #[serde(with = "crate::millis")]
     pub session_timeout: Duration,
+}
+
+impl StateManagerConfig {
+    /// The settings that ask for what nothing here can do yet.
+    pub(crate) fn unheeded(&self) -> Vec<&'static str> {
+        let elsewhere = self.manager_type.is_some_and(|manager| manager != ManagerType::Memory);
+        let asked = [
+            (elsewhere, "manager_type = persistent, session or distributed"),
+            (self.compression, "compression = true"),
+            (self.redis_url.is_some(), "redis_url"),
+            (!self.auto_cleanup, "auto_cleanup = false"),
+        ];
+        asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
+    }
 }
 
 /// The managers there are.

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    BusinessStateConfig, ContextFilter, ContextId, Happened, StateError, StateKind, StateManager, StateManagerConfig,
+    BusinessStateConfig, ConflictResolution, ContextFilter, ContextId, Happened, ManagerType, StateError, StateKind,
+    StateManager, StateManagerConfig,
     backend::{Backend, Memory, Scan, Scope, Table},
     clock::{Clock, Timestamp},
     ids::StateName,
@@ -397,4 +398,25 @@ fn the_defaults_of_both_configs_are_as_documented() {
         "max_states_per_session": 10, "session_timeout": 3_600_000,
     });
     assert_eq!(serde_json::to_value(StateManagerConfig::default()).unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_setting_that_nothing_can_honour_yet_is_refused_when_the_hub_is_built() {
+    let business = BusinessStateConfig {
+        auto_save: false,
+        conflict_resolution: Some(ConflictResolution::Merge),
+        ..BusinessStateConfig::default()
+    };
+    let manager = StateManagerConfig {
+        manager_type: Some(ManagerType::Distributed),
+        redis_url: Some("redis://127.0.0.1".into()),
+        ..StateManagerConfig::default()
+    };
+    let refused = ToolHub::builder().business_state(business).state_manager(manager).build().await.unwrap_err();
+    let text = refused.to_string();
+    for field in ["auto_save", "conflict_resolution", "manager_type", "redis_url"] {
+        assert!(text.contains(field), "{field} is missing in {text}");
+    }
+    let memory = StateManagerConfig { manager_type: Some(ManagerType::Memory), ..StateManagerConfig::default() };
+    ToolHub::builder().state_manager(memory).build().await.unwrap();
 }

@@ -1,0 +1,99 @@
+//! What a hub does by itself while it lives: hears what other nodes write, tells holders of offers, clears away.
+//!
+//! In: the hub's moving parts. Out: tasks that end with the hub. Each asks the room it works for; nothing is decided here.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures_util::StreamExt;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    approvals::Approvals,
+    backend::{Changed, StoreError, Table, Watcher},
+    engine::Engine,
+    statuses::{Statuses, Told},
+    threads,
+};
+
+/// How often expired rows are removed, and how many at a time.
+const SWEEP_EVERY: Duration = Duration::from_secs(300);
+const SWEEP_AT_ONCE: usize = 1000;
+/// How soon a store that did not answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Reads what the store knows of tools, and begins everything that goes on until the hub is `gone`.
+pub(super) async fn begin(
+    engine: &Arc<Engine>,
+    gone: &CancellationToken,
+    idle_threads: Option<Duration>,
+) -> Result<(), StoreError> {
+    let Engine { services, statuses, approvals, book, runtime, .. } = &**engine;
+    // Watched before it is read, so that no change falls in between.
+    let changes = services.store.watch(Table::Statuses);
+    let answers = services.store.watch(Table::Approvals);
+    let evidence = services.store.watch(Table::Evidence);
+    statuses.follow(Told::Already).await?;
+    let weak = || Arc::downgrade(engine);
+    let until_gone = || gone.clone();
+    runtime.spawn(until_gone().run_until_cancelled_owned(listen(changes, Arc::downgrade(statuses))));
+    runtime.spawn(until_gone().run_until_cancelled_owned(hear(answers, Arc::downgrade(approvals))));
+    runtime.spawn(until_gone().run_until_cancelled_owned(stir(evidence, services.stirred.clone())));
+    runtime.spawn(until_gone().run_until_cancelled_owned(super::offer::watch(weak(), services.stirred.clone())));
+    runtime.spawn(until_gone().run_until_cancelled_owned(threads::drop_idle(Arc::downgrade(&services.rooms))));
+    runtime.spawn(until_gone().run_until_cancelled_owned(threads::keep(Arc::downgrade(book))));
+    if let Some(idle) = idle_threads {
+        runtime.spawn(until_gone().run_until_cancelled_owned(super::threads::sweep(weak(), idle)));
+    }
+    runtime.spawn(until_gone().run_until_cancelled_owned(sweep(weak())));
+    Ok(())
+}
+
+/// Learns what other nodes write about tools, for as long as the hub lives.
+async fn listen(mut changes: Watcher, statuses: Weak<Statuses>) {
+    while let Some(change) = changes.next().await {
+        let Some(statuses) = statuses.upgrade() else { return };
+        let mut read = match change {
+            Changed::Row(key, _) => statuses.refresh(&key).await,
+            Changed::Missed => statuses.follow(Told::NotYet).await,
+        };
+        // A change that was missed would be missed for ever. Until the store answers, this node goes by what it knows.
+        while let Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) = read {
+            tokio::time::sleep(ASK_AGAIN).await;
+            read = statuses.follow(Told::NotYet).await;
+        }
+    }
+}
+
+/// Wakes whoever tells the holders of offers when a thread has achieved something on another node.
+async fn stir(mut evidence: Watcher, stirred: Arc<Notify>) {
+    while evidence.next().await.is_some() {
+        stirred.notify_one();
+    }
+}
+
+/// Wakes calls that wait for a person when somebody answered on another node, for as long as the hub lives.
+async fn hear(mut answers: Watcher, approvals: Weak<Approvals>) {
+    while let Some(change) = answers.next().await {
+        let Some(approvals) = approvals.upgrade() else { return };
+        match change {
+            Changed::Row(key, _) => key.id.parse().map_or((), |id| approvals.stir(id)),
+            Changed::Missed => approvals.stir_all(),
+        }
+    }
+}
+
+/// Removes expired rows now and then, in small steps, for as long as the hub lives.
+async fn sweep(hub: Weak<Engine>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let Some(engine) = hub.upgrade() else { return };
+        let now = engine.services.clock.now();
+        while let Ok(SWEEP_AT_ONCE) = engine.services.store.sweep(SWEEP_AT_ONCE, now).await {
+            tokio::task::yield_now().await;
+        }
+    }
+}
