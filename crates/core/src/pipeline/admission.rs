@@ -58,22 +58,36 @@ impl WeakSlot {
 
 /// A turn under the rate limits that is taken and not used yet. Whatever ends the call before its tool starts, a dropped
 /// caller included, gives the turn back: a call that was not made costs no token.
-pub(super) struct Unspent(Option<Box<(Arc<Desk>, Token)>>);
+pub(super) struct Unspent(Option<Turn>);
+
+struct Turn {
+    desk: Arc<Desk>,
+    token: Token,
+    /// When it was taken, if nothing was waited for since.
+    taken: Option<Instant>,
+}
 
 impl Unspent {
-    /// The tool starts.
-    pub(super) fn spend(mut self) {
-        self.0 = None;
+    /// The tool starts. Answers when the turn was taken, if admission has not waited for anything since.
+    pub(super) fn spend(mut self) -> Option<Instant> {
+        self.0.take()?.taken
+    }
+
+    /// Time has passed.
+    fn waited(&mut self) {
+        if let Some(turn) = &mut self.0 {
+            turn.taken = None;
+        }
     }
 
     fn wait(&self) -> Duration {
-        self.0.as_ref().map_or(Duration::ZERO, |taken| taken.1.wait)
+        self.0.as_ref().map_or(Duration::ZERO, |turn| turn.token.wait)
     }
 }
 
 impl Drop for Unspent {
     fn drop(&mut self) {
-        if let Some((desk, token)) = self.0.take().map(|taken| *taken) {
+        if let Some(Turn { desk, token, .. }) = self.0.take() {
             desk.limiter.give_back(token);
         }
     }
@@ -81,14 +95,18 @@ impl Drop for Unspent {
 
 pub(super) async fn place(services: &Services, allowed: Allowed) -> Result<Placed, CallError> {
     let Allowed(way) = allowed;
-    let token = take_token(services, &way)?;
+    let mut token = take_token(services, &way)?;
     let slot = if token.wait().is_zero() {
         match queue_up(&way) {
             Ok(Now::Run(slot)) => slot,
-            Ok(Now::Wait(waiting)) => Box::pin(turn(services, &way, waiting)).await?,
+            Ok(Now::Wait(waiting)) => {
+                token.waited();
+                Box::pin(turn(services, &way, waiting)).await?
+            }
             Err(full) => return Err(overloaded(&way, full)),
         }
     } else {
+        token.waited();
         Box::pin(later(services, &way, token.wait())).await?
     };
     Ok(Placed { way, slot, token, standing: None })
@@ -113,15 +131,15 @@ fn take_token(services: &Services, way: &Way) -> Result<Unspent, CallError> {
         return Ok(Unspent(None));
     }
     let asker = Asker { tenant: call.tenant.clone(), thread: call.thread.clone(), caller: call.caller.clone() };
-    let taken = tool.desk.limiter.take(&tool.limits.rate_limits, &asker, services.clock.instant());
-    let token = taken.map_err(|excess| {
+    let now = services.clock.instant();
+    let token = tool.desk.limiter.take(&tool.limits.rate_limits, &asker, now).map_err(|excess| {
         tool.desk.meter.rate_limited();
         rate_limited(way, &excess)
     })?;
     if !token.wait.is_zero() {
         tool.desk.meter.rate_limited();
     }
-    Ok(Unspent(Some(Box::new((tool.desk.clone(), token)))))
+    Ok(Unspent(Some(Turn { desk: tool.desk.clone(), token, taken: Some(now) })))
 }
 
 /// What a call gets that comes to the queue.
@@ -136,6 +154,9 @@ fn queue_up(way: &Way) -> Result<Now, Full> {
     // Most tools are not limited, and their calls need not even say who they are.
     if tool.desk.lane.is_open(limit) {
         return Ok(Now::Run(Slot::Free));
+    }
+    if let Some(slot) = tool.desk.lane.at_once(limit) {
+        return Ok(Now::Run(Slot::of(tool, slot)));
     }
     let party = Party { tenant: call.tenant.clone(), thread: call.thread.clone() };
     Ok(match tool.desk.lane.place(limit, &party)? {

@@ -39,8 +39,9 @@ pub(super) struct Trying {
 /// The tool's time begins.
 pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>) -> Trying {
     let Opened { way, slot, token, standing, record } = opened;
-    token.spend();
-    let now = services.clock.instant();
+    let taken = token.spend().filter(|_| record.is_none() && standing.is_none());
+    // Where nothing could wait since the rate was asked, the clock was read a moment ago.
+    let now = taken.unwrap_or_else(|| services.clock.instant());
     ticket.begin(now);
     let times = Times { began: now, deadline: deadline(&way, now) };
     let context = CallContext::new(way, times, slot.watch());

@@ -52,9 +52,9 @@ impl Rules {
         self.0.iter().map(|ready| &ready.rule)
     }
 
-    /// The rule that decides about a call.
-    pub(crate) fn decide(&self, tool: &Definition, arguments: &Value, caller: &Caller) -> Option<&Rule> {
-        self.0.iter().find(|ready| ready.matches(tool, arguments, caller)).map(|ready| &ready.rule)
+    /// The rule that decides about a call, among those that concern its tool.
+    pub(crate) fn decide(&self, arguments: &Value, caller: &Caller) -> Option<&Rule> {
+        self.0.iter().find(|ready| ready.matches(arguments, caller)).map(|ready| &ready.rule)
     }
 
     /// The rule that denies every call of this tool, whatever its arguments; such a tool is not offered. A rule about

@@ -66,7 +66,7 @@ impl Gate {
         if self.rules.is_empty() && self.otherwise == Decision::Allow {
             return Verdict::Allow;
         }
-        let Some(rule) = self.rules.decide(definition, arguments, caller) else {
+        let Some(rule) = self.rules.decide(arguments, caller) else {
             return match self.otherwise {
                 Decision::Allow => Verdict::Allow,
                 Decision::Deny => Verdict::Deny(OWN_RULE.into()),

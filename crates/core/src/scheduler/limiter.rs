@@ -25,7 +25,7 @@ mod ledger;
 #[cfg(test)]
 mod tests;
 
-use ledger::{Ledger, Taken};
+use ledger::{Ledger, Party, Taken, Use};
 
 /// The memory of one tool's limits.
 #[derive(Default)]
@@ -45,8 +45,9 @@ pub(crate) struct Asker {
 pub(crate) struct Token {
     /// How long to wait before the turn. Zero: go now.
     pub(crate) wait: Duration,
-    /// What the first limit counted. Apart from the others, because most tools have one limit, and a list takes memory.
-    first: Option<Taken>,
+    /// What was counted for everybody together. Apart from the others, because most tools have one limit and that is of
+    /// this sort; a list takes memory, and names of parties are long.
+    everybody: Option<Use>,
     others: Vec<Taken>,
 }
 
@@ -77,7 +78,7 @@ impl Limiter {
     /// When one of them is used up and a call may not wait, or not that long.
     pub(crate) fn take(&self, limits: &[RateLimit], who: &Asker, now: Instant) -> Result<Token, Excess> {
         if limits.is_empty() {
-            return Ok(Token { wait: Duration::ZERO, first: None, others: Vec::new() });
+            return Ok(Token { wait: Duration::ZERO, everybody: None, others: Vec::new() });
         }
         let mut ledgers = self.ledgers(limits);
         let mut wait = Duration::ZERO;
@@ -93,8 +94,14 @@ impl Limiter {
         if let Some(excess) = excess {
             return Err(excess);
         }
-        let mut taken = ledgers.iter_mut().map(|ledger| ledger.take(who, now));
-        Ok(Token { wait, first: taken.next(), others: taken.collect() })
+        let mut token = Token { wait, everybody: None, others: Vec::new() };
+        for taken in ledgers.iter_mut().map(|ledger| ledger.take(who, now)) {
+            match taken {
+                Taken { party: Party::Everybody, used } if token.everybody.is_none() => token.everybody = Some(used),
+                other => token.others.push(other),
+            }
+        }
+        Ok(token)
     }
 
     /// Undoes a turn that was not used: the call was refused later, or its caller left.
@@ -103,7 +110,8 @@ impl Limiter {
     /// one in mind, and moving it or selling the gap twice could let too many pass together.
     pub(crate) fn give_back(&self, token: Token) {
         let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for taken in token.first.into_iter().chain(token.others) {
+        let everybody = token.everybody.map(|used| Taken { party: Party::Everybody, used });
+        for taken in everybody.into_iter().chain(token.others) {
             if let Some(ledger) = ledgers.iter_mut().find(|ledger| ledger.took(&taken)) {
                 ledger.give_back(taken);
             }

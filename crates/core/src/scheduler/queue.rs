@@ -153,20 +153,26 @@ impl Lane {
     /// # Errors
     /// When no slot is free and as many wait as may.
     pub(crate) fn place(&self, limit: Option<usize>, who: &Party) -> Result<Place, Full> {
+        match self.at_once(limit) {
+            Some(slot) => Ok(Place::Slot(slot)),
+            None => self.join(who),
+        }
+    }
+
+    /// A slot, if one is free and nobody waits. As `place`, for those who need not say who they are yet.
+    pub(crate) fn at_once(&self, limit: Option<usize>) -> Option<Slot> {
         let own = limit.map_or(usize::MAX, |limit| limit.max(1));
         // Told before looking whether anybody waits: whoever begins to wait just now sees one or the other.
         if self.0.limit.load(SeqCst) != own {
             self.0.limit.store(own, SeqCst);
         }
-        if !self.somebody_waits() {
-            if limit.is_none() && self.0.all.limit.is_none() {
-                return Ok(Place::Slot(Slot::free()));
-            }
-            if self.take(own) {
-                return Ok(Place::Slot(Slot::of(self.clone())));
-            }
+        if self.somebody_waits() {
+            return None;
         }
-        self.join(who)
+        if limit.is_none() && self.0.all.limit.is_none() {
+            return Some(Slot::free());
+        }
+        self.take(own).then(|| Slot::of(self.clone()))
     }
 
     /// Whether nothing is limited and nobody waits.

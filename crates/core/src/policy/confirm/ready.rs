@@ -42,10 +42,9 @@ impl Ready {
         }
     }
 
-    /// Whether it has something to say about this call.
-    pub(super) fn matches(&self, tool: &Definition, arguments: &Value, caller: &Caller) -> bool {
-        self.fits(tool)
-            && self.caller.as_ref().is_none_or(|wanted| wanted.matches(caller.as_str()))
+    /// Whether it has something to say about this call of a tool it fits.
+    pub(super) fn matches(&self, arguments: &Value, caller: &Caller) -> bool {
+        self.caller.as_ref().is_none_or(|wanted| wanted.matches(caller.as_str()))
             && self.conditions.iter().all(|condition| condition.matches(arguments))
     }
 

@@ -36,15 +36,21 @@ pub(super) struct Ledger {
 /// What a call took, so that it can be given back.
 #[derive(Debug)]
 pub(super) struct Taken {
+    pub(super) party: Party,
+    pub(super) used: Use,
+}
+
+/// Where a call took it, and how much.
+#[derive(Debug)]
+pub(super) struct Use {
     ledger: u64,
-    party: Party,
     interval: Duration,
     /// The party's moment as this call left it.
     moment: Instant,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Party {
+pub(super) enum Party {
     Everybody,
     Thread(Tenant, Option<ThreadId>),
     Caller(Tenant, Caller),
@@ -109,17 +115,18 @@ impl Ledger {
             party => self.moments.entry(party.clone()).or_insert(now),
         };
         *moment = after((*moment).max(now), interval);
-        Taken { ledger: self.id, party, interval, moment: *moment }
+        let used = Use { ledger: self.id, interval, moment: *moment };
+        Taken { party, used }
     }
 
     /// Whether this call was taken here.
     pub(super) fn took(&self, taken: &Taken) -> bool {
-        self.id == taken.ledger
+        self.id == taken.used.ledger
     }
 
     /// Undoes a use: now if it was the last, otherwise as soon as all behind it are undone.
     pub(super) fn give_back(&mut self, taken: Taken) {
-        let Taken { party, interval, moment: left, .. } = taken;
+        let Taken { party, used: Use { interval, moment: left, .. } } = taken;
         // Gone, or pulled back by a limit that is narrower now: nothing is known of this use any more.
         let moment = moment(&mut self.moments, &mut self.everybody, &party);
         let Some(moment) = moment.filter(|moment| **moment >= left) else { return };
