@@ -1,12 +1,13 @@
 //! Turns what a tool author wrote into an executor.
 //!
-//! In: an async function, a blocking function, a `StatefulTool`, an instance factory. Out: an `Executor`, the schema
-//! of its arguments and whether it needs a thread. Nobody behind this room knows which of the four it was.
+//! In: an async function, a blocking function, a `StatefulTool`, an instance factory, a function of plain JSON. Out: an
+//! `Executor`, the schema of its arguments and whether it needs a thread. Nobody behind this room knows which it was.
 
 mod blocking;
 mod extract;
 mod function;
 mod instance;
+mod json;
 mod shared;
 mod stateful;
 
@@ -20,6 +21,7 @@ pub use blocking::{BlockingHandler, blocking};
 pub use extract::{FromCall, NoArguments, Shared};
 pub use function::{Handler, Parameters, tool};
 pub use instance::{Instance, instance};
+pub use json::{JsonReply, dynamic, dynamic_stateful, legacy_stateful};
 pub use shared::{SharedInstance, shared_instance};
 pub use stateful::{StatefulTool, stateful};
 

@@ -20,6 +20,7 @@ mod executor;
 pub mod export;
 mod guard;
 mod handler;
+mod held;
 mod hooks;
 mod hub;
 pub mod ids;
@@ -53,8 +54,9 @@ pub use executor::{BoxFuture, Executor, Job, Reply};
 pub use futures_core::Stream;
 pub use guard::RunLimits;
 pub use handler::{
-    Arguments, BlockingHandler, FromCall, Handler, Instance, NoArguments, Parameters, Shared, SharedInstance,
-    StatefulTool, blocking, instance, shared_instance, stateful, tool,
+    Arguments, BlockingHandler, FromCall, Handler, Instance, JsonReply, NoArguments, Parameters, Shared,
+    SharedInstance, StatefulTool, blocking, dynamic, dynamic_stateful, instance, legacy_stateful, shared_instance,
+    stateful, tool,
 };
 pub use hooks::{After, Before, Hook, HookedCall};
 pub use hub::{
@@ -71,8 +73,8 @@ pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools};
 pub use state::{
     BusinessStateConfig, ConflictResolution, ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage,
     FormatError, Happened, HistoryEntry, KindInfo, ManagerType, PersistenceFormat, SessionState, State, StateChange,
-    StateChanges, StateEntry, StateError, StateKind, StateManager, StateManagerConfig, StateStats, StateVersion,
-    ToolState,
+    StateChanges, StateCleanup, StateEntry, StateError, StateKind, StateManager, StateManagerConfig, StateStats,
+    StateVersion, ToolState,
 };
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
 pub use tokio_util::sync::CancellationToken;

@@ -39,11 +39,11 @@ use crate::{
     engine::Engine,
     error::{CallError, ErrorKind, ToolError},
     executor::Reply,
+    held,
     journal::CallRecord,
     kept::Fingerprint,
     registry::{Base, Tool},
     statuses::Standing,
-    threads,
 };
 pub(crate) use admission::{Slot, WeakSlot};
 pub(crate) use prepare::prepare;
@@ -83,22 +83,32 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     let opened = open::open(engine, placed, ticket).await?;
     // 12. attempts: the tool runs. `Opened → Trying → Done`
     let mut trying = attempts::begin(services, opened, ticket);
-    let result = attempts::run(services, &mut trying, ticket).await;
-    let mut done = trying.done(result);
-    cache::keep(engine, &done);
-    // 13. after-hooks, and no more text than a model can bear
-    if let Some(asking) = hooks::after(&mut done) {
-        asking.await;
-    }
-    if let Some(cutting) = output::limit(services, &mut done) {
-        cutting.await;
-    }
-    let verdict = status::verdict(statuses, &mut done);
-    // 14. close: state, record and outcome in one transaction. `Done → Outcome`
-    ticket.closes();
-    let outcome = match close::close(engine, done, ticket) {
-        close::Closing::Closed(outcome) => outcome,
-        close::Closing::Committing(end) => end.await,
+    let (outcome, verdict) = loop {
+        let result = attempts::run(services, &mut trying, ticket).await;
+        let mut done = trying.done(result);
+        cache::keep(engine, &done);
+        // 13. after-hooks, and no more text than a model can bear
+        if let Some(asking) = hooks::after(&mut done) {
+            asking.await;
+        }
+        if let Some(cutting) = output::limit(services, &mut done) {
+            cutting.await;
+        }
+        let verdict = status::verdict(statuses, &mut done);
+        // 14. close: state, record and outcome in one transaction. `Done → Outcome`, or back to door 12 when somebody else
+        //     has changed the state and the tool may run once more
+        ticket.closes();
+        let end = match close::close(engine, done, ticket) {
+            close::Closing::Closed(outcome) => break (outcome, verdict),
+            close::Closing::Committing(end) => end.await,
+        };
+        match end {
+            close::End::Closed(outcome) => break (outcome, verdict),
+            close::End::Again(again) => {
+                let standing = verdict.map(|told| Box::new(told.0));
+                trying = attempts::Trying::once_more(services, again, standing);
+            }
+        }
     };
     // 15. report to the tool's status; the report to listeners stands in `walk`, because a refusal is an end like any other
     match verdict {
@@ -260,7 +270,7 @@ fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
     let (tasks, runtime) = (engine.tasks.clone(), engine.runtime.clone());
     let engine = engine.clone();
     // A call that nobody waits for holds up nobody, so it need not know where it was made.
-    let hold = threads::current().filter(|_| !found.0.call.detached);
+    let hold = held::current().filter(|_| !found.0.call.detached);
     let task = async move {
         let outcome = walk(&engine, found, false).await;
         drop(running);

@@ -13,7 +13,7 @@ use crate::{
     blocking::BlockingPool,
     clock::Clock,
     events::Events,
-    state::StateManager,
+    state::{StateManager, Turns},
     threads::{Known, Rooms},
 };
 
@@ -23,6 +23,8 @@ pub(crate) struct Services {
     pub(crate) store: Arc<dyn Backend>,
     /// What tools remember, as JSON.
     pub(crate) state: StateManager,
+    /// Whose turn it is to write which of it.
+    pub(crate) turns: Arc<Turns>,
     /// The live instances of all threads.
     pub(crate) rooms: Arc<Rooms>,
     /// The threads this node has seen lately.

@@ -12,32 +12,42 @@ mod desk;
 mod entry;
 mod error;
 mod history;
+mod json;
 mod live;
 mod manager;
 mod manager_config;
+mod merge;
 mod patch;
 mod redact;
+mod rules;
 mod saved;
+mod turns;
 mod typed;
 mod versions;
 
 pub use config::{BusinessStateConfig, ConflictResolution};
 pub use context_id::ContextId;
 pub use data::{ConnectionState, SessionState};
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Desk, Draft, Drafts, Found};
 pub use entry::{ContextInfo, ContextPage, KindInfo, StateEntry, StateKind, StateStats};
 pub use error::StateError;
 pub use history::{Happened, HistoryEntry};
+pub(crate) use json::JsonState;
 pub use manager::{ContextFilter, StateChange, StateChanges, StateManager};
+pub(crate) use manager::{Renewed, Told};
 pub use manager_config::{FormatError, ManagerType, PersistenceFormat, StateManagerConfig};
+pub use rules::StateCleanup;
+pub(crate) use rules::StateRules;
+pub(crate) use turns::{Turns, alone};
 pub use typed::State;
 pub use versions::StateVersion;
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::{
-    backend::{Key, Partition, Seen, StoreError, Table},
-    ids::{Tenant, ThreadId},
+    backend::{Key, Seen, StoreError},
+    ids::{StateName, Tenant, ThreadId},
     services::Services,
 };
 
@@ -61,14 +71,28 @@ use crate::{
 pub trait ToolState: Default + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// What the state is called in the store. Must stay the same for as long as stored values matter.
     const NAME: &'static str;
-    /// The version of the type's layout. A stored value of another version is refused, never dropped.
+    /// The version of the type's layout. A stored value of another version is migrated or refused, never dropped.
     const VERSION: u32 = 1;
-}
 
-/// Where a tool's own state lies in its thread.
-fn place(tenant: &Tenant, thread: &ThreadId, name: &str) -> Key {
-    let partition = Partition::of_thread(tenant.clone(), thread.clone());
-    Key { partition, table: Table::State, id: smol_str::format_smolstr!("{name}/business") }
+    /// Reads a value that was stored with another layout. It is stored with the present one when it is next changed.
+    ///
+    /// # Errors
+    /// Why it cannot be read; the call fails as `state_unreadable`, and what is stored stays.
+    fn migrate(from: u32, data: Value) -> Result<Self, String> {
+        let _ = data;
+        Err(format!("it has layout {from}, this tool knows {}", Self::VERSION))
+    }
+
+    /// Puts two changes of one value together, where conflicts are resolved by `merge`: `base` is what both began with.
+    /// Without one of its own a type is merged as JSON: what only one of them changed is taken over, member by member.
+    ///
+    /// # Errors
+    /// Why they do not go together; the call fails as `state_conflict`, and what is stored stays.
+    fn merge(base: Self, mine: Self, theirs: Self) -> Result<Self, String> {
+        let json = |value: Self| serde_json::to_value(value).map_err(|error| error.to_string());
+        let merged = merge::three_way(&json(base)?, &json(mine)?, &json(theirs)?).map_err(|at| merge::told(&at))?;
+        serde_json::from_value(merged).map_err(|error| error.to_string())
+    }
 }
 
 /// Which writing of each of these states a thread has now.
@@ -76,9 +100,10 @@ pub(crate) async fn seen(
     services: &Services,
     tenant: &Tenant,
     thread: &ThreadId,
-    names: &[&'static str],
-) -> Result<Vec<(&'static str, Option<Seen>)>, StoreError> {
-    let keys: Vec<Key> = names.iter().map(|name| place(tenant, thread, name)).collect();
+    names: &[StateName],
+) -> Result<Vec<(StateName, Option<Seen>)>, StoreError> {
+    let key = |name| services.state.context(name, thread).key(tenant, StateKind::Business);
+    let keys: Vec<Key> = names.iter().map(key).collect();
     let rows = services.store.load(&keys, services.clock.now()).await?;
-    Ok(names.iter().copied().zip(rows.into_iter().map(|row| row.map(|row| row.seen))).collect())
+    Ok(names.iter().cloned().zip(rows.into_iter().map(|row| row.map(|row| row.seen))).collect())
 }

@@ -6,7 +6,6 @@
 mod book;
 mod context;
 mod directory;
-mod held;
 mod known;
 mod room;
 mod rooms;
@@ -16,10 +15,9 @@ pub(crate) use book::{Book, keep};
 pub use book::{ThreadInfo, ThreadPage};
 pub use context::{InstanceInfo, ThreadContext, Threads};
 pub(crate) use directory::Caps;
-pub(crate) use held::{current, holding};
 pub(crate) use known::Known;
 pub(crate) use room::Chair;
-pub(crate) use rooms::{Rooms, Use, drop_idle};
+pub(crate) use rooms::{Rooms, Use, alone_in, drop_idle};
 pub(crate) use sweep::{Removed, is_held, remove};
 
 use crate::ids::{Tenant, ThreadId};

@@ -40,7 +40,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - Tools: [`tool()`], [`stateful`], [`blocking`], [`instance`], [`shared_instance`], or a kind of your own with an [`Executor`].
+//! - Tools: [`tool()`], [`stateful`], [`blocking`], [`instance`], [`shared_instance`]; in plain JSON [`dynamic`],
+//!   [`dynamic_stateful`] and [`legacy_stateful`]; or a kind of your own with an [`Executor`].
 //! - What a tool may ask for: [`State`], [`CallContext`], [`Shared`].
 //! - What tools remember, from outside a call: [`StateManager`], by [`ContextId`] and [`StateKind`].
 //! - Errors a tool raises: [`ToolError`]; what a caller sees: [`CallError`], by [`ErrorKind`].

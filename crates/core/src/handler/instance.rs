@@ -15,7 +15,7 @@ use crate::{
     error::{ErrorKind, ToolError},
     executor::{Executor, Job, Reply},
     registry::ToolBuilder,
-    threads::{Chair, Use, holding},
+    threads::{Chair, Use, alone_in},
 };
 
 /// A live object that belongs to one thread and serves one call at a time. One that serves many at once is a
@@ -146,7 +146,7 @@ where
                 let _turn = chair.turn().await;
                 self.work(&place, &chair, arguments, job.context).await
             };
-            reply(holding(place.room(), alone).await??)
+            reply(alone_in(&place, alone).await??)
         })
     }
 
@@ -159,7 +159,7 @@ where
                 chair.put(live);
                 Ok(())
             };
-            holding(place.room(), alone).await?
+            alone_in(&place, alone).await?
         })
     }
 

@@ -19,7 +19,7 @@ use crate::{
     error::{ErrorKind, ToolError},
     executor::{Executor, Job, Reply},
     registry::ToolBuilder,
-    threads::{Chair, Use, holding},
+    threads::{Chair, Use, alone_in},
 };
 
 /// A live object that belongs to one thread and serves many calls of it at once.
@@ -98,7 +98,7 @@ where
             place.made();
             Ok(live)
         };
-        holding(place.room(), making).await?
+        alone_in(&place, making).await?
     }
 }
 

@@ -318,6 +318,7 @@ impl HubBuilder {
         ));
         let services = Arc::new(Services {
             state,
+            turns: Arc::default(),
             clock: self.clock,
             events: self.events,
             store: store.clone(),

@@ -17,9 +17,10 @@ use crate::{
     engine::Engine,
     error::CallError,
     events::News,
-    ids::{Tenant, ThreadId},
+    ids::{StateName, Tenant, ThreadId},
     pipeline,
     registry::Filter,
+    state::StateCleanup,
     statuses::Whose,
     threads::{self, Owner, Removed, ThreadContext, ThreadInfo, ThreadPage, Threads},
 };
@@ -181,7 +182,10 @@ async fn sweep_one(engine: &Arc<Engine>, owner: &Owner, idle: Duration) -> Resul
 async fn take_away(engine: &Engine, owner: &Owner) -> Result<Removed, StoreError> {
     let services = &engine.services;
     services.rooms.clear(owner, None, "the thread was swept").await;
-    threads::remove(&engine.book, &*services.store, owner, services.clock.now()).await
+    let tools = engine.registry.snapshot().list(&Filter::default());
+    let kept = tools.iter().filter(|tool| tool.state.cleanup == StateCleanup::Never);
+    let kept: Vec<StateName> = kept.flat_map(|tool| tool.state.names.clone()).collect();
+    threads::remove(&engine.book, &*services.store, owner, &kept, services.clock.now()).await
 }
 
 /// What this node remembers of the thread goes too, and listeners are told.

@@ -25,6 +25,7 @@ use crate::{
     monitor::InFlight,
     policy::{Failed, next_try},
     services::Services,
+    state,
     statuses::Standing,
 };
 
@@ -34,6 +35,13 @@ pub(super) struct Trying {
     slot: Slot,
     standing: Option<Box<Standing>>,
     record: Option<Box<CallRecord>>,
+}
+
+/// A call whose tool must run once more, because the states it changed were changed by somebody else.
+pub(super) struct Again {
+    pub(super) context: CallContext,
+    pub(super) slot: Slot,
+    pub(super) record: Option<Box<CallRecord>>,
 }
 
 /// The tool's time begins.
@@ -64,6 +72,14 @@ pub(super) async fn run(services: &Services, trying: &mut Trying, ticket: &mut T
 }
 
 impl Trying {
+    /// Once more, with the states as they are now. The call has its slot again.
+    pub(super) fn once_more(services: &Services, again: Again, standing: Option<Box<Standing>>) -> Self {
+        let Again { context, slot, record } = again;
+        let times = Times { began: services.clock.instant(), deadline: context.deadline() };
+        let context = CallContext::new(context.way().clone(), times, slot.watch());
+        Self { context, slot, standing, record }
+    }
+
     /// The tool has stopped.
     pub(super) fn done(self, result: Result<Reply, ToolError>) -> Done {
         let Self { context, standing, record, .. } = self;
@@ -158,7 +174,11 @@ fn wait_for_next(
 async fn attempt(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
     ticket.attempt();
     let result = AssertUnwindSafe(execute(context)).catch_unwind().await;
-    result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))))
+    let result = result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
+    if result.is_err() {
+        context.desk().release();
+    }
+    result
 }
 
 async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
@@ -168,7 +188,9 @@ async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
     }
     let job = Job { tool: &way.tool.definition, arguments: &way.call.arguments, context };
     let unwanted = Unwanted(Some(context));
-    let result = within(way.tool.executor.execute(job), context).await?;
+    let work = way.tool.executor.execute(job);
+    let writes = !way.tool.state.names.is_empty() && !way.tool.definition.annotations.read_only;
+    let result = within(if writes { state::alone(context, work) } else { work }, context).await?;
     unwanted.disarm();
     result.map(|reply| with_attached(reply, context))
 }

@@ -78,7 +78,8 @@ async fn fingerprint(services: &Services, way: &Way) -> Result<Fingerprint, Call
     let Some(thread) = call.thread.as_ref().filter(|_| tool.stateful) else {
         return Ok(Fingerprint::of(&call.tenant, known, &call.arguments));
     };
-    let states = state::seen(services, &call.tenant, thread, &tool.states).await?;
+    let seen = state::seen(services, &call.tenant, thread, &tool.state.names).await?;
+    let states: Vec<_> = seen.iter().map(|(name, seen)| (name.as_str(), *seen)).collect();
     Ok(Fingerprint::in_thread(&call.tenant, known, &call.arguments, thread, &states))
 }
 

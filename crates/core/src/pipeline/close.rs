@@ -8,18 +8,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use futures_core::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Done, Way, attempts::panic_text, dependencies, ticket::Ticket, validate};
+use super::{
+    Done, Way, admission,
+    attempts::{Again, panic_text},
+    dependencies,
+    ticket::Ticket,
+    validate,
+};
 use crate::{
     backend::{Batch, Partition, StoreError, Table, Write},
     call::{Content, Effect, Outcome},
-    clock::Timestamp,
     context::CallContext,
     engine::Engine,
     error::{CallError, ErrorKind, ToolError},
     executor::Reply,
     journal::CallRecord,
-    registry::Base,
-    statuses::{Successes, Whose},
+    registry::{Base, Tool},
+    state::{Draft, Drafts, Happened, Renewed, Told},
+    statuses::Whose,
 };
 
 /// The end of a call: there already, or as soon as it is committed. Not an async function: a plain call has nothing to
@@ -27,46 +33,60 @@ use crate::{
 #[allow(clippy::large_enum_variant, reason = "the common end is the large one, and lives for one line")]
 pub(super) enum Closing<'a> {
     Closed(Outcome),
-    Committing(BoxFuture<'a, Outcome>),
+    Committing(BoxFuture<'a, End>),
+}
+
+/// What came of the closing.
+#[allow(clippy::large_enum_variant, reason = "the common end is the large one, and lives for one line")]
+pub(super) enum End {
+    Closed(Outcome),
+    /// Nothing was committed: somebody else changed the states, and the tool may run once more.
+    Again(Again),
 }
 
 pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) -> Closing<'a> {
     let Done { context, record, result, effect, withheld, .. } = done;
     let way = context.way();
-    let (reply, error, writes) = match (result, writes(&context), withheld) {
+    let (reply, error, drafts) = match (result, withheld) {
         // What the tool did stays done, and what it remembers of it too; only nobody sees what it said.
-        (Ok(_), Ok(writes), Some(why)) => (Reply::default(), Some(*why), writes),
-        (Ok(_), Err(unsaved), Some(why)) => {
-            let both = format!("{}; {}", why.operator, unsaved.operator);
-            (Reply::default(), Some(why.operator(both)), Vec::new())
+        (Ok(_), Some(why)) => match drafts(&context) {
+            (drafts, None) => (Reply::default(), Some(*why), drafts),
+            (drafts, Some(unsaved)) => {
+                let both = format!("{}; {}", why.operator, unsaved.operator);
+                (Reply::default(), Some(why.operator(both)), drafts)
+            }
+        },
+        (Ok(reply), None) => {
+            let (drafts, unsaved) = drafts(&context);
+            (reply, unsaved.map(|unsaved| explained(way, unsaved)), drafts)
         }
         // A failure may tell as much as a result. That the caller cancelled tells nothing.
-        (Err(failed), _, Some(mut why)) if failed.kind != ErrorKind::Cancelled => {
+        (Err(failed), Some(mut why)) if failed.kind != ErrorKind::Cancelled => {
             why.counts = explained(way, failed).counts;
-            (Reply::default(), Some(*why), Vec::new())
+            (Reply::default(), Some(*why), context.desk().unchanged())
         }
-        (Ok(reply), Ok(writes), None) => (reply, None, writes),
-        (Ok(reply), Err(unsaved), None) => (reply, Some(explained(way, unsaved)), Vec::new()),
-        (Err(failed), ..) => (Reply::default(), Some(explained(way, failed)), Vec::new()),
+        (Err(failed), _) => (Reply::default(), Some(explained(way, failed)), context.desk().unchanged()),
     };
     let outcome = ticket.ended(effect, reply.output, reply.content, error);
-    way.tool.desk.meter.ended(outcome.duration, outcome.error.as_ref().map(|error| error.kind));
-    if outcome.is_success() {
-        remember(&engine.statuses.successes, way, outcome.ended_at);
-    }
     let proves = outcome.is_success() && way.base != Base::No;
-    if record.is_none() && writes.is_empty() && !proves {
-        return Closing::Closed(outcome);
+    if record.is_none() && drafts.list.iter().all(|draft| draft.text.is_none()) && !proves {
+        return Closing::Closed(count(engine, way, outcome));
     }
-    Closing::Committing(Box::pin(settle(engine, context, record, (outcome, writes), ticket)))
+    Closing::Committing(Box::pin(settle(engine, context, record, (outcome, drafts), ticket)))
 }
 
-/// Remembers that the tool did well, for those who ask about its status.
-fn remember(successes: &Successes, way: &Way, at: Timestamp) {
-    way.tool.desk.succeeded.note(at);
-    if let Some(thread) = &way.call.thread {
-        successes.note(Whose::thread(&way.tool.definition.name, &way.call.tenant, thread), at);
+/// Counts a call that has ended, and remembers that the tool did well for those who ask about its status.
+fn count(engine: &Engine, way: &Way, outcome: Outcome) -> Outcome {
+    let desk = &way.tool.desk;
+    desk.meter.ended(outcome.duration, outcome.error.as_ref().map(|error| error.kind));
+    if outcome.is_success() {
+        desk.succeeded.note(outcome.ended_at);
+        if let Some(thread) = &way.call.thread {
+            let whose = Whose::thread(&way.tool.definition.name, &way.call.tenant, thread);
+            engine.statuses.successes.note(whose, outcome.ended_at);
+        }
     }
+    outcome
 }
 
 /// Commits the end of a call that has something to commit.
@@ -74,20 +94,47 @@ async fn settle(
     engine: &Engine,
     context: CallContext,
     record: Option<Box<CallRecord>>,
-    (outcome, writes): (Outcome, Vec<Write>),
+    (outcome, mut drafts): (Outcome, Drafts),
     ticket: &Ticket<'_>,
-) -> Outcome {
-    let book = Book::of(engine, context.way(), record);
-    match book.settle(&outcome, &writes).await {
+) -> End {
+    let (way, services) = (context.way(), &engine.services);
+    let book = Book::of(engine, way, record.as_deref());
+    let outcome = match book.settle(&outcome, &mut drafts).await {
         Ok(()) => outcome,
-        Err(error) => book.without_state(outcome, error, ticket).await,
+        Err(Unsettled::Because(error)) => book.without_state(outcome, error, &mut drafts, ticket).await,
+        Err(Unsettled::RunAgain) => {
+            // Others may write meanwhile; who comes first is whose turn it is.
+            drop(std::mem::take(&mut drafts));
+            match admission::place_again(services, way, context.deadline()).await {
+                Ok(slot) if !way.call.is_cancelled() => return End::Again(Again { context, slot, record }),
+                _ => {
+                    let error = CallError::new(ErrorKind::StateConflict)
+                        .operator("others wrote the state until there was no time left to run once more");
+                    book.without_state(outcome, error, &mut drafts, ticket).await
+                }
+            }
+        }
+    };
+    for draft in &drafts.list {
+        services.state.settled(&way.call.tenant, &draft.context, &way.tool.state).await;
     }
+    End::Closed(count(engine, way, outcome))
 }
 
-/// The writes of the states the tool has changed. Writing them down is the author's code, and may panic.
-fn writes(context: &CallContext) -> Result<Vec<Write>, ToolError> {
-    catch_unwind(AssertUnwindSafe(|| context.desk().writes()))
-        .unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))))
+/// The states the tool has changed, and why they cannot be committed. Writing them down is the author's code, and may panic.
+fn drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
+    let drafts = catch_unwind(AssertUnwindSafe(|| context.desk().drafts()))
+        .unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
+    match drafts {
+        Err(unsaved) => (Drafts::default(), Some(unsaved)),
+        Ok(drafts) => {
+            let state = &context.services().state;
+            match drafts.list.iter().find_map(|draft| state.fits(draft).err()) {
+                None => (drafts, None),
+                Some(large) => (Drafts::default(), Some(ToolError::hidden(large.kind(), large.to_string()))),
+            }
+        }
+    }
 }
 
 /// The failure of a tool as its caller sees it.
@@ -108,21 +155,37 @@ struct Book<'a> {
     opened: bool,
 }
 
+/// Why nothing was committed.
+enum Unsettled {
+    Because(CallError),
+    /// The tool may run once more with the states as they are now.
+    RunAgain,
+}
+
+impl<E: Into<CallError>> From<E> for Unsettled {
+    fn from(error: E) -> Self {
+        Self::Because(error.into())
+    }
+}
+
 impl<'a> Book<'a> {
-    fn of(engine: &'a Engine, way: &'a Way, record: Option<Box<CallRecord>>) -> Self {
+    fn of(engine: &'a Engine, way: &'a Way, record: Option<&CallRecord>) -> Self {
         let opened = record.is_some();
         let record = match record {
-            Some(record) => *record,
+            Some(record) => record.clone(),
             None => CallRecord::opened(&way.call, &way.tool.definition.name, engine.services.clock.now()),
         };
         Self { engine, way, record, opened }
     }
 
-    /// Commits the end with the evidence of it. Another call of the thread may leave evidence at the same moment; both
-    /// count, so whoever comes second looks again.
-    async fn settle(&self, outcome: &Outcome, writes: &[Write]) -> Result<(), StoreError> {
+    /// Commits the end with the states and the evidence of it. Another call of the thread may leave evidence at the same
+    /// moment; both count, so whoever comes second looks again. Somebody else may have written a state; whether it can be
+    /// written all the same is decided by `state`.
+    async fn settle(&self, outcome: &Outcome, drafts: &mut Drafts) -> Result<(), Unsettled> {
+        let told = self.told(outcome);
+        self.settle_elsewhere(drafts, told.as_ref()).await?;
         loop {
-            let mut all = writes.to_vec();
+            let mut all = self.writes(drafts, told.as_ref()).await?;
             let proof = if outcome.is_success() {
                 dependencies::prove(self.engine, self.way).await?
             } else {
@@ -134,35 +197,118 @@ impl<'a> Book<'a> {
             }
             match self.commit(outcome, all).await {
                 Err(StoreError::Conflict { table: Table::Evidence, .. }) => {}
+                Err(StoreError::Conflict { table: Table::State, .. }) => self.renew(drafts).await?,
                 Ok(()) => {
                     dependencies::tell(self.engine, self.way, &proof);
                     return Ok(());
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// States that do not lie with the call's records, such as those that all threads share, are committed first. If the
+    /// process dies before the end of the call is written down too, the call is closed as interrupted, and what its tool
+    /// remembers is true.
+    async fn settle_elsewhere(&self, drafts: &mut Drafts, told: Option<&Told>) -> Result<(), Unsettled> {
+        let (state, tenant, here) = (&self.engine.services.state, &self.way.call.tenant, self.partition());
+        for draft in drafts.list.iter_mut().filter(|draft| draft.context.partition(tenant) != here) {
+            loop {
+                let now = self.engine.services.clock.now();
+                let mut batch = Batch::on(draft.context.partition(tenant));
+                batch.writes = state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?;
+                match self.engine.journal.store.commit(batch, now).await {
+                    Ok(_) => break,
+                    Err(StoreError::Conflict { .. }) => self.renew_one(draft).await?,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is written with the end of the call.
+    async fn writes(&self, drafts: &Drafts, told: Option<&Told>) -> Result<Vec<Write>, Unsettled> {
+        let (services, tenant, here) = (&self.engine.services, &self.way.call.tenant, self.partition());
+        let mut all = Vec::new();
+        for draft in drafts.list.iter().filter(|draft| draft.context.partition(tenant) == here) {
+            let now = services.clock.now();
+            all.extend(services.state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?);
+        }
+        Ok(all)
+    }
+
+    async fn renew(&self, drafts: &mut Drafts) -> Result<(), Unsettled> {
+        let here = self.partition();
+        for draft in &mut drafts.list {
+            if draft.context.partition(&self.way.call.tenant) == here {
+                self.renew_one(draft).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn renew_one(&self, draft: &mut Draft) -> Result<(), Unsettled> {
+        let state = &self.engine.services.state;
+        // A store in memory answers without a pause; let the others finish.
+        tokio::task::yield_now().await;
+        match state.renew(&self.way.call.tenant, draft, &self.way.tool.state).await? {
+            Renewed::Ready => Ok(()),
+            Renewed::RunAgain => Err(Unsettled::RunAgain),
+            Renewed::Refused(error) => Err(Unsettled::Because(error)),
+        }
+    }
+
+    /// What the history of its states is told about the call. Whoever only reads leaves no trace there.
+    fn told(&self, outcome: &Outcome) -> Option<Told> {
+        let Tool { definition, .. } = &*self.way.tool;
+        if definition.annotations.read_only {
+            return None;
+        }
+        let end = match &outcome.error {
+            None => Happened::success(&outcome.output),
+            Some(error) => Happened::error(error),
+        };
+        let parameters = Happened::parameters(&self.way.call.arguments);
+        Some(Told { began: outcome.started_at + outcome.queued, parameters, end })
+    }
+
+    fn partition(&self) -> Partition {
+        let call = &self.way.call;
+        Partition::of_call(call.tenant.clone(), call.thread.as_ref(), call.id)
     }
 
     async fn commit(&self, outcome: &Outcome, writes: Vec<Write>) -> Result<(), StoreError> {
         let (journal, now) = (&self.engine.journal, self.engine.services.clock.now());
         let record = self.record.clone().closed(outcome.clone());
         let close = if self.opened { journal.close(&record, now)? } else { journal.open(&record, now)? };
-        let call = &self.way.call;
-        let mut batch = Batch::on(Partition::of_call(call.tenant.clone(), call.thread.as_ref(), call.id)).with(close);
+        let mut batch = Batch::on(self.partition()).with(close);
         batch.writes.extend(writes);
         journal.store.commit(batch, now).await.map(|_| ())
     }
 
     /// The state could not be committed. The call still ends, with its result and the reason.
-    async fn without_state(&self, outcome: Outcome, error: StoreError, ticket: &Ticket<'_>) -> Outcome {
+    async fn without_state(
+        &self,
+        outcome: Outcome,
+        error: CallError,
+        drafts: &mut Drafts,
+        ticket: &Ticket<'_>,
+    ) -> Outcome {
         // The store answers, so the end can still be written down; only not with everything it was to be written with.
-        let answers =
-            !matches!(&error, StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Fenced { .. });
-        let failed = failed(outcome, error.into(), ticket);
-        if answers && let Err(error) = self.commit(&failed, Vec::new()).await {
-            return self::failed(failed, error.into(), ticket);
+        let answers = error.kind != ErrorKind::StoreUnavailable;
+        let failed = failed(outcome, error, ticket);
+        if !answers {
+            return failed;
         }
-        failed
+        drafts.list.iter_mut().for_each(|draft| draft.text = None);
+        let told = self.told(&failed);
+        let history = self.writes(drafts, told.as_ref()).await.unwrap_or_default();
+        let noted = history.into_iter().filter(|write| write.table == Table::History).collect();
+        match self.commit(&failed, noted).await {
+            Ok(()) => failed,
+            Err(error) => self::failed(failed, error.into(), ticket),
+        }
     }
 }
 

@@ -3,6 +3,9 @@
 //! In: pieces in any order. Out: a `Tool`, or why it cannot be one. Nothing is checked before `build`.
 
 mod policy;
+mod state;
+
+pub(crate) use state::STATE_PARAMETER;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -18,6 +21,7 @@ use crate::{
     scheduler::Scheduler,
     schema::{self, Schema},
     services::Services,
+    state::StateRules,
     tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName},
 };
 
@@ -37,7 +41,8 @@ pub struct ToolBuilder {
     origin: Option<Origin>,
     config: Value,
     policy: Policy,
-    states: Vec<&'static str>,
+    states: Vec<SmolStr>,
+    state: StateRules,
     executor: Option<Arc<dyn Executor>>,
 }
 
@@ -65,6 +70,7 @@ impl ToolBuilder {
             config: Value::Null,
             policy: Policy::default(),
             states: Vec::new(),
+            state: StateRules::default(),
             executor: None,
         }
     }
@@ -202,8 +208,8 @@ impl ToolBuilder {
         self
     }
 
-    pub(crate) fn states(mut self, names: &[&'static str]) -> Self {
-        self.states.extend(names);
+    pub(crate) fn states<N: AsRef<str>>(mut self, names: &[N]) -> Self {
+        self.states.extend(names.iter().map(|name| SmolStr::new(name)));
         self
     }
 
@@ -231,14 +237,10 @@ impl ToolBuilder {
         let Some(executor) = executor else {
             return Err(RegistryError::NoExecutor { tool: name, kind: self.kind });
         };
-        if let Some(bad) = self.states.iter().find(|state| crate::ids::ThreadId::new(**state).is_err()) {
-            let reason = format!("its state is named `{bad}`; use 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
-            return Err(RegistryError::Refused { tool: name, reason });
-        }
-        if let Some(twice) = self.states.iter().enumerate().find(|(at, state)| self.states[..*at].contains(state)) {
-            let reason = format!("it asks for the state `{}` twice", twice.1);
-            return Err(RegistryError::Refused { tool: name, reason });
-        }
+        let state = match state::rules(self.state, &self.states) {
+            Ok(state) => state,
+            Err(reason) => return Err(RegistryError::Refused { tool: name, reason }),
+        };
         if self.depends_on.iter().any(|group| group.names.is_empty()) {
             let reason = "it depends on an empty list of tools, which could never be satisfied".into();
             return Err(RegistryError::Refused { tool: name, reason });
@@ -274,12 +276,12 @@ impl ToolBuilder {
             return Err(RegistryError::Refused { tool: definition.name, reason });
         }
         let stateful = executor.needs_thread();
-        if let Err(reason) = check(&self.policy, &definition, stateful && self.states.is_empty()) {
+        if let Err(reason) = check(&self.policy, &definition, &state, stateful) {
             return Err(RegistryError::Refused { tool: definition.name, reason });
         }
         let mut limits = workshop.policies.limits(&definition, &self.policy);
         // An instance remembers things nobody else sees, so nobody can tell when its answer would be another.
-        limits.cache = limits.cache.filter(|_| !stateful || !self.states.is_empty());
+        limits.cache = limits.cache.filter(|_| !stateful || !state.names.is_empty());
         let hooks = workshop.hooks.iter().filter(|(tools, _)| tools.matches(&definition.name));
         Ok(Tool {
             gate: workshop.policies.gate(&definition, &limits),
@@ -288,7 +290,7 @@ impl ToolBuilder {
             fingerprint: definition.fingerprint(),
             needs_thread: stateful || !definition.depends_on.is_empty(),
             services: workshop.services.clone(),
-            states: self.states,
+            state,
             policy: self.policy,
             definition,
             limits,
@@ -300,8 +302,10 @@ impl ToolBuilder {
 }
 
 /// Whether what the owner says about this tool can hold.
-fn check(policy: &Policy, definition: &Definition, only_instances: bool) -> Result<(), String> {
+fn check(policy: &Policy, definition: &Definition, state: &StateRules, stateful: bool) -> Result<(), String> {
     policy.check()?;
+    state::check(state, definition)?;
+    let only_instances = stateful && state.names.is_empty();
     if policy.cache.is_some() && !definition.annotations.read_only {
         return Err("its answers cannot be kept: it is not `read_only`".into());
     }

@@ -10,6 +10,7 @@ use crate::{
     scheduler::Desk,
     schema::Schema,
     services::Services,
+    state::StateRules,
     suggest,
     tool::{Definition, Kind, ToolName},
 };
@@ -29,8 +30,8 @@ pub struct Tool {
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
     /// Of its definition: another one means that the tool is another.
     pub(crate) fingerprint: String,
-    /// The states it takes out.
-    pub(crate) states: Vec<&'static str>,
+    /// The states it takes out, and what holds for them.
+    pub(crate) state: StateRules,
     pub(crate) schema: Schema,
     pub(crate) executor: Arc<dyn Executor>,
     /// What its executions may reach. Kept here so that a call holds one shared thing, the tool, and not two: counting

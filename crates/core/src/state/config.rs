@@ -60,13 +60,10 @@ pub enum ConflictResolution {
 impl BusinessStateConfig {
     /// The settings that ask for what nothing here can do yet. Taken silently, they would promise what does not happen.
     pub(crate) fn unheeded(&self) -> Vec<&'static str> {
-        let undone = matches!(self.conflict_resolution, Some(ConflictResolution::Retry | ConflictResolution::Merge));
         let asked = [
             (self.state_compression, "state_compression = true"),
-            (!self.auto_save, "auto_save = false"),
             (!self.sync_on_change, "sync_on_change = false"),
             (self.backup_enabled, "backup_enabled = true"),
-            (undone, "conflict_resolution = retry or merge"),
         ];
         asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
     }

@@ -85,7 +85,8 @@ fn fits<'a, T: Deserialize<'a>>(data: &'a Map<String, Value>) -> Result<(), serd
     T::deserialize(data).map(|_| ())
 }
 
-fn sort(value: &Value) -> &'static str {
+/// What sort of JSON a value is, in words.
+pub(crate) fn sort(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -1,61 +1,118 @@
 //! The states a call has taken out, waiting to be put back.
 //!
-//! In: values parked here when the tool lets go of them. Out: the writes that make them durable, each expecting the
-//! version that was read.
+//! In: values parked here when the tool lets go of them, and the turns to write them. Out: drafts of what is to be
+//! committed. `manager/draft.rs` makes writes of them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use smol_str::SmolStr;
-
+use super::{ContextId, turns::Turn};
 use crate::{
-    backend::{Change, Durability, Expect, Table, Write},
-    error::ToolError,
+    backend::Row,
+    error::{ErrorKind, ToolError},
 };
 
 /// The states one call has taken out.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<Vec<Sheet>>);
+pub(crate) struct Desk(Mutex<OnDesk>);
+
+#[derive(Default)]
+struct OnDesk {
+    sheets: Vec<Sheet>,
+    turns: Vec<Turn>,
+}
 
 /// One state that was taken out.
 pub(crate) struct Sheet {
-    pub(crate) id: SmolStr,
-    pub(crate) expect: Expect,
-    pub(crate) schema: u32,
+    pub(crate) context: ContextId,
+    pub(crate) found: Found,
     pub(crate) parked: Arc<dyn Parked>,
+}
+
+/// What a context held when a call took it out.
+#[derive(Clone, Default)]
+pub(crate) struct Found {
+    pub(crate) business: Option<Row>,
+    pub(crate) session: Option<Row>,
 }
 
 /// A state the tool has let go of.
 pub(crate) trait Parked: Send + Sync {
     /// The bytes to store; `None` when nothing was changed.
     fn changed(&self) -> Result<Option<Vec<u8>>, ToolError>;
+
+    /// The version of their layout.
+    fn layout(&self) -> u32;
+
+    /// The same changes made to what is there now; `None` when nobody knows how.
+    fn again(&self, now: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError>;
+
+    /// Both changes together; or why they do not go together.
+    fn merged(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String>;
+}
+
+/// What becomes of one state.
+pub(crate) struct Draft {
+    pub(crate) context: ContextId,
+    pub(crate) found: Found,
+    /// What is to be stored; `None` when nothing was changed.
+    pub(crate) text: Option<Arc<[u8]>>,
+    pub(crate) parked: Arc<dyn Parked>,
+}
+
+/// What becomes of the states of a call. They stay the call's own while this is held.
+#[derive(Default)]
+pub(crate) struct Drafts {
+    pub(crate) list: Vec<Draft>,
+    _turns: Vec<Turn>,
 }
 
 impl Desk {
     /// Notes that a state was taken out.
     pub(crate) fn put(&self, sheet: Sheet) -> Result<(), ToolError> {
-        let mut sheets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if sheets.iter().any(|other| other.id == sheet.id) {
-            let text = format!("the state `{}` was asked for twice in one call", sheet.id);
-            return Err(ToolError::hidden(crate::error::ErrorKind::Internal, text));
+        let mut desk = self.lock();
+        if desk.sheets.iter().any(|other| other.context == sheet.context) {
+            let text = format!("the state `{}` was asked for twice in one call", sheet.context);
+            return Err(ToolError::hidden(ErrorKind::Internal, text));
         }
-        sheets.push(sheet);
+        desk.sheets.push(sheet);
         Ok(())
     }
 
-    /// The writes that make the changes durable.
-    pub(crate) fn writes(&self) -> Result<Vec<Write>, ToolError> {
-        let sheets = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut writes = Vec::new();
-        for sheet in sheets {
-            let Some(bytes) = sheet.parked.changed()? else { continue };
-            writes.push(Write {
-                table: Table::State,
-                id: sheet.id,
-                expect: sheet.expect,
-                change: Change::Put { value: bytes.into(), schema: sheet.schema, expires: None },
-                durability: Durability::PowerSafe,
-            });
+    /// Keeps a turn until the call is committed.
+    pub(crate) fn keep(&self, turn: Turn) {
+        self.lock().turns.push(turn);
+    }
+
+    /// Lets others write: this attempt commits nothing.
+    pub(crate) fn release(&self) {
+        let turns = std::mem::take(&mut self.lock().turns);
+        drop(turns);
+    }
+
+    /// The states as the tool left them. Writing them down is the author's code.
+    pub(crate) fn drafts(&self) -> Result<Drafts, ToolError> {
+        self.cleared(|parked| parked.changed())
+    }
+
+    /// The states as they were: the tool failed.
+    pub(crate) fn unchanged(&self) -> Drafts {
+        self.cleared(|_| Ok(None)).unwrap_or_default()
+    }
+
+    fn cleared(
+        &self,
+        changed: impl Fn(&dyn Parked) -> Result<Option<Vec<u8>>, ToolError>,
+    ) -> Result<Drafts, ToolError> {
+        let OnDesk { sheets, turns } = std::mem::take(&mut *self.lock());
+        let mut list = Vec::with_capacity(sheets.len());
+        for Sheet { context, found, parked } in sheets {
+            let text = changed(&*parked)?.map(Into::into);
+            list.push(Draft { context, found, text, parked });
         }
-        Ok(writes)
+        Ok(Drafts { list, _turns: turns })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, OnDesk> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

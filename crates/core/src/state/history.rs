@@ -9,16 +9,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use smol_str::{SmolStr, format_smolstr};
 
-use super::{ContextId, redact};
+use super::{ContextId, data, redact};
 use crate::{
     backend::{Change, Durability, Expect, Row, StoreError, Table, Write, decode, encode},
     clock::Timestamp,
+    error::CallError,
 };
 
 /// The layout of these records.
 const LAYOUT: u32 = 1;
 /// A thousand entries are kept for each context; a large state written often must not be kept a thousand times.
-const LONGEST: usize = 16 * 1024;
+pub(crate) const LONGEST: usize = 16 * 1024;
 
 /// One thing that happened to a context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,6 +65,21 @@ pub enum Happened {
 }
 
 impl Happened {
+    /// What a tool was given, as it is told.
+    pub(crate) fn parameters(arguments: &Value) -> Value {
+        shortened(arguments)
+    }
+
+    /// A tool succeeded.
+    pub(crate) fn success(output: &Value) -> Self {
+        Self::ExecutionSuccess { result_type: data::sort(output).into() }
+    }
+
+    /// A tool failed.
+    pub(crate) fn error(error: &CallError) -> Self {
+        Self::ExecutionError { error: error.operator.clone(), error_type: error.kind.to_string() }
+    }
+
     /// The same, fit to be kept.
     pub(crate) fn fit(self) -> Self {
         match self {

@@ -7,33 +7,60 @@ use std::{
 
 use super::{
     ToolState,
-    desk::{Parked, Sheet},
+    desk::{Found, Parked, Sheet},
 };
 use crate::{
-    backend::{Expect, StoreError},
+    backend::{Row, StoreError},
     call::Effect,
     context::CallContext,
     error::{ErrorKind, ToolError},
     handler::FromCall,
+    ids::StateName,
 };
 
 /// The state of a tool in the thread of the call.
 ///
 /// Read and change it like the value it holds. When the tool returns `Ok`, a changed state is committed together with
 /// the end of the call, provided nobody else changed it meanwhile; when it returns `Err`, the state stays as it was.
+///
+/// Calls of tools that are not read-only have the state to themselves, on this node; the others wait, within their time.
+/// A read-only tool waits for nobody and sees what was committed last.
 pub struct State<S: ToolState> {
     /// Present until this is dropped.
     value: Option<S>,
     touched: bool,
+    changes: Vec<Change<S>>,
+    saved: Option<Vec<u8>>,
     version: u64,
     home: Arc<Home<S>>,
 }
 
+type Change<S> = Box<dyn Fn(&mut S) + Send>;
+
 /// Where the value waits after the tool has let go of it.
 struct Home<S> {
-    parked: Mutex<Option<(S, bool)>>,
-    /// What was loaded, to tell a change from a look through `&mut`.
+    parked: Mutex<Parking<S>>,
+    /// What was loaded, to tell a change from a look through `&mut`; `None` where it has another layout now.
     loaded: Option<Arc<[u8]>>,
+    /// Whether a change is committed without being saved on purpose.
+    auto_save: bool,
+}
+
+enum Parking<S> {
+    /// The tool still has the value.
+    Away,
+    Parked(Left<S>),
+    /// What can be done once more, after the value was written down.
+    Written(Vec<Change<S>>),
+}
+
+/// What the tool left.
+struct Left<S> {
+    value: S,
+    /// Whether it was changed otherwise than by `update`.
+    touched: bool,
+    changes: Vec<Change<S>>,
+    saved: Option<Vec<u8>>,
 }
 
 impl<S: ToolState> State<S> {
@@ -43,40 +70,72 @@ impl<S: ToolState> State<S> {
         self.version
     }
 
-    pub(crate) async fn take(cx: &CallContext) -> Result<Self, ToolError> {
-        let thread = cx.thread().ok_or_else(|| {
-            ToolError::hidden(ErrorKind::Internal, format!("the state `{}` was asked for without a thread", S::NAME))
-        })?;
-        let services = cx.services();
-        let keys = [super::place(cx.tenant(), thread, S::NAME)];
-        let found = services.store.load(&keys, services.clock.now()).await;
-        let [key] = keys;
-        let row = found
-            .map_err(|error| match error {
-                StoreError::Damaged { reason, .. } => unreadable::<S>(&reason),
-                other => ToolError::hidden(ErrorKind::StoreUnavailable, other.to_string()),
-            })?
-            .pop()
-            .flatten();
-        let (value, seen, loaded) = match row {
-            None => (S::default(), None, None),
-            Some(row) if row.schema != S::VERSION => {
-                return Err(unreadable::<S>(&format!("it has layout {}, this tool knows {}", row.schema, S::VERSION)));
-            }
-            Some(row) => match serde_json::from_slice(&row.value) {
-                Ok(value) => (value, Some(row.seen), Some(row.value)),
-                Err(error) => return Err(unreadable::<S>(&error.to_string())),
-            },
-        };
-        let home = Arc::new(Home { parked: Mutex::new(None), loaded });
-        let expect = seen.map_or(Expect::Absent, Expect::Same);
-        cx.desk().put(Sheet { id: key.id, expect, schema: S::VERSION, parked: home.clone() })?;
-        Ok(Self { value: Some(value), touched: false, version: seen.map_or(0, |seen| seen.version), home })
+    /// Changes the state in a way that can be repeated: where conflicts are resolved by `retry`, and somebody else was
+    /// quicker, the change is made again to what is there then. It must depend on nothing but the state, and what it
+    /// returns may be out of date by the time of the commit.
+    pub fn update<R>(&mut self, change: impl Fn(&mut S) -> R + Send + 'static) -> R {
+        let value = self.value.as_mut().expect("the value leaves only when this is dropped");
+        let result = change(value);
+        self.changes.push(Box::new(move |value| {
+            change(value);
+        }));
+        result
     }
+
+    /// Marks the state as it is now to be committed when the tool returns `Ok`. Only needed where `auto_save` is off;
+    /// there, what is changed afterwards is lost unless it is saved once more.
+    ///
+    /// # Errors
+    /// When the state cannot be written as JSON.
+    pub fn save(&mut self) -> Result<(), ToolError> {
+        let value = self.value.as_ref().expect("the value leaves only when this is dropped");
+        self.saved = Some(text(value)?);
+        Ok(())
+    }
+
+    pub(crate) async fn take(cx: &CallContext) -> Result<Self, ToolError> {
+        let wrong = |text| ToolError::hidden(ErrorKind::Internal, text);
+        let name = StateName::new(S::NAME).map_err(|error| wrong(error.to_string()))?;
+        let thread = cx.thread().ok_or_else(|| wrong(format!("the state `{name}` was asked for without a thread")))?;
+        let manager = &cx.services().state;
+        let context = manager.context(&name, thread);
+        let found = manager.take_out(cx.tenant(), &context).await.map_err(|error| match error {
+            StoreError::Damaged { reason, .. } => unreadable::<S>(&reason),
+            other => ToolError::hidden(ErrorKind::StoreUnavailable, other.to_string()),
+        })?;
+        let value = read::<S>(found.business.as_ref())?;
+        let Found { business, .. } = &found;
+        let loaded = business.as_ref().filter(|row| row.schema == S::VERSION).map(|row| row.value.clone());
+        let version = business.as_ref().map_or(0, |row| row.seen.version);
+        let home = Arc::new(Home { parked: Mutex::new(Parking::Away), loaded, auto_save: manager.auto_save() });
+        cx.desk().put(Sheet { context, found, parked: home.clone() })?;
+        Ok(Self { value: Some(value), touched: false, changes: Vec::new(), saved: None, version, home })
+    }
+}
+
+/// What a row holds, or what a thread has that has nothing yet.
+fn read<S: ToolState>(row: Option<&Row>) -> Result<S, ToolError> {
+    let Some(row) = row else { return Ok(S::default()) };
+    let wrong = |error: serde_json::Error| unreadable::<S>(&error.to_string());
+    if row.schema == S::VERSION {
+        return serde_json::from_slice(&row.value).map_err(wrong);
+    }
+    S::migrate(row.schema, serde_json::from_slice(&row.value).map_err(wrong)?).map_err(|why| unreadable::<S>(&why))
 }
 
 fn unreadable<S: ToolState>(reason: &str) -> ToolError {
     ToolError::hidden(ErrorKind::StateUnreadable, format!("the stored state `{}` cannot be read: {reason}", S::NAME))
+}
+
+/// The text of a value. What could not be read again, such as something nested too deeply, must not be written.
+fn text<S: ToolState>(value: &S) -> Result<Vec<u8>, ToolError> {
+    let failed = |text| ToolError::hidden(ErrorKind::ToolError, text);
+    let bytes = serde_json::to_vec(value)
+        .map_err(|error| failed(format!("the state `{}` cannot be written as JSON: {error}", S::NAME)))?;
+    match serde_json::from_slice::<S>(&bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(failed(format!("the state `{}` could not be read back: {error}", S::NAME))),
+    }
 }
 
 impl<S: ToolState> FromCall for State<S> {
@@ -88,26 +147,52 @@ impl<S: ToolState> FromCall for State<S> {
     }
 }
 
+impl<S: ToolState> Home<S> {
+    fn park(&self, parking: Parking<S>) -> Parking<S> {
+        std::mem::replace(&mut *self.parked.lock().unwrap_or_else(PoisonError::into_inner), parking)
+    }
+}
+
 impl<S: ToolState> Parked for Home<S> {
     fn changed(&self) -> Result<Option<Vec<u8>>, ToolError> {
-        let failed = |text| Err(ToolError::hidden(ErrorKind::ToolError, text));
-        let parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((value, touched)) = parked else {
+        let Parking::Parked(left) = self.park(Parking::Away) else {
             let text = "the tool returned while something it started still held the state";
-            return failed(format!("{text} `{}`; it was not saved", S::NAME));
+            return Err(ToolError::hidden(ErrorKind::ToolError, format!("{text} `{}`; it was not saved", S::NAME)));
         };
-        if !touched {
+        let Left { value, touched, changes, saved } = left;
+        if !self.auto_save {
+            return Ok(saved);
+        }
+        if !touched && changes.is_empty() {
             return Ok(None);
         }
-        match serde_json::to_vec(&value) {
-            Ok(bytes) if self.loaded.as_deref() == Some(&bytes) => Ok(None),
-            // What could not be read again, such as something nested too deeply, must not be written.
-            Ok(bytes) => match serde_json::from_slice::<S>(&bytes) {
-                Ok(_) => Ok(Some(bytes)),
-                Err(error) => failed(format!("the state `{}` could not be read back: {error}", S::NAME)),
-            },
-            Err(error) => failed(format!("the state `{}` cannot be written as JSON: {error}", S::NAME)),
+        let bytes = text(&value)?;
+        if self.loaded.as_deref() == Some(&bytes) {
+            return Ok(None);
         }
+        if !touched {
+            self.park(Parking::Written(changes));
+        }
+        Ok(Some(bytes))
+    }
+
+    fn layout(&self) -> u32 {
+        S::VERSION
+    }
+
+    fn again(&self, now: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
+        let parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        let Parking::Written(changes) = &*parked else { return Ok(None) };
+        let mut value = read::<S>(now)?;
+        changes.iter().for_each(|change| change(&mut value));
+        text(&value).map(Some)
+    }
+
+    fn merged(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String> {
+        let told = |error: ToolError| error.to_string();
+        let mine = serde_json::from_slice(mine).map_err(|error| error.to_string())?;
+        let merged = S::merge(read(base).map_err(told)?, mine, read(Some(theirs)).map_err(told)?)?;
+        text(&merged).map_err(told)
     }
 }
 
@@ -127,7 +212,8 @@ impl<S: ToolState> DerefMut for State<S> {
 
 impl<S: ToolState> Drop for State<S> {
     fn drop(&mut self) {
-        let parked = self.value.take().map(|value| (value, self.touched));
-        *self.home.parked.lock().unwrap_or_else(PoisonError::into_inner) = parked;
+        let Some(value) = self.value.take() else { return };
+        let (changes, saved) = (std::mem::take(&mut self.changes), self.saved.take());
+        self.home.park(Parking::Parked(Left { value, touched: self.touched, changes, saved }));
     }
 }

@@ -21,7 +21,9 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    error::ToolError,
     events::{Events, News},
+    held,
     registry::Tool,
     tool::ToolName,
 };
@@ -164,10 +166,6 @@ pub(crate) struct Use {
 }
 
 impl Use {
-    pub(crate) fn room(&self) -> &Arc<Room> {
-        &self.room
-    }
-
     /// The room's chair; of the type that the tool of this room sits on.
     pub(crate) fn chair<T: Send + 'static>(&self) -> Option<Arc<Chair<T>>> {
         let any: Arc<dyn std::any::Any + Send + Sync> = self.room.seat.clone();
@@ -193,4 +191,16 @@ impl Drop for Use {
         self.rooms.part(leaving);
         self.rooms.kept.notify_one();
     }
+}
+
+/// Runs work that is alone in a room.
+///
+/// # Errors
+/// When the work around this is in the room already: the two would wait for each other.
+pub(crate) async fn alone_in<T>(place: &Use, work: impl Future<Output = T>) -> Result<T, ToolError> {
+    held::holding(vec![place.room.clone()], work).await.map_err(|held::Nested| {
+        let text = "this tool is at work in this thread and has, directly or through other tools, called itself; \
+                    the two calls would wait for each other";
+        ToolError::refused(text).uncounted()
+    })
 }

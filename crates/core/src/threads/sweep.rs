@@ -8,8 +8,11 @@ use std::{sync::Arc, time::Duration};
 use super::{Book, Owner, book};
 use crate::{
     approvals::{Approval, ApprovalState},
-    backend::{Backend, Batch, Change, Cursor, Durability, Expect, Partition, Scan, Scope, StoreError, Table, Write},
+    backend::{
+        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Scan, Scope, StoreError, Table, Write,
+    },
     clock::Timestamp,
+    ids::StateName,
 };
 
 /// How many rows go in one batch.
@@ -52,11 +55,12 @@ pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) 
 }
 
 /// Takes all rows of a thread away, its own row last: a sweep that was cut short is found again. As soon as the thread's own
-/// row is written by somebody, nothing more is taken.
+/// row is written by somebody, nothing more is taken. The states in `kept` outlive the thread.
 pub(crate) async fn remove(
     book: &Book,
     store: &dyn Backend,
     owner: &Owner,
+    kept: &[StateName],
     now: Timestamp,
 ) -> Result<Removed, StoreError> {
     let own = book::key(owner);
@@ -71,12 +75,10 @@ pub(crate) async fn remove(
     };
     let mut gone = 0;
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Threads) {
+        let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
         loop {
-            let scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
-            let rows = store.scan(scan, now).await?.rows;
-            if rows.is_empty() {
-                break;
-            }
+            let page = store.scan(scan.clone(), now).await?;
+            let rows: Vec<_> = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept)).collect();
             let mut batch = Batch::on(partition.clone()).with(own(Change::Keep));
             gone += rows.len();
             batch.writes.extend(rows.into_iter().map(|(key, _)| Write {
@@ -86,14 +88,24 @@ pub(crate) async fn remove(
                 change: Change::Remove,
                 durability: Durability::KillSafe,
             }));
-            if !commit(batch).await? {
+            if batch.writes.len() > 1 && !commit(batch).await? {
                 return Ok(Removed::Awake);
             }
             tokio::task::yield_now().await;
+            match page.next {
+                Some(next) => scan.after = Some(next),
+                None => break,
+            }
         }
     }
     let last = commit(Batch::on(partition).with(own(Change::Remove))).await?;
     Ok(if last { Removed::Rows(gone) } else { Removed::Awake })
+}
+
+/// Whether a row belongs to a state that outlives its thread.
+fn is_kept(key: &Key, kept: &[StateName]) -> bool {
+    matches!(key.table, Table::State | Table::Versions | Table::History)
+        && key.id.split_once('/').is_some_and(|(state, _)| kept.iter().any(|name| name.as_str() == state))
 }
 
 impl Book {

@@ -13,7 +13,7 @@ use std::{
 use futures_util::poll;
 use tokio_util::sync::CancellationToken;
 use toolhub::{
-    Status,
+    BusinessStateConfig, Status,
     backend::Memory,
     prelude::*,
     status::StatusSettings,
@@ -222,6 +222,8 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
             // The tools fail for ever; they are called all the same.
             .status(StatusSettings { enabled: false, ..StatusSettings::default() })
             .keep_calls(Duration::from_secs(60))
+            // What the history of a state holds is bounded, not lost.
+            .business_state(BusinessStateConfig { max_history_size: 20, ..BusinessStateConfig::default() })
             .build()
             .await
             .unwrap();

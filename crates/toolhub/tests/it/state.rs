@@ -102,15 +102,26 @@ async fn a_tool_that_only_looks_at_its_state_writes_nothing() {
     let mut changes = store.watch(Table::State);
     let hub = ToolHub::builder()
         .shared_store(store.clone())
-        .tool(tool("show_cart", show_cart))
+        .tool(tool("show_cart", show_cart).read_only())
+        .tool(tool("look_at_cart", show_cart))
         .tool(tool("add_to_cart", add_to_cart))
         .build()
         .await
         .unwrap();
     hub.call("show_cart", json!({})).thread("t1").await.assert_success();
     assert_eq!(changes.next().now_or_never(), None);
-    hub.call("add_to_cart", item("tea")).thread("t1").await.assert_success();
-    assert!(matches!(changes.next().now_or_never(), Some(Some(Changed::Row(_, Some(1))))));
+    let mut written = async |name: &str| {
+        hub.call(name, item("tea")).thread("t1").await.assert_success();
+        let mut rows = Vec::new();
+        while let Some(Some(Changed::Row(key, version))) = changes.next().now_or_never() {
+            rows.push((key.id.to_string(), version));
+        }
+        rows
+    };
+    // One that might have changed it is counted as a use of it, no more.
+    assert_eq!(written("look_at_cart").await, [("cart/session".into(), Some(1))]);
+    let both = [("cart/business".into(), Some(1)), ("cart/session".into(), Some(2))];
+    assert_eq!(written("add_to_cart").await, both);
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    BusinessStateConfig, ConflictResolution, ContextFilter, ContextId, Happened, ManagerType, StateError, StateKind,
-    StateManager, StateManagerConfig,
+    BusinessStateConfig, ContextFilter, ContextId, Happened, ManagerType, StateError, StateKind, StateManager,
+    StateManagerConfig,
     backend::{Backend, Memory, Scan, Scope, Table},
     clock::{Clock, Timestamp},
     ids::StateName,
@@ -402,11 +402,8 @@ fn the_defaults_of_both_configs_are_as_documented() {
 
 #[tokio::test]
 async fn a_setting_that_nothing_can_honour_yet_is_refused_when_the_hub_is_built() {
-    let business = BusinessStateConfig {
-        auto_save: false,
-        conflict_resolution: Some(ConflictResolution::Merge),
-        ..BusinessStateConfig::default()
-    };
+    let business =
+        BusinessStateConfig { sync_on_change: false, backup_enabled: true, ..BusinessStateConfig::default() };
     let manager = StateManagerConfig {
         manager_type: Some(ManagerType::Distributed),
         redis_url: Some("redis://127.0.0.1".into()),
@@ -414,7 +411,7 @@ async fn a_setting_that_nothing_can_honour_yet_is_refused_when_the_hub_is_built(
     };
     let refused = ToolHub::builder().business_state(business).state_manager(manager).build().await.unwrap_err();
     let text = refused.to_string();
-    for field in ["auto_save", "conflict_resolution", "manager_type", "redis_url"] {
+    for field in ["sync_on_change", "backup_enabled", "manager_type", "redis_url"] {
         assert!(text.contains(field), "{field} is missing in {text}");
     }
     let memory = StateManagerConfig { manager_type: Some(ManagerType::Memory), ..StateManagerConfig::default() };

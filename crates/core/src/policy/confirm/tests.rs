@@ -37,6 +37,7 @@ fn caller(name: &str) -> Caller {
 fn check(rules: &[Rule], arguments: &Value, expected: Option<(Decision, usize)>) {
     let ready = Rules::new(rules.to_vec()).unwrap();
     let pay = tool("pay", Annotations::default());
+    let ready = ready.concerning(&pay);
     let got = ready.decide(arguments, &caller("bot-7"));
     let place = |found: &Rule| rules.iter().position(|rule| rule == found).unwrap();
     assert_eq!(got.map(|rule| (rule.decision, place(rule))), expected);
@@ -88,8 +89,9 @@ fn annotations_must_be_as_the_rule_wants_them_and_may_be_anything_otherwise() {
         for wanted in [true, false] {
             let rules = Rules::new(vec![make(Rule::ask("*"), wanted)]).unwrap();
             for (annotations, said) in [(&all, true), (&none, false)] {
-                let found = rules.concerning(&tool("any", annotations.clone())).decide(&json!({}), &caller("me"));
-                assert_eq!(found.is_some(), wanted == said, "{}", rules.0[0].rule.label());
+                let rules = rules.concerning(&tool("any", annotations.clone()));
+                let found = rules.decide(&json!({}), &caller("me"));
+                assert_eq!(found.is_some(), wanted == said, "{wanted} {said}");
             }
         }
     }

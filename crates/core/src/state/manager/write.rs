@@ -28,12 +28,12 @@ struct Found<'a> {
 }
 
 /// What a write makes of it.
-struct Next<'a> {
-    text: Arc<[u8]>,
-    schema: u32,
-    expires: Option<Timestamp>,
+pub(super) struct Next<'a> {
+    pub(super) text: Arc<[u8]>,
+    pub(super) schema: u32,
+    pub(super) expires: Option<Timestamp>,
     /// What is told to the history.
-    updates: Cow<'a, Value>,
+    pub(super) updates: Cow<'a, Value>,
 }
 
 /// What is to be written where.
@@ -211,7 +211,7 @@ impl StateManager {
     }
 
     /// Everything that becomes true together with a write. The state comes first.
-    async fn batch(
+    pub(super) async fn batch(
         &self,
         tenant: &Tenant,
         context: &ContextId,

@@ -1,0 +1,165 @@
+//! Tools that speak plain JSON: for those whose schema is known only while the program runs, and for old tools.
+//!
+//! In: a function of JSON values. Out: an executor. A state is handed over as one more argument, and comes back beside the
+//! output; nothing in the output itself is taken for a state, except by the adapter for old tools, which were written so.
+
+use std::{future::Future, sync::Arc};
+
+use futures_core::future::BoxFuture;
+use serde_json::Value;
+
+use crate::{
+    call::Effect,
+    context::CallContext,
+    error::{ErrorKind, ToolError},
+    executor::{Executor, Job, Reply},
+    ids::StateName,
+    registry::{STATE_PARAMETER, ToolBuilder},
+    state::JsonState,
+    tool::Kind,
+};
+
+/// What a JSON tool gives back.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct JsonReply {
+    /// The output.
+    pub output: Value,
+    /// What is remembered from now on, a JSON object; as it was where nothing is said.
+    pub state: Option<Value>,
+}
+
+impl JsonReply {
+    /// An output, and what is remembered from now on.
+    #[must_use]
+    pub fn with_state(output: Value, state: Value) -> Self {
+        Self { output, state: Some(state) }
+    }
+}
+
+impl From<Value> for JsonReply {
+    fn from(output: Value) -> Self {
+        Self { output, state: None }
+    }
+}
+
+/// Begins a tool that is an async function of JSON, with the schema of its arguments.
+///
+/// ```
+/// use serde_json::{Value, json};
+/// use toolhub_core::{CallContext, dynamic};
+///
+/// let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+/// let shout = dynamic("shout", schema, async |arguments: Value, _: CallContext| {
+///     Ok(json!(arguments["text"].as_str().unwrap_or_default().to_uppercase()))
+/// });
+/// ```
+pub fn dynamic<F, Fut>(name: &str, schema: Value, handler: F) -> ToolBuilder
+where
+    F: Fn(Value, CallContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Value, ToolError>> + Send + 'static,
+{
+    let run = move |arguments, cx| -> Running { Box::pin(into_reply(handler(arguments, cx))) };
+    ToolBuilder::new(name, Kind::Stateless).parameters(schema).run_by(Arc::new(Json { run, state: None }))
+}
+
+/// Begins a tool that is an async function of JSON and remembers something, by the name of its state.
+///
+/// The state is among the arguments, as `state`: an object, empty where nothing is remembered yet. The tool answers with
+/// [`JsonReply::with_state`] to change it. `state_parameter_name` gives the argument another name, and with
+/// `state_injection(false)` it is left out.
+pub fn dynamic_stateful<F, Fut, T>(name: &str, state: &str, schema: Value, handler: F) -> ToolBuilder
+where
+    F: Fn(Value, CallContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
+    T: Into<JsonReply> + 'static,
+{
+    let run = move |arguments, cx| -> Running { Box::pin(into_reply(handler(arguments, cx))) };
+    let executor = Json { run, state: StateName::new(state).ok() };
+    let tool = ToolBuilder::new(name, Kind::Stateful).parameters(schema).run_by(Arc::new(executor));
+    tool.states(&[state]).json().state_parameter_name(STATE_PARAMETER)
+}
+
+/// Begins a tool that was written for an older system: a blocking function of the parameters and the state, in JSON. A
+/// member `state` of its result is remembered and taken out of the result. The state has the tool's name.
+pub fn legacy_stateful(name: &str, function: impl Fn(Value, Value) -> Value + Send + Sync + 'static) -> ToolBuilder {
+    let executor = Legacy { function: Arc::new(function), state: StateName::new(name).ok() };
+    ToolBuilder::new(name, Kind::Stateful).states(&[name]).run_by(Arc::new(executor))
+}
+
+type Running = BoxFuture<'static, Result<JsonReply, ToolError>>;
+
+async fn into_reply<T: Into<JsonReply>>(
+    run: impl Future<Output = Result<T, ToolError>>,
+) -> Result<JsonReply, ToolError> {
+    run.await.map(Into::into)
+}
+
+/// Takes a state out. A name that is none was refused when the tool was registered.
+async fn take(cx: &CallContext, name: Option<&StateName>) -> Result<JsonState, ToolError> {
+    let name = name.ok_or_else(|| ToolError::hidden(ErrorKind::Internal, "the tool's state has no legal name"))?;
+    JsonState::take(cx, name).await
+}
+
+struct Json<F> {
+    run: F,
+    state: Option<StateName>,
+}
+
+impl<F: Fn(Value, CallContext) -> Running + Send + Sync + 'static> Executor for Json<F> {
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(async move {
+            let mut arguments = job.arguments.clone();
+            let Some(name) = &self.state else {
+                return Ok((self.run)(arguments, job.context.clone()).await?.output.into());
+            };
+            let state = take(job.context, Some(name)).await?;
+            if let (Some(parameter), Value::Object(members)) = (&job.context.way().tool.state.parameter, &mut arguments)
+            {
+                members.insert(parameter.to_string(), state.value.clone());
+            }
+            let reply = (self.run)(arguments, job.context.clone()).await?;
+            if let Some(next) = reply.state {
+                state.set(next).map_err(|error| error.effect(Effect::Done))?;
+            }
+            Ok(reply.output.into())
+        })
+    }
+
+    fn needs_thread(&self) -> bool {
+        self.state.is_some()
+    }
+}
+
+struct Legacy<F> {
+    function: Arc<F>,
+    state: Option<StateName>,
+}
+
+impl<F: Fn(Value, Value) -> Value + Send + Sync + 'static> Executor for Legacy<F> {
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(async move {
+            let state = take(job.context, self.state.as_ref()).await?;
+            let (function, arguments, before) = (self.function.clone(), job.arguments.clone(), state.value.clone());
+            let (slot, stuck) = (job.context.slot(), job.context.stuck());
+            let work = move || {
+                let _held = slot;
+                function(arguments, before)
+            };
+            let mut output = job.context.services().blocking.run(job.context.deadline(), stuck, work).await?;
+            let next = output.as_object_mut().and_then(|members| members.remove("state"));
+            if let Some(next) = next {
+                state.set(next).map_err(|error| error.effect(Effect::Done))?;
+            }
+            Ok(output.into())
+        })
+    }
+
+    fn needs_thread(&self) -> bool {
+        true
+    }
+
+    fn stops_when_dropped(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,81 @@
+//! Notices a call that would wait for itself.
+//!
+//! In: the things an execution works alone with, such as an instance or a state. Out: whether a call that is made from
+//! inside it asks for one of them. Calls know where they were made because the chain of held things is handed from task to
+//! task with them; a task that a tool spawns itself is not followed, and a call made there waits like any other, until its
+//! time is up.
+
+use std::{
+    any::Any,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+tokio::task_local! {
+    static HELD: Arc<Hold>;
+}
+
+/// Something only one execution at a time works with. Two are the same if they lie in the same place.
+pub(crate) type Thing = Arc<dyn Any + Send + Sync>;
+
+/// Things somebody works alone with, and those that are held around it.
+pub(crate) struct Hold {
+    things: Vec<Thing>,
+    over: AtomicBool,
+    outer: Option<Arc<Hold>>,
+}
+
+/// The call asks for something that is held by the call around it.
+pub(crate) struct Nested;
+
+impl Hold {
+    /// Runs work as part of the execution that holds all this.
+    pub(crate) fn around<F: Future>(self: Arc<Self>, work: F) -> impl Future<Output = F::Output> {
+        HELD.scope(self, work)
+    }
+
+    fn holds(&self, thing: &Thing) -> bool {
+        let live = !self.over.load(Ordering::Acquire);
+        live && self.things.iter().any(|held| std::ptr::addr_eq(Arc::as_ptr(held), Arc::as_ptr(thing)))
+    }
+}
+
+/// What is held around the current work.
+pub(crate) fn current() -> Option<Arc<Hold>> {
+    let mut hold = HELD.try_with(Arc::clone).ok();
+    // What is over is forgotten, so that a chain of calls that outlive each other does not grow for ever.
+    while let Some(over) = hold.take_if(|hold| hold.over.load(Ordering::Acquire)) {
+        hold = over.outer.clone();
+    }
+    hold
+}
+
+/// Holds things while the work goes on.
+///
+/// # Errors
+/// When one of them is held by the work around this.
+pub(crate) async fn holding<T>(things: Vec<Thing>, work: impl Future<Output = T>) -> Result<T, Nested> {
+    let outer = current();
+    let mut next = outer.as_ref();
+    while let Some(hold) = next {
+        if things.iter().any(|thing| hold.holds(thing)) {
+            return Err(Nested);
+        }
+        next = hold.outer.as_ref();
+    }
+    let hold = Arc::new(Hold { things, over: AtomicBool::new(false), outer });
+    let _over = Over(hold.clone());
+    Ok(hold.around(work).await)
+}
+
+/// However the work ends, nothing is held any longer.
+struct Over(Arc<Hold>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,94 @@
+//! The state of a tool that speaks JSON and has no type for it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+
+use super::{
+    StateKind, data,
+    desk::{Parked, Sheet},
+    entry, merge,
+};
+use crate::{
+    backend::Row,
+    call::Effect,
+    context::CallContext,
+    error::{ErrorKind, ToolError},
+    ids::StateName,
+};
+
+/// The layout of a state without a type.
+const LAYOUT: u32 = 1;
+
+/// A state that was taken out as JSON.
+pub(crate) struct JsonState {
+    /// What is remembered; an empty object where nothing is.
+    pub(crate) value: Value,
+    slip: Arc<Slip>,
+}
+
+/// What is to be remembered instead.
+struct Slip {
+    next: Mutex<Option<Vec<u8>>>,
+    layout: u32,
+}
+
+impl JsonState {
+    /// Takes a state out for a call.
+    pub(crate) async fn take(cx: &CallContext, name: &StateName) -> Result<Self, ToolError> {
+        let hidden = |kind, text| ToolError::hidden(kind, text).effect(Effect::None);
+        let thread = cx.thread().ok_or_else(|| hidden(ErrorKind::Internal, format!("`{name}` needs a thread")))?;
+        let manager = &cx.services().state;
+        let context = manager.context(name, thread);
+        let found = manager.take_out(cx.tenant(), &context).await;
+        let found = found.map_err(|error| hidden(ErrorKind::StoreUnavailable, error.to_string()))?;
+        let value = match &found.business {
+            None => Value::Object(Map::new()),
+            Some(row) => entry::read(&context, StateKind::Business, row)
+                .map_err(|error| hidden(ErrorKind::StateUnreadable, error.to_string()))?,
+        };
+        let layout = found.business.as_ref().map_or(LAYOUT, |row| row.schema);
+        let slip = Arc::new(Slip { next: Mutex::default(), layout });
+        cx.desk().put(Sheet { context, found, parked: slip.clone() })?;
+        Ok(Self { value, slip })
+    }
+
+    /// Remembers this instead, if the call ends well.
+    ///
+    /// # Errors
+    /// When it is no JSON object, or nested too deeply.
+    pub(crate) fn set(&self, next: Value) -> Result<(), ToolError> {
+        let members = data::members(next);
+        let text = members.and_then(|members| data::text(StateKind::Business, &members, usize::MAX));
+        let text = text.map_err(|error| ToolError::hidden(ErrorKind::ToolError, error.to_string()))?;
+        *self.slip.lock() = Some(text.to_vec());
+        Ok(())
+    }
+}
+
+impl Slip {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parked for Slip {
+    fn changed(&self) -> Result<Option<Vec<u8>>, ToolError> {
+        Ok(self.lock().take())
+    }
+
+    fn layout(&self) -> u32 {
+        self.layout
+    }
+
+    fn again(&self, _: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
+        Ok(None)
+    }
+
+    fn merged(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String> {
+        let read = |text: &[u8]| serde_json::from_slice::<Value>(text).map_err(|error| error.to_string());
+        let base = base.map_or(Ok(Value::Object(Map::new())), |row| read(&row.value))?;
+        let merged = merge::three_way(&base, &read(mine)?, &read(&theirs.value)?).map_err(|at| merge::told(&at))?;
+        serde_json::to_vec(&merged).map_err(|error| error.to_string())
+    }
+}

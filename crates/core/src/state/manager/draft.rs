@@ -1,0 +1,199 @@
+//! What a call does to the states it took out.
+//!
+//! In: drafts of what a tool left, and how its call ended. Out: the writes that join the call's closing batch; and after a
+//! conflict, drafts made of what is there now, as far as the tool's rules allow.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+
+use super::{LAYOUT, StateManager, write::Next};
+use crate::{
+    backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write, decode, encode},
+    clock::Timestamp,
+    error::{CallError, ErrorKind},
+    ids::Tenant,
+    state::{
+        ConflictResolution, ContextId, Draft, Found, Happened, SessionState, StateCleanup, StateError, StateKind,
+        StateRules, entry::state_id, history,
+    },
+};
+
+/// What the history is told about a call.
+pub(crate) struct Told {
+    pub(crate) began: Timestamp,
+    /// What the tool was given.
+    pub(crate) parameters: Value,
+    pub(crate) end: Happened,
+}
+
+/// What became of a draft after a conflict.
+pub(crate) enum Renewed {
+    /// It can be committed.
+    Ready,
+    /// Only the tool itself can make it anew.
+    RunAgain,
+    /// It cannot be committed.
+    Refused(CallError),
+}
+
+impl StateManager {
+    /// What a context holds, for a tool.
+    pub(crate) async fn take_out(&self, tenant: &Tenant, context: &ContextId) -> Result<Found, StoreError> {
+        let keys = [context.key(tenant, StateKind::Business), context.key(tenant, StateKind::Session)];
+        let mut rows = self.0.store.load(&keys, self.now()).await?.into_iter();
+        Ok(Found { business: rows.next().flatten(), session: rows.next().flatten() })
+    }
+
+    /// Whether a changed state is committed without being saved on purpose.
+    pub(crate) fn auto_save(&self) -> bool {
+        self.0.business.auto_save
+    }
+
+    /// What happens when somebody else wrote while a tool did.
+    pub(crate) fn on_conflict(&self, rules: &StateRules) -> ConflictResolution {
+        rules.on_conflict.or(self.0.business.conflict_resolution).unwrap_or(ConflictResolution::Reject)
+    }
+
+    /// Refuses a draft that is larger than allowed.
+    pub(crate) fn fits(&self, draft: &Draft) -> Result<(), StateError> {
+        let most = self.0.business.max_state_size;
+        match draft.text.as_ref().map(|text| text.len()) {
+            Some(bytes) if bytes > most => Err(StateError::TooLarge { bytes, most }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Everything that becomes true together with the end of a call.
+    pub(crate) async fn writes_of(
+        &self,
+        tenant: &Tenant,
+        draft: &Draft,
+        rules: &StateRules,
+        told: Option<&Told>,
+        now: Timestamp,
+    ) -> Result<Vec<Write>, StateError> {
+        let Draft { context, found, text, parked } = draft;
+        let seen = found.business.as_ref().map(|row| row.seen);
+        if rules.cleanup == StateCleanup::AfterCall {
+            return Ok(seen.map(|seen| removal(context, seen)).into_iter().collect());
+        }
+        let kept = found.business.as_ref().and_then(|row| row.expires);
+        // Where states have a time to live, each call begins it anew; otherwise it stays as somebody set it.
+        let expires = if self.0.config.ttl.is_some() { self.expires(None, now)? } else { kept };
+        let mut writes = Vec::new();
+        let keeps_history = self.0.business.max_history_size > 0;
+        if let Some(told) = told.filter(|_| keeps_history) {
+            let began = Happened::ExecutionStart { parameters: told.parameters.clone() };
+            writes.push(self.0.sequence.note(context, began, told.began, expires)?);
+        }
+        if let Some(text) = text {
+            let updates = if keeps_history { Cow::Owned(shown(text)) } else { Cow::Owned(Value::Null) };
+            let next = Next { text: text.clone(), schema: parked.layout(), expires, updates };
+            let batch = self.batch(tenant, context, StateKind::Business, seen, next, now).await?;
+            writes.extend(batch.writes);
+        }
+        if let Some(told) = told {
+            if keeps_history {
+                writes.push(self.0.sequence.note(context, told.end.clone(), now, expires)?);
+            }
+            writes.push(self.counted(context, found.session.as_ref(), expires, now)?);
+        }
+        Ok(writes)
+    }
+
+    /// One more call has used the context.
+    fn counted(
+        &self,
+        context: &ContextId,
+        found: Option<&Row>,
+        expires: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<Write, StateError> {
+        let id = context.row(StateKind::Session);
+        let known = found.and_then(|row| decode::<SessionState>(Table::State, &id, LAYOUT, row).ok());
+        let mut session = known.map_or(SessionState { created: now, ..SessionState::default() }, |(known, _)| known);
+        (session.last_activity, session.calls) = (now, session.calls + 1);
+        let value = encode(Table::State, &id, &session)?;
+        let change = Change::Put { value, schema: LAYOUT, expires };
+        let expect = found.map_or(Expect::Absent, |row| Expect::Same(row.seen));
+        Ok(Write { table: Table::State, id, expect, change, durability: Durability::KillSafe })
+    }
+
+    /// Makes a draft anew after somebody else wrote.
+    pub(crate) async fn renew(
+        &self,
+        tenant: &Tenant,
+        draft: &mut Draft,
+        rules: &StateRules,
+    ) -> Result<Renewed, StoreError> {
+        let theirs = self.take_out(tenant, &draft.context).await?;
+        let seen = |found: &Found| found.business.as_ref().map(|row| row.seen);
+        let same = seen(&theirs) == seen(&draft.found);
+        let Some(mine) = draft.text.as_ref().filter(|_| !same) else {
+            draft.found = theirs;
+            return Ok(Renewed::Ready);
+        };
+        let text = match (self.on_conflict(rules), &theirs.business) {
+            (ConflictResolution::LastWriteWins, _) => Ok(mine.to_vec()),
+            (ConflictResolution::Reject, _) => Err(conflict(draft, &theirs, "")),
+            (ConflictResolution::Retry, now) => match draft.parked.again(now.as_ref()) {
+                Ok(Some(text)) => Ok(text),
+                Ok(None) if rules.rerunnable => return Ok(Renewed::RunAgain),
+                Ok(None) => Err(conflict(
+                    draft,
+                    &theirs,
+                    "; it was not changed by `update` alone, and the tool is not declared `rerunnable`",
+                )),
+                Err(error) => Err(error.into()),
+            },
+            (ConflictResolution::Merge, None) => Err(conflict(draft, &theirs, "; it was deleted meanwhile")),
+            (ConflictResolution::Merge, Some(now)) => draft
+                .parked
+                .merged(draft.found.business.as_ref(), mine, now)
+                .map_err(|why| conflict(draft, &theirs, &format!("; the changes do not go together: {why}"))),
+        };
+        match text {
+            Err(error) => Ok(Renewed::Refused(error)),
+            Ok(text) => {
+                (draft.text, draft.found) = (Some(text.into()), theirs);
+                Ok(self.fits(draft).map_or_else(|error| Renewed::Refused(error.into()), |()| Renewed::Ready))
+            }
+        }
+    }
+
+    /// Tidies up behind a call that has ended.
+    pub(crate) async fn settled(&self, tenant: &Tenant, context: &ContextId, rules: &StateRules) {
+        if rules.cleanup == StateCleanup::AfterCall {
+            // Nothing hangs on it: the state itself is gone already.
+            let _ = self.cleanup_context(tenant, context).await;
+        } else {
+            self.trim_now_and_then(tenant, context).await;
+        }
+    }
+}
+
+/// What the history tells of a whole state.
+fn shown(text: &[u8]) -> Value {
+    if text.len() > history::LONGEST {
+        return json!({ "omittedBytes": text.len() });
+    }
+    serde_json::from_slice(text).unwrap_or_default()
+}
+
+fn removal(context: &ContextId, seen: Seen) -> Write {
+    Write {
+        table: Table::State,
+        id: context.row(StateKind::Business),
+        expect: Expect::Same(seen),
+        change: Change::Remove,
+        durability: Durability::PowerSafe,
+    }
+}
+
+fn conflict(draft: &Draft, theirs: &Found, why: &str) -> CallError {
+    let state = state_id(&draft.context, StateKind::Business);
+    let version = theirs.business.as_ref().map_or(0, |row| row.seen.version);
+    let text = format!("the state `{state}` has version {version} now: somebody else wrote it during the call{why}");
+    CallError::new(ErrorKind::StateConflict).operator(text)
+}

@@ -1,0 +1,98 @@
+//! Whose turn it is to write a state.
+//!
+//! In: a call that may write the states of its tool. Out: the call, alone with them until it is committed. Calls on this
+//! node write one context one after the other, in the order they came, so they meet no conflict; other nodes are kept out
+//! by the compare-and-set at the end. Readers take no turn.
+
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+use super::ContextId;
+use crate::{
+    call::Effect,
+    context::CallContext,
+    error::{ErrorKind, ToolError},
+    executor::Reply,
+    held::{self, Thing},
+    ids::Tenant,
+    sharded::Sharded,
+};
+
+type Whose = (Tenant, ContextId);
+type Lock = Arc<AsyncMutex<()>>;
+
+/// The turns of all states somebody writes or waits for.
+#[derive(Default)]
+pub(crate) struct Turns(Sharded<Whose, Lock>);
+
+/// A place in the line for one state, forgotten with the last one who stands there.
+struct Place {
+    whose: Whose,
+    lock: Lock,
+    turns: Arc<Turns>,
+}
+
+/// A turn, until it is dropped.
+pub(crate) struct Turn {
+    // Before the place, so that the place sees whether anybody else is there.
+    _guard: OwnedMutexGuard<()>,
+    _place: Place,
+}
+
+impl Turns {
+    fn place(self: &Arc<Self>, whose: Whose) -> Place {
+        let lock = self.0.part(&whose).entry(whose.clone()).or_default().clone();
+        Place { whose, lock, turns: self.clone() }
+    }
+}
+
+impl Place {
+    async fn turn(self) -> Turn {
+        Turn { _guard: self.lock.clone().lock_owned().await, _place: self }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut part = self.turns.0.part(&self.whose);
+        // The map's share and this one: nobody else is there, and while the part is locked nobody comes.
+        if Arc::strong_count(&self.lock) == 2 {
+            part.remove(&self.whose);
+        }
+    }
+}
+
+/// Runs a tool alone with its states. They stay its own until the call's desk is cleared.
+pub(crate) fn alone<'a>(
+    context: &'a CallContext,
+    work: BoxFuture<'a, Result<Reply, ToolError>>,
+) -> BoxFuture<'a, Result<Reply, ToolError>> {
+    Box::pin(async move {
+        let Some(thread) = context.thread() else { return work.await };
+        let services = context.services();
+        // Always in the order of their names, so that two calls never hold what the other waits for.
+        let places: Vec<Place> = (context.way().tool.state.names.iter())
+            .map(|name| services.turns.place((context.tenant().clone(), services.state.context(name, thread))))
+            .collect();
+        let things = places.iter().map(|place| -> Thing { place.lock.clone() }).collect();
+        let alone = async {
+            for place in places {
+                context.desk().keep(place.turn().await);
+            }
+            work.await
+        };
+        held::holding(things, alone).await.unwrap_or_else(|held::Nested| Err(nested(context)))
+    })
+}
+
+fn nested(context: &CallContext) -> ToolError {
+    let states: Vec<&str> = context.way().tool.state.names.iter().map(|name| name.as_str()).collect();
+    let text = format!(
+        "a call around this one is writing the state `{}` of this thread; the two would wait for each other",
+        states.join("`, `")
+    );
+    let conflict = ToolError::hidden(ErrorKind::StateConflict, text.clone()).uncounted().effect(Effect::None);
+    ToolError { model: Some(text), ..conflict }
+}

@@ -1,0 +1,233 @@
+//! What a tool's own state goes through: layouts, history, snapshots, sizes, saving on purpose, cleaning up.
+
+use std::{sync::Arc, time::Duration};
+
+use toolhub::{
+    BusinessStateConfig, ContextId, Happened, SessionState, StateCleanup, StateManagerConfig,
+    backend::Memory,
+    prelude::*,
+    testing::{AssertOutcome, TestClock},
+};
+
+use crate::shop::{Cart, add_to_cart, shop, show_cart};
+
+fn id(text: &str) -> ContextId {
+    text.parse().unwrap()
+}
+
+fn item(sku: &str) -> Value {
+    json!({"sku": sku, "qty": 1})
+}
+
+async fn business(hub: &ToolHub, context: &str) -> Option<Value> {
+    let entry = hub.state().get_state(&Tenant::default(), &id(context), StateKind::Business).await.unwrap();
+    entry.map(|entry| entry.data)
+}
+
+#[tokio::test]
+async fn a_stored_value_of_an_older_layout_is_migrated_and_kept_if_that_fails() {
+    #[derive(Default, Serialize, Deserialize)]
+    struct Name {
+        first: String,
+        last: String,
+    }
+    impl ToolState for Name {
+        const NAME: &'static str = "name";
+        const VERSION: u32 = 2;
+        fn migrate(from: u32, data: Value) -> Result<Self, String> {
+            let whole = data["name"].as_str().ok_or_else(|| format!("layout {from} without a name"))?;
+            let (first, last) = whole.split_once(' ').ok_or("a name has two parts")?;
+            Ok(Self { first: first.into(), last: last.into() })
+        }
+    }
+    async fn last(_: NoArguments, name: State<Name>) -> Result<String, ToolError> {
+        Ok(name.last.clone())
+    }
+    async fn marry(_: NoArguments, mut name: State<Name>) -> Result<(), ToolError> {
+        name.last = "King".into();
+        Ok(())
+    }
+    let hub = ToolHub::builder().tool(tool("last", last).read_only()).tool(tool("marry", marry)).build().await.unwrap();
+    let (state, tenant) = (hub.state(), Tenant::default());
+    let old = json!({"name": "Ada Byron"});
+    state.set_state(&tenant, &id("t/name"), StateKind::Business, old.clone(), None).await.unwrap();
+    assert_eq!(hub.call("last", json!({})).thread("t").await.assert_success(), &json!("Byron"));
+    assert_eq!(business(&hub, "t/name").await, Some(old), "a look changes nothing");
+    hub.call("marry", json!({})).thread("t").await.assert_success();
+    assert_eq!(business(&hub, "t/name").await, Some(json!({"first": "Ada", "last": "King"})));
+    assert_eq!(hub.call("last", json!({})).thread("t").await.assert_success(), &json!("King"));
+
+    let odd = json!({"name": "Plato"});
+    state.set_state(&tenant, &id("u/name"), StateKind::Business, odd.clone(), None).await.unwrap();
+    let outcome = hub.call("marry", json!({})).thread("u").await;
+    outcome.assert_effect(Effect::None).assert_error(ErrorKind::StateUnreadable);
+    assert!(outcome.error.unwrap().operator.contains("a name has two parts"));
+    assert_eq!(business(&hub, "u/name").await, Some(odd));
+}
+
+#[tokio::test]
+async fn calls_are_told_in_the_history_of_the_states_they_use() {
+    let hub = shop().await;
+    let secret = json!({"sku": "tea", "qty": 1});
+    hub.call("add_to_cart", secret).thread("t").await.assert_success();
+    hub.call("show_cart", json!({})).thread("t").await.assert_success();
+    hub.call("add_to_cart", item("poison")).thread("t").await.assert_error(ErrorKind::ToolError);
+    let history = hub.state().history(&Tenant::default(), &id("t/cart"), 100).await.unwrap();
+    let what: Vec<Value> = history.iter().map(|entry| serde_json::to_value(&entry.what).unwrap()).collect();
+    let expected = [
+        json!({"type": "execution_start", "parameters": {"sku": "tea", "qty": 1}}),
+        json!({"type": "update", "updates": {"lines": [["tea", 1]]}, "version": 1}),
+        json!({"type": "execution_success", "resultType": "a number"}),
+        json!({"type": "execution_start", "parameters": {"sku": "poison", "qty": 1}}),
+        json!({"type": "execution_error", "error": "the shop does not sell poison", "errorType": "tool_error"}),
+    ];
+    assert_eq!(what, expected);
+}
+
+#[tokio::test]
+async fn calls_are_counted_in_the_session_state_of_the_context() {
+    let hub = shop().await;
+    for sku in ["tea", "cake", "poison"] {
+        hub.call("add_to_cart", item(sku)).thread("t").await;
+    }
+    let entry = hub.state().get_state(&Tenant::default(), &id("t/cart"), StateKind::Session).await.unwrap().unwrap();
+    let session: SessionState = serde_json::from_value(entry.data).unwrap();
+    assert_eq!(session.calls, 3);
+}
+
+#[tokio::test]
+async fn what_a_tool_wrote_can_be_rolled_back() {
+    let hub = shop().await;
+    for sku in ["tea", "cake"] {
+        hub.call("add_to_cart", item(sku)).thread("t").await.assert_success();
+    }
+    let (state, tenant) = (hub.state(), Tenant::default());
+    let versions = state.versions(&tenant, &id("t/cart")).await.unwrap();
+    assert_eq!(versions.iter().map(|kept| kept.version).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(state.rollback(&tenant, &id("t/cart"), 1).await.unwrap(), 3);
+    assert_eq!(hub.call("show_cart", json!({})).thread("t").await.assert_success(), &json!([["tea", 1]]));
+    // And the tool goes on from there.
+    hub.call("add_to_cart", item("pie")).thread("t").await.assert_success();
+    assert_eq!(business(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1], ["pie", 1]]})));
+}
+
+#[tokio::test]
+async fn a_state_that_grows_too_large_is_not_committed_and_the_call_says_so() {
+    let hub = ToolHub::builder()
+        .business_state(BusinessStateConfig { max_state_size: 40, ..Default::default() })
+        .tool(tool("add_to_cart", add_to_cart))
+        .build()
+        .await
+        .unwrap();
+    hub.call("add_to_cart", item("tea")).thread("t").await.assert_success();
+    let outcome = hub.call("add_to_cart", item(&"x".repeat(40))).thread("t").await;
+    outcome.assert_effect(Effect::Done).assert_error(ErrorKind::StateTooLarge);
+    assert_eq!(business(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1]]})));
+    let history = hub.state().history(&Tenant::default(), &id("t/cart"), 100).await.unwrap();
+    assert!(matches!(&history[2].what, Happened::ExecutionSuccess { .. }));
+}
+
+#[tokio::test]
+async fn without_auto_save_only_an_explicit_save_is_committed() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Save {
+        save: bool,
+    }
+    async fn shop(how: Save, mut cart: State<Cart>) -> Result<(), ToolError> {
+        cart.lines.push(("saved".into(), 1));
+        if how.save {
+            cart.save()?;
+        }
+        cart.lines.push(("lost".into(), 1));
+        Ok(())
+    }
+    let hub = ToolHub::builder()
+        .business_state(BusinessStateConfig { auto_save: false, ..Default::default() })
+        .tool(tool("shop", shop))
+        .build()
+        .await
+        .unwrap();
+    hub.call("shop", json!({"save": false})).thread("t").await.assert_success();
+    assert_eq!(business(&hub, "t/cart").await, None);
+    hub.call("shop", json!({"save": true})).thread("t").await.assert_success();
+    assert_eq!(business(&hub, "t/cart").await, Some(json!({"lines": [["saved", 1]]})));
+}
+
+#[tokio::test]
+async fn a_tools_state_may_be_shared_by_all_threads_of_a_tenant() {
+    let hub = ToolHub::builder()
+        .state_manager(StateManagerConfig { session_isolation: false, ..Default::default() })
+        .tool(tool("add_to_cart", add_to_cart))
+        .tool(tool("show_cart", show_cart).read_only())
+        .build()
+        .await
+        .unwrap();
+    hub.call("add_to_cart", item("tea")).thread("a").await.assert_success();
+    hub.call("add_to_cart", item("cake")).thread("b").await.assert_success();
+    let seen = hub.call("show_cart", json!({})).thread("c").await;
+    assert_eq!(seen.assert_success(), &json!([["tea", 1], ["cake", 1]]));
+    assert_eq!(business(&hub, "~/cart").await, Some(json!({"lines": [["tea", 1], ["cake", 1]]})));
+    let other = hub.call("show_cart", json!({})).thread("a").tenant(Tenant::new("other").unwrap()).await;
+    assert_eq!(other.assert_success(), &json!([]));
+}
+
+#[tokio::test]
+async fn a_time_to_live_begins_anew_with_each_call_that_writes() {
+    let clock = TestClock::new();
+    let hub = ToolHub::builder()
+        .clock(clock.clone())
+        .state_manager(StateManagerConfig { ttl: Some(Duration::from_secs(60)), ..Default::default() })
+        .tool(tool("add_to_cart", add_to_cart))
+        .tool(tool("show_cart", show_cart).read_only())
+        .build()
+        .await
+        .unwrap();
+    hub.call("add_to_cart", item("tea")).thread("t").await.assert_success();
+    clock.jump(50_000);
+    hub.call("add_to_cart", item("cake")).thread("t").await.assert_success();
+    clock.jump(50_000);
+    let seen = hub.call("show_cart", json!({})).thread("t").await;
+    assert_eq!(seen.assert_success(), &json!([["tea", 1], ["cake", 1]]));
+    clock.jump(10_000);
+    assert_eq!(hub.call("show_cart", json!({})).thread("t").await.assert_success(), &json!([]));
+    // And what is made anew begins at version 1, without the snapshots of the one that expired.
+    hub.call("add_to_cart", item("pie")).thread("t").await.assert_success();
+    let versions = hub.state().versions(&Tenant::default(), &id("t/cart")).await.unwrap();
+    assert_eq!(versions.iter().map(|kept| kept.version).collect::<Vec<_>>(), [1]);
+}
+
+#[tokio::test]
+async fn a_state_goes_after_its_call_with_its_thread_or_never() {
+    let store = Arc::new(Memory::new());
+    let with = |name: &str, when| tool(name, add_to_cart).state_cleanup(when);
+    for (name, when, after_call, after_thread) in [
+        ("after_call", StateCleanup::AfterCall, false, false),
+        ("thread_end", StateCleanup::ThreadEnd, true, false),
+        ("never", StateCleanup::Never, true, true),
+    ] {
+        let hub = ToolHub::builder().shared_store(store.clone()).tool(with(name, when)).build().await.unwrap();
+        let (thread, context) = (ThreadId::new(name).unwrap(), format!("{name}/cart"));
+        for _ in 0..2 {
+            hub.call(name, item("tea")).thread(name).await.assert_success();
+            assert_eq!(business(&hub, &context).await.is_some(), after_call, "{name}");
+        }
+        let info = hub.state().get_context_info(&Tenant::default(), &id(&context)).await;
+        assert_eq!(info.is_ok_and(|info| info.is_some()), after_call, "{name}: nothing else is left either");
+        assert!(hub.delete_thread(&Tenant::default(), &thread).await.unwrap());
+        assert_eq!(business(&hub, &context).await.is_some(), after_thread, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_about_a_state_that_is_not_there_is_refused() {
+    let hub = ToolHub::builder().build().await.unwrap();
+    async fn nothing(_: NoArguments) -> Result<(), ToolError> {
+        Ok(())
+    }
+    for wrong in [tool("x", nothing).rerunnable(), tool("x", nothing).state_cleanup(StateCleanup::Never)] {
+        let error = hub.register(wrong).unwrap_err().to_string();
+        assert!(error.contains("it has no state"), "{error}");
+    }
+    let error = hub.register(tool("x", show_cart).state_parameter_name("cart")).unwrap_err().to_string();
+    assert!(error.contains("only a JSON tool"), "{error}");
+}
