@@ -5,7 +5,9 @@
 //! Whether the writes are made is decided by `pipeline/close.rs`; a failed call leaves the state as it was. `manager` is
 //! the way to it from outside a call.
 
+mod bound;
 mod config;
+mod connection_config;
 mod context_id;
 mod data;
 mod desk;
@@ -18,10 +20,13 @@ mod manager_config;
 mod patch;
 mod redact;
 mod saved;
+mod sessions;
 mod typed;
 mod versions;
 
+pub use bound::ContextState;
 pub use config::{BusinessStateConfig, ConflictResolution};
+pub use connection_config::ConnectionStateConfig;
 pub use context_id::ContextId;
 pub use data::{ConnectionState, SessionState};
 pub(crate) use desk::Desk;

@@ -61,6 +61,11 @@ pub enum Happened {
         /// The version it has since.
         version: u64,
     },
+    /// Something the tool found worth noting.
+    Note {
+        /// What, without secrets.
+        what: Value,
+    },
 }
 
 impl Happened {
@@ -69,6 +74,7 @@ impl Happened {
         match self {
             Self::ExecutionStart { parameters } => Self::ExecutionStart { parameters: shortened(&parameters) },
             Self::Update { updates, version } => Self::Update { updates: shortened(&updates), version },
+            Self::Note { what } => Self::Note { what: shortened(&what) },
             other => other,
         }
     }
