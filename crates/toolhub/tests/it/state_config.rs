@@ -24,10 +24,12 @@ enum Shown {
 }
 use Shown::{Brings, By, Later};
 
+type Field = (&'static str, Shown);
+
 /// What brings the fields of connections; nothing takes that config before.
 const POOLS: Shown = Brings("rest pools", || Value::Null);
 
-const MANAGER: &[(&str, Shown)] = &[
+const MANAGER: &[Field] = &[
     (
         "manager_type",
         By(&[
@@ -49,7 +51,7 @@ const MANAGER: &[(&str, Shown)] = &[
     ("session_timeout", By(&["the_timeout_of_a_session_is_the_owners_word"])),
 ];
 
-const BUSINESS: &[(&str, Shown)] = &[
+const BUSINESS: &[Field] = &[
     ("max_history_size", By(&["history_tells_what_happened_without_secrets_and_within_its_limit"])),
     ("max_state_size", By(&["what_is_no_object_or_too_large_is_refused_and_changes_nothing"])),
     ("state_compression", Brings("disk", || json!(true))),
@@ -71,7 +73,7 @@ const BUSINESS: &[(&str, Shown)] = &[
     ("backup_retention", Brings("disk", || json!(1_000))),
 ];
 
-const CONNECTION: &[(&str, Shown)] = &[
+const CONNECTION: &[Field] = &[
     ("pool_size", POOLS),
     ("max_overflow", POOLS),
     ("pool_timeout", POOLS),
@@ -90,7 +92,7 @@ const CONNECTION: &[(&str, Shown)] = &[
 ];
 
 /// The three configs: name, what is known of their fields, and their defaults.
-fn configs() -> [(&'static str, &'static [(&'static str, Shown)], Value); 3] {
+fn configs() -> [(&'static str, &'static [Field], Value); 3] {
     let of = |config: Result<Value, serde_json::Error>| config.unwrap();
     [
         ("StateManagerConfig", MANAGER, of(serde_json::to_value(StateManagerConfig::default()))),
