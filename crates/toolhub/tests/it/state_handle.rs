@@ -30,10 +30,11 @@ struct Fill {
 async fn fill(fill: Fill, cx: CallContext) -> Result<String, ToolError> {
     let state = cx.state(&name("mailbox"))?;
     assert!(!state.connection().await?.active, "nobody has connected yet");
-    state.set(Connection, json!({"active": true, "lastUsed": cx.now()}), None).await?;
+    let now = cx.now();
+    state.set(Connection, json!({"active": true, "lastUsed": now}), None).await?;
     assert_eq!(state.update(Connection, json!({"errorCount": 2})).await?, 2);
     let connection = state.connection().await?;
-    assert_eq!((connection.active, connection.error_count, connection.last_used), (true, 2, Some(cx.now())));
+    assert_eq!((connection.active, connection.error_count, connection.last_used), (true, 2, Some(now)));
     assert_eq!(state.session().await?, None);
     state.set(Session, json!({"calls": 1}), None).await?;
     assert_eq!(state.session().await?.map(|session| session.calls), Some(1));

@@ -51,7 +51,8 @@ impl StateManager {
     /// Replaces what is remembered; it lives for `ttl`, or as long as the manager's config says. Answers the new version.
     ///
     /// # Errors
-    /// When the data is no object or too large, a state of kind `cache` would live for ever, somebody else wrote at the
+    /// When the data is no object or too large, the session has no room for one more context, a state of kind `cache` would
+    /// live for ever, somebody else wrote at the
     /// same time and the config says to reject that, or the store does not answer.
     pub async fn set_state(
         &self,
