@@ -52,8 +52,7 @@ impl StateManager {
     ///
     /// # Errors
     /// When the data is no object or too large, the session has no room for one more context, a state of kind `cache` would
-    /// live for ever, somebody else wrote at the
-    /// same time and the config says to reject that, or the store does not answer.
+    /// live for ever, somebody else wrote at the same time and the config says to reject that, or the store does not answer.
     pub async fn set_state(
         &self,
         tenant: &Tenant,
