@@ -10,6 +10,7 @@ mod explain;
 mod monitor;
 mod offer;
 mod request;
+mod sessions;
 mod snapshot;
 mod status;
 mod survey;

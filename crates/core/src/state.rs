@@ -5,7 +5,9 @@
 //! Whether the writes are made is decided by `pipeline/close.rs`; a failed call leaves the state as it was. `manager` is
 //! the way to it from outside a call.
 
+mod bound;
 mod config;
+mod connection_config;
 mod context_id;
 mod data;
 mod desk;
@@ -21,11 +23,14 @@ mod patch;
 mod redact;
 mod rules;
 mod saved;
+mod sessions;
 mod turns;
 mod typed;
 mod versions;
 
+pub use bound::ContextState;
 pub use config::{BusinessStateConfig, ConflictResolution};
+pub use connection_config::ConnectionStateConfig;
 pub use context_id::ContextId;
 pub use data::{ConnectionState, SessionState};
 pub(crate) use desk::{Desk, Draft, Drafts, Found};
@@ -46,7 +51,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    backend::{Key, Seen, StoreError},
+    backend::{Seen, StoreError},
     ids::{StateName, Tenant, ThreadId},
     services::Services,
 };
@@ -103,7 +108,11 @@ pub(crate) async fn seen(
     names: &[StateName],
 ) -> Result<Vec<(StateName, Option<Seen>)>, StoreError> {
     let key = |name| services.state.context(name, thread).key(tenant, StateKind::Business);
-    let keys: Vec<Key> = names.iter().map(key).collect();
-    let rows = services.store.load(&keys, services.clock.now()).await?;
-    Ok(names.iter().cloned().zip(rows.into_iter().map(|row| row.map(|row| row.seen))).collect())
+    let mut all = Vec::with_capacity(names.len());
+    for name in names {
+        let key = key(name);
+        let (_, rows) = services.state.load_in_session(&key.partition.clone(), &[key], services.clock.now()).await?;
+        all.push((name.clone(), rows.into_iter().flatten().next().map(|row| row.seen)));
+    }
+    Ok(all)
 }

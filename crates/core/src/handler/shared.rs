@@ -98,7 +98,7 @@ where
             place.made();
             Ok(live)
         };
-        alone_in(&place, making).await?
+        alone_in(place, making).await?
     }
 }
 

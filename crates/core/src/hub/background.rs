@@ -48,6 +48,9 @@ pub(super) async fn begin(
     if let Some(idle) = idle_threads {
         runtime.spawn(until_gone().run_until_cancelled_owned(super::threads::sweep(weak(), idle)));
     }
+    if let Some(rest) = services.state.session_rest() {
+        runtime.spawn(until_gone().run_until_cancelled_owned(super::sessions::end(weak(), rest)));
+    }
     runtime.spawn(until_gone().run_until_cancelled_owned(sweep(weak())));
     Ok(())
 }

@@ -280,10 +280,8 @@ impl HubBuilder {
             let reason = "no call could ever run; use at least 1".into();
             problems.push(wrong("`max_concurrency`".into(), reason));
         }
-        if self.state_manager.ttl.is_some_and(|ttl| ttl.as_millis() == 0) {
-            let reason = "a state would expire before it is written; use at least a millisecond".into();
-            problems.push(wrong("the `ttl` of states".into(), reason));
-        }
+        let nonsense = self.state_manager.nonsense().into_iter();
+        problems.extend(nonsense.map(|(field, reason)| wrong(format!("the `{field}` of states"), reason.into())));
         let unheeded = self.business_state.unheeded().into_iter().chain(self.state_manager.unheeded());
         problems.extend(
             unheeded.map(|field| wrong(format!("`{field}`"), "nothing here can do that yet; leave it out".into())),

@@ -194,6 +194,7 @@ fn gone(engine: &Engine, owner: &Owner, reason: &'static str, rows: usize) {
     for tool in engine.registry.snapshot().list(&Filter::default()) {
         engine.statuses.forget(&Whose::thread(&tool.definition.name, tenant, thread));
     }
+    engine.services.state.forget_connections(owner);
     engine.services.stirred.notify_one();
     let news = News::ThreadSwept { reason, rows };
     engine.services.events.tell_tenant(engine.services.clock.now(), tenant, Some(thread), news);

@@ -230,11 +230,13 @@ impl<'a> Book<'a> {
     /// What is written with the end of the call.
     async fn writes(&self, drafts: &Drafts, told: Option<&Told>) -> Result<Vec<Write>, Unsettled> {
         let (services, tenant, here) = (&self.engine.services, &self.way.call.tenant, self.partition());
+        let (state, now) = (&services.state, services.clock.now());
+        let drafts: Vec<&Draft> = drafts.list.iter().filter(|draft| draft.context.partition(tenant) == here).collect();
         let mut all = Vec::new();
-        for draft in drafts.list.iter().filter(|draft| draft.context.partition(tenant) == here) {
-            let now = services.clock.now();
-            all.extend(services.state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?);
+        for draft in &drafts {
+            all.extend(state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?);
         }
+        all.extend(state.joined(tenant, &drafts, told.is_some(), now).await?);
         Ok(all)
     }
 

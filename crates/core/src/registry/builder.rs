@@ -209,7 +209,7 @@ impl ToolBuilder {
     }
 
     pub(crate) fn states<N: AsRef<str>>(mut self, names: &[N]) -> Self {
-        self.states.extend(names.iter().map(|name| SmolStr::new(name)));
+        self.states.extend(names.iter().map(SmolStr::new));
         self
     }
 

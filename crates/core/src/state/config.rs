@@ -60,10 +60,14 @@ pub enum ConflictResolution {
 impl BusinessStateConfig {
     /// The settings that ask for what nothing here can do yet. Taken silently, they would promise what does not happen.
     pub(crate) fn unheeded(&self) -> Vec<&'static str> {
+        let usual = Self::default();
         let asked = [
             (self.state_compression, "state_compression = true"),
             (!self.sync_on_change, "sync_on_change = false"),
+            (self.sync_interval != usual.sync_interval, "sync_interval"),
             (self.backup_enabled, "backup_enabled = true"),
+            (self.backup_interval != usual.backup_interval, "backup_interval"),
+            (self.backup_retention != usual.backup_retention, "backup_retention"),
         ];
         asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
     }

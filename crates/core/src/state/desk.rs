@@ -5,9 +5,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{ContextId, turns::Turn};
+use super::{ContextId, StateError, sessions::Session, turns::Turn};
 use crate::{
     backend::Row,
+    context::CallContext,
     error::{ErrorKind, ToolError},
 };
 
@@ -29,10 +30,12 @@ pub(crate) struct Sheet {
 }
 
 /// What a context held when a call took it out.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Found {
     pub(crate) business: Option<Row>,
     pub(crate) session: Option<Row>,
+    /// The session of its thread.
+    pub(crate) sitting: Session,
 }
 
 /// A state the tool has let go of.
@@ -115,4 +118,16 @@ impl Desk {
     fn lock(&self) -> std::sync::MutexGuard<'_, OnDesk> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a context holds, for the tool of a call; from here on the call uses it.
+pub(crate) async fn take_out(cx: &CallContext, context: &ContextId) -> Result<Found, ToolError> {
+    let (manager, tenant) = (&cx.services().state, cx.tenant());
+    let taking = async {
+        let found = manager.take_out(tenant, context).await?;
+        let writes = !cx.way().tool.definition.annotations.read_only;
+        manager.used(tenant, context, &found, writes).await?;
+        Ok::<_, StateError>(found)
+    };
+    taking.await.map_err(|error| ToolError::hidden(error.kind(), error.to_string()))
 }

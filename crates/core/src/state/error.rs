@@ -38,6 +38,12 @@ pub enum StateError {
         /// The largest that is allowed.
         most: usize,
     },
+    /// The session keeps as many states as it may.
+    #[error("the thread keeps {most} states in this session, as many as it may")]
+    Limit {
+        /// How many it may keep.
+        most: usize,
+    },
     /// What is stored cannot be read.
     #[error("the stored state `{state}` cannot be read: {reason}")]
     Unreadable {
@@ -70,6 +76,7 @@ impl StateError {
             Self::NotFound(_) | Self::NoVersion { .. } => ErrorKind::StateNotFound,
             Self::Conflict { .. } | Self::Store(StoreError::Conflict { .. }) => ErrorKind::StateConflict,
             Self::TooLarge { .. } => ErrorKind::StateTooLarge,
+            Self::Limit { .. } => ErrorKind::StateLimit,
             Self::Unreadable { .. } | Self::Store(StoreError::Damaged { .. }) => ErrorKind::StateUnreadable,
             Self::Refused(_) | Self::Line { .. } => ErrorKind::ArgumentsInvalid,
             Self::Store(StoreError::Refused(_)) => ErrorKind::Internal,

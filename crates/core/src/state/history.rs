@@ -62,6 +62,11 @@ pub enum Happened {
         /// The version it has since.
         version: u64,
     },
+    /// Something the tool found worth noting.
+    Note {
+        /// What, without secrets.
+        what: Value,
+    },
 }
 
 impl Happened {
@@ -85,6 +90,7 @@ impl Happened {
         match self {
             Self::ExecutionStart { parameters } => Self::ExecutionStart { parameters: shortened(&parameters) },
             Self::Update { updates, version } => Self::Update { updates: shortened(&updates), version },
+            Self::Note { what } => Self::Note { what: shortened(&what) },
             other => other,
         }
     }

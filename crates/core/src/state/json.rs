@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     StateKind, data,
-    desk::{Parked, Sheet},
+    desk::{self, Parked, Sheet},
     entry, merge,
 };
 use crate::{
@@ -40,8 +40,7 @@ impl JsonState {
         let thread = cx.thread().ok_or_else(|| hidden(ErrorKind::Internal, format!("`{name}` needs a thread")))?;
         let manager = &cx.services().state;
         let context = manager.context(name, thread);
-        let found = manager.take_out(cx.tenant(), &context).await;
-        let found = found.map_err(|error| hidden(ErrorKind::StoreUnavailable, error.to_string()))?;
+        let found = desk::take_out(cx, &context).await.map_err(|error| error.effect(Effect::None))?;
         let value = match &found.business {
             None => Value::Object(Map::new()),
             Some(row) => entry::read(&context, StateKind::Business, row)

@@ -13,6 +13,7 @@ use crate::{
     backend::{Row, Seen},
     clock::Timestamp,
     ids::Tenant,
+    threads::Owner,
 };
 
 /// How many connections are remembered.
@@ -48,10 +49,14 @@ impl Live {
         Ok(version)
     }
 
-    /// Forgets one; says whether it was there.
-    pub(crate) fn remove(&self, tenant: &Tenant, context: &ContextId, now: Timestamp) -> bool {
-        let row = self.rows().remove(&(tenant.clone(), context.clone()));
-        row.is_some_and(|row| !row.is_expired(now))
+    /// Forgets one.
+    pub(crate) fn remove(&self, tenant: &Tenant, context: &ContextId) {
+        self.rows().remove(&(tenant.clone(), context.clone()));
+    }
+
+    /// Forgets all of a thread.
+    pub(crate) fn forget(&self, owner: &Owner) {
+        self.rows().retain(|(tenant, context), _| *tenant != owner.0 || context.thread() != Some(&owner.1));
     }
 
     /// All of a tenant's.

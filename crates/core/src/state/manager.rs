@@ -10,6 +10,7 @@ mod import;
 mod list;
 mod past;
 mod remove;
+mod session;
 mod watch;
 mod write;
 
@@ -23,7 +24,10 @@ pub use watch::{StateChange, StateChanges};
 
 use super::{
     BusinessStateConfig, ContextId, SessionState, StateEntry, StateError, StateKind, StateManagerConfig, data,
-    history::Sequence, live::Live,
+    entry::state_id,
+    history::Sequence,
+    live::Live,
+    sessions::{Session, Sessions},
 };
 use crate::{
     backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write, read_all},
@@ -62,6 +66,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     live: Live,
     sequence: Sequence,
+    /// Only with a config that asks for them.
+    sessions: Option<Sessions>,
     business: BusinessStateConfig,
     config: StateManagerConfig,
 }
@@ -73,7 +79,8 @@ impl StateManager {
         business: BusinessStateConfig,
         config: StateManagerConfig,
     ) -> Self {
-        Self(Arc::new(Inner { store, clock, live: Live::default(), sequence: Sequence::default(), business, config }))
+        let (live, sequence, sessions) = (Live::default(), Sequence::default(), Sessions::of(&config));
+        Self(Arc::new(Inner { store, clock, live, sequence, sessions, business, config }))
     }
 
     /// The context of a state in a thread: always the same, whether or not anything is there. All threads of a tenant
@@ -87,10 +94,18 @@ impl StateManager {
         }
     }
 
+    /// The same where there may be no thread: then there is a context only if all threads share it.
+    pub(crate) fn context_for(&self, state: &StateName, thread: Option<&ThreadId>) -> Option<ContextId> {
+        match thread {
+            Some(thread) => Some(self.context(state, thread)),
+            None => (!self.0.config.session_isolation).then(|| ContextId::shared(state.clone())),
+        }
+    }
+
     /// Makes the context of a state in a thread, unless it is there already.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// When the thread's session has no room for it, or the store does not answer.
     pub async fn create_context(
         &self,
         tenant: &Tenant,
@@ -98,20 +113,32 @@ impl StateManager {
         thread: &ThreadId,
     ) -> Result<ContextId, StateError> {
         let context = self.context(state, thread);
-        let now = self.now();
-        let session = SessionState { created: now, last_activity: now, calls: 0 };
-        let value = crate::backend::encode(Table::State, &context.row(StateKind::Session), &session)?;
-        let write = Write {
-            table: Table::State,
-            id: context.row(StateKind::Session),
-            expect: Expect::Absent,
-            change: Change::Put { value, schema: LAYOUT, expires: self.expires(None, now)? },
-            durability: Durability::PowerSafe,
-        };
-        match self.0.store.commit(Batch::on(context.partition(tenant)).with(write), now).await {
-            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(context),
-            Err(error) => Err(error.into()),
+        let (partition, keys) = (context.partition(tenant), [context.key(tenant, StateKind::Session)]);
+        for _ in 0..TRIES {
+            let now = self.now();
+            let (session, rows) = self.load_in_session(&partition, &keys, now).await?;
+            if rows.iter().any(Option::is_some) {
+                self.touch_session(&partition, session, now).await?;
+                return Ok(context);
+            }
+            let joined = self.session_writes(&partition, session, &[state.as_str()], now).await?;
+            let used = SessionState { created: now, last_activity: now, calls: 0 };
+            let value = crate::backend::encode(Table::State, &context.row(StateKind::Session), &used)?;
+            let mut batch = Batch::on(partition.clone()).with(Write {
+                table: Table::State,
+                id: context.row(StateKind::Session),
+                expect: Expect::Absent,
+                change: Change::Put { value, schema: LAYOUT, expires: self.expires(None, now)? },
+                durability: Durability::PowerSafe,
+            });
+            batch.writes.extend(joined);
+            match self.0.store.commit(batch, now).await {
+                Ok(_) => return Ok(context),
+                Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
+                Err(error) => return Err(error.into()),
+            }
         }
+        Err(StateError::Conflict { state: state_id(&context, StateKind::Session), found: 0 })
     }
 
     /// What is remembered; `None` where there is nothing, or it has expired.
@@ -135,11 +162,18 @@ impl StateManager {
         kind: StateKind,
         now: Timestamp,
     ) -> Result<Option<Row>, StoreError> {
-        if kind == StateKind::Connection {
-            return Ok(self.0.live.get(tenant, context, now));
-        }
-        let keys = [context.key(tenant, kind)];
-        Ok(self.0.store.load(&keys, now).await?.pop().flatten())
+        let partition = context.partition(tenant);
+        let key = [context.key(tenant, kind)];
+        let keys = if kind == StateKind::Connection { &[] } else { &key[..] };
+        let (session, mut rows) = self.load_in_session(&partition, keys, now).await?;
+        self.touch_session(&partition, session, now).await?;
+        let live = || self.live_row(tenant, context, session, now);
+        Ok(if kind == StateKind::Connection { live() } else { rows.pop().flatten() })
+    }
+
+    /// What is known of a connection, if it was made in this session.
+    fn live_row(&self, tenant: &Tenant, context: &ContextId, session: Session, now: Timestamp) -> Option<Row> {
+        self.0.live.get(tenant, context, now).filter(|row| session.covers(row.created))
     }
 
     /// All rows of a context in a table, left over or not, in the order of their ids.

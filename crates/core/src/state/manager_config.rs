@@ -1,7 +1,7 @@
 //! What an owner says about where state is kept, and for how long.
 //!
-//! In: a config or its JSON (times are milliseconds). Out: plain values with defaults. `ttl` and `session_isolation` hold
-//! everywhere; the others are for the managers they name.
+//! In: a config or its JSON (times are milliseconds). Out: plain values with defaults, and what is wrong with them. `ttl`
+//! and `session_isolation` hold everywhere; the others are for the managers they name.
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
@@ -36,24 +36,57 @@ pub struct StateManagerConfig {
     /// Whether every thread has contexts of its own. When not, all threads of a tenant share one for each state. For the
     /// manager; the typed state of a tool is always its thread's.
     pub session_isolation: bool,
-    /// How many contexts a thread may have. For the session manager.
+    /// How many contexts a thread may have in a session; one more is refused as `state_limit`. For the session manager.
     pub max_states_per_session: usize,
-    /// How long a thread's states outlive its last use. For the session manager.
+    /// How long a thread's states and instances outlive the last use of one of its states. For the session manager.
     #[serde(with = "crate::millis")]
     pub session_timeout: Duration,
 }
 
 impl StateManagerConfig {
-    /// The settings that ask for what nothing here can do yet.
+    /// The settings that ask for what nothing here can do yet. Taken silently, they would promise what does not happen.
     pub(crate) fn unheeded(&self) -> Vec<&'static str> {
-        let elsewhere = self.manager_type.is_some_and(|manager| manager != ManagerType::Memory);
+        let usual = Self::default();
+        let elsewhere = matches!(self.manager_type, Some(ManagerType::Persistent | ManagerType::Distributed));
         let asked = [
-            (elsewhere, "manager_type = persistent, session or distributed"),
+            (elsewhere, "manager_type = persistent or distributed"),
+            (self.persistence_path != usual.persistence_path, "persistence_path"),
+            (self.persistence_format != usual.persistence_format, "persistence_format"),
             (self.compression, "compression = true"),
             (self.redis_url.is_some(), "redis_url"),
+            (self.redis_prefix != usual.redis_prefix, "redis_prefix"),
+            (self.redis_db != usual.redis_db, "redis_db"),
             (!self.auto_cleanup, "auto_cleanup = false"),
         ];
         asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
+    }
+
+    /// What makes no sense: the field, and why.
+    pub(crate) fn nonsense(&self) -> Vec<(&'static str, &'static str)> {
+        let sessions = self.manager_type == Some(ManagerType::Session);
+        let checks = [
+            (
+                self.ttl.is_some_and(|ttl| ttl.as_millis() == 0),
+                ("ttl", "a state would expire before it is written; use at least a millisecond"),
+            ),
+            (
+                sessions && self.session_timeout.as_millis() == 0,
+                ("session_timeout", "a session would be over before it is used; use at least a millisecond"),
+            ),
+            (
+                sessions && self.max_states_per_session == 0,
+                ("max_states_per_session", "no thread could keep anything; use at least 1"),
+            ),
+            (
+                sessions && !self.session_isolation,
+                (
+                    "session_isolation",
+                    "a session is of one thread, so states that all threads share belong to none; use another \
+                     `manager_type`, or leave `session_isolation` on",
+                ),
+            ),
+        ];
+        checks.into_iter().filter(|(wrong, _)| *wrong).map(|(_, what)| what).collect()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     error::{ErrorKind, ToolError},
     executor::Reply,
     held::{self, Thing},
-    ids::Tenant,
+    ids::{StateName, Tenant},
     sharded::Sharded,
 };
 
@@ -88,7 +88,7 @@ pub(crate) fn alone<'a>(
 }
 
 fn nested(context: &CallContext) -> ToolError {
-    let states: Vec<&str> = context.way().tool.state.names.iter().map(|name| name.as_str()).collect();
+    let states: Vec<&str> = context.way().tool.state.names.iter().map(StateName::as_str).collect();
     let text = format!(
         "a call around this one is writing the state `{}` of this thread; the two would wait for each other",
         states.join("`, `")

@@ -7,10 +7,10 @@ use std::{
 
 use super::{
     ToolState,
-    desk::{Found, Parked, Sheet},
+    desk::{self, Found, Parked, Sheet},
 };
 use crate::{
-    backend::{Row, StoreError},
+    backend::Row,
     call::Effect,
     context::CallContext,
     error::{ErrorKind, ToolError},
@@ -99,10 +99,7 @@ impl<S: ToolState> State<S> {
         let thread = cx.thread().ok_or_else(|| wrong(format!("the state `{name}` was asked for without a thread")))?;
         let manager = &cx.services().state;
         let context = manager.context(&name, thread);
-        let found = manager.take_out(cx.tenant(), &context).await.map_err(|error| match error {
-            StoreError::Damaged { reason, .. } => unreadable::<S>(&reason),
-            other => ToolError::hidden(ErrorKind::StoreUnavailable, other.to_string()),
-        })?;
+        let found = desk::take_out(cx, &context).await?;
         let value = read::<S>(found.business.as_ref())?;
         let Found { business, .. } = &found;
         let loaded = business.as_ref().filter(|row| row.schema == S::VERSION).map(|row| row.value.clone());

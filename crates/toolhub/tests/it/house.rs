@@ -8,6 +8,8 @@ mod code;
 mod seeds;
 mod words;
 
+pub(crate) use seeds::function_names;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,9 +17,9 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A file of the repository: its path from the root, and its text.
-struct File {
-    path: String,
-    text: String,
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 /// Every text we write by hand. What tools write (lock files, the dashboard's build) follows no rule of ours.
@@ -28,7 +30,7 @@ fn files() -> Vec<File> {
     found
 }
 
-fn rust_files() -> Vec<File> {
+pub(crate) fn rust_files() -> Vec<File> {
     files().into_iter().filter(|file| file.path.ends_with(".rs")).collect()
 }
 

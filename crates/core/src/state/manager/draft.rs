@@ -41,8 +41,43 @@ impl StateManager {
     /// What a context holds, for a tool.
     pub(crate) async fn take_out(&self, tenant: &Tenant, context: &ContextId) -> Result<Found, StoreError> {
         let keys = [context.key(tenant, StateKind::Business), context.key(tenant, StateKind::Session)];
-        let mut rows = self.0.store.load(&keys, self.now()).await?.into_iter();
-        Ok(Found { business: rows.next().flatten(), session: rows.next().flatten() })
+        let (sitting, rows) = self.load_in_session(&context.partition(tenant), &keys, self.now()).await?;
+        let mut rows = rows.into_iter();
+        Ok(Found { business: rows.next().flatten(), session: rows.next().flatten(), sitting })
+    }
+
+    /// Lets the session of a context go on, now that a call uses it.
+    ///
+    /// # Errors
+    /// When a call that may write would make one context more than the session may have.
+    pub(crate) async fn used(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        found: &Found,
+        writes: bool,
+    ) -> Result<(), StateError> {
+        let (partition, now) = (context.partition(tenant), self.now());
+        if writes && found.business.is_none() && found.session.is_none() {
+            // Asked before anything is done to the world; what is to be written is asked for again at the end.
+            self.session_writes(&partition, found.sitting, &[context.state().as_str()], now).await?;
+        }
+        Ok(self.touch_session(&partition, found.sitting, now).await?)
+    }
+
+    /// What else a call writes that commits these drafts of one thread, so that the thread's session goes on.
+    pub(crate) async fn joined(
+        &self,
+        tenant: &Tenant,
+        drafts: &[&Draft],
+        counted: bool,
+        now: Timestamp,
+    ) -> Result<Vec<Write>, StateError> {
+        let written = drafts.iter().filter(|draft| counted || draft.text.is_some());
+        let Some(first) = written.clone().next() else { return Ok(Vec::new()) };
+        let unseen = written.filter(|draft| draft.found.business.is_none() || draft.found.session.is_none());
+        let unseen: Vec<&str> = unseen.map(|draft| draft.context.state().as_str()).collect();
+        self.session_writes(&first.context.partition(tenant), first.found.sitting, &unseen, now).await
     }
 
     /// Whether a changed state is committed without being saved on purpose.

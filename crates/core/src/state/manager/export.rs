@@ -60,9 +60,13 @@ impl StateManager {
     /// A context as it was at one moment: read again when somebody wrote while it was read.
     async fn save(&self, tenant: &Tenant, context: &ContextId) -> Result<Saved, StateError> {
         let keys = [context.key(tenant, StateKind::Business), context.key(tenant, StateKind::Session)];
+        let partition = context.partition(tenant);
         for _ in 0..TRIES {
             let now = self.now();
-            let before = self.0.store.load(&keys, now).await?;
+            let (session, before) = self.load_in_session(&partition, &keys, now).await?;
+            if session.is_over() {
+                return Ok(Saved::new(context.clone()));
+            }
             let saved = self.save_once(tenant, context, &before, now).await?;
             let after = self.0.store.load(&keys, now).await?;
             let seen =

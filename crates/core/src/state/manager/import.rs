@@ -51,10 +51,10 @@ impl StateManager {
     /// Replaces a context; says whether anything of it was left to take in.
     async fn take_in(&self, tenant: &Tenant, saved: &Saved) -> Result<bool, StateError> {
         let context = &saved.context;
-        let keys = StateKind::STORED.map(|kind| context.key(tenant, kind));
+        let (partition, keys) = (context.partition(tenant), StateKind::STORED.map(|kind| context.key(tenant, kind)));
         for _ in 0..TRIES {
             let now = self.now();
-            let rows = self.0.store.load(&keys, now).await?;
+            let (session, rows) = self.load_in_session(&partition, &keys, now).await?;
             let mut writes = Writes::default();
             for table in [Table::Versions, Table::History] {
                 let old = self.all(tenant, context, table, now).await?;
@@ -79,7 +79,10 @@ impl StateManager {
             if !any {
                 return Ok(false);
             }
-            let batch = Batch { writes: writes.0.into_values().collect(), ..Batch::on(context.partition(tenant)) };
+            let unseen = [context.state().as_str()];
+            let unseen = if rows.iter().any(Option::is_some) { &[] } else { &unseen[..] };
+            let mut batch = Batch { writes: writes.0.into_values().collect(), ..Batch::on(partition.clone()) };
+            batch.writes.extend(self.session_writes(&partition, session, unseen, now).await?);
             match self.0.store.commit(batch, now).await {
                 Ok(_) => return Ok(true),
                 Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,

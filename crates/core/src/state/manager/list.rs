@@ -10,7 +10,9 @@ use crate::{
     backend::{Cursor, Key, Partition, Place, Row, Scan, Scope, Table},
     clock::Timestamp,
     ids::{StateName, Tenant, ThreadId},
-    state::{ContextId, ContextInfo, ContextPage, StateError, StateKind, StateStats, entry::KindInfo},
+    state::{
+        ContextId, ContextInfo, ContextPage, StateError, StateKind, StateStats, entry::KindInfo, sessions::Session,
+    },
 };
 
 /// Which contexts are wanted.
@@ -106,8 +108,13 @@ impl StateManager {
                 break;
             }
         }
-        for (_, info) in self.0.live.of_tenant(tenant, self.now()) {
-            count(StateKind::Connection, info.bytes);
+        let now = self.now();
+        let live = self.0.live.of_tenant(tenant, now);
+        let sessions = self.sessions_of(tenant, live.iter().map(|(context, _)| context), now).await?;
+        for (context, info) in live {
+            if session(&sessions, &context).covers(info.created) {
+                count(StateKind::Connection, info.bytes);
+            }
         }
         stats.contexts = contexts;
         Ok(stats)
@@ -120,10 +127,13 @@ impl StateManager {
         contexts: impl Iterator<Item = &'a ContextId>,
         now: Timestamp,
     ) -> Result<HashMap<ContextId, BTreeMap<StateKind, KindInfo>>, StateError> {
-        let mut held = HashMap::new();
+        let mut held: HashMap<ContextId, BTreeMap<StateKind, KindInfo>> = HashMap::new();
         for context in contexts {
-            held.entry(context.clone()).or_insert_with(BTreeMap::new);
+            held.entry(context.clone()).or_default();
         }
+        // Before the states: those of a session that begins after this are not taken for those of one that was over.
+        let sessions = self.sessions_of(tenant, held.keys(), now).await?;
+        held.retain(|context, _| !session(&sessions, context).is_over());
         let wanted: Vec<(ContextId, StateKind)> =
             held.keys().flat_map(|context| StateKind::STORED.map(|kind| (context.clone(), kind))).collect();
         let keys: Vec<Key> = wanted.iter().map(|(context, kind)| context.key(tenant, *kind)).collect();
@@ -136,11 +146,17 @@ impl StateManager {
         for ((context, kind), row) in wanted.iter().zip(&rows) {
             note(context, *kind, row.as_ref());
             if *kind == StateKind::Business {
-                note(context, StateKind::Connection, self.0.live.get(tenant, context, now).as_ref());
+                let live = self.live_row(tenant, context, session(&sessions, context), now);
+                note(context, StateKind::Connection, live.as_ref());
             }
         }
         Ok(held)
     }
+}
+
+/// The session a context is part of.
+fn session(sessions: &HashMap<ThreadId, Session>, context: &ContextId) -> Session {
+    context.thread().and_then(|thread| sessions.get(thread)).copied().unwrap_or(Session::Endless)
 }
 
 /// A place in the list as text: where the row lies, and its id. Whose list it is, is not in it.

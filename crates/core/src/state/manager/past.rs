@@ -3,11 +3,13 @@
 //! In: a context. Out: its snapshots and its history, the oldest first. Readers see at most as many as are to be kept;
 //! what is beyond is removed now and then, so that not every write pays for it.
 
-use super::{AT_ONCE, StateManager, remove::removal};
+use super::{AT_ONCE, StateManager, TRIES, remove::removal};
 use crate::{
     backend::{Batch, Scan, Scope, StoreError, Table},
     ids::Tenant,
-    state::{ContextId, Happened, HistoryEntry, StateError, StateKind, StateVersion, entry, history, versions},
+    state::{
+        ContextId, Happened, HistoryEntry, StateError, StateKind, StateVersion, entry, history, sessions, versions,
+    },
 };
 
 impl StateManager {
@@ -19,11 +21,24 @@ impl StateManager {
         if self.0.business.max_history_size == 0 {
             return Ok(());
         }
-        let now = self.now();
-        let note = self.0.sequence.note(context, what.fit(), now, None)?;
-        self.0.store.commit(Batch::on(context.partition(tenant)).with(note), now).await?;
-        self.trim_now_and_then(tenant, context).await;
-        Ok(())
+        let (partition, what) = (context.partition(tenant), what.fit());
+        for _ in 0..TRIES {
+            let now = self.now();
+            let (session, _) = self.load_in_session(&partition, &[], now).await?;
+            let joined = self.session_writes(&partition, session, &[], now).await?;
+            let note = self.0.sequence.note(context, what.clone(), now, None)?;
+            let mut batch = Batch::on(partition.clone()).with(note);
+            batch.writes.extend(joined);
+            match self.0.store.commit(batch, now).await {
+                Err(error) if sessions::is_conflict(&error) => tokio::task::yield_now().await,
+                done => {
+                    done?;
+                    self.trim_now_and_then(tenant, context).await;
+                    return Ok(());
+                }
+            }
+        }
+        Err(StateError::Conflict { state: entry::state_id(context, StateKind::Business), found: 0 })
     }
 
     /// The last things that happened to a context, at most `limit`, the oldest first.
@@ -40,7 +55,13 @@ impl StateManager {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let page = self.0.store.scan(newest(tenant, context, Table::History, limit), self.now()).await?;
+        let (partition, now) = (context.partition(tenant), self.now());
+        let (session, _) = self.load_in_session(&partition, &[], now).await?;
+        if session.is_over() {
+            return Ok(Vec::new());
+        }
+        self.touch_session(&partition, session, now).await?;
+        let page = self.0.store.scan(newest(tenant, context, Table::History, limit), now).await?;
         let read = |(key, row): &(crate::backend::Key, _)| {
             history::read(&key.id, row).inspect_err(StoreError::passed_over).ok()
         };

@@ -22,7 +22,7 @@ impl StateManager {
         kind: StateKind,
     ) -> Result<bool, StateError> {
         if kind == StateKind::Connection {
-            return Ok(self.0.live.remove(tenant, context, self.now()));
+            return self.forget_live(tenant, context).await;
         }
         self.forget(tenant, context, &[kind]).await
     }
@@ -32,7 +32,7 @@ impl StateManager {
     /// # Errors
     /// When the store does not answer. What was removed until then stays removed; the states go first.
     pub async fn cleanup_context(&self, tenant: &Tenant, context: &ContextId) -> Result<bool, StateError> {
-        let was_live = self.0.live.remove(tenant, context, self.now());
+        let was_live = self.forget_live(tenant, context).await?;
         let was_there = self.forget(tenant, context, &StateKind::STORED).await?;
         let scope = Scope::Partition(context.partition(tenant));
         let scan = Scan::of(Table::History, scope).prefix(context.prefix()).limit(AT_ONCE);
@@ -51,14 +51,25 @@ impl StateManager {
         }
     }
 
+    async fn forget_live(&self, tenant: &Tenant, context: &ContextId) -> Result<bool, StateError> {
+        let was_there = self.row(tenant, context, StateKind::Connection, self.now()).await?.is_some();
+        self.0.live.remove(tenant, context);
+        Ok(was_there)
+    }
+
     /// Removes these kinds at once, and the snapshots with the business state.
     async fn forget(&self, tenant: &Tenant, context: &ContextId, kinds: &[StateKind]) -> Result<bool, StateError> {
         let keys: Vec<_> = kinds.iter().map(|kind| context.key(tenant, *kind)).collect();
+        let partition = context.partition(tenant);
         for _ in 0..TRIES {
             let now = self.now();
-            let rows = self.0.store.load(&keys, now).await?;
+            let (session, rows) = self.load_in_session(&partition, &keys, now).await?;
+            if session.is_over() {
+                return Ok(false);
+            }
             let was_there = rows.iter().any(Option::is_some);
-            let mut batch = Batch::on(context.partition(tenant));
+            let mut batch = Batch::on(partition.clone());
+            batch.writes.extend(self.session_writes(&partition, session, &[], now).await?);
             batch.writes.extend(kinds.iter().zip(&rows).map(|(kind, row)| remove(context, *kind, row.as_ref())));
             if kinds.contains(&StateKind::Business) {
                 let left = self.snapshot_ids(tenant, context, now).await?;

@@ -15,7 +15,7 @@ use crate::{
     state::{
         ConflictResolution, ContextId, Happened, StateError, StateKind,
         entry::{self, state_id},
-        history, patch, versions,
+        history, patch, sessions, versions,
     },
 };
 
@@ -51,8 +51,8 @@ impl StateManager {
     /// Replaces what is remembered; it lives for `ttl`, or as long as the manager's config says. Answers the new version.
     ///
     /// # Errors
-    /// When the data is no object or too large, a state of kind `cache` would live for ever, somebody else wrote at the
-    /// same time and the config says to reject that, or the store does not answer.
+    /// When the data is no object or too large, the session has no room for one more context, a state of kind `cache` would
+    /// live for ever, somebody else wrote at the same time and the config says to reject that, or the store does not answer.
     pub async fn set_state(
         &self,
         tenant: &Tenant,
@@ -177,20 +177,25 @@ impl StateManager {
     ) -> Result<u64, StateError> {
         let Target { tenant, context, kind, snapshot, reject } = target;
         if kind == StateKind::Connection {
-            return self.write_live(tenant, context, make);
+            return self.write_live(tenant, context, make).await;
         }
+        let partition = context.partition(tenant);
         let mut keys = vec![context.key(tenant, kind)];
         if let Some(version) = snapshot {
             let id = versions::row(context, version);
-            keys.push(Key { partition: context.partition(tenant), table: Table::Versions, id });
+            keys.push(Key { partition: partition.clone(), table: Table::Versions, id });
         }
         let mut found = 0;
         for _ in 0..TRIES {
             let now = self.now();
-            let mut rows = self.0.store.load(&keys, now).await?.into_iter();
+            let (session, rows) = self.load_in_session(&partition, &keys, now).await?;
+            let mut rows = rows.into_iter();
             let (row, old) = (rows.next().flatten(), rows.next().flatten());
             let next = make(Found { row: row.as_ref(), snapshot: old.as_ref(), now })?;
-            let batch = self.batch(tenant, context, kind, row.as_ref().map(|row| row.seen), next, now).await?;
+            let unseen = if row.is_none() { &[context.state().as_str()][..] } else { &[] };
+            let joined = self.session_writes(&partition, session, unseen, now).await?;
+            let mut batch = self.batch(tenant, context, kind, row.as_ref().map(|row| row.seen), next, now).await?;
+            batch.writes.extend(joined);
             match self.0.store.commit(batch, now).await {
                 Ok(done) => {
                     if kind == StateKind::Business {
@@ -198,11 +203,15 @@ impl StateManager {
                     }
                     return Ok(entry::version(kind, done.first().copied().unwrap_or(0)));
                 }
-                Err(StoreError::Conflict { found: version, .. }) => found = version.unwrap_or(0),
+                // The session has changed, not the state.
+                Err(error) if sessions::is_conflict(&error) => {}
+                Err(StoreError::Conflict { found: version, .. }) => {
+                    found = version.unwrap_or(0);
+                    if reject {
+                        break;
+                    }
+                }
                 Err(error) => return Err(error.into()),
-            }
-            if reject {
-                break;
             }
             // A store in memory answers without a pause; let the others finish.
             tokio::task::yield_now().await;
@@ -248,17 +257,40 @@ impl StateManager {
         Ok(batch)
     }
 
-    fn write_live<'a>(
+    async fn write_live<'a>(
         &self,
         tenant: &Tenant,
         context: &ContextId,
         make: impl Fn(Found<'_>) -> Result<Next<'a>, StateError>,
     ) -> Result<u64, StateError> {
-        let now = self.now();
-        self.0.live.put(tenant, context, now, |row| {
-            let Next { text, schema, expires, .. } = make(Found { row, snapshot: None, now })?;
-            let seen = Seen { version: 0, stamp: 0 };
-            Ok(Row { seen, schema, value: text, expires, created: now, updated: now })
-        })
+        let kind = StateKind::Connection;
+        let partition = context.partition(tenant);
+        for _ in 0..TRIES {
+            let now = self.now();
+            let (session, _) = self.load_in_session(&partition, &[], now).await?;
+            let row = self.live_row(tenant, context, session, now);
+            // What cannot be written does not let a session begin either.
+            make(Found { row: row.as_ref(), snapshot: None, now })?;
+            if row.is_none() {
+                self.0.live.remove(tenant, context);
+            }
+            let mut batch = Batch::on(partition.clone());
+            batch.writes = self.session_writes(&partition, session, &[], now).await?;
+            if !batch.writes.is_empty() {
+                match self.0.store.commit(batch, now).await {
+                    Err(error) if sessions::is_conflict(&error) => {
+                        tokio::task::yield_now().await;
+                        continue;
+                    }
+                    done => done?,
+                };
+            }
+            return self.0.live.put(tenant, context, now, |row| {
+                let Next { text, schema, expires, .. } = make(Found { row, snapshot: None, now })?;
+                let seen = Seen { version: 0, stamp: 0 };
+                Ok(Row { seen, schema, value: text, expires, created: now, updated: now })
+            });
+        }
+        Err(StateError::Conflict { state: state_id(context, kind), found: 0 })
     }
 }

@@ -37,7 +37,7 @@ fn is_ruler(row: &str) -> bool {
     row.contains('-') && row.chars().all(|c| "|-: ".contains(c))
 }
 
-fn function_names(source: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn function_names(source: &str) -> impl Iterator<Item = &str> {
     let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
     code.filter_map(|line| {
         let (_, rest) = line.split_once("fn ")?;

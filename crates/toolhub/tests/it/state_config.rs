@@ -1,0 +1,218 @@
+//! Every field of the three configs of state does what is said of it, or is refused; and the page on them is complete.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    time::Duration,
+};
+
+use toolhub::{
+    BusinessStateConfig, ConnectionStateConfig, ManagerType, StateManagerConfig,
+    prelude::*,
+    testing::{AssertOutcome, Step, TestClock, scripted},
+};
+
+use crate::house::{function_names, rust_files};
+
+/// What is known of a field.
+enum Shown {
+    /// These tests show what it does.
+    By(&'static [&'static str]),
+    /// These tests show what it does, as soon as they are written.
+    Later(&'static [&'static str]),
+    /// This brings it. Until then whoever asks for it, such as so, is refused.
+    Brings(&'static str, fn() -> Value),
+}
+use Shown::{Brings, By, Later};
+
+type Field = (&'static str, Shown);
+
+/// What brings the fields of connections; nothing takes that config before.
+const POOLS: Shown = Brings("rest pools", || Value::Null);
+
+const MANAGER: &[Field] = &[
+    (
+        "manager_type",
+        By(&[
+            "a_session_that_nobody_uses_is_gone_at_once_for_every_reader_and_the_next_one_begins_anew",
+            "managers_that_are_not_there_yet_are_refused",
+        ]),
+    ),
+    ("ttl", By(&["the_managers_own_time_to_live_holds_where_nothing_is_said"])),
+    ("auto_cleanup", Later(&["without_auto_cleanup_nothing_is_removed_behind_the_owners_back"])),
+    ("cleanup_interval", Later(&["expired_rows_are_removed_at_the_interval_that_was_asked_for"])),
+    ("persistence_path", Brings("disk", || json!("./elsewhere"))),
+    ("persistence_format", Brings("disk", || json!("json"))),
+    ("compression", Brings("disk", || json!(true))),
+    ("redis_url", Brings("redis", || json!("redis://127.0.0.1"))),
+    ("redis_prefix", Brings("redis", || json!("mine"))),
+    ("redis_db", Brings("redis", || json!(3))),
+    ("session_isolation", By(&["threads_may_share_a_context_when_the_owner_says_so"])),
+    ("max_states_per_session", By(&["one_state_more_than_a_session_may_have_is_refused_and_changes_nothing"])),
+    ("session_timeout", By(&["the_timeout_of_a_session_is_the_owners_word"])),
+];
+
+const BUSINESS: &[Field] = &[
+    ("max_history_size", By(&["history_tells_what_happened_without_secrets_and_within_its_limit"])),
+    ("max_state_size", By(&["what_is_no_object_or_too_large_is_refused_and_changes_nothing"])),
+    ("state_compression", Brings("disk", || json!(true))),
+    ("versioning", By(&["without_versioning_numbers_stay_and_there_is_nothing_to_go_back_to"])),
+    ("max_versions", By(&["as_many_snapshots_are_kept_as_asked_for"])),
+    ("auto_save", By(&["without_auto_save_only_an_explicit_save_is_committed"])),
+    ("sync_interval", Brings("disk", || json!(1_000))),
+    ("sync_on_change", Brings("disk", || json!(false))),
+    (
+        "conflict_resolution",
+        // For `set` and `update` it is there: `with_reject_a_write_that_came_second_is_told_so`.
+        By(&["a_tool_that_may_run_again_is_run_again_after_a_conflict", "two_changes_of_different_members_are_merged"]),
+    ),
+    ("backup_enabled", Brings("disk", || json!(true))),
+    ("backup_interval", Brings("disk", || json!(1_000))),
+    ("backup_retention", Brings("disk", || json!(1_000))),
+];
+
+const CONNECTION: &[Field] = &[
+    ("pool_size", POOLS),
+    ("max_overflow", POOLS),
+    ("pool_timeout", POOLS),
+    ("pool_recycle", POOLS),
+    ("timeout", POOLS),
+    ("connect_timeout", POOLS),
+    ("read_timeout", POOLS),
+    ("write_timeout", POOLS),
+    ("keep_alive", POOLS),
+    ("keep_alive_timeout", POOLS),
+    ("keep_alive_interval", POOLS),
+    ("retry_attempts", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
+    ("retry_delay", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
+    ("retry_backoff", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
+    ("retry_jitter", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
+];
+
+/// The three configs: name, what is known of their fields, and their defaults.
+fn configs() -> [(&'static str, &'static [Field], Value); 3] {
+    let of = |config: Result<Value, serde_json::Error>| config.unwrap();
+    [
+        ("StateManagerConfig", MANAGER, of(serde_json::to_value(StateManagerConfig::default()))),
+        ("BusinessStateConfig", BUSINESS, of(serde_json::to_value(BusinessStateConfig::default()))),
+        ("ConnectionStateConfig", CONNECTION, of(serde_json::to_value(ConnectionStateConfig::default()))),
+    ]
+}
+
+#[test]
+fn every_field_of_the_three_configs_has_a_test_that_shows_what_it_does() {
+    let sources = rust_files();
+    let functions: HashSet<&str> = sources.iter().flat_map(|file| function_names(&file.text)).collect();
+    for (config, known, defaults) in configs() {
+        let fields: BTreeSet<&str> = defaults.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(known.iter().map(|(field, _)| *field).collect::<BTreeSet<_>>(), fields, "{config}");
+        for (field, shown) in known {
+            match shown {
+                By(tests) => {
+                    for test in *tests {
+                        assert!(functions.contains(test), "{config}.{field}: no test is called {test}");
+                    }
+                }
+                Later(tests) => assert!(!tests.is_empty(), "{config}.{field}"),
+                Brings(what, _) => assert!(["disk", "redis", "rest pools"].contains(what), "{config}.{field}: {what}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_field_that_nothing_heeds_yet_is_refused_when_the_hub_is_built() {
+    for (config, known, _) in configs() {
+        for (field, shown) in known {
+            let Brings(what, ask) = shown else { continue };
+            let asked = json!({*field: ask()});
+            let builder = match config {
+                "StateManagerConfig" => ToolHub::builder().state_manager(serde_json::from_value(asked).unwrap()),
+                "BusinessStateConfig" => ToolHub::builder().business_state(serde_json::from_value(asked).unwrap()),
+                _ => continue,
+            };
+            let refused = builder.build().await.unwrap_err().to_string();
+            assert!(refused.contains(field), "{field}, which {what} will bring: {refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn managers_that_are_not_there_yet_are_refused() {
+    let with = |manager| StateManagerConfig { manager_type: Some(manager), ..Default::default() };
+    for manager in [ManagerType::Persistent, ManagerType::Distributed] {
+        let refused = ToolHub::builder().state_manager(with(manager)).build().await.unwrap_err().to_string();
+        assert!(refused.contains("manager_type"), "{refused}");
+    }
+    for manager in [ManagerType::Memory, ManagerType::Session] {
+        ToolHub::builder().state_manager(with(manager)).build().await.unwrap();
+    }
+}
+
+#[test]
+fn nothing_takes_the_config_of_connections_yet() {
+    let mut takers: Vec<String> = rust_files()
+        .into_iter()
+        .filter(|file| file.path.contains("/src/") && file.text.contains("ConnectionStateConfig"))
+        .map(|file| file.path)
+        .collect();
+    takers.sort();
+    // Where it is made and where it is exported. Whoever takes it shows what its fields do, and says so in the table above.
+    assert_eq!(
+        takers,
+        ["crates/core/src/lib.rs", "crates/core/src/state.rs", "crates/core/src/state/connection_config.rs"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_retry_fields_of_a_connection_are_a_retry_policy() {
+    let asked = json!({"retry_attempts": 4, "retry_delay": 40_000, "retry_backoff": 0.5, "retry_jitter": false});
+    let config: ConnectionStateConfig = serde_json::from_value(asked).unwrap();
+    let call = async |config: &ConnectionStateConfig| {
+        let down = || Step::Fail(ToolError::of(ErrorKind::UpstreamUnreachable, "it is down"));
+        let (flaky, script) = scripted("flaky", std::iter::repeat_with(down).take(9));
+        let tool = flaky.read_only().retry(config.retry()).timeout(Duration::from_secs(3600));
+        let hub = ToolHub::builder().clock(TestClock::new()).tool(tool).build().await.unwrap();
+        let began = tokio::time::Instant::now();
+        hub.call("flaky", json!({})).await.assert_error(ErrorKind::UpstreamUnreachable);
+        (script.asked().len(), began.elapsed())
+    };
+    // Waits of 40, 20 and 10 seconds.
+    assert_eq!(call(&config).await, (4, Duration::from_secs(70)));
+    let (tried, waited) = call(&ConnectionStateConfig { retry_jitter: true, ..config }).await;
+    assert_eq!(tried, 4);
+    assert!(waited < Duration::from_secs(70), "chance has left the waits as they are: {waited:?}");
+    assert_eq!(ConnectionStateConfig::default().retry(), Retry::default());
+}
+
+/// The fields and defaults in the page's table under this heading.
+fn table(page: &str, heading: &str) -> BTreeMap<String, String> {
+    let rest = page.split(&format!("## `{heading}`")).nth(1).unwrap_or_else(|| panic!("a table for {heading}"));
+    let section = rest.split("\n## ").next().unwrap();
+    let cell = |text: &str| text.trim().trim_matches('`').to_owned();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
+        assert_eq!(cells.len(), 3, "{row}");
+        assert!(!cells[2].trim().is_empty(), "{row}");
+        (cell(cells[0]), cell(cells[1]))
+    })
+    .collect()
+}
+
+#[test]
+fn the_page_on_configs_of_state_has_every_field_with_its_default() {
+    let page = include_str!("../../../../docs/state-config.md");
+    for (config, _, defaults) in configs() {
+        let expected: BTreeMap<String, String> =
+            defaults.as_object().unwrap().iter().map(|(field, value)| (field.clone(), value.to_string())).collect();
+        assert_eq!(table(page, config), expected, "{config}");
+    }
+}
+
+#[test]
+fn a_config_of_connections_may_say_a_little_and_the_rest_is_as_by_default() {
+    let said: ConnectionStateConfig = serde_json::from_value(json!({"pool_size": 2, "timeout": 250})).unwrap();
+    let timeout = Duration::from_millis(250);
+    assert_eq!(said, ConnectionStateConfig { pool_size: 2, timeout, ..Default::default() });
+    assert_eq!(serde_json::from_value::<ConnectionStateConfig>(serde_json::to_value(&said).unwrap()).unwrap(), said);
+}

@@ -1,0 +1,422 @@
+//! Sessions: what a thread's tools remember is gone some time after it was used last.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use toolhub::{
+    ContextFilter, ContextId, Happened, HubBuilder, ManagerType, StateError,
+    StateKind::{Business, Cache, Connection, Session},
+    StateManager, StateManagerConfig, StateStats,
+    backend::{Backend, Memory, Partition, Scan, Scope, Table},
+    clock::Clock,
+    events::News,
+    legacy_stateful,
+    prelude::*,
+    testing::{AssertOutcome, Recorder, TestClock},
+};
+
+use crate::{
+    awkward_store::Awkward,
+    state_manager::{assert_kind, cart, data, main},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn sessions() -> StateManagerConfig {
+    StateManagerConfig { manager_type: Some(ManagerType::Session), ..Default::default() }
+}
+
+fn builder(store: Arc<dyn Backend>, clock: &TestClock) -> HubBuilder {
+    ToolHub::builder().clock(clock.clone()).shared_store(store).state_manager(sessions())
+}
+
+async fn hub_on(store: Arc<dyn Backend>, clock: &TestClock) -> ToolHub {
+    builder(store, clock).build().await.unwrap()
+}
+
+fn context(text: &str) -> ContextId {
+    text.parse().unwrap()
+}
+
+/// How many rows of states, snapshots and history the store holds of a thread, also those that nobody sees.
+async fn rows(store: &Memory, thread: &str, clock: &TestClock) -> usize {
+    let partition = Partition::of_thread(main(), ThreadId::new(thread).unwrap());
+    let mut found = 0;
+    for table in [Table::State, Table::Versions, Table::History] {
+        let scan = Scan::of(table, Scope::Partition(partition.clone())).limit(10_000);
+        found += store.scan(scan, clock.now()).await.unwrap().rows.len();
+    }
+    found
+}
+
+/// A cart with all kinds of state, and something that happened to it.
+async fn fill(state: &StateManager) {
+    state.set_state(&main(), &cart(), Business, json!({"tea": 1}), None).await.unwrap();
+    state.update_state(&main(), &cart(), Business, json!({"cake": 2})).await.unwrap();
+    state.set_state(&main(), &cart(), Session, json!({"calls": 7}), None).await.unwrap();
+    state.set_state(&main(), &cart(), Cache, json!({"price": 3}), Some(600 * MINUTE)).await.unwrap();
+    state.set_state(&main(), &cart(), Connection, json!({"active": true}), None).await.unwrap();
+}
+
+async fn assert_nothing(state: &StateManager) {
+    for kind in [Business, Session, Cache, Connection] {
+        assert_eq!(data(state, kind).await, None, "{kind}");
+    }
+    assert_eq!(state.versions(&main(), &cart()).await.unwrap(), []);
+    assert_eq!(state.history(&main(), &cart(), 99).await.unwrap(), []);
+    assert_eq!(state.get_context_info(&main(), &cart()).await.unwrap(), None);
+    assert_eq!(state.list_contexts(&main(), &ContextFilter::default(), None).await.unwrap().contexts, []);
+    assert_eq!(state.stats(&main()).await.unwrap(), StateStats::default());
+    assert_eq!(state.export(&main(), None).await.unwrap(), "");
+    assert_kind(state.update_state(&main(), &cart(), Business, json!({})).await, ErrorKind::StateNotFound);
+    assert_kind(state.update_state(&main(), &cart(), Connection, json!({})).await, ErrorKind::StateNotFound);
+    assert_kind(state.rollback(&main(), &cart(), 1).await, ErrorKind::StateNotFound);
+    assert_eq!(state.delete_state(&main(), &cart(), Business).await, Ok(false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_nobody_uses_is_gone_at_once_for_every_reader_and_the_next_one_begins_anew() {
+    let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
+    let hubs = [hub_on(store.clone(), &clock).await, hub_on(store.clone(), &clock).await];
+    let [one, two] = [hubs[0].state(), hubs[1].state()];
+    fill(&one).await;
+    // The wall clock is turned, so that nobody has had the time to clean up.
+    clock.jump(3_599_999);
+    assert_eq!(two.get_context_info(&main(), &cart()).await.unwrap().unwrap().kinds.len(), 3);
+    clock.jump(1);
+    assert_nothing(&one).await;
+    assert_nothing(&two).await;
+    assert!(rows(&store, "t1", &clock).await > 3, "it is gone although nobody has cleaned up");
+
+    assert_eq!(two.set_state(&main(), &cart(), Business, json!({"pie": 1}), None).await, Ok(1));
+    for state in [&one, &two] {
+        assert_eq!(data(state, Business).await, Some(json!({"pie": 1})));
+        for kind in [Session, Cache, Connection] {
+            assert_eq!(data(state, kind).await, None, "{kind} is of the session before");
+        }
+        assert_eq!(state.versions(&main(), &cart()).await.unwrap().len(), 1);
+        assert_eq!(state.history(&main(), &cart(), 99).await.unwrap().len(), 1);
+    }
+    assert_eq!(one.delete_state(&main(), &cart(), Connection).await, Ok(false));
+    fill(&one).await;
+    clock.jump(3_600_000);
+    assert_eq!(one.cleanup_context(&main(), &cart()).await, Ok(false));
+    assert_eq!(one.set_state(&main(), &cart(), Connection, json!({"active": false}), None).await, Ok(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_touches_a_state_of_the_thread_keeps_the_whole_session() {
+    let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
+    let hubs = [hub_on(store.clone(), &clock).await, hub_on(store, &clock).await];
+    let [one, two] = [hubs[0].state(), hubs[1].state()];
+    fill(&one).await;
+    let notes = context("t1/notes");
+    for round in 0..8 {
+        clock.jump(3_599_999);
+        let (tenant, state) = (main(), if round % 2 == 0 { &one } else { &two });
+        match round {
+            0 => drop(state.get_state(&tenant, &cart(), Session).await.unwrap().unwrap()),
+            1 => drop(state.set_state(&tenant, &notes, Business, json!({}), None).await.unwrap()),
+            2 => drop(state.get_state(&tenant, &notes, Cache).await.unwrap()),
+            3 => drop(state.history(&tenant, &notes, 1).await.unwrap()),
+            4 => drop(state.versions(&tenant, &notes).await.unwrap()),
+            5 => drop(state.delete_state(&tenant, &notes, Business).await.unwrap()),
+            6 => drop(state.get_state(&tenant, &notes, Connection).await.unwrap()),
+            _ => {
+                let name = StateName::new("cart").unwrap();
+                state.create_context(&tenant, &name, &ThreadId::new("t1").unwrap()).await.unwrap();
+            }
+        }
+    }
+    assert_eq!(data(&two, Business).await, Some(json!({"tea": 1, "cake": 2})));
+    assert_eq!(data(&one, Connection).await, Some(json!({"active": true})));
+    // Whoever keeps house uses no session: counting and saving must not keep all of them for ever.
+    clock.jump(3_599_999);
+    one.stats(&main()).await.unwrap();
+    one.get_context_info(&main(), &cart()).await.unwrap().unwrap();
+    assert_eq!(one.export(&main(), None).await.unwrap().lines().count(), 2);
+    clock.jump(1);
+    assert_nothing(&one).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_state_more_than_a_session_may_have_is_refused_and_changes_nothing() {
+    let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
+    let config = StateManagerConfig { max_states_per_session: 3, ..sessions() };
+    let hub = builder(store.clone(), &clock).state_manager(config).build().await.unwrap();
+    let state = hub.state();
+    let set = async |text: &str, kind| state.set_state(&main(), &context(text), kind, json!({}), Some(MINUTE)).await;
+    for name in ["t1/a", "t1/b", "t1/c"] {
+        set(name, Business).await.unwrap();
+    }
+    let before = rows(&store, "t1", &clock).await;
+    let refused = set("t1/d", Business).await;
+    assert_eq!(refused, Err(StateError::Limit { most: 3 }));
+    assert_kind(refused, ErrorKind::StateLimit);
+    assert_kind(set("t1/d", Cache).await, ErrorKind::StateLimit);
+    let (name, thread) = (StateName::new("d").unwrap(), ThreadId::new("t1").unwrap());
+    assert_kind(state.create_context(&main(), &name, &thread).await, ErrorKind::StateLimit);
+    let line = r#"{"context":"t1/d","business":{"version":1,"schema":1,"data":{}}}"#;
+    assert_kind(state.import(&main(), line).await, ErrorKind::StateLimit);
+    assert_eq!(rows(&store, "t1", &clock).await, before);
+    // What is there may grow; and another thread has a session of its own.
+    set("t1/a", Cache).await.unwrap();
+    set("t1/b", Business).await.unwrap();
+    set("t2/d", Business).await.unwrap();
+    // What goes makes room, whether it was deleted or has expired.
+    state.cleanup_context(&main(), &context("t1/c")).await.unwrap();
+    set("t1/d", Business).await.unwrap();
+    assert_kind(set("t1/e", Business).await, ErrorKind::StateLimit);
+    clock.jump(60_000);
+    set("t1/e", Business).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_many_write_at_once_a_session_never_has_more_states_than_it_may() {
+    let store = Arc::new(Awkward::default());
+    let hub = || ToolHub::builder().shared_store(store.clone()).state_manager(sessions()).build();
+    let hubs = [hub().await.unwrap().state(), hub().await.unwrap().state()];
+    let tasks: Vec<_> = (0..40)
+        .map(|n| {
+            let state = hubs[n % 2].clone();
+            let context = context(&format!("t1/state{}", n % 20));
+            tokio::spawn(async move { state.set_state(&main(), &context, Business, json!({"n": n}), None).await })
+        })
+        .collect();
+    let (mut written, mut refused) = (0, 0);
+    for task in tasks {
+        match task.await.unwrap() {
+            Ok(_) => written += 1,
+            Err(StateError::Limit { most: 10 }) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(hubs[0].stats(&main()).await.unwrap().contexts, 10);
+    assert_eq!((written, refused), (20, 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_sessions_end_and_begin_under_their_hands_nobody_fails_and_nothing_old_is_seen() {
+    const TASKS: u64 = 12;
+    let (clock, store) = (TestClock::new(), Arc::new(Awkward::default()));
+    let hubs = [hub_on(store.clone(), &clock).await, hub_on(store.clone(), &clock).await];
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let (state, clock) = (hubs[task as usize % 2].state(), clock.clone());
+            tokio::spawn(async move {
+                for step in 0..120_u64 {
+                    let at = context(["t1/a", "t1/b", "t1/c"][(step % 3) as usize]);
+                    let (tenant, now) = (main(), clock.now());
+                    let done = match (step * 7 + task * 5) % 11 {
+                        0 | 1 => state.set_state(&tenant, &at, Business, json!({"at": now}), None).await.map(drop),
+                        2 => state.update_state(&tenant, &at, Business, json!({"at": now})).await.map(drop),
+                        3 => state.set_state(&tenant, &at, Cache, json!({"at": now}), Some(MINUTE)).await.map(drop),
+                        4 => state.add_history(&tenant, &at, Happened::Note { what: json!(now) }).await,
+                        5 => state.set_state(&tenant, &at, Connection, json!({"at": now}), None).await.map(drop),
+                        6 => state.delete_state(&tenant, &at, Business).await.map(drop),
+                        7 => state.versions(&tenant, &at).await.map(drop),
+                        8 => state.export(&tenant, None).await.map(drop),
+                        9 if task == 0 => {
+                            clock.jump(3_600_000);
+                            Ok(())
+                        }
+                        _ => state.get_state(&tenant, &at, Business).await.map(|entry| {
+                            // Whoever has asked for the time just before it was turned writes an hour too early.
+                            let old = entry.filter(|entry| entry.created + 120 * MINUTE <= entry.updated);
+                            assert_eq!(old, None, "it was made in another session");
+                        }),
+                    };
+                    assert!(matches!(done, Ok(()) | Err(StateError::NotFound(_))), "step {step}: {done:?}");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    clock.jump(3_600_000);
+    assert_nothing(&hubs[0].state()).await;
+    assert_eq!(hubs[1].state().set_state(&main(), &cart(), Business, json!({}), None).await, Ok(1));
+    assert_eq!(hubs[0].state().stats(&main()).await.unwrap().contexts, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_session_leaves_is_cleaned_up_and_other_records_of_the_thread_stay() {
+    let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
+    let hub = builder(store.clone(), &clock).tool(tool("add", crate::shop::add)).build().await.unwrap();
+    let call = hub.call("add", json!({"a": 1, "b": 2})).thread("t1").await;
+    call.assert_success();
+    let state = hub.state();
+    for n in 0..150 {
+        state.set_state(&main(), &cart(), Business, json!({"n": n}), None).await.unwrap();
+    }
+    state.add_history(&main(), &context("t2/only"), Happened::Note { what: json!("a word") }).await.unwrap();
+    let left = async || rows(&store, "t1", &clock).await + rows(&store, "t2", &clock).await;
+    assert!(left().await > 150);
+    tokio::time::sleep(59 * MINUTE).await;
+    assert!(left().await > 150);
+    tokio::time::sleep(3 * MINUTE).await;
+    assert_eq!(left().await, 0);
+    assert!(hub.call_record(&main(), call.id).await.unwrap().is_some());
+
+    // What a node has left that went away is cleaned up by another one.
+    state.set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    drop((hub, state));
+    let next = hub_on(store.clone(), &clock).await;
+    tokio::time::sleep(59 * MINUTE).await;
+    assert!(left().await > 0);
+    tokio::time::sleep(3 * MINUTE).await;
+    assert_eq!(left().await, 0);
+    drop(next);
+}
+
+/// A connection that counts its goodbyes.
+struct Line(Arc<AtomicUsize>);
+
+impl Instance for Line {
+    type Arguments = NoArguments;
+    type Output = ();
+
+    async fn call(&mut self, _: NoArguments, _: &CallContext) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    async fn close(self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_instances_of_a_session_say_goodbye_when_it_is_over() {
+    let (clock, closed) = (TestClock::new(), Arc::new(AtomicUsize::new(0)));
+    let line = {
+        let closed = closed.clone();
+        instance("line", move |_: CallContext| std::future::ready(Ok(Line(closed.clone()))))
+    };
+    let hub =
+        builder(Arc::new(Memory::new()), &clock).instance_idle(24 * 60 * MINUTE).tool(line).build().await.unwrap();
+    let (state, mut recorder) = (hub.state(), Recorder::of(&hub));
+    let dial = async |thread: &str| {
+        hub.call("line", json!({})).thread(thread).await.assert_success();
+    };
+    state.set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    dial("t1").await;
+    dial("t2").await;
+    tokio::time::sleep(59 * MINUTE).await;
+    state.get_state(&main(), &cart(), Business).await.unwrap();
+    tokio::time::sleep(59 * MINUTE).await;
+    assert_eq!(closed.load(Ordering::SeqCst), 0);
+    tokio::time::sleep(3 * MINUTE).await;
+    assert_eq!(closed.load(Ordering::SeqCst), 1, "the thread without a session keeps its own");
+    let reason = |news: &News| if let News::ExecutorCleaned { reason, .. } = news { Some(*reason) } else { None };
+    let reasons: Vec<_> = recorder.events().iter().filter_map(|event| reason(&event.news)).collect();
+    assert_eq!(reasons, ["its session is over"]);
+
+    // A session that begins before anybody has cleaned up does not inherit the instance either.
+    dial("t1").await;
+    state.set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    clock.jump(3_600_000);
+    state.set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    tokio::time::sleep(MINUTE / 60).await;
+    assert_eq!(closed.load(Ordering::SeqCst), 2);
+    dial("t1").await;
+    tokio::time::sleep(30 * MINUTE).await;
+    assert_eq!(closed.load(Ordering::SeqCst), 2, "the one of the new session stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_and_their_cursors_pass_over_the_rows_of_sessions() {
+    let clock = TestClock::new();
+    let state = hub_on(Arc::new(Memory::new()), &clock).await.state();
+    for n in 0..9 {
+        let context = context(&format!("t{}/s{n}", n % 3));
+        state.set_state(&main(), &context, Business, json!({}), None).await.unwrap();
+    }
+    for limit in [1, 2, 5] {
+        let filter = ContextFilter { limit, ..Default::default() };
+        let (mut found, mut cursor) = (0, None);
+        loop {
+            let page = state.list_contexts(&main(), &filter, cursor.as_deref()).await.unwrap();
+            found += page.contexts.len();
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, 9);
+    }
+    let text = state.export(&main(), None).await.unwrap();
+    assert_eq!(text.lines().count(), 9);
+    let there = hub_on(Arc::new(Memory::new()), &clock).await.state();
+    assert_eq!(there.import(&main(), &text).await, Ok(9));
+    clock.jump(3_600_000);
+    assert_eq!(there.stats(&main()).await.unwrap().contexts, 0, "what was taken in is part of a session too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_timeout_of_a_session_is_the_owners_word() {
+    let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
+    let config = StateManagerConfig { session_timeout: 5 * MINUTE, ..sessions() };
+    let hub = builder(store.clone(), &clock).state_manager(config).build().await.unwrap();
+    hub.state().set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    tokio::time::sleep(5 * MINUTE - Duration::from_millis(1)).await;
+    assert_eq!(data(&hub.state(), Business).await, Some(json!({})));
+    tokio::time::sleep(5 * MINUTE).await;
+    assert_eq!(data(&hub.state(), Business).await, None);
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(rows(&store, "t1", &clock).await, 0);
+    // A manager of another type knows no sessions, whatever the other fields say.
+    let config = StateManagerConfig { manager_type: Some(ManagerType::Memory), session_timeout: MINUTE, ..sessions() };
+    let hub = builder(store, &clock).state_manager(config).build().await.unwrap();
+    hub.state().set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    tokio::time::sleep(600 * MINUTE).await;
+    assert_eq!(data(&hub.state(), Business).await, Some(json!({})));
+}
+
+#[tokio::test]
+async fn sessions_that_make_no_sense_are_refused_with_the_reason() {
+    for (config, field) in [
+        (StateManagerConfig { session_isolation: false, ..sessions() }, "session_isolation"),
+        (StateManagerConfig { session_timeout: Duration::ZERO, ..sessions() }, "session_timeout"),
+        (StateManagerConfig { max_states_per_session: 0, ..sessions() }, "max_states_per_session"),
+    ] {
+        let refused = ToolHub::builder().state_manager(config).build().await.unwrap_err().to_string();
+        assert!(refused.contains(field), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn the_state_of_a_tool_is_a_part_of_the_session_of_its_thread() {
+    use crate::shop::{add_to_cart, show_cart};
+    let clock = TestClock::new();
+    let config = StateManagerConfig { max_states_per_session: 1, ..sessions() };
+    let hub = ToolHub::builder()
+        .clock(clock.clone())
+        .state_manager(config)
+        .tool(tool("add_to_cart", add_to_cart))
+        .tool(tool("show_cart", show_cart).read_only())
+        .tool(legacy_stateful("other", |_, _| json!({"state": {"n": 1}})))
+        .build()
+        .await
+        .unwrap();
+    let item = json!({"sku": "tea", "qty": 1});
+    let shown = async || hub.call("show_cart", json!({})).thread("t1").await.assert_success().clone();
+    hub.call("add_to_cart", item.clone()).thread("t1").await.assert_success();
+    // Whoever reads lets it go on, too.
+    for _ in 0..3 {
+        clock.jump(40 * 60_000);
+        assert_eq!(shown().await, json!([["tea", 1]]));
+    }
+    // One state more is refused before the tool has done anything.
+    let outcome = hub.call("other", json!({})).thread("t1").await;
+    outcome.assert_effect(Effect::None).assert_error(ErrorKind::StateLimit);
+    clock.jump(60 * 60_000);
+    assert_eq!(shown().await, json!([]));
+    hub.call("other", json!({})).thread("t1").await.assert_success();
+    hub.call("add_to_cart", item).thread("t1").await.assert_error(ErrorKind::StateLimit);
+}
