@@ -76,11 +76,20 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
         cache::Known::No(allowed) => allowed,
     };
     //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
-    let placed = admission::place(services, allowed).await?;
+    let mut placed = match admission::place(services, allowed)? {
+        admission::Placing::Now(placed) => placed,
+        admission::Placing::Later(turn) => turn.await?,
+    };
     // 10. status gate: may it still run, now that it is its turn?
-    let placed = status::gate(statuses, services, placed).await?;
+    if let Some(looking) = status::gate(statuses, services, &mut placed) {
+        looking.await?;
+    }
     // 11. open: what must not be forgotten. `Placed → Opened`; from here on nothing is refused
-    let opened = open::open(engine, placed, ticket).await?;
+    let record = match open::record(engine, &placed)? {
+        Some(writing) => Some(writing.await?),
+        None => None,
+    };
+    let opened = open::open(services, placed, record, ticket);
     // 12. attempts: the tool runs. `Opened → Trying → Done`
     let mut trying = attempts::begin(services, opened, ticket);
     let (outcome, verdict) = loop {
@@ -100,9 +109,9 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
         ticket.closes();
         let end = match close::close(engine, done, ticket) {
             close::Closing::Closed(outcome) => break (outcome, verdict),
-            close::Closing::Committing(end) => end.await,
+            close::Closing::Committing(end) => end,
         };
-        match end {
+        match *end.await {
             close::End::Closed(outcome) => break (outcome, verdict),
             close::End::Again(again) => {
                 let standing = verdict.map(|told| Box::new(told.0));

@@ -16,7 +16,7 @@ use std::{
 
 pub(crate) use budget::Budget;
 pub(crate) use desk::Desk;
-pub(crate) use limiter::{Asker, Excess, Left, Limiter, Token};
+pub(crate) use limiter::{Asker, Excess, Granted, Left, Limiter, Token};
 pub(crate) use queue::{Bound, Bounds, Full, Lane, Party, Place, Queue, RETRY, Slot, Waiting};
 
 use crate::{

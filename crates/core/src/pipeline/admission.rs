@@ -9,12 +9,14 @@ use std::{
     time::Duration,
 };
 
+use futures_core::future::BoxFuture;
+
 use super::{Allowed, Placed, Way};
 use crate::{
     clock::{self, Instant},
     error::{CallError, ErrorKind},
     registry::Tool,
-    scheduler::{self, Asker, Bound, Desk, Excess, Full, Party, Place, RETRY, Token, Waiting},
+    scheduler::{self, Asker, Bound, Desk, Excess, Full, Granted, Party, Place, RETRY, Token, Waiting},
     services::Services,
 };
 
@@ -79,10 +81,6 @@ impl Unspent {
             turn.taken = None;
         }
     }
-
-    fn wait(&self) -> Duration {
-        self.0.as_ref().map_or(Duration::ZERO, |turn| turn.token.wait)
-    }
 }
 
 impl Drop for Unspent {
@@ -93,21 +91,40 @@ impl Drop for Unspent {
     }
 }
 
-pub(super) async fn place(services: &Services, allowed: Allowed) -> Result<Placed, CallError> {
+/// A call that has come to its turn, or will. Not an async function: most calls need not wait, and would carry the size of
+/// the waiting all the same.
+#[allow(clippy::large_enum_variant, reason = "the common end is the large one, and lives for one line")]
+pub(super) enum Placing<'a> {
+    Now(Placed),
+    Later(BoxFuture<'a, Result<Placed, CallError>>),
+}
+
+pub(super) fn place(services: &Services, allowed: Allowed) -> Result<Placing<'_>, CallError> {
     let Allowed(way) = allowed;
-    let mut token = take_token(services, &way)?;
-    let slot = if token.wait().is_zero() {
+    let (rate, token) = take_token(services, &way)?;
+    let waiting = if rate.is_zero() {
         match queue_up(&way) {
-            Ok(Now::Run(slot)) => slot,
-            Ok(Now::Wait(waiting)) => {
-                token.waited();
-                Box::pin(turn(services, &way, waiting)).await?
-            }
+            Ok(Now::Run(slot)) => return Ok(Placing::Now(Placed { way, slot, token, standing: None })),
+            Ok(Now::Wait(waiting)) => Ok(waiting),
             Err(full) => return Err(overloaded(&way, full)),
         }
     } else {
-        token.waited();
-        Box::pin(later(services, &way, token.wait())).await?
+        Err(rate)
+    };
+    Ok(Placing::Later(Box::pin(wait(services, way, token, waiting))))
+}
+
+/// Waits for the turn, in the queue or first for the rate.
+async fn wait(
+    services: &Services,
+    way: Way,
+    mut token: Unspent,
+    waiting: Result<Waiting, Duration>,
+) -> Result<Placed, CallError> {
+    token.waited();
+    let slot = match waiting {
+        Ok(waiting) => turn(services, &way, waiting).await?,
+        Err(rate) => later(services, &way, rate).await?,
     };
     Ok(Placed { way, slot, token, standing: None })
 }
@@ -125,21 +142,21 @@ pub(super) async fn place_again(services: &Services, way: &Way, deadline: Instan
     }
 }
 
-fn take_token(services: &Services, way: &Way) -> Result<Unspent, CallError> {
+fn take_token(services: &Services, way: &Way) -> Result<(Duration, Unspent), CallError> {
     let Way { call, tool, .. } = way;
     if tool.limits.rate_limits.is_empty() {
-        return Ok(Unspent(None));
+        return Ok((Duration::ZERO, Unspent(None)));
     }
     let asker = Asker { tenant: call.tenant.clone(), thread: call.thread.clone(), caller: call.caller.clone() };
     let now = services.clock.instant();
-    let token = tool.desk.limiter.take(&tool.limits.rate_limits, &asker, now).map_err(|excess| {
+    let Granted { wait, token } = tool.desk.limiter.take(&tool.limits.rate_limits, &asker, now).map_err(|excess| {
         tool.desk.meter.rate_limited();
         rate_limited(way, &excess)
     })?;
-    if !token.wait.is_zero() {
+    if !wait.is_zero() {
         tool.desk.meter.rate_limited();
     }
-    Ok(Unspent(Some(Turn { desk: tool.desk.clone(), token, taken: Some(now) })))
+    Ok((wait, Unspent(Some(Turn { desk: tool.desk.clone(), token, taken: Some(now) }))))
 }
 
 /// What a call gets that comes to the queue.

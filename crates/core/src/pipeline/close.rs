@@ -33,7 +33,7 @@ use crate::{
 #[allow(clippy::large_enum_variant, reason = "the common end is the large one, and lives for one line")]
 pub(super) enum Closing<'a> {
     Closed(Outcome),
-    Committing(BoxFuture<'a, End>),
+    Committing(BoxFuture<'a, Box<End>>),
 }
 
 /// What came of the closing.
@@ -96,7 +96,7 @@ async fn settle(
     record: Option<Box<CallRecord>>,
     (outcome, mut drafts): (Outcome, Drafts),
     ticket: &Ticket<'_>,
-) -> End {
+) -> Box<End> {
     let (way, services) = (context.way(), &engine.services);
     let book = Book::of(engine, way, record.as_deref());
     let outcome = match book.settle(&outcome, &mut drafts).await {
@@ -106,7 +106,7 @@ async fn settle(
             // Others may write meanwhile; who comes first is whose turn it is.
             drop(std::mem::take(&mut drafts));
             match admission::place_again(services, way, context.deadline()).await {
-                Ok(slot) if !way.call.is_cancelled() => return End::Again(Again { context, slot, record }),
+                Ok(slot) if !way.call.is_cancelled() => return Box::new(End::Again(Again { context, slot, record })),
                 _ => {
                     let error = CallError::new(ErrorKind::StateConflict)
                         .operator("others wrote the state until there was no time left to run once more");
@@ -118,7 +118,7 @@ async fn settle(
     for draft in &drafts.list {
         services.state.settled(&way.call.tenant, &draft.context, &way.tool.state).await;
     }
-    End::Closed(count(engine, way, outcome))
+    Box::new(End::Closed(count(engine, way, outcome)))
 }
 
 /// The states the tool has changed, and why they cannot be committed. Writing them down is the author's code, and may panic.

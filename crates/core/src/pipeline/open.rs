@@ -3,6 +3,8 @@
 //! Calls with effects, with a key or with an approval get an opening record, so that a crash can never leave them
 //! without an end. The approval is used up here: whoever opens on it first has it.
 
+use futures_core::future::BoxFuture;
+
 use super::{Along, Opened, Placed, Way, policy, ticket::Ticket};
 use crate::{
     backend::{Batch, Partition, StoreError, Table},
@@ -13,9 +15,12 @@ use crate::{
     services::Services,
 };
 
-pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_>) -> Result<Opened, CallError> {
-    let services = &engine.services;
-    let Placed { way, slot, token, standing } = placed;
+/// The opening record, as soon as it is written; none for a call that may be forgotten.
+pub(super) fn record<'a>(
+    engine: &'a Engine,
+    placed: &'a Placed,
+) -> Result<Option<BoxFuture<'a, Result<CallRecord, CallError>>>, CallError> {
+    let (way, services) = (&placed.way, &engine.services);
     if way.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
@@ -23,7 +28,12 @@ pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_
         let error = policy::too_late(&permit.approval, "was not used in time");
         return Err(error.model("The approval of this call ran out before the call could start."));
     }
-    let record = if must_open(&way) { Some(Box::new(Box::pin(write(engine, &way)).await?)) } else { None };
+    Ok(if must_open(way) { Some(Box::pin(write(engine, way))) } else { None })
+}
+
+/// From here on the call runs, and listeners know it.
+pub(super) fn open(services: &Services, placed: Placed, record: Option<CallRecord>, ticket: &mut Ticket<'_>) -> Opened {
+    let Placed { way, slot, token, standing } = placed;
     if let Some(permit) = way.permit() {
         ticket.approved(permit.approval.id);
     }
@@ -31,7 +41,7 @@ pub(super) async fn open(engine: &Engine, placed: Placed, ticket: &mut Ticket<'_
         let news = News::ExecutionStarted { call_id: way.call.id, tool_name: way.call.tool.clone() };
         services.events.tell_tenant(services.clock.now(), &way.call.tenant, way.call.thread.as_ref(), news);
     }
-    Ok(Opened { way, slot, token, standing, record })
+    Opened { way, slot, token, standing, record: record.map(Box::new) }
 }
 
 fn must_open(way: &Way) -> bool {

@@ -16,6 +16,7 @@ use crate::{
     error::{CallError, ErrorKind, ToolError},
     events::News,
     executor::Reply,
+    registry::Tool,
 };
 
 pub(crate) async fn prepare(engine: &Arc<Engine>, call: Box<Call>) -> Result<(), CallError> {
@@ -26,13 +27,15 @@ pub(crate) async fn prepare(engine: &Arc<Engine>, call: Box<Call>) -> Result<(),
         let text = format!("a rule forbids every call of `{}`: {}", tool.definition.name, rule.label());
         return Err(CallError::new(ErrorKind::Forbidden).operator(text));
     }
-    let Placed { way, slot, token, .. } = admission::place(&engine.services, Allowed(found.0)).await?;
+    let Placed { way, slot, token, .. } = match admission::place(&engine.services, Allowed(found.0))? {
+        admission::Placing::Now(placed) => placed,
+        admission::Placing::Later(turn) => turn.await?,
+    };
     token.spend();
     let began = engine.services.clock.instant();
     let deadline = deadline(&way, began);
     let context = CallContext::new(way, Times { began, deadline }, slot.watch());
-    let tool = &context.way().tool;
-    let preparing = AssertUnwindSafe(tool.executor.prepare(&context)).catch_unwind();
+    let preparing = AssertUnwindSafe(make_ready(&context)).catch_unwind();
     let result = match tokio::time::timeout_at(deadline, preparing).await {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))),
@@ -41,6 +44,18 @@ pub(crate) async fn prepare(engine: &Arc<Engine>, call: Box<Call>) -> Result<(),
     drop(slot);
     let Err(failed) = result else { return Ok(()) };
     Err(tell(engine, context, failed).await)
+}
+
+/// The contexts of its states, then what its executor keeps.
+async fn make_ready(context: &CallContext) -> Result<(), ToolError> {
+    let Tool { state, executor, .. } = &*context.way().tool;
+    if let Some(thread) = context.thread() {
+        for name in &state.names {
+            let made = context.services().state.create_context(context.tenant(), name, thread).await;
+            made.map_err(|error| ToolError::hidden(error.kind(), error.to_string()))?;
+        }
+    }
+    executor.prepare(context).await
 }
 
 /// Tells the tool's status of the failure; answers what the caller sees of it.

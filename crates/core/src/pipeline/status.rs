@@ -5,6 +5,8 @@
 
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
+use futures_core::future::BoxFuture;
+
 use super::{
     Done, Found, Placed, Way,
     admission::{self, Slot},
@@ -33,13 +35,21 @@ pub(super) fn pre_check(statuses: &Arc<Statuses>, found: &Found) -> Result<(), C
 }
 
 /// Now that it is the call's turn: may it still run, and is it the probe of a tool on probation?
-pub(super) async fn gate(statuses: &Arc<Statuses>, services: &Services, placed: Placed) -> Result<Placed, CallError> {
+/// Waits only where some tool has a record.
+pub(super) fn gate<'a>(
+    statuses: &'a Arc<Statuses>,
+    services: &'a Services,
+    placed: &'a mut Placed,
+) -> Option<BoxFuture<'a, Result<(), CallError>>> {
     if statuses.is_empty() {
-        return Ok(placed);
+        return None;
     }
-    let Placed { way, slot, token, .. } = placed;
-    let (standing, slot) = Box::pin(stand(statuses, services, &way, slot)).await?;
-    Ok(Placed { way, slot, token, standing: Some(Box::new(standing)) })
+    Some(Box::pin(async move {
+        let slot = std::mem::take(&mut placed.slot);
+        let (standing, slot) = stand(statuses, services, &placed.way, slot).await?;
+        (placed.slot, placed.standing) = (slot, Some(Box::new(standing)));
+        Ok(())
+    }))
 }
 
 async fn stand(

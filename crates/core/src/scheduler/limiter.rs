@@ -39,16 +39,27 @@ pub(crate) struct Asker {
     pub(crate) caller: Caller,
 }
 
-/// A turn.
+/// A turn that was given.
 #[derive(Debug)]
 #[must_use = "a call that waits too little breaks the limit; one that does not run gives its turn back"]
-pub(crate) struct Token {
-    /// How long to wait before the turn. Zero: go now.
+pub(crate) struct Granted {
+    /// How long to wait for the turn. Zero: go now.
     pub(crate) wait: Duration,
-    /// What was counted for everybody together. Apart from the others, because most tools have one limit and that is of
-    /// this sort; a list takes memory, and names of parties are long.
-    everybody: Option<Use>,
-    others: Vec<Taken>,
+    pub(crate) token: Token,
+}
+
+/// What a turn took.
+#[derive(Debug)]
+#[must_use = "a call that does not run gives its turn back"]
+pub(crate) struct Token(Took);
+
+#[derive(Debug)]
+enum Took {
+    /// One limit, for everybody together. Apart from the others, because most tools have one limit and that is of this
+    /// sort; a list takes memory, and names of parties are long.
+    Everybody(Use),
+    /// What each limit counted.
+    Each(Vec<Taken>),
 }
 
 /// Too many calls.
@@ -76,10 +87,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When one of them is used up and a call may not wait, or not that long.
-    pub(crate) fn take(&self, limits: &[RateLimit], who: &Asker, now: Instant) -> Result<Token, Excess> {
-        if limits.is_empty() {
-            return Ok(Token { wait: Duration::ZERO, everybody: None, others: Vec::new() });
-        }
+    pub(crate) fn take(&self, limits: &[RateLimit], who: &Asker, now: Instant) -> Result<Granted, Excess> {
         let mut ledgers = self.ledgers(limits);
         let mut wait = Duration::ZERO;
         let mut excess: Option<Excess> = None;
@@ -94,14 +102,14 @@ impl Limiter {
         if let Some(excess) = excess {
             return Err(excess);
         }
-        let mut token = Token { wait, everybody: None, others: Vec::new() };
-        for taken in ledgers.iter_mut().map(|ledger| ledger.take(who, now)) {
-            match taken {
-                Taken { party: Party::Everybody, used } if token.everybody.is_none() => token.everybody = Some(used),
-                other => token.others.push(other),
-            }
-        }
-        Ok(token)
+        let took = match ledgers.as_mut_slice() {
+            [only] => match only.take(who, now) {
+                Taken { party: Party::Everybody, used } => Took::Everybody(used),
+                taken => Took::Each(vec![taken]),
+            },
+            all => Took::Each(all.iter_mut().map(|ledger| ledger.take(who, now)).collect()),
+        };
+        Ok(Granted { wait, token: Token(took) })
     }
 
     /// Undoes a turn that was not used: the call was refused later, or its caller left.
@@ -110,8 +118,11 @@ impl Limiter {
     /// one in mind, and moving it or selling the gap twice could let too many pass together.
     pub(crate) fn give_back(&self, token: Token) {
         let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let everybody = token.everybody.map(|used| Taken { party: Party::Everybody, used });
-        for taken in everybody.into_iter().chain(token.others) {
+        let all = match token.0 {
+            Took::Everybody(used) => vec![Taken { party: Party::Everybody, used }],
+            Took::Each(all) => all,
+        };
+        for taken in all {
             if let Some(ledger) = ledgers.iter_mut().find(|ledger| ledger.took(&taken)) {
                 ledger.give_back(taken);
             }

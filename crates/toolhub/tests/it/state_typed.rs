@@ -231,3 +231,15 @@ async fn what_is_said_about_a_state_that_is_not_there_is_refused() {
     let error = hub.register(tool("x", show_cart).state_parameter_name("cart")).unwrap_err().to_string();
     assert!(error.contains("only a JSON tool"), "{error}");
 }
+
+#[tokio::test]
+async fn opening_a_session_makes_the_context_of_a_tools_state() {
+    let hub = shop().await;
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t").unwrap());
+    hub.open_session("add_to_cart", &tenant, &thread).await.unwrap();
+    let info = hub.state().get_context_info(&tenant, &id("t/cart")).await.unwrap().expect("it is there");
+    assert_eq!(info.kinds.keys().copied().collect::<Vec<_>>(), [StateKind::Session]);
+    hub.open_session("add_to_cart", &tenant, &thread).await.unwrap();
+    hub.call("add_to_cart", item("tea")).thread("t").await.assert_success();
+    assert_eq!(business(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1]]})));
+}

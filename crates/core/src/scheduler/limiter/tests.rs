@@ -113,14 +113,14 @@ fn a_turn_given_back_can_be_taken_again() {
     let limits = [RateLimit::per_hour(2), RateLimit::per_hour(2).burst(1).each_thread()];
     for _ in 0..10 {
         let token = limiter.take(&limits, &anybody(), now).unwrap();
-        limiter.give_back(token);
+        limiter.give_back(token.token);
     }
     assert_eq!(limiter.left(&limits, &anybody(), now).iter().map(|left| left.remaining).collect::<Vec<_>>(), [2, 1]);
 
     let tokens = ["a", "b"].map(|thread| limiter.take(&limits, &asker(thread, "c"), now).unwrap());
     assert!(limiter.take(&limits, &asker("c", "c"), now).is_err());
     for token in tokens.into_iter().rev() {
-        limiter.give_back(token);
+        limiter.give_back(token.token);
     }
     assert_eq!(limiter.left(&limits, &asker("a", "c"), now)[0].remaining, 2);
 }
@@ -134,16 +134,16 @@ fn turns_that_are_all_given_back_come_back_in_whatever_order() {
         let mut tokens = [0; 4].map(|_| Some(limiter.take(&limits, &anybody(), now).unwrap()));
         assert_eq!(left(), [6, 16, 6]);
         for at in order {
-            limiter.give_back(tokens[at].take().unwrap());
+            limiter.give_back(tokens[at].take().unwrap().token);
         }
         assert_eq!(left(), [10, 20, 10], "{order:?}");
     }
     // One that stays keeps what was before it.
     let [first, stays, last] = [0; 3].map(|_| limiter.take(&limits, &anybody(), now).unwrap());
-    limiter.give_back(first);
-    limiter.give_back(last);
+    limiter.give_back(first.token);
+    limiter.give_back(last.token);
     assert_eq!(left(), [8, 18, 8]);
-    limiter.give_back(stays);
+    limiter.give_back(stays.token);
     assert_eq!(left(), [10, 20, 10]);
 }
 
@@ -155,7 +155,7 @@ fn a_turn_that_others_came_after_is_not_sold_twice() {
     // By now the first is paid back, so that undoing it would be a third call at this moment.
     let now = start + ms(100);
     assert!(limiter.take(&limits, &anybody(), now).is_ok());
-    limiter.give_back(token);
+    limiter.give_back(token.token);
     assert_eq!(pass(&limiter, &limits, &anybody(), now), 1);
 }
 
@@ -263,7 +263,7 @@ proptest! {
                     prop_assert!(
                         token.wait.is_zero() || !may_pass(&past, (start - NANO).max(*past.last().unwrap()), burst, interval)
                     );
-                    if fate == 0 { limiter.give_back(token) } else { past.push(start) }
+                    if fate == 0 { limiter.give_back(token.token) } else { past.push(start) }
                 }
                 Err(excess) => {
                     let start = now + excess.retry_after + ms(at_most);
