@@ -284,6 +284,11 @@ impl HubBuilder {
             let reason = "a state would expire before it is written; use at least a millisecond".into();
             problems.push(wrong("the `ttl` of states".into(), reason));
         }
+        if self.state_manager.cleanup_interval.as_millis() == 0 {
+            let reason =
+                "the hub would do nothing but clean; use at least a millisecond, or `auto_cleanup = false`".into();
+            problems.push(wrong("the `cleanup_interval` of states".into(), reason));
+        }
         let unheeded = self.business_state.unheeded().into_iter().chain(self.state_manager.unheeded());
         problems.extend(
             unheeded.map(|field| wrong(format!("`{field}`"), "nothing here can do that yet; leave it out".into())),
@@ -305,6 +310,7 @@ impl HubBuilder {
         ));
         let approvals =
             Arc::new(Approvals::new(store.clone(), self.clock.clone(), self.events.clone(), self.keep_calls));
+        let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let state = StateManager::new(store.clone(), self.clock.clone(), self.business_state, self.state_manager);
         let lag = self.idle_threads.map_or(ACTIVITY_LAGS, |idle| ACTIVITY_LAGS.min(idle / 4));
         let known = Arc::new(Known::new(lag));
@@ -347,7 +353,7 @@ impl HubBuilder {
             }),
         };
         hub.register_all(self.tools)?;
-        background::begin(&hub.engine, &gone, self.idle_threads).await?;
+        background::begin(&hub.engine, &gone, self.idle_threads, cleanup).await?;
         hub.tell(News::HubInitialized { tools: hub.tools().len() });
         Ok(hub)
     }
