@@ -44,8 +44,11 @@ pub struct Memory {
     /// The shard where the last sweep stopped.
     sweeping: AtomicUsize,
     /// One line per table, laid when somebody first watches it: it has room for all changes a watcher may be behind.
-    news: [OnceLock<broadcast::Sender<(Key, Option<u64>)>>; Table::ALL.len()],
+    news: [OnceLock<Line>; Table::ALL.len()],
 }
+
+/// Tells the version a row has now; none when it is gone.
+type Line = broadcast::Sender<(Key, Option<u64>)>;
 
 impl Memory {
     /// An empty store.
@@ -195,7 +198,7 @@ impl Backend for Memory {
     }
 
     fn watch(&self, table: Table) -> Watcher {
-        let line = self.news[table as usize].get_or_init(|| broadcast::Sender::new(WATCH_BACKLOG));
+        let line = self.news[table as usize].get_or_init(|| Line::new(WATCH_BACKLOG));
         Box::pin(futures_util::stream::unfold(line.subscribe(), |mut news| async move {
             match news.recv().await {
                 Ok((key, version)) => Some((Changed::Row(key, version), news)),

@@ -6,7 +6,7 @@
 use std::ops::{Index, IndexMut};
 
 /// How many values lie in one piece.
-const PIECE: usize = 128;
+const PIECE: usize = 512;
 
 pub(super) struct Dense<T>(Vec<Vec<T>>);
 

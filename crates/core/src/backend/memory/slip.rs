@@ -24,6 +24,7 @@ pub(super) struct Slip {
 }
 
 /// What is known of a row beside its value.
+#[derive(Clone, Copy)]
 pub(super) struct Facts {
     pub(super) seen: Seen,
     pub(super) schema: u32,
@@ -170,17 +171,19 @@ fn push(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
+#[inline]
 fn take(bytes: &mut &[u8]) -> u64 {
-    let mut number = 0;
-    for shift in (0..).step_by(7) {
+    let (mut number, mut shift) = (0, 0);
+    loop {
         let (first, rest) = bytes.split_first().expect("a head is whole");
         *bytes = rest;
         number |= u64::from(first & 0x7f) << shift;
-        if first & 0x80 == 0 {
-            break;
+        // Nearly all numbers are short.
+        if *first < 0x80 {
+            return number;
         }
+        shift += 7;
     }
-    number
 }
 
 /// How many bytes a number takes.
@@ -188,6 +191,7 @@ fn width(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
+#[inline]
 fn piece<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
     let length = take(bytes) as usize;
     let (piece, rest) = bytes.split_at(length);
