@@ -19,17 +19,18 @@ use crate::{
     threads,
 };
 
-/// How often expired rows are removed, and how many at a time.
-const SWEEP_EVERY: Duration = Duration::from_secs(300);
+/// How many expired rows are removed at a time.
 const SWEEP_AT_ONCE: usize = 1000;
 /// How soon a store that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Reads what the store knows of tools, and begins everything that goes on until the hub is `gone`.
+/// Reads what the store knows of tools, and begins everything that goes on until the hub is `gone`. Threads that are idle
+/// for longer than `idle_threads` are swept, and every `cleanup` what has expired; neither where nothing is said.
 pub(super) async fn begin(
     engine: &Arc<Engine>,
     gone: &CancellationToken,
     idle_threads: Option<Duration>,
+    cleanup: Option<Duration>,
 ) -> Result<(), StoreError> {
     let Engine { services, statuses, approvals, book, runtime, .. } = &**engine;
     // Watched before it is read, so that no change falls in between.
@@ -51,7 +52,9 @@ pub(super) async fn begin(
     if let Some(rest) = services.state.session_rest() {
         runtime.spawn(until_gone().run_until_cancelled_owned(super::sessions::end(weak(), rest)));
     }
-    runtime.spawn(until_gone().run_until_cancelled_owned(sweep(weak())));
+    if let Some(every) = cleanup {
+        runtime.spawn(until_gone().run_until_cancelled_owned(sweep(weak(), every)));
+    }
     Ok(())
 }
 
@@ -90,9 +93,9 @@ async fn hear(mut answers: Watcher, approvals: Weak<Approvals>) {
 }
 
 /// Removes expired rows now and then, in small steps, for as long as the hub lives.
-async fn sweep(hub: Weak<Engine>) {
+async fn sweep(hub: Weak<Engine>, every: Duration) {
     loop {
-        tokio::time::sleep(SWEEP_EVERY).await;
+        tokio::time::sleep(every).await;
         let Some(engine) = hub.upgrade() else { return };
         let now = engine.services.clock.now();
         while let Ok(SWEEP_AT_ONCE) = engine.services.store.sweep(SWEEP_AT_ONCE, now).await {

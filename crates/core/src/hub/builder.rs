@@ -303,6 +303,7 @@ impl HubBuilder {
         ));
         let approvals =
             Arc::new(Approvals::new(store.clone(), self.clock.clone(), self.events.clone(), self.keep_calls));
+        let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let state = StateManager::new(store.clone(), self.clock.clone(), self.business_state, self.state_manager);
         let lag = self.idle_threads.map_or(ACTIVITY_LAGS, |idle| ACTIVITY_LAGS.min(idle / 4));
         let known = Arc::new(Known::new(lag));
@@ -346,7 +347,7 @@ impl HubBuilder {
             }),
         };
         hub.register_all(self.tools)?;
-        background::begin(&hub.engine, &gone, self.idle_threads).await?;
+        background::begin(&hub.engine, &gone, self.idle_threads, cleanup).await?;
         hub.tell(News::HubInitialized { tools: hub.tools().len() });
         Ok(hub)
     }

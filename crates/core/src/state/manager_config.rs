@@ -1,7 +1,7 @@
 //! What an owner says about where state is kept, and for how long.
 //!
-//! In: a config or its JSON (times are milliseconds). Out: plain values with defaults, and what is wrong with them. `ttl`
-//! and `session_isolation` hold everywhere; the others are for the managers they name.
+//! In: a config or its JSON (times are milliseconds). Out: plain values with defaults, and what is wrong with them. `ttl`,
+//! `session_isolation` and the two about cleaning hold everywhere; the others are for the managers they name.
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
@@ -16,9 +16,9 @@ pub struct StateManagerConfig {
     /// How long a state lives that is written without a time of its own; for ever where nothing is said.
     #[serde(with = "crate::millis::option")]
     pub ttl: Option<Duration>,
-    /// Whether expired states are removed in the background. Nobody sees them in either case. For the memory manager.
+    /// Whether what has expired is removed from the store in the background. Nobody sees it in either case.
     pub auto_cleanup: bool,
-    /// How often. For the memory manager.
+    /// How often; at least a millisecond.
     #[serde(with = "crate::millis")]
     pub cleanup_interval: Duration,
     /// Where files are kept. For the persistent manager.
@@ -56,7 +56,6 @@ impl StateManagerConfig {
             (self.redis_url.is_some(), "redis_url"),
             (self.redis_prefix != usual.redis_prefix, "redis_prefix"),
             (self.redis_db != usual.redis_db, "redis_db"),
-            (!self.auto_cleanup, "auto_cleanup = false"),
         ];
         asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
     }
@@ -68,6 +67,13 @@ impl StateManagerConfig {
             (
                 self.ttl.is_some_and(|ttl| ttl.as_millis() == 0),
                 ("ttl", "a state would expire before it is written; use at least a millisecond"),
+            ),
+            (
+                self.cleanup_interval.as_millis() == 0,
+                (
+                    "cleanup_interval",
+                    "the hub would do nothing but clean; use at least a millisecond, or `auto_cleanup = false`",
+                ),
             ),
             (
                 sessions && self.session_timeout.as_millis() == 0,

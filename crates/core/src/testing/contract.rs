@@ -39,7 +39,9 @@ pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
     batches::when_made_and_written(&*make().await).await;
     batches::fenced(&*make().await).await;
     batches::tenants_apart(&*make().await).await;
+    batches::swept_a_few_at_a_time(&*make().await).await;
     pages::without_gap_or_repetition(&*make().await).await;
+    pages::behind_any_cursor(&*make().await).await;
     news::in_order(&*make().await).await;
     race::one_of_many_is_first(&make().await).await;
     race::dropped_commits_are_whole(&make().await).await;

@@ -9,6 +9,7 @@ mod batches;
 mod busy;
 mod cache;
 mod calls;
+mod cleaning;
 mod compile_errors;
 mod damaged;
 mod dependencies;

@@ -1,19 +1,20 @@
 //! The store in memory keeps what every store promises, and tells a watcher that fell behind.
 
 use std::{
+    collections::BTreeMap,
     hash::{BuildHasher, Hasher, RandomState},
     sync::Arc,
 };
 
 use futures_util::{FutureExt, StreamExt};
 use toolhub::{
-    backend::{Backend, Batch, Change, Changed, Durability, Expect, Memory, Partition, Table, Write},
+    backend::{Backend, Batch, Change, Changed, Durability, Expect, Key, Memory, Partition, Scan, Scope, Table, Write},
     clock::Timestamp,
     ids::{Tenant, ThreadId},
     testing::contract,
 };
 
-use crate::awkward_store::Awkward;
+use crate::{alloc::held, awkward_store::Awkward};
 
 #[tokio::test]
 async fn the_store_in_memory_keeps_every_promise() {
@@ -45,4 +46,108 @@ async fn a_watcher_that_fell_behind_is_told_so() {
         store.commit(Batch::on(partition.clone()).with(write), Timestamp::from_millis(1)).await.unwrap();
     }
     assert_eq!(watcher.next().now_or_never(), Some(Some(Changed::Missed)));
+}
+
+fn thread(number: usize) -> Partition {
+    Partition::of_thread(Tenant::default(), ThreadId::new(format!("thread-{number:011}")).unwrap())
+}
+
+fn write(id: &str, change: Change) -> Write {
+    Write { table: Table::State, id: id.into(), expect: Expect::Any, change, durability: Durability::KillSafe }
+}
+
+fn put(text: &str, expires: Option<i64>) -> Change {
+    Change::Put { value: text.as_bytes().into(), schema: 1, expires: expires.map(Timestamp::from_millis) }
+}
+
+/// Drawers of one shard take each other's places when others go, also while a sweep is under way.
+#[tokio::test]
+async fn thousands_of_threads_come_and_go_and_each_keeps_its_own() {
+    let (store, mut model) = (Memory::new(), BTreeMap::new());
+    let mut number = 1_u64;
+    let mut random = |below: u64| {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (number >> 33) % below
+    };
+    for step in 0..40_000_i64 {
+        let now = Timestamp::from_millis(step);
+        let at = random(4_000) as usize;
+        let id = ["cart/business", "cart/cache"][random(4) as usize / 3];
+        let key = Key { partition: thread(at), table: Table::State, id: id.into() };
+        let change = match random(8) {
+            0..4 => {
+                let (text, expires) = (step.to_string(), (random(2) == 0).then(|| step + 1 + random(20_000) as i64));
+                model.insert((id, at), (text.clone(), expires));
+                put(&text, expires)
+            }
+            4 | 5 => {
+                model.remove(&(id, at));
+                Change::Remove
+            }
+            6 => {
+                store.sweep(3, now).await.unwrap();
+                continue;
+            }
+            _ => {
+                let found = store.load(&[key], now).await.unwrap().remove(0);
+                let expected = model.get(&(id, at)).filter(|(_, expires)| expires.is_none_or(|end| end > step));
+                let expected = expected.map(|(text, _)| text.as_bytes().to_vec());
+                assert_eq!(found.map(|row| row.value.to_vec()), expected, "step {step}");
+                continue;
+            }
+        };
+        store.commit(Batch::on(thread(at)).with(write(id, change)), now).await.unwrap();
+    }
+    let now = Timestamp::from_millis(40_000);
+    while store.sweep(100, now).await.unwrap() == 100 {}
+    model.retain(|_, (_, expires)| expires.is_none_or(|end| end > 40_000));
+    let mut scan = Scan::of(Table::State, Scope::All).limit(77);
+    let mut found = Vec::new();
+    loop {
+        // At an hour before everything ended, so that what a sweep has left behind would show.
+        let page = store.scan(scan.clone(), Timestamp::from_millis(0)).await.unwrap();
+        found.extend(page.rows.into_iter().map(|(key, row)| (key.id, key.partition, row.value.to_vec())));
+        let Some(next) = page.next else { break };
+        scan.after = Some(next);
+    }
+    let expected = model.into_iter().map(|((id, at), (text, _))| (id.into(), thread(at), text.into_bytes()));
+    assert_eq!(found, Vec::from_iter(expected));
+}
+
+/// What the benchmark measures at a million, held here at fewer.
+#[tokio::test]
+async fn a_thread_with_one_small_state_takes_little_more_than_the_state() {
+    for (entries, size, most) in [(15_000, 64, 240), (3_000, 1024, 1024 * 115 / 100)] {
+        let (before, store, text) = (held(), Memory::new(), "x".repeat(size));
+        for number in 0..entries {
+            let batch = Batch::on(thread(number)).with(write("cart/business", put(&text, None)));
+            store.commit(batch, Timestamp::from_millis(1_704_110_400_000)).await.unwrap();
+        }
+        let each = (held() - before) / entries as isize;
+        assert!(each <= most, "a state of {size} bytes takes {each}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_gone_gives_its_room_back() {
+    let store = Memory::new();
+    let now = Timestamp::from_millis(1);
+    let before = held();
+    for round in 0..2 {
+        for number in 0..3_000 {
+            let ids = (0..5).map(|id| write(&id.to_string(), put("text", Some(5))));
+            let batch = Batch { writes: ids.collect(), ..Batch::on(thread(number)) };
+            store.commit(batch, now).await.unwrap();
+        }
+        if round == 0 {
+            while store.sweep(1_000, Timestamp::from_millis(5)).await.unwrap() == 1_000 {}
+        } else {
+            for number in 0..3_000 {
+                let ids = (0..5).map(|id| write(&id.to_string(), Change::Remove));
+                store.commit(Batch { writes: ids.collect(), ..Batch::on(thread(number)) }, now).await.unwrap();
+            }
+        }
+        let left = held() - before;
+        assert!(left < 50_000, "round {round}: {left} bytes are left of nothing");
+    }
 }

@@ -64,6 +64,31 @@ pub(super) async fn gone_when_expired(store: &impl Backend) {
     assert_eq!(store.sweep(10, soon).await, Ok(0));
 }
 
+/// A sweep that stops early goes on where it stopped or begins anew; in the end every expired row is gone, and no other.
+pub(super) async fn swept_a_few_at_a_time(store: &impl Backend) {
+    let (soon, later) = (NOW + Duration::from_secs(1), NOW + Duration::from_secs(9));
+    for n in 0..40 {
+        let expires = [Some(soon), Some(later), None][n % 3];
+        let batch = Batch::on(thread(&format!("t{}", n % 7)));
+        answered(store.commit(batch.with(write(&n.to_string(), Expect::Any, value("1", expires))), NOW)).await;
+    }
+    assert_eq!(store.sweep(100, NOW).await, Ok(0), "nothing goes before its time");
+    let left = async || answered(store.scan(Scan::of(Table::State, Scope::All), NOW)).await.rows.len();
+    for (now, expired) in [(soon, 14), (later, 13)] {
+        let mut swept = Vec::new();
+        while swept.last() != Some(&0) {
+            swept.push(answered(store.sweep(5, now)).await);
+        }
+        assert_eq!(swept, [vec![5, 5, expired - 10], vec![0]].concat(), "each sweep takes as many as it may");
+        // A row that is given an end only now goes in its turn.
+        let touch = Change::Touch { expires: Some(later + Duration::from_secs(1)) };
+        let also = Batch::on(thread("t2")).with(write("2", Expect::Any, touch));
+        answered(store.commit(also, now)).await;
+    }
+    assert_eq!(left().await, 13, "what never expires, or has time left, stays");
+    assert_eq!(store.sweep(100, later + Duration::from_secs(2)).await, Ok(1));
+}
+
 pub(super) async fn kept_or_given_more_time(store: &impl Backend) {
     let (soon, later) = (NOW + Duration::from_secs(1), NOW + Duration::from_secs(9));
     answered(commit(store, vec![write("a", Expect::Any, value("1", Some(soon)))])).await;

@@ -144,6 +144,11 @@ impl Model {
         if scan.newest {
             rows.reverse();
         }
+        if let Some(Cursor(last)) = &scan.after {
+            let place = |key: &Key| (key.id.clone(), key.partition.to_string());
+            let last = place(last);
+            rows.retain(|(key, _)| if scan.newest { place(key) < last } else { place(key) > last });
+        }
         let more = rows.len() > scan.limit;
         rows.truncate(scan.limit);
         let next = rows.last().filter(|_| more).map(|(key, _)| Cursor(key.clone()));
@@ -206,6 +211,12 @@ fn scan(random: &mut Rng) -> Scan {
         1 => Scope::Tenant(Tenant::default()),
         _ => Scope::Partition(partition(random)),
     };
-    let scan = Scan::of(TABLES[random.usize(0..2)], scope).prefix(["", "a"][random.usize(0..2)]);
-    Scan { newest: random.bool(), ..scan.limit(random.usize(1..5)) }
+    let table = TABLES[random.usize(0..2)];
+    let last = random.bool().then(|| {
+        let partition = if let Scope::Partition(only) = &scope { only.clone() } else { partition(random) };
+        let id = ["", "a", "aa", "ab", "b", "c"][random.usize(0..6)].into();
+        Cursor(Key { partition, table, id })
+    });
+    let scan = Scan::of(table, scope).prefix(["", "a"][random.usize(0..2)]);
+    Scan { newest: random.bool(), after: last, ..scan.limit(random.usize(1..5)) }
 }

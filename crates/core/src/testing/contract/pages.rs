@@ -2,7 +2,7 @@
 
 use super::{NOW, answered, put, thread};
 use crate::{
-    backend::{Backend, Batch, Scan, Scope, Table},
+    backend::{Backend, Batch, Cursor, Key, Scan, Scope, Table},
     ids::Tenant,
 };
 
@@ -31,6 +31,35 @@ pub(super) async fn without_gap_or_repetition(store: &impl Backend) {
     assert!(answered(store.scan(foreign, NOW)).await.rows.is_empty());
     let other_table = Scan::of(Table::Calls, Scope::All);
     assert!(answered(store.scan(other_table, NOW)).await.rows.is_empty());
+}
+
+/// A cursor is any place in the order: no row need lie there, and it may lie ahead of all that is asked for or behind it.
+pub(super) async fn behind_any_cursor(store: &impl Backend) {
+    let mut all = Vec::new();
+    for partition in [thread("x"), thread("y")] {
+        for id in ["a1", "k1", "k2", "k3", "k\u{10ffff}", "z1"] {
+            answered(store.commit(Batch::on(partition.clone()).with(put(id, "1")), NOW)).await;
+            all.push((id.to_owned(), partition.to_string()));
+        }
+    }
+    all.retain(|(id, _)| id.starts_with('k'));
+    all.sort();
+    for scope in [Scope::All, Scope::Tenant(Tenant::default()), Scope::Partition(thread("x"))] {
+        for (id, newest) in ["", "a1", "k", "k2", "k9", "l", "z1"].into_iter().flat_map(|id| [(id, false), (id, true)])
+        {
+            let last = Key { partition: thread("x"), table: Table::State, id: id.into() };
+            let place = (id.to_owned(), last.partition.to_string());
+            let mut expected = all.clone();
+            expected.retain(|row| if newest { *row < place } else { *row > place });
+            expected.retain(|(_, at)| !matches!(scope, Scope::Partition(_)) || *at == place.1);
+            if newest {
+                expected.reverse();
+            }
+            let scan = Scan::of(Table::State, scope.clone()).prefix("k").limit(2);
+            let scan = Scan { newest, after: Some(Cursor(last)), ..scan };
+            assert_eq!(pages(store, scan).await, expected, "{scope:?} behind `{id}`, newest first: {newest}");
+        }
+    }
 }
 
 /// The ids and partitions of all pages.

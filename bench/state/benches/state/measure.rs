@@ -1,0 +1,67 @@
+//! Times paths against each other: in turns, in short rounds, so that what disturbs the machine disturbs all of them.
+#![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
+
+use std::{
+    future::Future,
+    pin::Pin,
+    time::{Duration, Instant},
+};
+
+/// A path to be timed: makes the future of one round trip.
+pub(crate) type Path<'a> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a>;
+
+const ROUNDS: usize = 31;
+const ROUND: Duration = Duration::from_millis(30);
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be made")
+}
+
+/// The median nanoseconds of one round trip on each path.
+pub(crate) fn side_by_side(runtime: &tokio::runtime::Runtime, paths: &[(String, Path<'_>)]) -> Vec<(String, f64)> {
+    let batches: Vec<u32> = paths.iter().map(|(_, path)| batch(runtime, path)).collect();
+    let mut times = vec![Vec::new(); paths.len()];
+    for _ in 0..ROUNDS {
+        for (at, (_, path)) in paths.iter().enumerate() {
+            times[at].push(per_call(runtime, path, batches[at]));
+        }
+    }
+    paths.iter().zip(times).map(|((name, _), times)| (name.clone(), median(times))).collect()
+}
+
+/// How many fit into a round; finding out warms everything up.
+fn batch(runtime: &tokio::runtime::Runtime, path: &Path<'_>) -> u32 {
+    per_call(runtime, path, 2_000);
+    let nanos = per_call(runtime, path, 2_000);
+    (ROUND.as_nanos() as f64 / nanos).clamp(100.0, 1_000_000.0) as u32
+}
+
+fn per_call(runtime: &tokio::runtime::Runtime, path: &Path<'_>, calls: u32) -> f64 {
+    runtime.block_on(async {
+        let began = Instant::now();
+        for _ in 0..calls {
+            path().await;
+        }
+        began.elapsed().as_nanos() as f64 / f64::from(calls)
+    })
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Numbers below a bound, in an order that no cache foresees.
+pub(crate) struct Numbers(std::cell::Cell<u64>, u64);
+
+impl Numbers {
+    pub(crate) fn below(bound: usize) -> Self {
+        Self(std::cell::Cell::new(1), bound as u64)
+    }
+
+    pub(crate) fn next(&self) -> usize {
+        let next = self.0.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0.set(next);
+        ((next >> 33) % self.1) as usize
+    }
+}

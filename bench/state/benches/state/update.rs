@@ -1,0 +1,136 @@
+//! One round trip with a typed document of about 1 KiB: read, change, compare and set.
+//!
+//! In: nothing. Out: the time of each path, beside a bare map that does the same. One function is one path; a new way to
+//! update a state gets a function here and a line in `all`.
+
+use std::{hint::black_box, time::Duration};
+
+use dashmap::DashMap;
+use serde_json::{Value, json};
+use toolhub::{BusinessStateConfig, StateKind, StateManager, StateManagerConfig, ids::Tenant, prelude::*};
+
+use crate::{
+    document::{Document, context, thread},
+    measure::{Numbers, Path, runtime, side_by_side},
+};
+
+/// So many conversations take turns, so that none grows a history of its own that no real one has.
+const THREADS: usize = 64;
+
+/// What every other path is compared with.
+pub(crate) const BARE: &str = "map: parse, change, write, compare, replace";
+
+/// The paths with a target, and how much of the bare path's rate they should have.
+pub(crate) const TARGETS: [(&str, f64); 1] = [("a call of a stateful tool", 0.8)];
+
+/// The median nanoseconds of one round trip on each path.
+pub(crate) fn all() -> Vec<(String, f64)> {
+    let runtime = runtime();
+    let map = bare_map();
+    let (full, plain) = (runtime.block_on(Ours::new(true)), runtime.block_on(Ours::new(false)));
+    let paths: Vec<(&str, Path<'_>)> = vec![
+        (BARE, Box::new(|| Box::pin(bare(&map)))),
+        ("compare_and_set", Box::new(|| Box::pin(full.compare_and_set()))),
+        ("compare_and_set, without snapshots and history", Box::new(|| Box::pin(plain.compare_and_set()))),
+        ("update_state", Box::new(|| Box::pin(full.update()))),
+        ("update_state, without snapshots and history", Box::new(|| Box::pin(plain.update()))),
+        ("a call of a stateful tool", Box::new(|| Box::pin(full.call()))),
+    ];
+    let paths: Vec<_> = paths.into_iter().map(|(name, path)| (name.to_owned(), path)).collect();
+    let numbers = side_by_side(&runtime, &paths);
+    for (name, nanos) in &numbers {
+        println!("{}", json!({"name": name, "ns": nanos.round()}));
+    }
+    numbers
+}
+
+struct BareMap {
+    map: DashMap<String, (String, u64)>,
+    keys: Vec<String>,
+    numbers: Numbers,
+}
+
+fn bare_map() -> BareMap {
+    let keys: Vec<String> = (0..THREADS).map(|number| context(number).to_string()).collect();
+    let text = serde_json::to_string(&Document::default()).unwrap();
+    let map = keys.iter().map(|key| (key.clone(), (text.clone(), 1))).collect();
+    BareMap { map, keys, numbers: Numbers::below(THREADS) }
+}
+
+/// What a plain program would do. The lock is not held while the document is read and written.
+async fn bare(bare: &BareMap) {
+    let key = &bare.keys[bare.numbers.next()];
+    let (text, version) = bare.map.get(key).unwrap().clone();
+    let mut document: Document = serde_json::from_str(&text).unwrap();
+    document.count += 1;
+    let text = serde_json::to_string(&document).unwrap();
+    let mut entry = bare.map.get_mut(key).unwrap();
+    assert_eq!(entry.1, version);
+    *entry = (text, version + 1);
+}
+
+/// Count one more.
+#[derive(Deserialize, JsonSchema)]
+struct CountOn {}
+
+async fn count_on(_: CountOn, mut document: State<Document>) -> Result<u64, ToolError> {
+    document.count += 1;
+    Ok(document.count)
+}
+
+struct Ours {
+    hub: ToolHub,
+    state: StateManager,
+    tenant: Tenant,
+    numbers: Numbers,
+}
+
+impl Ours {
+    async fn new(with_past: bool) -> Self {
+        let max_history_size = if with_past { BusinessStateConfig::default().max_history_size } else { 0 };
+        let business =
+            BusinessStateConfig { versioning: with_past, max_history_size, ..BusinessStateConfig::default() };
+        // Ended calls are forgotten soon and swept soon, or a run would fill the memory with records.
+        let manager =
+            StateManagerConfig { cleanup_interval: Duration::from_millis(200), ..StateManagerConfig::default() };
+        let hub = ToolHub::builder()
+            .tool(tool("count_on", count_on))
+            .business_state(business)
+            .state_manager(manager)
+            .keep_calls(Duration::ZERO)
+            .build()
+            .await
+            .unwrap();
+        let (state, tenant) = (hub.state(), Tenant::default());
+        let document = serde_json::to_value(Document::default()).unwrap();
+        for number in 0..THREADS {
+            let context = context(number);
+            state.set_state(&tenant, &context, StateKind::Business, document.clone(), None).await.unwrap();
+        }
+        Self { hub, state, tenant, numbers: Numbers::below(THREADS) }
+    }
+
+    /// As the bare path, through the manager: it knows JSON values, so the document is read and written once more.
+    async fn compare_and_set(&self) {
+        let context = context(self.numbers.next());
+        let found = self.state.get_state(&self.tenant, &context, StateKind::Business).await.unwrap().unwrap();
+        let mut document: Document = serde_json::from_value(found.data).unwrap();
+        document.count += 1;
+        let data = serde_json::to_value(&document).unwrap();
+        let (kind, version) = (StateKind::Business, found.version);
+        black_box(self.state.compare_and_set(&self.tenant, &context, kind, data, version).await.unwrap());
+    }
+
+    /// A patch that changes the same member; the manager reads, compares and sets.
+    async fn update(&self) {
+        let (context, patch): (_, Value) = (context(self.numbers.next()), json!({"count": 2}));
+        black_box(self.state.update_state(&self.tenant, &context, StateKind::Business, patch).await.unwrap());
+    }
+
+    /// One call through all doors, with its task and its two records, whose tool changes the typed document.
+    async fn call(&self) {
+        let outcome = self.hub.call("count_on", json!({})).thread(thread(self.numbers.next())).await;
+        assert!(outcome.is_success(), "{outcome:?}");
+        black_box(outcome);
+    }
+}
