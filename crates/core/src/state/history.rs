@@ -3,7 +3,10 @@
 //! In: what happened. Out: rows whose ids grow with time, and the entries read back, the oldest first. Secrets are taken
 //! out before anything is written, and what is too long is told by its size. Who trims is `manager/history.rs`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,7 +22,7 @@ use crate::{
 /// The layout of these records.
 const LAYOUT: u32 = 1;
 /// A thousand entries are kept for each context; a large state written often must not be kept a thousand times.
-pub(crate) const LONGEST: usize = 16 * 1024;
+const LONGEST: usize = 16 * 1024;
 
 /// One thing that happened to a context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,6 +106,33 @@ pub(crate) fn shortened(value: &Value) -> Value {
     if bytes > LONGEST { json!({ "omittedBytes": bytes }) } else { told }
 }
 
+/// What is told of a write.
+pub(crate) enum Updates<'a> {
+    /// This was laid over what was there.
+    Patch(&'a Value),
+    /// All of it is new, and this is its text.
+    Whole(&'a [u8]),
+}
+
+impl Updates<'_> {
+    /// The text of the entry. A whole state is parsed only if it may hold a secret: it is long, and written often.
+    fn entry(&self, timestamp: Timestamp, version: u64) -> Result<Option<String>, serde_json::Error> {
+        let Self::Whole(text) = self else { return Ok(None) };
+        let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= LONGEST);
+        let Some(text) = text.filter(|text| !redact::may_hold_secrets(text.as_bytes())) else { return Ok(None) };
+        let timestamp = serde_json::to_string(&timestamp)?;
+        Ok(Some(format!(r#"{{"timestamp":{timestamp},"type":"update","updates":{text},"version":{version}}}"#)))
+    }
+
+    fn told(&self) -> Value {
+        match self {
+            Self::Patch(patch) => shortened(patch),
+            Self::Whole(text) if text.len() > LONGEST => json!({ "omittedBytes": text.len() }),
+            Self::Whole(text) => shortened(&serde_json::from_slice(text).unwrap_or_default()),
+        }
+    }
+}
+
 /// Numbers the entries of this node, so that those of one millisecond keep their order. Those of two nodes in the same
 /// millisecond may stand in either order: to know better, every write would have to ask the store once more.
 #[derive(Default)]
@@ -114,6 +144,20 @@ impl Sequence {
         let at = u64::try_from(now.millis()).unwrap_or(0);
         let number = self.0.fetch_add(1, Ordering::Relaxed);
         format_smolstr!("{}/{at:012x}-{number:010x}-{:08x}", context.state(), fastrand::u32(..))
+    }
+
+    /// The write that notes a new version of the business state.
+    pub(crate) fn note_update(
+        &self,
+        context: &ContextId,
+        (updates, version): (&Updates<'_>, u64),
+        now: Timestamp,
+        expires: Option<Timestamp>,
+    ) -> Result<Write, StoreError> {
+        match updates.entry(now, version) {
+            Ok(Some(text)) => Ok(put(self.next(context, now), text.into_bytes().into(), expires)),
+            _ => self.note(context, Happened::Update { updates: updates.told(), version }, now, expires),
+        }
     }
 
     /// The write that notes what happened, which must be fit to be kept.
@@ -131,9 +175,13 @@ impl Sequence {
 /// The write of one entry.
 pub(crate) fn write(id: SmolStr, entry: &HistoryEntry, expires: Option<Timestamp>) -> Result<Write, StoreError> {
     let value = encode(Table::History, &id, entry)?;
+    Ok(put(id, value, expires))
+}
+
+fn put(id: SmolStr, value: Arc<[u8]>, expires: Option<Timestamp>) -> Write {
     let change = Change::Put { value, schema: LAYOUT, expires };
     // It never asks for more than the state it is written with.
-    Ok(Write { table: Table::History, id, expect: Expect::Any, change, durability: Durability::KillSafe })
+    Write { table: Table::History, id, expect: Expect::Any, change, durability: Durability::KillSafe }
 }
 
 /// One entry as it was written.
@@ -154,6 +202,23 @@ mod tests {
         });
         assert_eq!(serde_json::to_value(&entry).unwrap(), text);
         assert_eq!(serde_json::from_value::<HistoryEntry>(text).unwrap(), entry);
+    }
+
+    #[test]
+    fn a_whole_state_is_told_alike_whether_or_not_it_was_parsed() {
+        let context: ContextId = "t/s".parse().unwrap();
+        for (text, told) in [
+            (r#"{"a":[1,{"b":null}]}"#, json!({"a": [1, {"b": null}]})),
+            (r#"{"a":"\"","pass_word":1}"#, json!({"a": "\"", "pass_word": "[redacted]"})),
+        ] {
+            let updates = Updates::Whole(text.as_bytes());
+            let write =
+                Sequence::default().note_update(&context, (&updates, 7), Timestamp::from_millis(5), None).unwrap();
+            let Change::Put { value, .. } = write.change else { panic!("an entry is put") };
+            let entry: HistoryEntry = serde_json::from_slice(&value).unwrap();
+            let what = Happened::Update { updates: told, version: 7 };
+            assert_eq!(entry, HistoryEntry { timestamp: Timestamp::from_millis(5), what });
+        }
     }
 
     #[test]

@@ -29,6 +29,17 @@ pub(crate) fn redact_members(members: &Map<String, Value>) -> Map<String, Value>
     members.iter().map(member).collect()
 }
 
+/// Whether a JSON text may have a member that sounds secret. Quick, and sooner wrong than silent: a yes says little.
+pub(crate) fn may_hold_secrets(text: &[u8]) -> bool {
+    // What is escaped or foreign may read otherwise than it is written.
+    if text.iter().any(|byte| *byte == b'\\' || !byte.is_ascii()) {
+        return true;
+    }
+    let plain: Vec<u8> =
+        (text.iter().filter(|byte| !matches!(byte, b'_' | b'-' | b' '))).map(u8::to_ascii_lowercase).collect();
+    std::str::from_utf8(&plain).is_ok_and(|plain| SECRET.iter().any(|word| plain.contains(word)))
+}
+
 fn sounds_secret(name: &str) -> bool {
     let plain: String = name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect();
     SECRET.iter().any(|word| plain.contains(word))
@@ -38,6 +49,19 @@ fn sounds_secret(name: &str) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_text_that_cannot_hold_a_secret_is_known_at_a_glance() {
+        for harmless in [r#"{"city":"Ulm","list":[1,2]}"#, "{}"] {
+            assert!(!may_hold_secrets(harmless.as_bytes()), "{harmless}");
+        }
+        // One that has the word only in a value is looked at closely, too.
+        let doubtful =
+            [r#"{"API-Key":1}"#, r#"{"to ken":1}"#, r#"{"\u0074oken":1}"#, "{\"to\u{212a}en\":1}", r#"{"a":"token"}"#];
+        for text in doubtful {
+            assert!(may_hold_secrets(text.as_bytes()), "{text}");
+        }
+    }
 
     #[test]
     fn members_that_sound_secret_lose_their_values_at_any_depth() {

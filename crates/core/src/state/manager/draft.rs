@@ -3,11 +3,12 @@
 //! In: drafts of what a tool left, and how its call ended. Out: the writes that join the call's closing batch; and after a
 //! conflict, drafts made of what is there now, as far as the tool's rules allow.
 
-use std::borrow::Cow;
+use serde_json::Value;
 
-use serde_json::{Value, json};
-
-use super::{LAYOUT, StateManager, write::Next};
+use super::{
+    LAYOUT, StateManager,
+    write::{self, Next},
+};
 use crate::{
     backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write, decode, encode},
     clock::Timestamp,
@@ -15,7 +16,7 @@ use crate::{
     ids::Tenant,
     state::{
         ConflictResolution, ContextId, Draft, Found, Happened, SessionState, StateCleanup, StateError, StateKind,
-        StateRules, entry::state_id, history,
+        StateRules, entry::state_id,
     },
 };
 
@@ -123,8 +124,7 @@ impl StateManager {
             writes.push(self.0.sequence.note(context, began, told.began, expires)?);
         }
         if let Some(text) = text {
-            let updates = if keeps_history { Cow::Owned(shown(text)) } else { Cow::Owned(Value::Null) };
-            let next = Next { text: text.clone(), schema: parked.layout(), expires, updates };
+            let next = Next { text: text.clone(), schema: parked.layout(), expires, updates: write::Told::Whole };
             let batch = self.batch(tenant, context, StateKind::Business, seen, next, now).await?;
             writes.extend(batch.writes);
         }
@@ -206,14 +206,6 @@ impl StateManager {
             self.trim_now_and_then(tenant, context).await;
         }
     }
-}
-
-/// What the history tells of a whole state.
-fn shown(text: &[u8]) -> Value {
-    if text.len() > history::LONGEST {
-        return json!({ "omittedBytes": text.len() });
-    }
-    serde_json::from_slice(text).unwrap_or_default()
 }
 
 fn removal(context: &ContextId, seen: Seen) -> Write {

@@ -104,7 +104,7 @@ impl StateManager {
     /// next one has more to do.
     pub(super) async fn trim_now_and_then(&self, tenant: &Tenant, context: &ContextId) {
         let kept = self.0.business.max_history_size;
-        if kept > 0 && fastrand::usize(..(kept / 8).clamp(1, 64)) == 0 {
+        if kept > 0 && fastrand::usize(..(kept / 4).clamp(1, 256)) == 0 {
             let _ = self.trim(tenant, context).await;
         }
     }

@@ -3,7 +3,7 @@
 //! In: what shall be. Out: the version it has got, which no other write of this state gets. Every write expects what was
 //! read; when somebody else was quicker it is made again from what is there now, unless it was to be rejected then.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -13,9 +13,10 @@ use crate::{
     clock::Timestamp,
     ids::Tenant,
     state::{
-        ConflictResolution, ContextId, Happened, StateError, StateKind,
+        ConflictResolution, ContextId, StateError, StateKind,
         entry::{self, state_id},
-        history, patch, sessions, versions,
+        history::Updates,
+        patch, sessions, versions,
     },
 };
 
@@ -33,7 +34,15 @@ pub(super) struct Next<'a> {
     pub(super) schema: u32,
     pub(super) expires: Option<Timestamp>,
     /// What is told to the history.
-    pub(super) updates: Cow<'a, Value>,
+    pub(super) updates: Told<'a>,
+}
+
+/// What the history is told of a write.
+pub(super) enum Told<'a> {
+    /// This was laid over what was there.
+    Patch(&'a Value),
+    /// All of it is new.
+    Whole,
 }
 
 /// What is to be written where.
@@ -91,7 +100,7 @@ impl StateManager {
             let mut members = data::members(entry::read(context, kind, row)?)?;
             patch::merge(&mut members, &patch);
             let text = data::text(kind, &members, self.0.business.max_state_size)?;
-            Ok(Next { text, schema: row.schema, expires: row.expires, updates: Cow::Borrowed(&told) })
+            Ok(Next { text, schema: row.schema, expires: row.expires, updates: Told::Patch(&told) })
         })
         .await
     }
@@ -146,8 +155,8 @@ impl StateManager {
             let snapshot = found.snapshot.filter(|_| is_kept);
             let none = || StateError::NoVersion { state: state_id(context, kind), version };
             let snapshot = snapshot.ok_or_else(none)?;
-            let updates = Cow::Owned(entry::read(context, kind, snapshot)?);
-            Ok(Next { text: snapshot.value.clone(), schema: snapshot.schema, expires: row.expires, updates })
+            let (text, schema) = (snapshot.value.clone(), snapshot.schema);
+            Ok(Next { text, schema, expires: row.expires, updates: Told::Whole })
         })
         .await
     }
@@ -163,7 +172,7 @@ impl StateManager {
         let text = data::text(kind, members, self.0.business.max_state_size)?;
         // Whoever replaces a typed state writes it as its tool has it now.
         let schema = row.map_or(LAYOUT, |row| row.schema);
-        Ok(Next { text, schema, expires, updates: Cow::Borrowed(data) })
+        Ok(Next { text, schema, expires, updates: Told::Whole })
     }
 
     fn rejects(&self) -> bool {
@@ -229,7 +238,7 @@ impl StateManager {
         next: Next<'_>,
         now: Timestamp,
     ) -> Result<Batch, StateError> {
-        let put = Change::Put { value: next.text, schema: next.schema, expires: next.expires };
+        let put = Change::Put { value: next.text.clone(), schema: next.schema, expires: next.expires };
         let mut batch = Batch::on(context.partition(tenant)).with(Write {
             table: Table::State,
             id: context.row(kind),
@@ -251,8 +260,11 @@ impl StateManager {
             batch.writes.extend(left.map(|id| versions::write(id, Change::Remove)));
         }
         if self.0.business.max_history_size > 0 {
-            let what = Happened::Update { updates: history::shortened(&next.updates), version };
-            batch.writes.push(self.0.sequence.note(context, what, now, next.expires)?);
+            let updates = match next.updates {
+                Told::Patch(patch) => Updates::Patch(patch),
+                Told::Whole => Updates::Whole(&next.text),
+            };
+            batch.writes.push(self.0.sequence.note_update(context, (&updates, version), now, next.expires)?);
         }
         Ok(batch)
     }
