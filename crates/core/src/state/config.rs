@@ -1,7 +1,7 @@
 //! What an owner says about business state: how much is kept, and who wins.
 //!
 //! In: a config or its JSON (times are milliseconds). Out: plain values with defaults. What each one does is said on its
-//! field, also where only a store on disk or typed state can do it.
+//! field, also where only a store on disk can do it.
 
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ pub struct BusinessStateConfig {
     pub versioning: bool,
     /// How many snapshots are kept, the present version among them.
     pub max_versions: usize,
-    /// Whether a typed state is committed when its call succeeds, rather than only when the tool says so. For typed
-    /// state; the operations of the manager always commit.
+    /// Whether what a tool changed is committed when its call succeeds. When not, only what it saved on purpose is
+    /// (`State::save`). The operations of the manager always commit, and a JSON tool that answers with a state has saved it.
     pub auto_save: bool,
     /// How often states are written when they are not written at once. For stores on disk.
     #[serde(with = "crate::millis")]
     pub sync_interval: Duration,
     /// Whether a change is written before it is acknowledged. For stores on disk; in memory it always is.
     pub sync_on_change: bool,
-    /// What happens when two write at the same time. Where nothing is said, `set` and `update` go on until they have
-    /// written, and what a tool wrote is rejected.
+    /// What happens when two write at the same time, unless the tool says otherwise (`on_conflict`). Where nothing is said,
+    /// `set` and `update` go on until they have written, and what a tool wrote is rejected.
     pub conflict_resolution: Option<ConflictResolution>,
     /// Whether backups are made. For stores on disk.
     pub backup_enabled: bool,
@@ -48,12 +48,14 @@ pub struct BusinessStateConfig {
 pub enum ConflictResolution {
     /// Write all the same, over what is there now.
     LastWriteWins,
-    /// Write nothing and say so.
+    /// Write nothing and say so. A tool has run all the same: its call is a `state_conflict` and keeps the result.
     Reject,
-    /// Do it again with what is there now. For `set` and `update` this is the same as `last_write_wins`.
-    Retry,
-    /// Put both changes together. A patch is laid over what is there now, so for `set` and `update` this is the same as
+    /// Do it again with what is there now: the closures of a tool that changed its state with `State::update` alone, or the
+    /// whole tool if it is `rerunnable`; any other is rejected. For `set` and `update` this is the same as
     /// `last_write_wins`.
+    Retry,
+    /// Put both changes together, as `ToolState::merge` says; without a type, member by member. What does not go together is
+    /// rejected. A patch is laid over what is there now, so for `set` and `update` this is the same as `last_write_wins`.
     Merge,
 }
 

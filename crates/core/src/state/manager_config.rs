@@ -33,8 +33,8 @@ pub struct StateManagerConfig {
     pub redis_prefix: String,
     /// Which database of the server. For the distributed manager.
     pub redis_db: u32,
-    /// Whether every thread has contexts of its own. When not, all threads of a tenant share one for each state. For the
-    /// manager; the typed state of a tool is always its thread's.
+    /// Whether every thread has contexts of its own. When not, all threads of a tenant share one for each state; so do the
+    /// tools, and what they wrote is committed just before the end of their call.
     pub session_isolation: bool,
     /// How many contexts a thread may have in a session; one more is refused as `state_limit`. For the session manager.
     pub max_states_per_session: usize,
