@@ -6,6 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
 use serde_json::Value;
 
 use super::{
@@ -127,12 +128,13 @@ fn drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
         .unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
     match drafts {
         Err(unsaved) => (Drafts::default(), Some(unsaved)),
-        Ok(drafts) => {
+        Ok(mut drafts) => {
             let state = &context.services().state;
-            match drafts.list.iter().find_map(|draft| state.fits(draft).err()) {
-                None => (drafts, None),
-                Some(large) => (Drafts::default(), Some(ToolError::hidden(large.kind(), large.to_string()))),
+            let too_large = drafts.list.iter().find_map(|draft| state.fits(draft).err());
+            if too_large.is_some() {
+                drafts.list.iter_mut().for_each(|draft| draft.text = None);
             }
+            (drafts, too_large.map(|error| ToolError::hidden(error.kind(), error.to_string())))
         }
     }
 }
@@ -207,19 +209,24 @@ impl<'a> Book<'a> {
         }
     }
 
-    /// States that do not lie with the call's records, such as those that all threads share, are committed first. If the
-    /// process dies before the end of the call is written down too, the call is closed as interrupted, and what its tool
-    /// remembers is true.
+    /// States that do not lie with the call's records, such as those that all threads share, are committed first, one by
+    /// one. If the process dies before the end of the call is written down too, what its tool remembers is true, and the
+    /// call stays open.
     async fn settle_elsewhere(&self, drafts: &mut Drafts, told: Option<&Told>) -> Result<(), Unsettled> {
         let (state, tenant, here) = (&self.engine.services.state, &self.way.call.tenant, self.partition());
-        for draft in drafts.list.iter_mut().filter(|draft| draft.context.partition(tenant) != here) {
+        let elsewhere = drafts.list.iter_mut().filter(|draft| draft.context.partition(tenant) != here);
+        for (already, draft) in elsewhere.enumerate() {
             loop {
                 let now = self.engine.services.clock.now();
                 let mut batch = Batch::on(draft.context.partition(tenant));
                 batch.writes = state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?;
                 match self.engine.journal.store.commit(batch, now).await {
                     Ok(_) => break,
-                    Err(StoreError::Conflict { .. }) => self.renew_one(draft).await?,
+                    Err(StoreError::Conflict { .. }) => match self.renew_one(draft).await {
+                        // What another state of the tool remembers of this run is written.
+                        Err(Unsettled::RunAgain) if already > 0 => return Err(half_done().into()),
+                        renewed => renewed?,
+                    },
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -254,7 +261,16 @@ impl<'a> Book<'a> {
         let state = &self.engine.services.state;
         // A store in memory answers without a pause; let the others finish.
         tokio::task::yield_now().await;
-        match state.renew(&self.way.call.tenant, draft, &self.way.tool.state).await? {
+        // Closures and merging are the author's code, and may panic.
+        let renewing = AssertUnwindSafe(state.renew(&self.way.call.tenant, draft, &self.way.tool.state));
+        let renewed = renewing.catch_unwind().await.unwrap_or_else(|panic| {
+            let text = format!(
+                "somebody else wrote the state, and putting the changes together failed: {}",
+                panic_text(panic)
+            );
+            Ok(Renewed::Refused(CallError::new(ErrorKind::StateConflict).operator(text)))
+        });
+        match renewed? {
             Renewed::Ready => Ok(()),
             Renewed::RunAgain => Err(Unsettled::RunAgain),
             Renewed::Refused(error) => Err(Unsettled::Because(error)),
@@ -312,6 +328,12 @@ impl<'a> Book<'a> {
             Err(error) => self::failed(failed, error.into(), ticket),
         }
     }
+}
+
+fn half_done() -> CallError {
+    let text =
+        "somebody else wrote one of the states; another one is committed already, so the tool cannot run once more";
+    CallError::new(ErrorKind::StateConflict).operator(text)
 }
 
 fn failed(outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {

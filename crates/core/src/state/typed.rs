@@ -30,7 +30,7 @@ pub struct State<S: ToolState> {
     value: Option<S>,
     touched: bool,
     changes: Vec<Change<S>>,
-    saved: Option<Vec<u8>>,
+    saved: Option<Saved>,
     version: u64,
     home: Arc<Home<S>>,
 }
@@ -60,7 +60,16 @@ struct Left<S> {
     /// Whether it was changed otherwise than by `update`.
     touched: bool,
     changes: Vec<Change<S>>,
-    saved: Option<Vec<u8>>,
+    saved: Option<Saved>,
+}
+
+/// What was saved on purpose.
+struct Saved {
+    text: Vec<u8>,
+    /// How many of the changes are in it.
+    changes: usize,
+    /// Whether it was changed otherwise, too.
+    touched: bool,
 }
 
 impl<S: ToolState> State<S> {
@@ -89,7 +98,7 @@ impl<S: ToolState> State<S> {
     /// When the state cannot be written as JSON.
     pub fn save(&mut self) -> Result<(), ToolError> {
         let value = self.value.as_ref().expect("the value leaves only when this is dropped");
-        self.saved = Some(text(value)?);
+        self.saved = Some(Saved { text: text(value)?, changes: self.changes.len(), touched: self.touched });
         Ok(())
     }
 
@@ -156,14 +165,17 @@ impl<S: ToolState> Parked for Home<S> {
             let text = "the tool returned while something it started still held the state";
             return Err(ToolError::hidden(ErrorKind::ToolError, format!("{text} `{}`; it was not saved", S::NAME)));
         };
-        let Left { value, touched, changes, saved } = left;
-        if !self.auto_save {
-            return Ok(saved);
-        }
-        if !touched && changes.is_empty() {
-            return Ok(None);
-        }
-        let bytes = text(&value)?;
+        let Left { value, mut touched, mut changes, saved } = left;
+        let bytes = match saved {
+            _ if self.auto_save && !touched && changes.is_empty() => return Ok(None),
+            _ if self.auto_save => text(&value)?,
+            None => return Ok(None),
+            Some(saved) => {
+                changes.truncate(saved.changes);
+                touched = saved.touched;
+                saved.text
+            }
+        };
         if self.loaded.as_deref() == Some(&bytes) {
             return Ok(None);
         }

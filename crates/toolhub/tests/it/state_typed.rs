@@ -124,7 +124,12 @@ async fn a_state_that_grows_too_large_is_not_committed_and_the_call_says_so() {
     outcome.assert_effect(Effect::Done).assert_error(ErrorKind::StateTooLarge);
     assert_eq!(business(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1]]})));
     let history = hub.state().history(&Tenant::default(), &id("t/cart"), 100).await.unwrap();
-    assert!(matches!(&history[2].what, Happened::ExecutionSuccess { .. }));
+    let errors: Vec<_> = (history.iter())
+        .filter_map(|entry| {
+            if let Happened::ExecutionError { error_type, .. } = &entry.what { Some(error_type.as_str()) } else { None }
+        })
+        .collect();
+    assert_eq!((history.len(), errors), (5, vec!["state_too_large"]));
 }
 
 #[tokio::test]

@@ -8,8 +8,10 @@ use std::{
     time::Duration,
 };
 
+use crate::endings::quietly;
 use toolhub::{
-    BusinessStateConfig, ConflictResolution, StateManager, backend::Memory, prelude::*, testing::AssertOutcome,
+    BusinessStateConfig, ConflictResolution, StateManager, StateManagerConfig, backend::Memory, prelude::*,
+    testing::AssertOutcome,
 };
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -335,4 +337,119 @@ async fn a_call_that_failed_or_was_cut_off_lets_the_next_one_write() {
         hub.call("add", json!({})).thread("t").await.assert_success();
     }
     assert_eq!(shown(&hub).await, 3);
+}
+
+#[tokio::test]
+async fn a_panic_while_changes_are_put_together_is_a_conflict_that_keeps_the_result() {
+    quietly();
+    #[derive(Default, Serialize, Deserialize)]
+    struct Touchy(u64);
+    impl ToolState for Touchy {
+        const NAME: &'static str = "touchy";
+        fn merge(_: Self, _: Self, _: Self) -> Result<Self, String> {
+            panic!("not with me");
+        }
+    }
+    let store = Arc::new(Memory::new());
+    let other = ToolHub::builder().shared_store(store.clone()).build().await.unwrap().state();
+    let change = move |by_closure: bool| {
+        let other = other.clone();
+        move |_: NoArguments, mut touchy: State<Touchy>| {
+            let other = other.clone();
+            async move {
+                if by_closure {
+                    touchy.update(|touchy| {
+                        assert!(touchy.0 < 5, "not with me");
+                        touchy.0 += 1;
+                    });
+                } else {
+                    touchy.0 += 1;
+                }
+                let (tenant, id) = (Tenant::default(), "t/touchy".parse().unwrap());
+                let row = other.get_state(&tenant, &id, StateKind::Business).await.unwrap();
+                assert!(row.is_none());
+                other
+                    .import(&tenant, r#"{"context":"t/touchy","business":{"version":1,"schema":1,"data":9}}"#)
+                    .await
+                    .unwrap();
+                Ok::<_, ToolError>("done")
+            }
+        }
+    };
+    let tools = [
+        tool("merged", change(false)).on_conflict(ConflictResolution::Merge),
+        tool("again", change(true)).on_conflict(ConflictResolution::Retry),
+    ];
+    let hub = hub_on(&store, tools).await;
+    for name in ["merged", "again"] {
+        let outcome = hub.call(name, json!({})).thread("t").await;
+        outcome.assert_effect(Effect::Done).assert_error(ErrorKind::StateConflict);
+        assert_eq!(outcome.output, json!("done"));
+        assert!(outcome.error.as_ref().unwrap().operator.contains("not with me"), "{outcome:?}");
+        let record = hub.call_record(&Tenant::default(), outcome.id).await.unwrap().unwrap();
+        assert!(record.outcome.is_some(), "the call has its end");
+        let id = "t/touchy".parse().unwrap();
+        hub.state().cleanup_context(&Tenant::default(), &id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_committed_already_is_not_done_again_when_a_second_state_meets_a_conflict() {
+    #[derive(Default, Serialize, Deserialize)]
+    struct Second {
+        n: u64,
+    }
+    impl ToolState for Second {
+        const NAME: &'static str = "second";
+    }
+    let store = Arc::new(Memory::new());
+    let shared = || StateManagerConfig { session_isolation: false, ..StateManagerConfig::default() };
+    let other = ToolHub::builder().shared_store(store.clone()).build().await.unwrap().state();
+    let both = move |_: NoArguments, mut count: State<Count>, mut second: State<Second>| {
+        let other = other.clone();
+        async move {
+            (count.count, second.n) = (count.count + 1, second.n + 1);
+            let (tenant, id) = (Tenant::default(), "~/second".parse().unwrap());
+            other.set_state(&tenant, &id, StateKind::Business, json!({"n": 7}), None).await.unwrap();
+            Ok::<_, ToolError>(())
+        }
+    };
+    let hub = ToolHub::builder()
+        .shared_store(store)
+        .state_manager(shared())
+        .tool(tool("both", both).rerunnable().on_conflict(ConflictResolution::Retry))
+        .build()
+        .await
+        .unwrap();
+    hub.call("both", json!({})).thread("t").await.assert_error(ErrorKind::StateConflict);
+    let (state, tenant) = (hub.state(), Tenant::default());
+    let count = state.get_state(&tenant, &"~/count".parse().unwrap(), StateKind::Business).await.unwrap().unwrap();
+    assert_eq!(count.data["count"], 1, "written once, by the one run that there was");
+}
+
+#[tokio::test]
+async fn what_was_saved_on_purpose_is_made_again_from_its_closures() {
+    let store = Arc::new(Memory::new());
+    let other = ToolHub::builder().shared_store(store.clone()).build().await.unwrap().state();
+    let add = move |_: NoArguments, mut count: State<Count>| {
+        let other = other.clone();
+        async move {
+            count.update(|count| count.count += 1);
+            count.save()?;
+            count.update(|count| count.count += 100);
+            let (tenant, id) = (Tenant::default(), "t/count".parse().unwrap());
+            other.set_state(&tenant, &id, StateKind::Business, json!({"count": 10}), None).await.unwrap();
+            Ok::<_, ToolError>(())
+        }
+    };
+    let hub = ToolHub::builder()
+        .shared_store(store)
+        .business_state(BusinessStateConfig { auto_save: false, ..Default::default() })
+        .tool(tool("add", add).on_conflict(ConflictResolution::Retry))
+        .tool(tool("show", show).read_only())
+        .build()
+        .await
+        .unwrap();
+    hub.call("add", json!({})).thread("t").await.assert_success();
+    assert_eq!(shown(&hub).await, 11);
 }
