@@ -23,10 +23,9 @@ mod status;
 mod ticket;
 mod validate;
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{pin::pin, sync::Arc};
 
 use futures_core::future::BoxFuture;
-use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -92,7 +91,8 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     let opened = open::open(services, placed, record, ticket);
     // 12. attempts: the tool runs. `Opened → Trying → Done`
     let mut trying = attempts::begin(services, opened, ticket);
-    let (outcome, verdict) = loop {
+    let mut verdict;
+    let outcome = loop {
         let result = attempts::run(services, &mut trying, ticket).await;
         let mut done = trying.done(result);
         cache::keep(engine, &done);
@@ -103,16 +103,16 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
         if let Some(cutting) = output::limit(services, &mut done) {
             cutting.await;
         }
-        let verdict = status::verdict(statuses, &mut done);
+        verdict = status::verdict(statuses, &mut done);
         // 14. close: state, record and outcome in one transaction. `Done → Outcome`, or back to door 12 when somebody else
         //     has changed the state and the tool may run once more
         ticket.closes();
         let end = match close::close(engine, done, ticket) {
-            close::Closing::Closed(outcome) => break (outcome, verdict),
+            close::Closing::Closed(outcome) => break outcome,
             close::Closing::Committing(end) => end,
         };
         match *end.await {
-            close::End::Closed(outcome) => break (outcome, verdict),
+            close::End::Closed(outcome) => break outcome,
             close::End::Again(again) => {
                 let standing = verdict.map(|told| Box::new(told.0));
                 trying = attempts::Trying::once_more(services, again, standing);
@@ -231,7 +231,10 @@ fn enter(engine: &Engine, call: Box<Call>) -> Result<Found, resolve::Refused> {
 pub(crate) fn run(engine: &Arc<Engine>, call: Box<Call>) -> BoxFuture<'_, Outcome> {
     match enter(engine, call) {
         Err(refused) => Box::pin(async move {
-            report::report(Ticket::new(&engine.services, &refused.call), |ticket| ticket.refused(refused.error))
+            let ticket = Ticket::new(&engine.services, &refused.call);
+            let outcome = ticket.refused(refused.error);
+            report::report(ticket, &outcome);
+            outcome
         }),
         Ok(found) if found.runs_in_place() => Box::pin(walk(engine, found, true)),
         Ok(mut found) => Box::pin(async move {
@@ -250,7 +253,8 @@ pub(crate) fn start(engine: &Arc<Engine>, call: Box<Call>) -> Pending {
         Ok(found) => launch(engine, found),
         Err(refused) => {
             let ticket = Ticket::new(&engine.services, &refused.call);
-            let outcome = report::report(ticket, |ticket| ticket.refused(refused.error));
+            let outcome = ticket.refused(refused.error);
+            report::report(ticket, &outcome);
             Pending { told: oneshot::channel().1, otherwise: Some(Box::new(outcome)) }
         }
     }
@@ -300,8 +304,11 @@ fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
 async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
     let mut ticket = Ticket::new(&engine.services, &found.0.call);
     ticket.runs(in_place, &found.0.tool, &engine.registry);
-    let passed = AssertUnwindSafe(route(engine, found, &mut ticket)).catch_unwind().await;
-    report::report(ticket, |ticket| match passed {
+    let passed = {
+        let walking = pin!(route(engine, found, &mut ticket));
+        attempts::caught(walking).await
+    };
+    let outcome = match passed {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(refusal)) => {
             ticket.count(refusal.kind);
@@ -311,7 +318,9 @@ async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
             ticket.count(ErrorKind::Internal);
             ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic)))
         }
-    })
+    };
+    report::report(ticket, &outcome);
+    outcome
 }
 
 /// Held by a caller while it waits. Dropped early it cancels the call, unless the call goes on without its caller.

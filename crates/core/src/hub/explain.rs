@@ -167,8 +167,9 @@ impl ToolHub {
 
     fn rates(&self, tool: &Tool, tenant: &Tenant, thread: &ThreadId) -> Vec<RateLeft> {
         let limits = &tool.limits.rate_limits;
-        let asker = Asker { tenant: tenant.clone(), thread: Some(thread.clone()), caller: Caller::default() };
-        let left = tool.desk.limiter.left(limits, &asker, self.engine.services.clock.instant());
+        let caller = Caller::default();
+        let asker = Asker { tenant, thread: Some(thread), caller: &caller };
+        let left = tool.desk.limiter.left(limits, asker, self.engine.services.clock.instant());
         let shared = left.into_iter().filter(|left| limits[left.limit].scope != RateScope::Caller);
         let told =
             |Left { limit, remaining, resets_in }| RateLeft { limit: limits[limit].clone(), remaining, resets_in };

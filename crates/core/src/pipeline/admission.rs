@@ -147,9 +147,9 @@ fn take_token(services: &Services, way: &Way) -> Result<(Duration, Unspent), Cal
     if tool.limits.rate_limits.is_empty() {
         return Ok((Duration::ZERO, Unspent(None)));
     }
-    let asker = Asker { tenant: call.tenant.clone(), thread: call.thread.clone(), caller: call.caller.clone() };
+    let asker = Asker { tenant: &call.tenant, thread: call.thread.as_ref(), caller: &call.caller };
     let now = services.clock.instant();
-    let Granted { wait, token } = tool.desk.limiter.take(&tool.limits.rate_limits, &asker, now).map_err(|excess| {
+    let Granted { wait, token } = tool.desk.limiter.take(&tool.limits.rate_limits, asker, now).map_err(|excess| {
         tool.desk.meter.rate_limited();
         rate_limited(way, &excess)
     })?;

@@ -6,13 +6,11 @@
 use std::{
     any::Any,
     future::{Future, poll_fn},
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     task::Poll,
     time::Duration,
 };
-
-use futures_util::FutureExt;
 
 use super::{Done, Opened, Slot, Way, admission, deadline, output, ticket::Ticket};
 use crate::{
@@ -173,12 +171,24 @@ fn wait_for_next(
 /// Runs the tool once. A panic of the tool, even one while it is being dropped, is the tool's failure.
 async fn attempt(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
     ticket.attempt();
-    let result = AssertUnwindSafe(execute(context)).catch_unwind().await;
+    let result = {
+        let work = pin!(execute(context));
+        caught(work).await
+    };
     let result = result.unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
     if result.is_err() {
         context.desk().release();
     }
     result
+}
+
+/// Waits for work that may panic. It is not moved: what travels here is large, and would be copied.
+pub(super) async fn caught<F: Future>(mut work: Pin<&mut F>) -> Result<F::Output, Box<dyn Any + Send>> {
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
 }
 
 async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
@@ -276,7 +286,7 @@ pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = said.map_or_else(|| "it panicked".into(), |text| format!("it panicked: {text}"));
     // What was thrown may panic once more when it is dropped; then it is not dropped.
-    if let Err(again) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(again);
     }
     text

@@ -71,13 +71,14 @@ pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) 
     let outcome = ticket.ended(effect, reply.output, reply.content, error);
     let proves = outcome.is_success() && way.base != Base::No;
     if record.is_none() && drafts.list.iter().all(|draft| draft.text.is_none()) && !proves {
-        return Closing::Closed(count(engine, way, outcome));
+        count(engine, way, &outcome);
+        return Closing::Closed(outcome);
     }
     Closing::Committing(Box::pin(settle(engine, context, record, (outcome, drafts), ticket)))
 }
 
 /// Counts a call that has ended, and remembers that the tool did well for those who ask about its status.
-fn count(engine: &Engine, way: &Way, outcome: Outcome) -> Outcome {
+fn count(engine: &Engine, way: &Way, outcome: &Outcome) {
     let desk = &way.tool.desk;
     desk.meter.ended(outcome.duration, outcome.error.as_ref().map(|error| error.kind));
     if outcome.is_success() {
@@ -87,7 +88,6 @@ fn count(engine: &Engine, way: &Way, outcome: Outcome) -> Outcome {
             engine.statuses.successes.note(whose, outcome.ended_at);
         }
     }
-    outcome
 }
 
 /// Commits the end of a call that has something to commit.
@@ -119,7 +119,8 @@ async fn settle(
     for draft in &drafts.list {
         services.state.settled(&way.call.tenant, &draft.context, &way.tool.state).await;
     }
-    Box::new(End::Closed(count(engine, way, outcome)))
+    count(engine, way, &outcome);
+    Box::new(End::Closed(outcome))
 }
 
 /// The states the tool has changed, and why they cannot be committed. Writing them down is the author's code, and may panic.

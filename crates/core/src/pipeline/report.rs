@@ -3,12 +3,10 @@
 use super::ticket::Ticket;
 use crate::{call::Outcome, events::News};
 
-/// Makes the outcome, tells of it, and settles the ticket.
-pub(super) fn report(ticket: Ticket<'_>, end: impl FnOnce(&Ticket<'_>) -> Outcome) -> Outcome {
-    let outcome = end(&ticket);
-    tell(&ticket, &outcome);
+/// Tells of the outcome, and settles the ticket.
+pub(super) fn report(ticket: Ticket<'_>, outcome: &Outcome) {
+    tell(&ticket, outcome);
     ticket.settle();
-    outcome
 }
 
 pub(super) fn tell(ticket: &Ticket<'_>, outcome: &Outcome) {

@@ -32,11 +32,11 @@ use ledger::{Ledger, Party, Taken, Use};
 pub(crate) struct Limiter(Mutex<Vec<Ledger>>);
 
 /// Who asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asker {
-    pub(crate) tenant: Tenant,
-    pub(crate) thread: Option<ThreadId>,
-    pub(crate) caller: Caller,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) thread: Option<&'a ThreadId>,
+    pub(crate) caller: &'a Caller,
 }
 
 /// A turn that was given.
@@ -87,7 +87,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When one of them is used up and a call may not wait, or not that long.
-    pub(crate) fn take(&self, limits: &[RateLimit], who: &Asker, now: Instant) -> Result<Granted, Excess> {
+    pub(crate) fn take(&self, limits: &[RateLimit], who: Asker<'_>, now: Instant) -> Result<Granted, Excess> {
         let mut ledgers = self.ledgers(limits);
         let mut wait = Duration::ZERO;
         let mut excess: Option<Excess> = None;
@@ -130,7 +130,7 @@ impl Limiter {
     }
 
     /// What is left of each limit.
-    pub(crate) fn left(&self, limits: &[RateLimit], who: &Asker, now: Instant) -> Vec<Left> {
+    pub(crate) fn left(&self, limits: &[RateLimit], who: Asker<'_>, now: Instant) -> Vec<Left> {
         let mut ledgers = self.ledgers(limits);
         let left = ledgers.iter_mut().enumerate().map(|(at, ledger)| {
             let debt = ledger.debt(who, now);
@@ -146,6 +146,9 @@ impl Limiter {
     /// One ledger for each limit, in their order. After a change those that still fit are kept.
     fn ledgers(&self, limits: &[RateLimit]) -> MutexGuard<'_, Vec<Ledger>> {
         let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if ledgers.len() == limits.len() && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.holds_to(limit)) {
+            return ledgers;
+        }
         let fit = ledgers.len() == limits.len() && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.fits(limit));
         if !fit {
             let mut old = std::mem::take(&mut *ledgers);

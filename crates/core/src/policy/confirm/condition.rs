@@ -3,10 +3,9 @@
 //! In: a JSON pointer and a regular expression as text, then arguments. Out: whether the value there matches.
 //! A value that is not there matches nothing.
 
-use std::borrow::Cow;
-
 use regex::{Regex, RegexBuilder};
 use serde_json::{Number, Value};
+use smol_str::{SmolStr, format_smolstr};
 
 use super::ArgumentMatch;
 use crate::digest;
@@ -37,14 +36,20 @@ impl Condition {
         }
     }
 
-    /// Whether the value at the pointer matches. The pattern may match any part of it; `^` and `$` tie it down.
+    /// Whether the value at the pointer matches. The pattern may match any part of it; `^` and `$` tie it down. A string is
+    /// matched as it is, anything else as JSON. One value has one text, so that nobody slips past a rule by writing the
+    /// same arguments in another way: members are sorted.
     pub(super) fn matches(&self, arguments: &Value) -> bool {
         let value = self.steps.iter().try_fold(arguments, |value, step| match value {
             Value::Object(members) => members.get(step),
             Value::Array(items) => place(step).and_then(|at| items.get(at)),
             _ => None,
         });
-        value.is_some_and(|value| self.pattern.is_match(&text(value)))
+        value.is_some_and(|value| match value {
+            Value::String(text) => self.pattern.is_match(text),
+            Value::Number(number) => self.pattern.is_match(&digits(number)),
+            other => self.pattern.is_match(&digest::canonical(other)),
+        })
     }
 }
 
@@ -58,22 +63,12 @@ fn place(step: &str) -> Option<usize> {
     if step.starts_with('+') || (step.starts_with('0') && step.len() > 1) { None } else { step.parse().ok() }
 }
 
-/// A string as it is, anything else as JSON. One value has one text, so that nobody slips past a rule by writing the
-/// same arguments in another way: members are sorted.
-fn text(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::String(text) => Cow::Borrowed(text),
-        Value::Number(number) => Cow::Owned(digits(number)),
-        other => Cow::Owned(digest::canonical(other)),
-    }
-}
-
 /// A number without an exponent and without an empty fraction: `1e4` and `10000.0` read `10000`, or a rule about the
 /// number of digits would let them through.
-fn digits(number: &Number) -> String {
+fn digits(number: &Number) -> SmolStr {
     match number.as_f64() {
-        Some(value) if number.is_f64() => value.to_string(),
-        _ => number.to_string(),
+        Some(value) if number.is_f64() => format_smolstr!("{value}"),
+        _ => format_smolstr!("{number}"),
     }
 }
 

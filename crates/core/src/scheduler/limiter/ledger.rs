@@ -80,11 +80,14 @@ impl Ledger {
         self.limit.scope == limit.scope && self.limit.per == limit.per
     }
 
+    /// Whether calls are held to this very limit already.
+    pub(super) fn holds_to(&self, limit: &RateLimit) -> bool {
+        self.limit == *limit
+    }
+
     /// Calls are held to this limit from now on. It fits.
     pub(super) fn hold_to(&mut self, limit: &RateLimit) {
-        if self.limit != *limit {
-            (self.limit, self.pace) = (limit.clone(), Pace::of(limit));
-        }
+        (self.limit, self.pace) = (limit.clone(), Pace::of(limit));
     }
 
     pub(super) fn pace(&self) -> &Pace {
@@ -92,7 +95,7 @@ impl Ledger {
     }
 
     /// How far ahead the party's moment is.
-    pub(super) fn debt(&mut self, who: &Asker, now: Instant) -> Duration {
+    pub(super) fn debt(&mut self, who: Asker<'_>, now: Instant) -> Duration {
         let party = Party::of(self.limit.scope, who);
         let Some(moment) = moment(&mut self.moments, &mut self.everybody, &party) else { return Duration::ZERO };
         // Under this limit nobody can be further ahead. A limit that was wider before must not shut anybody out for
@@ -106,7 +109,7 @@ impl Ledger {
     }
 
     /// Uses one call.
-    pub(super) fn take(&mut self, who: &Asker, now: Instant) -> Taken {
+    pub(super) fn take(&mut self, who: Asker<'_>, now: Instant) -> Taken {
         self.forget(now);
         let (party, interval) = (Party::of(self.limit.scope, who), self.pace.interval);
         self.forget_undone(&party, now);
@@ -211,10 +214,10 @@ impl Pace {
 }
 
 impl Party {
-    fn of(scope: RateScope, who: &Asker) -> Self {
+    fn of(scope: RateScope, who: Asker<'_>) -> Self {
         match scope {
             RateScope::Tool => Self::Everybody,
-            RateScope::Thread => Self::Thread(who.tenant.clone(), who.thread.clone()),
+            RateScope::Thread => Self::Thread(who.tenant.clone(), who.thread.cloned()),
             RateScope::Caller => Self::Caller(who.tenant.clone(), who.caller.clone()),
         }
     }
