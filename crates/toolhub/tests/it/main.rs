@@ -37,6 +37,7 @@ mod state_handle;
 mod state_json;
 mod state_manager;
 mod state_model;
+mod state_odd;
 mod state_session;
 mod state_typed;
 mod state_writers;
