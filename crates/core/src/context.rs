@@ -4,7 +4,11 @@
 //! say how far it is. Cheap to clone; it may outlive the call, then it is merely old news.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    future::Future,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -34,6 +38,7 @@ struct Inner {
     attached: Mutex<Vec<Content>>,
     desk: Desk,
     slot: WeakSlot,
+    waits: AtomicBool,
 }
 
 /// The times of one attempt.
@@ -59,6 +64,7 @@ impl CallContext {
             attached: Mutex::default(),
             desk: Desk::default(),
             slot,
+            waits: AtomicBool::new(false),
         }))
     }
 
@@ -189,6 +195,19 @@ impl CallContext {
 
     pub(crate) fn desk(&self) -> &Desk {
         &self.0.desk
+    }
+
+    /// Waits for something that other calls have to themselves.
+    pub(crate) async fn waiting<T>(&self, turn: impl Future<Output = T>) -> T {
+        self.0.waits.store(true, Ordering::Release);
+        let turn = turn.await;
+        self.0.waits.store(false, Ordering::Release);
+        turn
+    }
+
+    /// Whether the tool has not begun, because it waits for its turn or was cut off there.
+    pub(crate) fn waits(&self) -> bool {
+        self.0.waits.load(Ordering::Acquire)
     }
 
     /// A share of the call's slot, for work that cannot be stopped.

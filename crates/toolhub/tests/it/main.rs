@@ -39,6 +39,7 @@ mod state_manager;
 mod state_model;
 mod state_odd;
 mod state_session;
+mod state_trouble;
 mod state_typed;
 mod state_writers;
 mod status;
