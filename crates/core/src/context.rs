@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     blocking::Stuck,
-    call::{Call, Content, Progress},
+    call::{Call, Content, Effect, Progress},
     clock::{Instant, Timestamp},
+    error::{ErrorKind, ToolError},
     events::News,
     ids::{CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     pipeline::{Slot, Way, WeakSlot},
@@ -198,11 +199,17 @@ impl CallContext {
     }
 
     /// Waits for something that other calls have to themselves.
-    pub(crate) async fn waiting<T>(&self, turn: impl Future<Output = T>) -> T {
+    ///
+    /// # Errors
+    /// When the call was cancelled at the moment it came to its turn: then its tool does not begin.
+    pub(crate) async fn waiting<T>(&self, turn: impl Future<Output = T>) -> Result<T, ToolError> {
         self.0.waits.store(true, Ordering::Release);
         let turn = turn.await;
         self.0.waits.store(false, Ordering::Release);
-        turn
+        if self.call().is_cancelled() {
+            return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
+        }
+        Ok(turn)
     }
 
     /// Whether the tool has not begun, because it waits for its turn or was cut off there.

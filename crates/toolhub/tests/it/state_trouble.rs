@@ -362,3 +362,30 @@ async fn a_step_of_calls_inside_a_call_on_the_same_state_is_no_deadlock() {
     let outcome = hub.get_or_init(|| made).call("outer", json!({})).thread("t").await;
     assert_eq!(outcome.assert_success(), &json!(["state_conflict", null]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_call_does_not_begin_when_the_one_it_waited_for_is_cancelled_too() {
+    let began = Arc::new(tokio::sync::Notify::new());
+    let tell = began.clone();
+    let slow = move |_: NoArguments, mut count: State<Count>| {
+        let tell = tell.clone();
+        async move {
+            count.n += 1;
+            tell.notify_one();
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Ok::<_, ToolError>(count.n)
+        }
+    };
+    let hub = hub_on(Arc::new(Memory::new()), [tool("slow", slow), tool("add", add)]).await;
+    let slow = hub.call("slow", json!({})).thread("t").start();
+    began.notified().await;
+    let waiting: Vec<_> = (0..5).map(|_| hub.call("add", json!({})).thread("t").start()).collect();
+    tokio::task::yield_now().await;
+    hub.shutdown(Duration::from_secs(1)).await;
+    for call in waiting {
+        let outcome = call.await;
+        outcome.assert_effect(Effect::None);
+        assert!(!outcome.is_success());
+    }
+    assert!(!slow.await.is_success());
+}
