@@ -198,7 +198,7 @@ impl CallContext {
         &self.0.desk
     }
 
-    /// Waits for something that other calls have to themselves.
+    /// Waits for something the tool needs before it can begin: its turn, or its state.
     ///
     /// # Errors
     /// When the call was cancelled at the moment it came to its turn: then its tool does not begin.
@@ -212,7 +212,7 @@ impl CallContext {
         Ok(turn)
     }
 
-    /// Whether the tool has not begun, because it waits for its turn or was cut off there.
+    /// Whether the tool has not begun, because it waits for something or was cut off there.
     pub(crate) fn waits(&self) -> bool {
         self.0.waits.load(Ordering::Acquire)
     }

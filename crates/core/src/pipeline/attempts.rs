@@ -196,10 +196,10 @@ async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
     result.map(|reply| with_attached(reply, context))
 }
 
-/// A call that was cut off while it waited for its turn: others were at work, and its tool has not begun.
+/// A call that was cut off while it waited for its turn or its state: its tool has not begun.
 fn not_begun(cut: ToolError) -> ToolError {
     let error = match cut.kind {
-        ErrorKind::Timeout => ToolError::of(cut.kind, "other calls of the thread were at work until the time was up"),
+        ErrorKind::Timeout => ToolError::of(cut.kind, "the time was up before the tool could begin"),
         _ => cut,
     };
     error.effect(Effect::None).uncounted()

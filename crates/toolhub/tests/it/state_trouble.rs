@@ -389,3 +389,44 @@ async fn a_cancelled_call_does_not_begin_when_the_one_it_waited_for_is_cancelled
     }
     assert!(!slow.await.is_success());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_whose_state_does_not_come_has_done_nothing() {
+    struct Object;
+    impl StatefulTool for Object {
+        type Arguments = NoArguments;
+        type State = Count;
+        type Output = ();
+        async fn call(&self, _: NoArguments, _: &mut Count, _: &CallContext) -> Result<(), ToolError> {
+            panic!("it has no state to work with");
+        }
+    }
+    let json = async |_: Value, _: CallContext| -> Result<Value, ToolError> { panic!("it has no state to work with") };
+    let store = Arc::new(Awkward::default());
+    let tools = [
+        tool("function", add),
+        stateful("object", Object),
+        dynamic_stateful("json", "count", json!({"type": "object"}), json),
+        toolhub::legacy_stateful("legacy", |_, _| panic!("it has no state to work with")),
+    ];
+    let hub =
+        ToolHub::builder().shared_store(store.clone()).tools(tools.map(ToolBuilder::no_retry)).build().await.unwrap();
+    for name in ["function", "object", "json", "legacy"] {
+        for _ in 0..4 {
+            store.hangs_on_states.store(true, Ordering::Release);
+            let outcome = hub.call(name, json!({})).thread("t").timeout(Duration::from_secs(1)).await;
+            store.hangs_on_states.store(false, Ordering::Release);
+            outcome.assert_effect(Effect::None).assert_error(ErrorKind::Timeout);
+        }
+    }
+    assert_eq!(hub.call("function", json!({})).thread("t").await.assert_success(), &json!(1));
+}
+
+#[tokio::test]
+async fn a_long_error_is_told_by_its_beginning() {
+    let fails = async |_: NoArguments, _: State<Count>| Err::<(), _>(ToolError::new("x".repeat(1_000_000)));
+    let hub = hub_on(Arc::new(Memory::new()), [tool("fails", fails)]).await;
+    hub.call("fails", json!({})).thread("t").await.assert_error(ErrorKind::ToolError);
+    let history = hub.state().history(&Tenant::default(), &id("t/count"), 9).await.unwrap();
+    assert!(serde_json::to_string(&history).unwrap().len() < 20_000);
+}
