@@ -1,7 +1,7 @@
 //! What happened to a context, entry by entry.
 //!
 //! In: what happened. Out: rows whose ids grow with time, and the entries read back, the oldest first. Secrets are taken
-//! out before anything is written, and what is too long is told by its size. Who trims is `manager/history.rs`.
+//! out before anything is written, and what is too long is told by its size. Who trims is `manager/past.rs`.
 
 use std::sync::{
     Arc,
