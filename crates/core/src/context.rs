@@ -4,7 +4,11 @@
 //! say how far it is. Cheap to clone; it may outlive the call, then it is merely old news.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    future::Future,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -12,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     blocking::Stuck,
-    call::{Call, Content, Progress},
+    call::{Call, Content, Effect, Progress},
     clock::{Instant, Timestamp},
+    error::{ErrorKind, ToolError},
     events::News,
     ids::{CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     pipeline::{Slot, Way, WeakSlot},
@@ -34,6 +39,7 @@ struct Inner {
     attached: Mutex<Vec<Content>>,
     desk: Desk,
     slot: WeakSlot,
+    waits: AtomicBool,
 }
 
 /// The times of one attempt.
@@ -59,6 +65,7 @@ impl CallContext {
             attached: Mutex::default(),
             desk: Desk::default(),
             slot,
+            waits: AtomicBool::new(false),
         }))
     }
 
@@ -189,6 +196,25 @@ impl CallContext {
 
     pub(crate) fn desk(&self) -> &Desk {
         &self.0.desk
+    }
+
+    /// Waits for something the tool needs before it can begin: its turn, or its state.
+    ///
+    /// # Errors
+    /// When the call was cancelled at the moment it came to its turn: then its tool does not begin.
+    pub(crate) async fn waiting<T>(&self, turn: impl Future<Output = T>) -> Result<T, ToolError> {
+        self.0.waits.store(true, Ordering::Release);
+        let turn = turn.await;
+        self.0.waits.store(false, Ordering::Release);
+        if self.call().is_cancelled() {
+            return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
+        }
+        Ok(turn)
+    }
+
+    /// Whether the tool has not begun, because it waits for something or was cut off there.
+    pub(crate) fn waits(&self) -> bool {
+        self.0.waits.load(Ordering::Acquire)
     }
 
     /// A share of the call's slot, for work that cannot be stopped.

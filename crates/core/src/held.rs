@@ -9,7 +9,7 @@ use std::{
     any::Any,
     future::Future,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -18,8 +18,9 @@ tokio::task_local! {
     static HELD: Arc<Hold>;
 }
 
-/// Something only one execution at a time works with. Two are the same if they lie in the same place.
-pub(crate) type Thing = Arc<dyn Any + Send + Sync>;
+/// Something only one execution at a time works with. Two are the same if they lie in the same place. It is kept alive by
+/// whoever works with it, and not by the calls that were made from there.
+pub(crate) type Thing = Weak<dyn Any + Send + Sync>;
 
 /// Things somebody works alone with, and those that are held around it.
 pub(crate) struct Hold {
@@ -39,7 +40,7 @@ impl Hold {
 
     fn holds(&self, thing: &Thing) -> bool {
         let live = !self.over.load(Ordering::Acquire);
-        live && self.things.iter().any(|held| std::ptr::addr_eq(Arc::as_ptr(held), Arc::as_ptr(thing)))
+        live && self.things.iter().any(|held| std::ptr::addr_eq(held.as_ptr(), thing.as_ptr()))
     }
 }
 

@@ -116,7 +116,12 @@ struct Function<H, P> {
 
 impl<H: Handler<P>, P: Parameters> Executor for Function<H, P> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
-        Box::pin(async move { reply(self.handler.call(P::from_job(job).await?).await.map_err(Into::into)?) })
+        Box::pin(async move {
+            let getting = P::from_job(job);
+            // A state comes from the store, which may take its time.
+            let parameters = if self.stateful { job.context.waiting(getting).await?? } else { getting.await? };
+            reply(self.handler.call(parameters).await.map_err(Into::into)?)
+        })
     }
 
     fn needs_thread(&self) -> bool {

@@ -200,9 +200,19 @@ async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
     let unwanted = Unwanted(Some(context));
     let work = way.tool.executor.execute(job);
     let writes = !way.tool.state.names.is_empty() && !way.tool.definition.annotations.read_only;
-    let result = within(if writes { state::alone(context, work) } else { work }, context).await?;
+    let work = if writes { state::alone(context, work) } else { work };
+    let result = within(work, context).await.map_err(|cut| if context.waits() { not_begun(cut) } else { cut })?;
     unwanted.disarm();
     result.map(|reply| with_attached(reply, context))
+}
+
+/// A call that was cut off while it waited for its turn or its state: its tool has not begun.
+fn not_begun(cut: ToolError) -> ToolError {
+    let error = match cut.kind {
+        ErrorKind::Timeout => ToolError::of(cut.kind, "the time was up before the tool could begin"),
+        _ => cut,
+    };
+    error.effect(Effect::None).uncounted()
 }
 
 /// Waits for the work, the caller's cancel or the end of time, whichever is first. Work that is done at the same

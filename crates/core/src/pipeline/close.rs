@@ -105,9 +105,12 @@ async fn settle(
         Err(Unsettled::Because(error)) => book.without_state(outcome, error, &mut drafts, ticket).await,
         Err(Unsettled::RunAgain) => {
             // Others may write meanwhile; who comes first is whose turn it is.
-            drop(std::mem::take(&mut drafts));
-            match admission::place_again(services, way, context.deadline()).await {
-                Ok(slot) if !way.call.is_cancelled() => return Box::new(End::Again(Again { context, slot, record })),
+            drafts.release();
+            let slot = admission::place_again(services, way, context.deadline()).await;
+            // A tool that never waits would never find out that its time is up.
+            let in_time = !way.call.is_cancelled() && services.clock.instant() < context.deadline();
+            match slot {
+                Ok(slot) if in_time => return Box::new(End::Again(Again { context, slot, record })),
                 _ => {
                     let error = CallError::new(ErrorKind::StateConflict)
                         .operator("others wrote the state until there was no time left to run once more");
@@ -125,19 +128,23 @@ async fn settle(
 
 /// The states the tool has changed, and why they cannot be committed. Writing them down is the author's code, and may panic.
 fn drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
-    let drafts = catch_unwind(AssertUnwindSafe(|| context.desk().drafts()))
-        .unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
-    match drafts {
-        Err(unsaved) => (Drafts::default(), Some(unsaved)),
-        Ok(mut drafts) => {
-            let state = &context.services().state;
-            let too_large = drafts.list.iter().find_map(|draft| state.fits(draft).err());
-            if too_large.is_some() {
-                drafts.list.iter_mut().for_each(|draft| draft.text = None);
-            }
-            (drafts, too_large.map(|error| ToolError::hidden(error.kind(), error.to_string())))
-        }
+    let mut unsaved = None;
+    let mut drafts = context.desk().cleared(|parked| {
+        let written = catch_unwind(AssertUnwindSafe(|| parked.changed()))
+            .unwrap_or_else(|panic| Err(ToolError::hidden(ErrorKind::Crashed, panic_text(panic))));
+        written.unwrap_or_else(|error| {
+            unsaved.get_or_insert(error);
+            None
+        })
+    });
+    let state = &context.services().state;
+    let too_large = || drafts.list.iter().find_map(|draft| state.fits(draft).err());
+    let unsaved = unsaved.or_else(|| too_large().map(|error| ToolError::hidden(error.kind(), error.to_string())));
+    if unsaved.is_some() {
+        // All of them or none. The history is told of the call all the same.
+        drafts.list.iter_mut().for_each(|draft| draft.text = None);
     }
+    (drafts, unsaved)
 }
 
 /// The failure of a tool as its caller sees it.
@@ -338,9 +345,15 @@ fn half_done() -> CallError {
 }
 
 fn failed(outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
-    // An error the tool itself raised says more than ours. Whatever it is, a tool that has done its work must not be
-    // asked to do it again.
-    let mut error = outcome.error.unwrap_or(error);
+    // An error there was before says more than ours; that something is lost is told all the same. Whatever it is, a tool
+    // that has done its work must not be asked to do it again.
+    let mut error = match outcome.error {
+        None => error,
+        Some(first) => {
+            let both = format!("{}; {}", first.operator, error.operator);
+            first.operator(both)
+        }
+    };
     error.retryable &= outcome.effect == Effect::None;
     let (effect, output, content): (Effect, Value, Vec<Content>) = (outcome.effect, outcome.output, outcome.content);
     ticket.ended(effect, output, content, Some(error))

@@ -69,6 +69,29 @@ pub(crate) fn foreign_text(data: &Value, most: usize) -> Result<Arc<[u8]>, State
     if deeper_than(data, DEEPEST) { Err(too_deep()) } else { short_enough(data, most) }
 }
 
+/// Refuses the text of a typed state that is nested too deeply. The text is JSON; it is looked at, not read.
+pub(crate) fn shallow_enough(text: &[u8]) -> Result<(), StateError> {
+    // Each level takes two brackets.
+    if text.len() <= 2 * DEEPEST {
+        return Ok(());
+    }
+    let (mut levels, mut quoted, mut escaped) = (0_usize, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => levels += 1,
+            b'}' | b']' if !quoted => levels = levels.saturating_sub(1),
+            _ => {}
+        }
+        if levels > DEEPEST {
+            return Err(too_deep());
+        }
+    }
+    Ok(())
+}
+
 fn too_deep() -> StateError {
     StateError::Refused(format!("a state may be nested {DEEPEST} levels deep at most"))
 }
@@ -123,6 +146,9 @@ mod tests {
         let deep = |levels| (1..levels).fold(json!({}), |inner, _| json!({"a": inner}));
         assert!(text(StateKind::Business, &members(deep(DEEPEST)).unwrap(), 9_999).is_ok());
         assert!(text(StateKind::Business, &members(deep(DEEPEST + 1)).unwrap(), 9_999).is_err());
+        assert!(shallow_enough(deep(DEEPEST).to_string().as_bytes()).is_ok());
+        assert!(shallow_enough(deep(DEEPEST + 1).to_string().as_bytes()).is_err());
+        assert!(shallow_enough(json!({"\\\"": "[{\"".repeat(DEEPEST)}).to_string().as_bytes()).is_ok());
     }
 
     #[test]

@@ -66,7 +66,14 @@ pub(crate) struct Draft {
 #[derive(Default)]
 pub(crate) struct Drafts {
     pub(crate) list: Vec<Draft>,
-    _turns: Vec<Turn>,
+    turns: Vec<Turn>,
+}
+
+impl Drafts {
+    /// Lets others write before this is committed, or instead of it.
+    pub(crate) fn release(&mut self) {
+        self.turns.clear();
+    }
 }
 
 impl Desk {
@@ -92,27 +99,19 @@ impl Desk {
         drop(turns);
     }
 
-    /// The states as the tool left them. Writing them down is the author's code.
-    pub(crate) fn drafts(&self) -> Result<Drafts, ToolError> {
-        self.cleared(|parked| parked.changed())
-    }
-
     /// The states as they were: the tool failed.
     pub(crate) fn unchanged(&self) -> Drafts {
-        self.cleared(|_| Ok(None)).unwrap_or_default()
+        self.cleared(|_| None)
     }
 
-    fn cleared(
-        &self,
-        changed: impl Fn(&dyn Parked) -> Result<Option<Vec<u8>>, ToolError>,
-    ) -> Result<Drafts, ToolError> {
+    /// The states, each with what is to be stored of it.
+    pub(crate) fn cleared(&self, mut changed: impl FnMut(&dyn Parked) -> Option<Vec<u8>>) -> Drafts {
         let OnDesk { sheets, turns } = std::mem::take(&mut *self.lock());
-        let mut list = Vec::with_capacity(sheets.len());
-        for Sheet { context, found, parked } in sheets {
-            let text = changed(&*parked)?.map(Into::into);
-            list.push(Draft { context, found, text, parked });
-        }
-        Ok(Drafts { list, _turns: turns })
+        let drafted = |Sheet { context, found, parked }| {
+            let text = changed(&*parked).map(Into::into);
+            Draft { context, found, text, parked }
+        };
+        Drafts { list: sheets.into_iter().map(drafted).collect(), turns }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, OnDesk> {

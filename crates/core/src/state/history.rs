@@ -1,7 +1,7 @@
 //! What happened to a context, entry by entry.
 //!
 //! In: what happened. Out: rows whose ids grow with time, and the entries read back, the oldest first. Secrets are taken
-//! out before anything is written, and what is too long is told by its size. Who trims is `manager/history.rs`.
+//! out before anything is written, and what is too long is told by its size. Who trims is `manager/past.rs`.
 
 use std::sync::{
     Arc,
@@ -85,7 +85,7 @@ impl Happened {
 
     /// A tool failed.
     pub(crate) fn error(error: &CallError) -> Self {
-        Self::ExecutionError { error: error.operator.clone(), error_type: error.kind.to_string() }
+        Self::ExecutionError { error: cut(&error.operator), error_type: error.kind.to_string() }
     }
 
     /// The same, fit to be kept.
@@ -94,7 +94,10 @@ impl Happened {
             Self::ExecutionStart { parameters } => Self::ExecutionStart { parameters: shortened(&parameters) },
             Self::Update { updates, version } => Self::Update { updates: shortened(&updates), version },
             Self::Note { what } => Self::Note { what: shortened(&what) },
-            other => other,
+            Self::ExecutionError { error, error_type } => {
+                Self::ExecutionError { error: cut(&error), error_type: cut(&error_type) }
+            }
+            Self::ExecutionSuccess { result_type } => Self::ExecutionSuccess { result_type: cut(&result_type) },
         }
     }
 }
@@ -104,6 +107,12 @@ pub(crate) fn shortened(value: &Value) -> Value {
     let told = redact::redact(value);
     let bytes = told.to_string().len();
     if bytes > LONGEST { json!({ "omittedBytes": bytes }) } else { told }
+}
+
+/// A text as it is told: the beginning of one that is too long.
+fn cut(text: &str) -> String {
+    let end = text.floor_char_boundary(LONGEST);
+    if end < text.len() { format!("{}…", &text[..end]) } else { text.into() }
 }
 
 /// What is told of a write.
@@ -225,5 +234,8 @@ mod tests {
     fn what_is_too_long_is_told_by_its_size() {
         let long = Happened::Update { updates: json!({"a": "x".repeat(LONGEST)}), version: 3 }.fit();
         assert_eq!(long, Happened::Update { updates: json!({"omittedBytes": LONGEST + 8}), version: 3 });
+        let error = Happened::ExecutionError { error: "ä".repeat(LONGEST), error_type: "tool_error".into() };
+        let Happened::ExecutionError { error, .. } = error.fit() else { panic!("still an error") };
+        assert!(error.ends_with('…') && error.len() <= LONGEST + '…'.len_utf8());
     }
 }

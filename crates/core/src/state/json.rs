@@ -85,6 +85,9 @@ impl Parked for Slip {
     }
 
     fn merged(&self, base: Option<&Row>, mine: &[u8], theirs: &Row) -> Result<Vec<u8>, String> {
+        if theirs.schema != self.layout {
+            return Err(format!("it has layout {} now, and had {}", theirs.schema, self.layout));
+        }
         let read = |text: &[u8]| serde_json::from_slice::<Value>(text).map_err(|error| error.to_string());
         let base = base.map_or(Ok(Value::Object(Map::new())), |row| read(&row.value))?;
         let merged = merge::three_way(&base, &read(mine)?, &read(&theirs.value)?).map_err(|at| merge::told(&at))?;

@@ -55,6 +55,14 @@ impl Session {
         if end > now { Self::Open { seen: row.seen, began: row.created, end } } else { Self::Over(Some(row.seen)) }
     }
 
+    /// The same at a later time: it may be over by then.
+    pub(crate) fn at(self, now: Timestamp) -> Self {
+        match self {
+            Self::Open { seen, end, .. } if end <= now => Self::Over(Some(seen)),
+            other => other,
+        }
+    }
+
     /// Whether nothing that is stored is to be seen.
     pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Over(_))

@@ -4,7 +4,7 @@
 //! node write one context one after the other, in the order they came, so they meet no conflict; other nodes are kept out
 //! by the compare-and-set at the end. Readers take no turn.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures_core::future::BoxFuture;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
@@ -49,6 +49,12 @@ impl Turns {
 }
 
 impl Place {
+    /// What is held with the turn. Weak: calls that outlive the turn must not keep its place.
+    fn thing(&self) -> Thing {
+        let lock: Weak<AsyncMutex<()>> = Arc::downgrade(&self.lock);
+        lock
+    }
+
     async fn turn(self) -> Turn {
         Turn { _guard: self.lock.clone().lock_owned().await, _place: self }
     }
@@ -76,10 +82,10 @@ pub(crate) fn alone<'a>(
         let places: Vec<Place> = (context.way().tool.state.names.iter())
             .map(|name| services.turns.place((context.tenant().clone(), services.state.context(name, thread))))
             .collect();
-        let things = places.iter().map(|place| -> Thing { place.lock.clone() }).collect();
+        let things = places.iter().map(Place::thing).collect();
         let alone = async {
             for place in places {
-                context.desk().keep(place.turn().await);
+                context.desk().keep(context.waiting(place.turn()).await?);
             }
             work.await
         };
@@ -95,4 +101,27 @@ fn nested(context: &CallContext) -> ToolError {
     );
     let conflict = ToolError::hidden(ErrorKind::StateConflict, text.clone()).uncounted().effect(Effect::None);
     ToolError { model: Some(text), ..conflict }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_place_is_forgotten_with_the_last_one_there_whoever_was_called_from_it_still_runs() {
+        let turns = Arc::new(Turns::default());
+        let whose = || (Tenant::default(), "t/s".parse().unwrap());
+        let places = || turns.0.parts().map(|part| part.len()).sum::<usize>();
+        let (place, waiting) = (turns.place(whose()), turns.place(whose()));
+        let things = vec![place.thing()];
+        let turn = place.turn().await;
+        let Ok(called_from_there) = held::holding(things, async { held::current() }).await else {
+            panic!("held alone")
+        };
+        assert!(called_from_there.is_some());
+        drop(turn);
+        assert_eq!(places(), 1, "somebody waits");
+        drop(waiting);
+        assert_eq!(places(), 0);
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::{
     ops::{Deref, DerefMut},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use super::{
-    ToolState,
+    ToolState, data,
     desk::{self, Found, Parked, Sheet},
 };
 use crate::{
@@ -138,6 +139,7 @@ fn text<S: ToolState>(value: &S) -> Result<Vec<u8>, ToolError> {
     let failed = |text| ToolError::hidden(ErrorKind::ToolError, text);
     let bytes = serde_json::to_vec(value)
         .map_err(|error| failed(format!("the state `{}` cannot be written as JSON: {error}", S::NAME)))?;
+    data::shallow_enough(&bytes).map_err(|error| failed(error.to_string()))?;
     match serde_json::from_slice::<S>(&bytes) {
         Ok(_) => Ok(bytes),
         Err(error) => Err(failed(format!("the state `{}` could not be read back: {error}", S::NAME))),
@@ -156,6 +158,17 @@ impl<S: ToolState> FromCall for State<S> {
 impl<S: ToolState> Home<S> {
     fn park(&self, parking: Parking<S>) -> Parking<S> {
         std::mem::replace(&mut *self.parked.lock().unwrap_or_else(PoisonError::into_inner), parking)
+    }
+}
+
+impl<S> Drop for Home<S> {
+    /// The value is the author's, and may panic when it goes. Its call has an end by then, which must stay as it is.
+    fn drop(&mut self) {
+        let parked = self.parked.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let parking = std::mem::replace(parked, Parking::Away);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(parking))) {
+            std::mem::forget(panic);
+        }
     }
 }
 

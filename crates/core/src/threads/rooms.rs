@@ -198,7 +198,8 @@ impl Drop for Use {
 /// # Errors
 /// When the work around this is in the room already: the two would wait for each other.
 pub(crate) async fn alone_in<T>(place: &Use, work: impl Future<Output = T>) -> Result<T, ToolError> {
-    held::holding(vec![place.room.clone()], work).await.map_err(|held::Nested| {
+    let room: Weak<Room> = Arc::downgrade(&place.room);
+    held::holding(vec![room], work).await.map_err(|held::Nested| {
         let text = "this tool is at work in this thread and has, directly or through other tools, called itself; \
                     the two calls would wait for each other";
         ToolError::refused(text).uncounted()

@@ -22,6 +22,8 @@ pub(crate) struct Awkward {
     memory: Arc<Memory>,
     pub(crate) writes_late: AtomicBool,
     pub(crate) hangs: AtomicBool,
+    /// States are not given out.
+    pub(crate) hangs_on_states: AtomicBool,
     pub(crate) gone: AtomicBool,
     /// It writes, and nobody hears of it.
     pub(crate) loses_answers: AtomicBool,
@@ -42,6 +44,9 @@ impl Backend for Awkward {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         Box::pin(async move {
             self.pause().await?;
+            if self.hangs_on_states.load(Ordering::Acquire) && keys.iter().any(|key| key.table == Table::State) {
+                std::future::pending::<()>().await;
+            }
             self.memory.load(keys, now).await
         })
     }

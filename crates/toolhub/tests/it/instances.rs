@@ -168,3 +168,25 @@ async fn a_tool_that_takes_anothers_place_does_not_inherit_its_instances() {
     assert_eq!(*log.closed.lock().unwrap(), [0]);
     assert_eq!(dial(&hub, "t1").await.assert_success(), &json!(77));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_got_the_instance_has_done_nothing_and_says_nothing_about_the_tool() {
+    struct Slow;
+    impl Instance for Slow {
+        type Arguments = NoArguments;
+        type Output = ();
+        async fn call(&mut self, _: NoArguments, _: &CallContext) -> Result<(), ToolError> {
+            tokio::time::sleep(std::time::Duration::from_secs(8)).await;
+            Ok(())
+        }
+    }
+    let hub = ToolHub::builder().tool(instance("slow", |_| async { Ok(Slow) })).build().await.unwrap();
+    let first = hub.call("slow", json!({})).thread("t").start();
+    tokio::task::yield_now().await;
+    for _ in 0..4 {
+        let outcome = hub.call("slow", json!({})).thread("t").timeout(std::time::Duration::from_secs(1)).await;
+        outcome.assert_effect(Effect::None).assert_error(ErrorKind::Timeout);
+    }
+    first.await.assert_success();
+    hub.call("slow", json!({})).thread("t").await.assert_success();
+}

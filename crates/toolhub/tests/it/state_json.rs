@@ -105,3 +105,41 @@ async fn an_old_tool_gives_its_state_back_inside_its_result() {
     assert!(outcome.error.unwrap().operator.contains("a state is a JSON object"));
     assert_eq!(remembered(&hub, "t/think").await, Some(json!({"thoughts": 2})));
 }
+
+#[tokio::test]
+async fn whatever_the_arguments_are_a_json_tool_has_its_state_or_is_not_called() {
+    for schema in [json!({}), json!(true), json!({"type": "object"}), json!({"type": ["object", "null"]})] {
+        let tool = dynamic_stateful("step", "steps", schema.clone(), step);
+        let Ok(hub) = ToolHub::builder().tool(tool).build().await else { continue };
+        for arguments in [json!(null), json!([]), json!(5), json!({})] {
+            let before = remembered(&hub, "t/steps").await.map_or(0, |state| state["total"].as_i64().unwrap());
+            let outcome = hub.call("step", arguments.clone()).thread("t").await;
+            match outcome.error_kind() {
+                None => assert_eq!(outcome.output["total"], before + 1, "{schema} {arguments}"),
+                Some(kind) => assert_eq!(kind, ErrorKind::ArgumentsInvalid, "{schema} {arguments}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_that_the_schema_has_somewhere_else_is_found_too() {
+    let hub = ToolHub::builder().build().await.unwrap();
+    let part = json!({"properties": {"state": {"type": "string"}}, "type": "object"});
+    for schema in [
+        json!({"type": "object", "required": ["state"]}),
+        json!({"type": "object", "allOf": [part]}),
+        json!({"$defs": {"a": part}, "$ref": "#/$defs/a", "type": "object"}),
+    ] {
+        let error = hub.register(dynamic_stateful("step", "steps", schema.clone(), step)).map(|_| ());
+        assert!(error.is_err(), "{schema}");
+    }
+}
+
+#[tokio::test]
+async fn saying_that_the_state_is_injected_does_not_rename_the_argument() {
+    let look = async |arguments: Value, _: CallContext| Ok(JsonReply::from(arguments));
+    let tool = dynamic_stateful("look", "a", schema(), look).state_parameter_name("memory").state_injection(true);
+    let hub = ToolHub::builder().tool(tool).build().await.unwrap();
+    assert_eq!(hub.call("look", json!({})).thread("t").await.assert_success(), &json!({"memory": {}}));
+}

@@ -1,5 +1,8 @@
 //! What a tool's author says about its state, said while the tool is built.
 
+use std::{collections::HashSet, ptr};
+
+use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::ToolBuilder;
@@ -38,7 +41,8 @@ impl ToolBuilder {
 
     /// Whether a JSON tool finds its state among its arguments; it does where nothing is said.
     pub fn state_injection(mut self, inject: bool) -> Self {
-        self.state.parameter = inject.then(|| STATE_PARAMETER.into());
+        let named = self.state.parameter.take();
+        self.state.parameter = inject.then(|| named.unwrap_or_else(|| STATE_PARAMETER.into()));
         self
     }
 
@@ -75,12 +79,31 @@ pub(super) fn check(rules: &StateRules, definition: &Definition) -> Result<(), S
         return Err("only a JSON tool finds its state among its arguments".into());
     }
     let Some(parameter) = &rules.parameter else { return Ok(()) };
-    let taken = definition.parameters.pointer("/properties").and_then(|all| all.get(parameter.as_str())).is_some();
-    if taken {
+    if has_parameter(&definition.parameters, parameter) {
         return Err(format!(
             "its schema has a parameter `{parameter}`, where it is to find its state; rename the parameter, choose \
              another name with `state_parameter_name`, or turn `state_injection` off"
         ));
     }
     Ok(())
+}
+
+/// Whether a schema knows a parameter of this name, in itself or in the parts it is put together from.
+fn has_parameter(whole: &Value, name: &str) -> bool {
+    let (mut parts, mut seen) = (vec![whole], HashSet::new());
+    while let Some(schema) = parts.pop() {
+        // A part may refer to one that refers to it.
+        if !seen.insert(ptr::from_ref(schema)) {
+            continue;
+        }
+        let required = schema["required"].as_array().is_some_and(|all| all.iter().any(|it| it == name));
+        if required || schema["properties"].get(name).is_some() {
+            return true;
+        }
+        parts.extend(["allOf", "anyOf", "oneOf"].iter().filter_map(|key| schema[*key].as_array()).flatten());
+        parts.extend(["if", "then", "else"].iter().filter_map(|key| schema.get(*key)));
+        let referred = schema["$ref"].as_str().and_then(|text| text.strip_prefix('#'));
+        parts.extend(referred.and_then(|at| whole.pointer(at)));
+    }
+    false
 }

@@ -148,7 +148,7 @@ impl StateManager {
         let id = context.row(StateKind::Session);
         let known = found.and_then(|row| decode::<SessionState>(Table::State, &id, LAYOUT, row).ok());
         let mut session = known.map_or(SessionState { created: now, ..SessionState::default() }, |(known, _)| known);
-        (session.last_activity, session.calls) = (now, session.calls + 1);
+        (session.last_activity, session.calls) = (now, session.calls.saturating_add(1));
         let value = encode(Table::State, &id, &session)?;
         let change = Change::Put { value, schema: LAYOUT, expires };
         let expect = found.map_or(Expect::Absent, |row| Expect::Same(row.seen));
@@ -182,7 +182,7 @@ impl StateManager {
                 )),
                 Err(error) => Err(error.into()),
             },
-            (ConflictResolution::Merge, None) => Err(conflict(draft, &theirs, "; it was deleted meanwhile")),
+            (ConflictResolution::Merge, None) => Err(conflict(draft, &theirs, "")),
             (ConflictResolution::Merge, Some(now)) => draft
                 .parked
                 .merged(draft.found.business.as_ref(), mine, now)
@@ -220,7 +220,12 @@ fn removal(context: &ContextId, seen: Seen) -> Write {
 
 fn conflict(draft: &Draft, theirs: &Found, why: &str) -> CallError {
     let state = state_id(&draft.context, StateKind::Business);
-    let version = theirs.business.as_ref().map_or(0, |row| row.seen.version);
-    let text = format!("the state `{state}` has version {version} now: somebody else wrote it during the call{why}");
+    let text = match &theirs.business {
+        None => format!("the state `{state}` is gone: it was deleted or has expired during the call{why}"),
+        Some(row) => {
+            let version = row.seen.version;
+            format!("the state `{state}` has version {version} now: somebody else wrote it during the call{why}")
+        }
+    };
     CallError::new(ErrorKind::StateConflict).operator(text)
 }

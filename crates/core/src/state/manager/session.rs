@@ -60,7 +60,8 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<Vec<Write>, StateError> {
         let Some((sessions, owner)) = self.kept(partition) else { return Ok(Vec::new()) };
-        match session {
+        // A call may take longer than its session: what is over does not go on.
+        match session.at(now) {
             Session::Endless => Ok(Vec::new()),
             Session::Over(left) => {
                 room_for(sessions, HashSet::new(), unseen)?;
@@ -87,7 +88,7 @@ impl StateManager {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let Some((sessions, owner)) = self.kept(partition) else { return Ok(()) };
-        let Session::Open { seen, began, end } = session else { return Ok(()) };
+        let Session::Open { seen, began, end } = session.at(now) else { return Ok(()) };
         let touch = sessions.go_on(&owner, (seen, began, end), false, now);
         match self.0.store.commit(Batch::on(partition.clone()).with(touch), now).await {
             // Somebody has written to it at this moment, so it goes on without us; or it is over.
