@@ -31,6 +31,8 @@ pub(crate) struct JsonState {
 struct Slip {
     next: Mutex<Option<Vec<u8>>>,
     layout: u32,
+    /// What was loaded, to tell a change from a repetition.
+    loaded: Option<Arc<[u8]>>,
 }
 
 impl JsonState {
@@ -47,7 +49,8 @@ impl JsonState {
                 .map_err(|error| hidden(ErrorKind::StateUnreadable, error.to_string()))?,
         };
         let layout = found.business.as_ref().map_or(LAYOUT, |row| row.schema);
-        let slip = Arc::new(Slip { next: Mutex::default(), layout });
+        let loaded = found.business.as_ref().map(|row| row.value.clone());
+        let slip = Arc::new(Slip { next: Mutex::default(), layout, loaded });
         cx.desk().put(Sheet { context, found, parked: slip.clone() })?;
         Ok(Self { value, slip })
     }
@@ -73,7 +76,7 @@ impl Slip {
 
 impl Parked for Slip {
     fn changed(&self) -> Result<Option<Vec<u8>>, ToolError> {
-        Ok(self.lock().take())
+        Ok(self.lock().take().filter(|next| self.loaded.as_deref() != Some(next)))
     }
 
     fn layout(&self) -> u32 {

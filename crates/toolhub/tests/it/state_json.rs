@@ -143,3 +143,15 @@ async fn saying_that_the_state_is_injected_does_not_rename_the_argument() {
     let hub = ToolHub::builder().tool(tool).build().await.unwrap();
     assert_eq!(hub.call("look", json!({})).thread("t").await.assert_success(), &json!({"memory": {}}));
 }
+
+#[tokio::test]
+async fn a_state_that_is_given_back_as_it_was_is_no_new_version() {
+    let same = async |_: Value, _: CallContext| Ok(JsonReply::with_state(json!(1), json!({"b": 1, "a": [2]})));
+    let hub = ToolHub::builder().tool(dynamic_stateful("same", "same", schema(), same)).build().await.unwrap();
+    for _ in 0..3 {
+        hub.call("same", json!({})).thread("t").await.assert_success();
+    }
+    let id: ContextId = "t/same".parse().unwrap();
+    let entry = hub.state().get_state(&Tenant::default(), &id, StateKind::Business).await.unwrap().unwrap();
+    assert_eq!(entry.version, 1);
+}

@@ -76,13 +76,18 @@ async fn in_64_tasks(hubs: &[ToolHub], tool: &'static str, each: u64) -> u64 {
     good.load(Ordering::Relaxed)
 }
 
+/// A machine that is busy elsewhere must not decide how a call ends.
+fn patient(tool: ToolBuilder) -> ToolBuilder {
+    tool.timeout(Duration::from_secs(3_600))
+}
+
 fn increments() -> u64 {
     if std::env::var_os("TOOLHUB_SOAK").is_some() { 2_000 } else { 50 }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn increments_of_many_tasks_on_one_hub_are_exact() {
-    let hubs = [hub_on(&Arc::default(), [tool("add", add_one)]).await];
+    let hubs = [hub_on(&Arc::default(), [patient(tool("add", add_one))]).await];
     let each = increments();
     assert_eq!(in_64_tasks(&hubs, "add", each).await, 64 * each, "inside one hub nobody meets a conflict");
     assert_eq!(shown(&hubs[0]).await, 64 * each);
@@ -90,7 +95,7 @@ async fn increments_of_many_tasks_on_one_hub_are_exact() {
 
 async fn two_hubs(tool: impl Fn() -> ToolBuilder) -> [ToolHub; 2] {
     let store = Arc::default();
-    [hub_on(&store, [tool()]).await, hub_on(&store, [tool()]).await]
+    [hub_on(&store, [patient(tool())]).await, hub_on(&store, [patient(tool())]).await]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
