@@ -1,0 +1,2 @@
+//! Backends of Toolhub that survive the process.
+#![forbid(unsafe_code)]
