@@ -89,6 +89,11 @@ impl Disk {
         self.state().failing_syncs = (after, many);
     }
 
+    /// Nothing is written until this is dropped.
+    pub(crate) fn hold(&self) -> impl Drop + '_ {
+        self.state()
+    }
+
     pub(crate) fn set_full(&self, full: bool) {
         self.state().full = full;
     }
