@@ -85,7 +85,7 @@ async fn a_power_safe_commit_is_one_sync_a_kill_safe_one_none_and_many_share() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_power_safe_is_missing_after_the_power_was_cut() {
-    let cuts = if std::env::var_os("TOOLHUB_SOAK").is_some() { 500 } else { 12 };
+    let cuts = if std::env::var_os("TOOLHUB_SOAK").is_some() { 200 } else { 12 };
     let (folder, disk) = folder();
     let store = Arc::new(open(&folder.path("store.db")));
     let told = Arc::new(Mutex::new(HashMap::new()));
@@ -125,7 +125,7 @@ async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
     let store = open(&folder.path("store.db"));
     let (mut random, mut told) = (Rng::with_seed(7), HashMap::new());
     let (mut unknown, mut unavailable) = (0, 0);
-    for round in 0..if std::env::var_os("TOOLHUB_SOAK").is_some() { 2_000 } else { 40 } {
+    for round in 0..if std::env::var_os("TOOLHUB_SOAK").is_some() { 400 } else { 40 } {
         // Some that nobody has synced yet lie before the one that fails.
         for _ in 0..random.usize(0..4) {
             let _ = count(&store, 0, Durability::KillSafe).await;
