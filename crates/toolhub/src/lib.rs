@@ -47,10 +47,13 @@
 //! - Errors a tool raises: [`ToolError`]; what a caller sees: [`CallError`], by [`ErrorKind`].
 //! - What may be said about calls: [`Policy`] (times, rates, slots, retries), [`Rule`] (deny, ask, allow), [`Hook`]; and
 //!   what a person answers: [`Answer`].
+//! - Where records are kept: in memory, or in one file with `Sqlite` (the feature `sqlite`, on unless it is left out).
 //! - For tests of tools: `toolhub::testing`, with the feature `testing`.
 #![forbid(unsafe_code)]
 
 pub use toolhub_core::*;
+#[cfg(feature = "sqlite")]
+pub use toolhub_store::{Sqlite, sqlite};
 
 /// Everything a program that defines and calls tools usually needs.
 pub mod prelude {

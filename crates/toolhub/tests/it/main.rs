@@ -30,6 +30,7 @@ mod registry;
 mod retries;
 mod runs;
 mod shop;
+mod sqlite;
 mod state;
 mod state_across;
 mod state_config;

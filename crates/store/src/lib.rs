@@ -1,0 +1,9 @@
+//! Backends of Toolhub that survive the process.
+//!
+//! Use the crate `toolhub`; this one is what it is made of. Each store is a room of its own and knows only the trait
+//! `toolhub_core::backend::Backend`: what rows mean is none of its business.
+#![forbid(unsafe_code)]
+
+pub mod sqlite;
+
+pub use sqlite::Sqlite;

@@ -1,0 +1,100 @@
+//! Records in one SQLite file: nothing to install, and what was acknowledged is there after a crash.
+//!
+//! In: the requests of `Backend`. Out: their answers. Writes go to one thread that makes many of them in one
+//! transaction (`writer`); loads are made on the spot, on connections that only read (`read`); scans on threads that
+//! may block (`scan`). One process at a time has the file (`lock`).
+
+mod connection;
+mod error;
+mod lock;
+mod open;
+mod read;
+mod row;
+mod scan;
+mod schema;
+mod watch;
+mod writer;
+
+use std::{fmt, path::PathBuf};
+
+use futures_core::future::BoxFuture;
+use toolhub_core::{
+    backend::{Backend, Batch, Key, Page, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
+};
+
+pub use error::OpenError;
+pub use lock::Holder;
+pub use open::Options;
+
+/// A backend that keeps everything in one SQLite file.
+///
+/// ```
+/// use toolhub_core::{NoArguments, ToolError, ToolHub, tool};
+/// use toolhub_store::{Sqlite, sqlite::Options};
+///
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("toolhub-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("store.db");
+/// let store = Sqlite::open(&path, Options::default())?;
+/// let refused = Sqlite::open(&path, Options::default()).unwrap_err();
+/// assert!(refused.to_string().contains(&format!("process {}", std::process::id())));
+///
+/// async fn ping(_: NoArguments) -> Result<&'static str, ToolError> {
+///     Ok("pong")
+/// }
+/// let hub = ToolHub::builder().tool(tool("ping", ping)).store(store).build().await?;
+/// assert_eq!(hub.call("ping", serde_json::json!({})).await.output, "pong");
+/// # drop(hub); std::fs::remove_dir_all(folder)?;
+/// # Ok(()) }
+/// ```
+///
+/// The answers come from threads of its own, which tokio's paused time does not wait for: a test that stops the clock
+/// uses the store in memory.
+// The order matters: the writer's connection is the last to be closed, and the lock is given back when nobody writes.
+pub struct Sqlite {
+    path: PathBuf,
+    readers: read::Readers,
+    scanners: scan::Scanners,
+    writer: writer::Writer,
+    news: watch::News,
+    _lock: lock::Lock,
+}
+
+impl Sqlite {
+    /// Where the file is.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqlite").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Backend for Sqlite {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        // Microseconds, while a thread that may block would cost several times as much.
+        Box::pin(async move { self.readers.load(keys, now) })
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        Box::pin(self.writer.commit(batch, now))
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        Box::pin(self.scanners.scan(scan, now))
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(self.writer.sweep(most, now))
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.news.watch(table)
+    }
+}

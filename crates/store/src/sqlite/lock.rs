@@ -1,0 +1,94 @@
+//! One process at a time has a store, and opens it once.
+//!
+//! In: the path of the store. Out: a lock that is held until it is dropped, or who holds it. The lock is the operating
+//! system's, on a file beside the store, so it ends with its process however that ends; the text in the file only says
+//! who it is.
+
+use std::{
+    fmt,
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read, Seek, Write},
+    path::Path,
+};
+
+use toolhub_core::clock::{Clock, SystemClock, Timestamp};
+
+use super::error::OpenError;
+
+/// Who has a store open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The number of the process, if it has said so yet.
+    pub process: Option<u32>,
+    /// Since when.
+    pub since: Option<Timestamp>,
+}
+
+/// Held while the store is open.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock of a store, also over from a process that died with it.
+    pub(super) fn take(store: &Path) -> Result<Self, OpenError> {
+        let mut path = store.as_os_str().to_owned();
+        path.push(".lock");
+        let failed = |error| OpenError::Io { path: path.clone().into(), error };
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = open.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => write(&mut file).map_err(failed)?,
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // Whatever cannot be read is not known; that the store is in use is certain.
+                let _ = file.read_to_string(&mut text);
+                return Err(OpenError::InUse { path: store.to_owned(), holder: Holder::read(&text) });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        // The file is left behind when the lock ends: whoever removed it might remove one that is held already.
+        Ok(Self { _file: file })
+    }
+}
+
+fn write(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    // In one piece, so that nobody reads a half of it.
+    file.write_all(format!("process {}\nsince {}\n", std::process::id(), SystemClock.now()).as_bytes())
+}
+
+impl Holder {
+    fn read(text: &str) -> Self {
+        let word = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let process = word("process").and_then(|process| process.parse().ok());
+        Self { process, since: word("since").and_then(|since| since.parse().ok()) }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.process {
+            Some(process) => write!(f, "process {process}")?,
+            None => f.write_str("another process")?,
+        }
+        self.since.map_or(Ok(()), |since| write!(f, " since {since}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_named_as_far_as_it_is_known() {
+        let whole = Holder::read("process 12\nsince 2024-01-01T12:00:00.007Z\n");
+        assert_eq!(whole.to_string(), "process 12 since 2024-01-01T12:00:00.007Z");
+        for unknown in ["", "process", "process x\nsince then", "\0\u{1}"] {
+            assert_eq!(Holder::read(unknown).to_string(), "another process");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Opens a store: the lock, the file, its schema, then everybody who works on it.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicU32},
+};
+
+use rusqlite::Connection;
+
+use super::{
+    Sqlite, connection,
+    error::OpenError,
+    lock::Lock,
+    read::Readers,
+    scan::Scanners,
+    schema::{self, Step},
+    watch::News,
+    writer::Writer,
+};
+
+/// The first version without the bug that damages a log while it is reset.
+const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// How a store is opened.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    at_most: Option<u64>,
+}
+
+impl Options {
+    /// The file grows to about this many bytes at most. A store that is full refuses what makes it grow, and goes on
+    /// reading; without this the disk is the limit.
+    #[must_use]
+    pub fn at_most(mut self, bytes: u64) -> Self {
+        self.at_most = Some(bytes);
+        self
+    }
+}
+
+impl Sqlite {
+    /// Opens the store in this file, or makes it. Its folder must be there.
+    ///
+    /// A file of an earlier schema is brought to today's; before that a copy is laid beside it.
+    ///
+    /// # Errors
+    /// When somebody has it open, when a later version wrote it, and when the file cannot be read or made.
+    #[expect(clippy::needless_pass_by_value, reason = "options are made for one opening")]
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
+        Self::open_with(path.as_ref(), options.at_most, schema::STEPS)
+    }
+
+    /// The same with other steps than today's, for tests of what comes later.
+    pub(super) fn open_with(path: &Path, at_most: Option<u64>, steps: &[Step]) -> Result<Self, OpenError> {
+        if rusqlite::version_number() < OLDEST_SQLITE {
+            return Err(OpenError::OldSqlite { found: rusqlite::version() });
+        }
+        let path = whole(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
+        let lock = Lock::take(&path)?;
+        let failed = |error| OpenError::of(&path, &error);
+        let log = Arc::new(AtomicU32::new(0));
+        let mut first = connection::writing(&path, at_most, log.clone()).map_err(failed)?;
+        prepare(&path, &mut first, steps)?;
+        let news = News::new();
+        let readers = Readers::open(&path).map_err(failed)?;
+        let scanners = Scanners::new(&path);
+        let writer = Writer::begin(&path, at_most, first, log, news.clone());
+        let writer = writer.map_err(|error| OpenError::Io { path: path.clone(), error })?;
+        Ok(Self { path, readers, scanners, writer, news, _lock: lock })
+    }
+}
+
+/// Makes a new file durable and an old one today's.
+fn prepare(path: &Path, connection: &mut Connection, steps: &[Step]) -> Result<(), OpenError> {
+    let failed = |error| OpenError::of(path, &error);
+    // Asked first: a file that is not ours is left as it is.
+    let found = schema::found(path, connection, steps)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(failed)?;
+    if mode != "wal" {
+        return Err(OpenError::NoLog(path.to_owned()));
+    }
+    connection.execute_batch("PRAGMA synchronous = FULL").map_err(failed)?;
+    schema::bring_up(path, connection, found, steps)?;
+    sync_folder(path)
+}
+
+/// SQLite syncs what it writes into files, but not that a new file is in its folder.
+pub(super) fn sync_folder(path: &Path) -> Result<(), OpenError> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| OpenError::Io { path: folder.to_owned(), error })
+}
+
+/// The path without links and dots, so that two names of one file have one lock.
+fn whole(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let name = path.file_name().ok_or(error)?;
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            Ok(fs::canonicalize(folder.unwrap_or(Path::new(".")))?.join(name))
+        }
+        found => found,
+    }
+}

@@ -1,0 +1,129 @@
+//! A row as SQLite keeps it: columns, and checksums that tell when they are not what was written.
+//!
+//! In: columns. Out: a `Row`, or why it cannot be trusted. The record has a checksum of its own, so that a write may
+//! check what it replaces without reading the record.
+
+use crc32fast::Hasher;
+use rusqlite::{Result, types::FromSql};
+use toolhub_core::{
+    backend::{Row, Seen, StoreError, Table},
+    clock::Timestamp,
+};
+
+use super::error::is_damage;
+
+/// Which row: its full name, as text.
+#[derive(Clone, Copy)]
+pub(super) struct Name<'a> {
+    pub(super) partition: &'a str,
+    pub(super) table: Table,
+    pub(super) id: &'a str,
+}
+
+/// Everything about a row but the record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) version: u64,
+    pub(super) stamp: u64,
+    pub(super) layout: u32,
+    pub(super) expires: Option<Timestamp>,
+    pub(super) created: Timestamp,
+    pub(super) updated: Timestamp,
+    /// The checksum of the record.
+    pub(super) body: u32,
+}
+
+impl Name<'_> {
+    /// The error that names this row.
+    pub(super) fn damaged(&self, reason: impl Into<String>) -> StoreError {
+        StoreError::Damaged { table: self.table, id: self.id.into(), reason: reason.into() }
+    }
+}
+
+/// The checksum of a record.
+pub(super) fn body_of(value: &[u8]) -> u32 {
+    crc32fast::hash(value)
+}
+
+impl Head {
+    /// Reads the columns `version, stamp, layout, expires, created, updated, body, head` from `at` on; what is not what was written is an `Err` inside.
+    pub(super) fn read(row: &rusqlite::Row<'_>, at: usize, name: Name<'_>) -> Result<Result<Self, StoreError>> {
+        let (version, stamp) = (column::<i64>(row, at)?, column::<i64>(row, at + 1)?);
+        let (layout, expires) = (column::<u32>(row, at + 2)?, column::<Option<i64>>(row, at + 3)?);
+        let (created, updated) = (column(row, at + 4)?, column(row, at + 5)?);
+        let (body, checksum) = (column(row, at + 6)?, column::<u32>(row, at + 7)?);
+        let (Some(version), Some(stamp), Some(layout), Some(expires)) = (version, stamp, layout, expires) else {
+            return Ok(Err(name.damaged("its columns are unreadable")));
+        };
+        let (Some(created), Some(updated), Some(body), Some(checksum)) = (created, updated, body, checksum) else {
+            return Ok(Err(name.damaged("its columns are unreadable")));
+        };
+        let (version, stamp, time) = (version.cast_unsigned(), stamp.cast_unsigned(), Timestamp::from_millis);
+        let expires = expires.map(time);
+        let head = Self { version, stamp, layout, expires, created: time(created), updated: time(updated), body };
+        let sound = head.checksum(name) == checksum;
+        Ok(if sound { Ok(head) } else { Err(name.damaged("its checksum is wrong")) })
+    }
+
+    /// The checksum of these columns in the row of this name.
+    pub(super) fn checksum(&self, name: Name<'_>) -> u32 {
+        let mut sum = Hasher::new();
+        for text in [name.partition, name.table.as_str(), name.id] {
+            // The length first, so that no two names run together.
+            sum.update(&(text.len() as u64).to_le_bytes());
+            sum.update(text.as_bytes());
+        }
+        let expires = self.expires.map_or([0; 9], |at| {
+            let mut bytes = [1; 9];
+            bytes[1..].copy_from_slice(&at.millis().to_le_bytes());
+            bytes
+        });
+        let mut columns = [0; 49];
+        columns[..8].copy_from_slice(&self.version.to_le_bytes());
+        columns[8..16].copy_from_slice(&self.stamp.to_le_bytes());
+        columns[16..20].copy_from_slice(&self.layout.to_le_bytes());
+        columns[20..29].copy_from_slice(&expires);
+        columns[29..37].copy_from_slice(&self.created.millis().to_le_bytes());
+        columns[37..45].copy_from_slice(&self.updated.millis().to_le_bytes());
+        columns[45..].copy_from_slice(&self.body.to_le_bytes());
+        sum.update(&columns);
+        sum.finalize()
+    }
+
+    pub(super) fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|at| at <= now)
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        Seen { version: self.version, stamp: self.stamp }
+    }
+}
+
+/// The whole row, its record in the column behind the head; `None` when its time has passed.
+pub(super) fn read(
+    row: &rusqlite::Row<'_>,
+    at: usize,
+    name: Name<'_>,
+    now: Timestamp,
+) -> Result<Result<Option<Row>, StoreError>> {
+    let head = match Head::read(row, at, name)? {
+        Ok(head) if head.is_expired(now) => return Ok(Ok(None)),
+        Ok(head) => head,
+        Err(damaged) => return Ok(Err(damaged)),
+    };
+    let Ok(value) = row.get_ref(at + 8)?.as_blob() else { return Ok(Err(name.damaged("its record is unreadable"))) };
+    if body_of(value) != head.body {
+        return Ok(Err(name.damaged("its record is not the one that was written")));
+    }
+    let Head { layout: schema, expires, created, updated, .. } = head;
+    Ok(Ok(Some(Row { seen: head.seen(), schema, value: value.into(), expires, created, updated })))
+}
+
+/// A column, if it has the type it was written with.
+fn column<T: FromSql>(row: &rusqlite::Row<'_>, at: usize) -> Result<Option<T>> {
+    match row.get(at) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_damage(&error) || matches!(error, rusqlite::Error::IntegralValueOutOfRange(..)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

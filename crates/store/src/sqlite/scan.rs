@@ -1,0 +1,151 @@
+//! Reads many rows, a page at a time, on threads that may block.
+//!
+//! In: a scan. Out: a page. The keys are walked in an index and each row is fetched by itself, so that one that cannot
+//! be read is named and passed over, and the rest is served.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result};
+use smol_str::{SmolStr, format_smolstr};
+use tokio::sync::Semaphore;
+use toolhub_core::{
+    backend::{Cursor, Key, Page, Partition, Row, Scan, Scope, StoreError},
+    clock::Timestamp,
+};
+
+use super::{connection, error, row};
+
+/// How many scans read at a time.
+const AT_ONCE: usize = 2;
+
+const FETCH: &str =
+    "SELECT version, stamp, layout, expires, created, updated, body, head, value FROM rows WHERE rowid = ?1";
+
+/// Connections for scans, opened when they are needed.
+pub(super) struct Scanners {
+    path: PathBuf,
+    places: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Scanners {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), places: Arc::new(Semaphore::new(AT_ONCE)), idle: Arc::default() }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the room where scans block, and it bounds them")]
+    pub(super) async fn scan(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
+        let gone = |_| StoreError::Unavailable("the store is closed".into());
+        let place = self.places.clone().acquire_owned().await.map_err(gone)?;
+        let (path, idle) = (self.path.clone(), self.idle.clone());
+        let reading = tokio::task::spawn_blocking(move || {
+            // Kept until the scan ends, also when nobody waits for it any more.
+            let _place = place;
+            let taken = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let connection = match taken {
+                Some(connection) => connection,
+                None => connection::reading(&path).map_err(|error| error::nothing(&error))?,
+            };
+            let page = page(&connection, &scan, now);
+            // One that failed is closed.
+            if !matches!(page, Err(StoreError::Unavailable(_))) {
+                idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            }
+            page
+        });
+        reading.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the scan was cut short".into())))
+    }
+}
+
+/// One page, all of one moment: the open walk over the keys holds it.
+fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<Page, StoreError> {
+    let mut last = SmolStr::default();
+    let mut walk = || -> Result<Page> {
+        let (mut keys, bounds) = keys(connection, scan)?;
+        let mut fetch = connection.prepare_cached(FETCH)?;
+        let mut page = Page::default();
+        let mut keys = keys.query(rusqlite::params_from_iter(bounds))?;
+        while let Some(found) = keys.next()? {
+            let (partition, id, number): (String, String, i64) = (found.get(0)?, found.get(1)?, found.get(2)?);
+            last = SmolStr::new(&id);
+            let name = row::Name { partition: &partition, table: scan.table, id: &id };
+            let Some((partition, row)) = sound(fetched(&mut fetch, number, name, now)?) else { continue };
+            if page.rows.len() == scan.limit {
+                page.next = page.rows.last().map(|(key, _): &(Key, Row)| Cursor(key.clone()));
+                break;
+            }
+            page.rows.push((Key { partition, table: scan.table, id: last.clone() }, row));
+        }
+        Ok(page)
+    };
+    walk().map_err(|error| error::at_row(scan.table, &last, &error))
+}
+
+/// The row of this number; `None` where its time has passed.
+fn fetched(
+    fetch: &mut CachedStatement<'_>,
+    number: i64,
+    name: row::Name<'_>,
+    now: Timestamp,
+) -> Result<Result<Option<(Partition, Row)>, StoreError>> {
+    match fetch.query_row([number], |found| row::read(found, 0, name, now)).optional() {
+        Ok(None) => Ok(Err(name.damaged("the index names it, but it is not there"))),
+        Ok(Some(Err(damaged))) => Ok(Err(damaged)),
+        Ok(Some(Ok(None))) => Ok(Ok(None)),
+        Ok(Some(Ok(Some(row)))) => Ok(match name.partition.parse() {
+            Ok(partition) => Ok(Some((partition, row))),
+            Err(_) => Err(name.damaged("its partition is unreadable")),
+        }),
+        Err(error) if error::is_damage(&error) => Ok(Err(name.damaged(error.to_string()))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Says aloud which row is passed over: a page has no place for it.
+fn sound<T>(row: Result<Option<T>, StoreError>) -> Option<T> {
+    row.unwrap_or_else(|damaged| {
+        tracing::warn!(error = %damaged, "a stored record cannot be read and is passed over");
+        None
+    })
+}
+
+/// The walk over the keys of a scan, in its order, and the bounds it asks for.
+fn keys<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedStatement<'a>, [String; 7])> {
+    // Everything that begins with the prefix lies between it and the prefix with the last of all characters; no
+    // partition has an empty text.
+    let mut from = (SmolStr::new(&scan.prefix), String::new());
+    let mut to = (format_smolstr!("{}{}", scan.prefix, char::MAX), String::new());
+    if let Some(Cursor(last)) = &scan.after {
+        let last = (last.id.clone(), last.partition.to_string());
+        if scan.newest { to = to.min(last) } else { from = from.max(last) }
+    }
+    let order = if scan.newest { "DESC" } else { "ASC" };
+    let (sql, first, end) = match &scan.scope {
+        Scope::Partition(only) => (
+            format!(
+                "SELECT partition, id, rowid FROM rows INDEXED BY by_name
+                 WHERE partition = ?6 AND ?6 = ?7 AND tab = ?1 AND id >= ?2 AND id <= ?4
+                 AND (id, partition) > (?2, ?3) AND (id, partition) < (?4, ?5) ORDER BY id {order}"
+            ),
+            only.to_string(),
+            only.to_string(),
+        ),
+        // A tenant's name has no `/`, and `0` comes right behind it.
+        Scope::Tenant(only) => (across(order), format!("{only}/"), format!("{only}0")),
+        Scope::All => (across(order), String::new(), char::MAX.to_string()),
+    };
+    let bounds = [scan.table.as_str().into(), from.0.into(), from.1, to.0.into(), to.1, first, end];
+    Ok((connection.prepare_cached(&sql)?, bounds))
+}
+
+/// Over all partitions between two. Those of other tenants are stepped over in the index, without a look at their rows.
+fn across(order: &str) -> String {
+    format!(
+        "SELECT partition, id, rowid FROM rows INDEXED BY by_id
+         WHERE tab = ?1 AND id >= ?2 AND id <= ?4 AND (id, partition) > (?2, ?3) AND (id, partition) < (?4, ?5)
+         AND partition >= ?6 AND partition < ?7 ORDER BY id {order}, partition {order}"
+    )
+}

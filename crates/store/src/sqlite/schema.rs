@@ -1,0 +1,127 @@
+//! The tables, and how an older file is brought to today's.
+//!
+//! In: a connection that writes. Out: a file of today's schema, or why not. Steps go forward only. Each is one
+//! transaction, and before each the file is copied; a step that was released is never changed, only followed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, Result, TransactionBehavior, backup::Backup};
+use toolhub_core::clock::{Clock, SystemClock};
+
+use super::{error::OpenError, open::sync_folder};
+
+/// What makes a file of one version out of one of the version before; the first out of an empty file.
+pub(super) type Step = &'static str;
+
+/// All steps. A file's version is how many of them it has seen.
+///
+/// A row has a number of its own, because records may be long and a table ordered by name would lie scattered.
+/// `by_name` serves loads, writes and scans of one partition, `by_id` scans over several, `by_end` sweeps.
+pub(super) const STEPS: &[Step] = &["
+    CREATE TABLE rows (
+        partition TEXT NOT NULL,
+        tab TEXT NOT NULL,
+        id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        stamp INTEGER NOT NULL,
+        layout INTEGER NOT NULL,
+        expires INTEGER,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        body INTEGER NOT NULL,
+        head INTEGER NOT NULL,
+        value BLOB NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX by_name ON rows (partition, tab, id);
+    CREATE INDEX by_id ON rows (tab, id, partition);
+    CREATE INDEX by_end ON rows (expires) WHERE expires IS NOT NULL;
+    CREATE TABLE fences (partition TEXT PRIMARY KEY, fence INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+"];
+
+/// Marks a file as ours: the letters `Tlhb`.
+const MARK: i32 = 0x546c_6862;
+
+/// The version the file has, 0 for an empty one. Changes nothing.
+pub(super) fn found(path: &Path, connection: &Connection, steps: &[Step]) -> Result<u32, OpenError> {
+    let failed = |error| OpenError::of(path, &error);
+    let known = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+    match version(connection).map_err(failed)? {
+        Some(found) if found > known => Err(OpenError::Newer { found, known }),
+        Some(found) => Ok(found),
+        None if is_empty(connection).map_err(failed)? => Ok(0),
+        None => Err(OpenError::Foreign(path.to_owned())),
+    }
+}
+
+/// Makes a file of the version that was found one of today's.
+pub(super) fn bring_up(path: &Path, connection: &mut Connection, found: u32, steps: &[Step]) -> Result<(), OpenError> {
+    let failed = |error| OpenError::of(path, &error);
+    for (step, version) in steps.iter().zip(1..).skip(found as usize) {
+        if version > 1 {
+            back_up(path, connection, version - 1)?;
+            tracing::info!(store = %path.display(), version, "the store is brought to a new schema");
+        }
+        take(connection, step, version).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The version of a file of ours. One whose first step was cut short is empty.
+fn version(connection: &Connection) -> Result<Option<u32>> {
+    let mark: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if mark != MARK {
+        return Ok(None);
+    }
+    connection.query_row("SELECT coalesce(max(version), 0) FROM steps", [], |row| row.get(0)).map(Some)
+}
+
+fn is_empty(connection: &Connection) -> Result<bool> {
+    let (mark, tables): (i32, i64) = connection.query_row(
+        "SELECT (SELECT * FROM pragma_application_id), count(*) FROM sqlite_schema",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    Ok(mark == 0 && tables == 0)
+}
+
+/// One step and the note that it was made, together.
+fn take(connection: &mut Connection, step: Step, version: u32) -> Result<()> {
+    let step_made = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if version == 1 {
+        step_made.execute_batch("CREATE TABLE steps (version INTEGER PRIMARY KEY, made INTEGER NOT NULL) STRICT")?;
+        step_made.pragma_update(None, "application_id", MARK)?;
+    }
+    step_made.execute_batch(step)?;
+    step_made.execute("INSERT INTO steps VALUES (?1, ?2)", (version, SystemClock.now().millis()))?;
+    step_made.commit()
+}
+
+/// Lays a copy of the file beside it. It gets its name when it is whole.
+fn back_up(path: &Path, connection: &Connection, version: u32) -> Result<(), OpenError> {
+    let beside = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".before-{}{ending}", version + 1));
+        PathBuf::from(name)
+    };
+    let (copy, half) = (beside(""), beside(".half"));
+    let broken = |error| OpenError::Io { path: copy.clone(), error };
+    if half.exists() {
+        fs::remove_file(&half).map_err(broken)?;
+    }
+    let made = || -> Result<()> {
+        let mut to = Connection::open(&half)?;
+        to.execute_batch("PRAGMA synchronous = FULL")?;
+        Backup::new(connection, &mut to)?.step(-1)?;
+        to.close().map_err(|(_, error)| error)
+    };
+    made().map_err(|error| OpenError::of(&copy, &error))?;
+    fs::rename(&half, &copy).map_err(broken)?;
+    sync_folder(path)
+}
+
+#[cfg(test)]
+#[path = "schema_tests.rs"]
+mod tests;

@@ -1,0 +1,131 @@
+//! Files of every version become today's, and a copy of what they were stays.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use toolhub_core::{
+    backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Table, Write},
+    clock::Timestamp,
+    ids::{Tenant, ThreadId},
+};
+
+use super::{
+    super::{OpenError, Sqlite},
+    STEPS, Step, version,
+};
+
+const NOW: Timestamp = Timestamp::from_millis(5);
+const LATER: Step = "CREATE TABLE notes (text TEXT NOT NULL) STRICT; UPDATE rows SET tab = tab;";
+const BROKEN: Step = "CREATE TABLE notes (text TEXT NOT NULL) STRICT; UPDATE nothing SET a = 1;";
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("toolhub-schema-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(path: &Path, steps: &[Step]) -> Result<Sqlite, OpenError> {
+    Sqlite::open_with(path, None, steps)
+}
+
+fn partition() -> Partition {
+    Partition::of_thread(Tenant::default(), ThreadId::new("t").unwrap())
+}
+
+async fn write(store: &Sqlite) {
+    let change = Change::Put { value: b"1".as_slice().into(), schema: 1, expires: None };
+    let durability = Durability::PowerSafe;
+    let write = Write { table: Table::State, id: "a".into(), expect: Expect::Any, change, durability };
+    store.commit(Batch::on(partition()).with(write), NOW).await.unwrap();
+}
+
+async fn is_written(store: &Sqlite) -> bool {
+    let keys = [Key { partition: partition(), table: Table::State, id: "a".into() }];
+    store.load(&keys, NOW).await.unwrap()[0].is_some()
+}
+
+fn version_of(path: &Path) -> Option<u32> {
+    version(&rusqlite::Connection::open(path).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_file_of_every_earlier_version_becomes_todays_and_a_copy_stays() {
+    let today: Vec<Step> = STEPS.iter().copied().chain([LATER]).collect();
+    for had in 1..today.len() {
+        let folder = Folder::new();
+        let path = folder.0.join("store.db");
+        let store = open(&path, &today[..had]).unwrap();
+        write(&store).await;
+        drop(store);
+
+        let store = open(&path, &today).unwrap();
+        assert!(is_written(&store).await, "what was there is there");
+        write(&store).await;
+        drop(store);
+        assert_eq!(version_of(&path), u32::try_from(today.len()).ok());
+        for version in had..today.len() {
+            let copy = folder.0.join(format!("store.db.before-{}", version + 1));
+            assert_eq!(version_of(&copy), u32::try_from(version).ok());
+            assert!(is_written(&open(&copy, &today[..version]).unwrap()).await, "the copy is whole");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_file_needs_no_copy_and_an_open_one_no_step() {
+    let folder = Folder::new();
+    let path = folder.0.join("store.db");
+    for _ in 0..2 {
+        write(&open(&path, STEPS).unwrap()).await;
+    }
+    assert!(fs::read_dir(&folder.0).unwrap().all(|file| !file.unwrap().path().to_string_lossy().contains("before")));
+    assert_eq!(version_of(&path), u32::try_from(STEPS.len()).ok());
+}
+
+#[tokio::test]
+async fn a_file_of_a_later_version_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    let path = folder.0.join("store.db");
+    let later: Vec<Step> = STEPS.iter().copied().chain([LATER]).collect();
+    write(&open(&path, &later).unwrap()).await;
+    let before = fs::read(&path).unwrap();
+    let refused = open(&path, STEPS).unwrap_err();
+    assert!(matches!(refused, OpenError::Newer { found: 2, known: 1 }), "{refused}");
+    assert_eq!(
+        refused.to_string(),
+        "the store has schema 2, this version knows 1 at most; use the version that wrote it, or a later one"
+    );
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert!(is_written(&open(&path, &later).unwrap()).await);
+}
+
+#[tokio::test]
+async fn a_step_that_fails_changes_nothing() {
+    let folder = Folder::new();
+    let path = folder.0.join("store.db");
+    write(&open(&path, STEPS).unwrap()).await;
+    // What a copy that was cut short left behind is no hindrance.
+    fs::write(folder.0.join("store.db.before-2.half"), "half").unwrap();
+    let broken: Vec<Step> = STEPS.iter().copied().chain([BROKEN]).collect();
+    assert!(matches!(open(&path, &broken).unwrap_err(), OpenError::Sqlite { .. }));
+    let store = open(&path, STEPS).unwrap();
+    assert!(is_written(&store).await);
+    drop(store);
+    let later: Vec<Step> = STEPS.iter().copied().chain([LATER]).collect();
+    assert!(is_written(&open(&path, &later).unwrap()).await);
+}

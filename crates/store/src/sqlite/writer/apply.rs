@@ -1,0 +1,235 @@
+//! One batch, inside a transaction that may hold others: all of it, or a refusal before anything was written.
+//!
+//! In: a connection in a transaction, a batch. Out: versions and what watchers are to be told once it is committed.
+//! An error of SQLite itself ends the whole transaction; a refusal concerns this batch alone.
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result};
+use smol_str::SmolStr;
+use toolhub_core::{
+    backend::{Batch, Change, Expect, Key, Partition, StoreError, Table, Write},
+    clock::Timestamp,
+};
+
+use super::{
+    super::{
+        error,
+        row::{Head, Name, body_of},
+        watch::News,
+    },
+    Task,
+};
+
+/// A connection in a transaction, and the statements every batch needs: looked up once for all of them.
+pub(super) struct Hand<'c> {
+    connection: &'c Connection,
+    find: CachedStatement<'c>,
+    replace: CachedStatement<'c>,
+    insert: CachedStatement<'c>,
+}
+
+impl<'c> Hand<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Result<Self> {
+        let find = connection.prepare_cached(
+            "SELECT version, stamp, layout, expires, created, updated, body, head, rowid FROM rows
+             WHERE partition = ?1 AND tab = ?2 AND id = ?3",
+        )?;
+        let replace = connection.prepare_cached(
+            "UPDATE rows SET version = ?1, stamp = ?2, layout = ?3, created = ?4, updated = ?5, body = ?6, head = ?7,
+             value = ?8 WHERE rowid = ?9",
+        )?;
+        let insert = connection.prepare_cached(
+            "INSERT INTO rows (version, stamp, layout, created, updated, body, head, value, expires, partition, tab, id)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?;
+        Ok(Self { connection, find, replace, insert })
+    }
+}
+
+/// What a job did.
+pub(super) struct Made {
+    pub(super) versions: Vec<u64>,
+    pub(super) news: Vec<(Key, Option<u64>)>,
+}
+
+/// A row as it is before the batch.
+struct Before {
+    /// Its number, also when it has expired or cannot be read: its place is taken all the same.
+    number: Option<i64>,
+    head: Result<Option<Head>, StoreError>,
+}
+
+/// Does a job. The inner error is a refusal.
+pub(super) fn job(
+    hand: &mut Hand<'_>,
+    task: &Task,
+    now: Timestamp,
+    news: &News,
+) -> Result<Result<Made, StoreError>, StoreError> {
+    match task {
+        Task::Commit(batch) => commit(hand, batch, now, news),
+        Task::Sweep(most) => sweep(hand.connection, *most, now).map(Ok).map_err(|error| error::nothing(&error)),
+    }
+}
+
+fn sweep(connection: &Connection, most: usize, now: Timestamp) -> Result<Made> {
+    let mut sweep = connection.prepare_cached(
+        "DELETE FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE expires <= ?1 ORDER BY expires LIMIT ?2)",
+    )?;
+    let swept = sweep.execute((now.millis(), i64::try_from(most).unwrap_or(i64::MAX)))?;
+    Ok(Made { versions: vec![swept as u64], news: Vec::new() })
+}
+
+fn commit(
+    hand: &mut Hand<'_>,
+    batch: &Batch,
+    now: Timestamp,
+    news: &News,
+) -> Result<Result<Made, StoreError>, StoreError> {
+    let partition = batch.partition.to_string();
+    let seen = match batch.fence {
+        Some(_) => fence(hand.connection, &partition).map_err(|error| error::nothing(&error))?,
+        None => 0,
+    };
+    if let Some(given) = batch.fence.filter(|given| *given < seen) {
+        return Ok(Err(StoreError::Fenced { given, seen }));
+    }
+    // All are looked at before the first is written, so a refusal leaves nothing to undo.
+    let mut found = Vec::with_capacity(batch.writes.len());
+    for write in &batch.writes {
+        let before = before(hand, name(&partition, write), now)?;
+        if let Err(refusal) = expect(write, &before) {
+            return Ok(Err(refusal));
+        }
+        found.push(before);
+    }
+    if let Some(given) = batch.fence.filter(|given| *given > seen) {
+        raise(hand.connection, &partition, given).map_err(|error| error::nothing(&error))?;
+    }
+    let mut made = Made { versions: Vec::with_capacity(found.len()), news: Vec::new() };
+    for (write, before) in batch.writes.iter().zip(found) {
+        let written = change(hand, name(&partition, write), &write.change, &before, batch.stamp, now);
+        let (version, changed) = written.map_err(|error| error::at_row(write.table, &write.id, &error))?;
+        made.versions.push(version);
+        if changed && news.is_heard(write.table) {
+            made.news.push((key(&batch.partition, write.table, &write.id), (version > 0).then_some(version)));
+        }
+    }
+    Ok(Ok(made))
+}
+
+fn name<'a>(partition: &'a str, write: &'a Write) -> Name<'a> {
+    Name { partition, table: write.table, id: &write.id }
+}
+
+fn key(partition: &Partition, table: Table, id: &SmolStr) -> Key {
+    Key { partition: partition.clone(), table, id: id.clone() }
+}
+
+fn fence(connection: &Connection, partition: &str) -> Result<u64> {
+    let mut find = connection.prepare_cached("SELECT fence FROM fences WHERE partition = ?1")?;
+    let fence: Option<i64> = find.query_row([partition], |row| row.get(0)).optional()?;
+    Ok(fence.unwrap_or(0).cast_unsigned())
+}
+
+fn raise(connection: &Connection, partition: &str, fence: u64) -> Result<()> {
+    let mut raise = connection.prepare_cached("INSERT OR REPLACE INTO fences VALUES (?1, ?2)")?;
+    raise.execute((partition, fence.cast_signed())).map(|_| ())
+}
+
+/// What is there. An expired row has a number and no head.
+fn before(hand: &mut Hand<'_>, name: Name<'_>, now: Timestamp) -> Result<Before, StoreError> {
+    let found = hand.find.query_row((name.partition, name.table.as_str(), name.id), |row| {
+        let head = Head::read(row, 0, name)?.map(|head| (!head.is_expired(now)).then_some(head));
+        Ok(Before { number: Some(row.get(8)?), head })
+    });
+    let found = found.optional().map_err(|error| error::at_row(name.table, &name.id.into(), &error))?;
+    Ok(found.unwrap_or(Before { number: None, head: Ok(None) }))
+}
+
+fn expect(write: &Write, before: &Before) -> Result<(), StoreError> {
+    let head = match (&before.head, write.expect, &write.change) {
+        (Ok(head), ..) => head.as_ref(),
+        // Nobody knows what a damaged row was like. It may be replaced by whoever does not ask.
+        (Err(_), Expect::Any, Change::Put { .. } | Change::Restore { .. } | Change::Remove) => return Ok(()),
+        (Err(damaged), ..) => return Err(damaged.clone()),
+    };
+    let holds = match write.expect {
+        Expect::Any => true,
+        Expect::Absent => head.is_none(),
+        Expect::Same(seen) => head.map(Head::seen) == Some(seen),
+    };
+    let found = head.map(|head| head.version);
+    if holds { Ok(()) } else { Err(StoreError::Conflict { table: write.table, id: write.id.clone(), found }) }
+}
+
+/// Makes one change; answers the row's version afterwards, and whether anything changed.
+fn change(
+    hand: &mut Hand<'_>,
+    name: Name<'_>,
+    change: &Change,
+    before: &Before,
+    stamp: u64,
+    now: Timestamp,
+) -> Result<(u64, bool)> {
+    let head = before.head.as_ref().ok().and_then(Option::as_ref);
+    let version = head.map_or(0, |head| head.version);
+    match change {
+        Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
+            let at_least = if let Change::Restore { version, .. } = change { *version } else { 0 };
+            let new = Head {
+                version: at_least.max(version + 1),
+                stamp,
+                layout: *schema,
+                expires: *expires,
+                created: head.map_or(now, |head| head.created),
+                updated: now,
+                body: body_of(value),
+            };
+            // Where an end stays what it is, its index need not be touched.
+            let same_end = head.is_some_and(|head| head.expires == *expires);
+            put(hand, name, &new, value, before.number, same_end)?;
+            Ok((new.version, true))
+        }
+        Change::Touch { expires } => {
+            if let (Some(head), Some(number)) = (head, before.number) {
+                let new = Head { expires: *expires, ..*head };
+                let mut touch =
+                    hand.connection.prepare_cached("UPDATE rows SET expires = ?1, head = ?2 WHERE rowid = ?3")?;
+                touch.execute((new.expires.map(Timestamp::millis), new.checksum(name), number))?;
+            }
+            Ok((version, false))
+        }
+        Change::Keep => Ok((version, false)),
+        Change::Remove => {
+            if let Some(number) = before.number {
+                hand.connection.prepare_cached("DELETE FROM rows WHERE rowid = ?1")?.execute([number])?;
+            }
+            // A damaged row is told to be gone too; an expired one was gone before.
+            Ok((0, version > 0 || before.head.is_err()))
+        }
+    }
+}
+
+fn put(
+    hand: &mut Hand<'_>,
+    name: Name<'_>,
+    head: &Head,
+    value: &[u8],
+    number: Option<i64>,
+    same_end: bool,
+) -> Result<()> {
+    let (version, stamp, layout) = (head.version.cast_signed(), head.stamp.cast_signed(), head.layout);
+    let (created, updated, expires) = (head.created.millis(), head.updated.millis(), head.expires);
+    let (body, sum, expires) = (head.body, head.checksum(name), expires.map(Timestamp::millis));
+    let Some(number) = number else {
+        let (partition, table, id) = (name.partition, name.table.as_str(), name.id);
+        let row = (version, stamp, layout, created, updated, body, sum, value, expires, partition, table, id);
+        return hand.insert.execute(row).map(|_| ());
+    };
+    hand.replace.execute((version, stamp, layout, created, updated, body, sum, value, number))?;
+    if !same_end {
+        let mut end = hand.connection.prepare_cached("UPDATE rows SET expires = ?1 WHERE rowid = ?2")?;
+        end.execute((expires, number))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! The connection that writes: transactions at two levels of safety, checkpoints, and the way back after trouble.
+//!
+//! In: what to do in a transaction. Out: that it is committed; or `Unavailable`, nothing was written; or `Unknown`.
+//!
+//! After a sync that failed the system may have dropped what it was to write, and the next sync would report success
+//! without it. So the log is then written once more, byte for byte, synced, and emptied into the file, before anything
+//! new is written. Until that has worked, nothing is.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use rusqlite::{Connection, ErrorCode, Result};
+use tokio::time::Instant;
+use toolhub_core::backend::{Durability, StoreError};
+
+use super::super::{connection, error};
+
+/// A log of so many pages is emptied into the file, as SQLite itself would do.
+const LOG_PAGES: u32 = 1000;
+
+pub(super) struct File {
+    path: PathBuf,
+    at_most: Option<u64>,
+    /// None from trouble until it is mended.
+    open: Option<Connection>,
+    /// What `synchronous` is set to; none when nobody knows.
+    level: Option<Durability>,
+    /// How many pages the log has.
+    log: Arc<AtomicU32>,
+    /// How long the last commit with a sync took.
+    sync_took: Duration,
+}
+
+impl File {
+    pub(super) fn new(path: &Path, at_most: Option<u64>, open: Connection, log: Arc<AtomicU32>) -> Self {
+        Self { path: path.to_owned(), at_most, open: Some(open), level: None, log, sync_took: Duration::ZERO }
+    }
+
+    /// Runs `work` in one transaction that survives what `level` says.
+    pub(super) fn transact<T>(
+        &mut self,
+        level: Durability,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let nothing = |error| error::nothing(&error);
+        self.mend()?;
+        self.set(level).map_err(nothing)?;
+        let Some(connection) = &self.open else { return Err(StoreError::Unavailable("the store is closed".into())) };
+        run(connection, "BEGIN IMMEDIATE").map_err(nothing)?;
+        let (answer, undone) = match work(connection) {
+            Ok(answer) => match committed(connection, level) {
+                Ok(took) => {
+                    self.sync_took = took.unwrap_or(self.sync_took);
+                    return Ok(answer);
+                }
+                // The last page, which alone makes the others count, did not fit.
+                Err(full) if error::is_full(&full) => (Err(error::nothing(&full)), roll_back(connection)),
+                Err(error) => {
+                    tracing::error!(store = %self.path.display(), %error, "a commit failed");
+                    self.distrust();
+                    return Err(StoreError::Unknown(error.to_string()));
+                }
+            },
+            Err(error) => (Err(error), roll_back(connection)),
+        };
+        if !undone {
+            // Nothing of it was committed; closing the connection undoes the rest.
+            self.distrust();
+        }
+        answer
+    }
+
+    /// Empties the log when it has grown long. Nobody waits for this.
+    pub(super) fn tidy(&mut self) {
+        if self.log.load(Ordering::Relaxed) < LOG_PAGES {
+            return;
+        }
+        let Some(connection) = &self.open else { return };
+        if let Err(error) = checkpoint(connection, "PASSIVE") {
+            tracing::warn!(store = %self.path.display(), %error, "the log of the store cannot be emptied");
+            // A full disk leaves the log as it is. Anything else may have been a sync.
+            if !error::is_full(&error) {
+                self.distrust();
+            }
+        }
+    }
+
+    /// Begins anew before anything else is written.
+    pub(super) fn distrust(&mut self) {
+        self.open = None;
+        self.level = None;
+    }
+
+    /// How long a sync takes, about.
+    pub(super) fn sync_took(&self) -> Duration {
+        self.sync_took
+    }
+
+    /// Whether there is no trouble.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Opens the file again after trouble.
+    fn mend(&mut self) -> Result<(), StoreError> {
+        if self.open.is_some() {
+            return Ok(());
+        }
+        let wait =
+            |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("the store is not mended yet: {error}"));
+        self.write_log_again().map_err(|error| wait(&error))?;
+        let mended = || -> Result<(Connection, bool)> {
+            let connection = connection::writing(&self.path, self.at_most, self.log.clone())?;
+            connection.execute_batch("PRAGMA synchronous = FULL")?;
+            let emptied = checkpoint(&connection, "TRUNCATE")?;
+            Ok((connection, emptied))
+        };
+        match mended().map_err(|error| wait(&error))? {
+            (connection, true) => {
+                tracing::info!(store = %self.path.display(), "the store is mended");
+                self.level = Some(Durability::PowerSafe);
+                self.log.store(0, Ordering::Relaxed);
+                self.open = Some(connection);
+                Ok(())
+            }
+            (_, false) => Err(wait(&"somebody still reads")),
+        }
+    }
+
+    /// Makes the system write every page of the log, whatever it believes to have written.
+    fn write_log_again(&self) -> io::Result<()> {
+        let mut path = self.path.as_os_str().to_owned();
+        path.push("-wal");
+        let mut log = match OpenOptions::new().read(true).write(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            found => found?,
+        };
+        let (mut piece, mut at) = (vec![0; 1 << 20], 0);
+        loop {
+            log.seek(SeekFrom::Start(at))?;
+            let read = log.read(&mut piece)?;
+            if read == 0 {
+                return log.sync_all();
+            }
+            log.seek(SeekFrom::Start(at))?;
+            log.write_all(&piece[..read])?;
+            at += read as u64;
+        }
+    }
+
+    /// NORMAL syncs the log only when it is emptied, FULL with each commit, and with it everything before.
+    fn set(&mut self, level: Durability) -> Result<()> {
+        let Some(connection) = self.open.as_ref().filter(|_| self.level != Some(level)) else { return Ok(()) };
+        let word = match level {
+            Durability::KillSafe => "PRAGMA synchronous = NORMAL",
+            Durability::PowerSafe => "PRAGMA synchronous = FULL",
+        };
+        self.level = None;
+        connection.execute_batch(word)?;
+        self.level = Some(level);
+        Ok(())
+    }
+}
+
+fn run(connection: &Connection, sql: &str) -> Result<()> {
+    connection.prepare_cached(sql)?.execute(()).map(|_| ())
+}
+
+/// Commits; how long that took, if there was a sync.
+fn committed(connection: &Connection, level: Durability) -> Result<Option<Duration>> {
+    let began = (level == Durability::PowerSafe).then(Instant::now);
+    run(connection, "COMMIT")?;
+    Ok(began.map(|began| began.elapsed()))
+}
+
+/// Whether the transaction is over. Some errors have ended it already.
+fn roll_back(connection: &Connection) -> bool {
+    connection.is_autocommit() || run(connection, "ROLLBACK").is_ok()
+}
+
+/// Moves pages from the log to the file; whether all that was asked for could be done.
+fn checkpoint(connection: &Connection, how: &str) -> Result<bool> {
+    let done = connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| row.get::<_, bool>(0));
+    match done {
+        Ok(busy) => Ok(!busy),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,76 @@
+//! The store keeps what every store promises, and what it wrote is there after it was closed.
+
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use toolhub_core::{
+    backend::{Backend, Batch, Scan, Scope, StoreError, Table},
+    testing::contract,
+};
+use toolhub_store::Sqlite;
+
+use crate::shelf::{Folder, NOW, commit, get, open, put, thread};
+
+/// An empty store each time it is asked.
+fn stores(folder: &Folder) -> impl AsyncFn() -> Arc<Sqlite> {
+    let made = AtomicU32::new(0);
+    async move || Arc::new(open(&folder.path(&made.fetch_add(1, Ordering::Relaxed).to_string())))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_in_sqlite_keeps_every_promise() {
+    contract::check(stores(&Folder::new())).await;
+}
+
+#[tokio::test]
+async fn random_programs_find_no_difference_to_a_naive_model() {
+    let programs = if std::env::var_os("TOOLHUB_SOAK").is_some() { 20_000 } else { 500 };
+    // Other programs each time; the message of a failure names the seed.
+    let seed = RandomState::new().build_hasher().finish();
+    contract::random(stores(&Folder::in_memory()), programs, seed).await;
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_when_the_store_is_opened_again() {
+    let folder = Folder::new();
+    let path = folder.path("store.db");
+    let store = open(&path);
+    commit(&store, "t", vec![put("a", b"1"), put("b", &[0, 255])]).await.unwrap();
+    commit(&store, "t", vec![put("a", b"2")]).await.unwrap();
+    let fenced = Batch { fence: Some(7), ..Batch::on(thread("t")) };
+    store.commit(fenced, NOW).await.unwrap();
+    let before = (get(&store, "t", "a").await, get(&store, "t", "b").await);
+    drop(store);
+
+    let store = open(&path);
+    assert_eq!((get(&store, "t", "a").await, get(&store, "t", "b").await), before);
+    assert_eq!(commit(&store, "t", vec![put("a", b"3")]).await, Ok(vec![3]));
+    let late = Batch { fence: Some(6), ..Batch::on(thread("t")) };
+    assert_eq!(store.commit(late, NOW).await, Err(StoreError::Fenced { given: 6, seen: 7 }));
+}
+
+#[tokio::test]
+async fn a_batch_that_is_refused_takes_no_other_with_it() {
+    let folder = Folder::new();
+    let store = open(&folder.path("store.db"));
+    // Sent together, so that most of them share a transaction.
+    let all = (0..64).map(|n| {
+        let mut writes = vec![put(&format!("row-{n}"), b"1"), put("one", b"1")];
+        if n % 2 == 0 {
+            writes[1].expect = toolhub_core::backend::Expect::Absent;
+            writes[1].table = Table::Calls;
+        }
+        commit(&store, "t", writes)
+    });
+    let answers = futures_util::future::join_all(all).await;
+    let refused = answers.iter().filter(|answer| matches!(answer, Err(StoreError::Conflict { .. }))).count();
+    assert_eq!((answers.iter().filter(|answer| answer.is_ok()).count(), refused), (33, 31));
+    let page = store.scan(Scan::of(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
+    assert_eq!(page.rows.len(), 33, "nothing of a refused batch is written");
+    assert_eq!(get(&store, "t", "one").await.unwrap().unwrap().seen.version, 32);
+}

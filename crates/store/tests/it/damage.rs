@@ -1,0 +1,142 @@
+//! A damaged record is named, and the rest is served; whatever the file is like, nobody falls over.
+
+use std::{fs, path::Path};
+
+use fastrand::Rng;
+use toolhub_core::backend::{Backend, Batch, Change, Expect, Scan, Scope, Seen, StoreError, Table};
+use toolhub_store::{Sqlite, sqlite::Options};
+
+use crate::{
+    shelf::{Folder, NOW, commit, get, open, put, thread},
+    vfs::Disk,
+};
+
+async fn filled(path: &Path) {
+    fill(&open(path)).await;
+}
+
+async fn fill(store: &Sqlite) {
+    for n in 0..40 {
+        let value = format!("value {n} ").repeat(1 + n * 3);
+        let writes = vec![put(&format!("row-{n:02}"), value.as_bytes()), put("other", value.as_bytes())];
+        commit(store, &format!("t{}", n % 5), writes).await.unwrap();
+    }
+    store.commit(Batch { fence: Some(3), ..Batch::on(thread("t0")) }, NOW).await.unwrap();
+}
+
+fn scribble(path: &Path, sql: &str) {
+    let file = rusqlite::Connection::open(path).unwrap();
+    assert_eq!(file.execute(sql, ()).unwrap(), 1);
+}
+
+fn is_damaged<T>(answer: &Result<T, StoreError>, row: &str) -> bool {
+    matches!(answer, Err(StoreError::Damaged { table: Table::State, id, .. }) if id == row)
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_named_and_can_be_replaced() {
+    let folder = Folder::new();
+    let path = folder.path("store.db");
+    filled(&path).await;
+    for (row, sql) in [
+        ("row-00", "UPDATE rows SET value = zeroblob(length(value)) WHERE id = 'row-00'"),
+        ("row-05", "UPDATE rows SET version = 9 WHERE id = 'row-05'"),
+        ("row-10", "UPDATE rows SET expires = 5 WHERE id = 'row-10'"),
+        ("row-15", "UPDATE rows SET stamp = stamp + 1 WHERE id = 'row-15'"),
+        ("row-20", "UPDATE rows SET layout = -1 WHERE id = 'row-20'"),
+        ("row-25", "UPDATE rows SET body = 0, value = x'' WHERE id = 'row-25'"),
+    ] {
+        scribble(&path, sql);
+        let store = open(&path);
+        let loaded = get(&store, "t0", row).await;
+        assert!(is_damaged(&loaded, row), "{loaded:?}");
+        let page = store.scan(Scan::of(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
+        assert_eq!(page.rows.len(), 39, "the rest is served");
+        if row != "row-00" {
+            let mut careful = put(row, b"new");
+            careful.expect = Expect::Same(Seen { version: 1, stamp: 0 });
+            let refused = commit(&store, "t0", vec![careful]).await;
+            assert!(is_damaged(&refused, row), "nobody knows what it was like: {refused:?}");
+        }
+        commit(&store, "t0", vec![put(row, b"new")]).await.unwrap();
+        assert_eq!(get(&store, "t0", row).await.unwrap().unwrap().value.to_vec(), b"new");
+    }
+}
+
+/// Everything a store can be asked. Any answer is right, as long as there is one.
+async fn ask_everything(store: &Sqlite) -> usize {
+    let mut sound = 0;
+    for n in 0..40 {
+        match get(store, &format!("t{}", n % 5), &format!("row-{n:02}")).await {
+            Ok(Some(row)) => {
+                assert_eq!(row.value.to_vec(), format!("value {n} ").repeat(1 + n * 3).into_bytes());
+                sound += 1;
+            }
+            Ok(None) | Err(StoreError::Damaged { .. } | StoreError::Unavailable(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    for scope in [Scope::All, Scope::Partition(thread("t1"))] {
+        let _ = store.scan(Scan::of(Table::State, scope), NOW).await;
+    }
+    for n in 0..3 {
+        let mut gone = put("row-11", b"");
+        gone.change = Change::Remove;
+        let _ = commit(store, "t1", vec![put(&format!("new-{n}"), &vec![1; 3000 * n]), gone]).await;
+    }
+    let _ = store.sweep(10, NOW).await;
+    sound
+}
+
+fn mutate(file: &mut Vec<u8>, random: &mut Rng) {
+    match random.u8(0..4) {
+        0 => file.truncate(random.usize(0..file.len())),
+        1 => {
+            let at = random.usize(0..file.len() - 512);
+            file[at..at + 512].fill(random.u8(..));
+        }
+        _ => {
+            for _ in 0..random.usize(1..40) {
+                let at = random.usize(0..file.len());
+                file[at] = random.u8(..);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_mutation_of_the_file_or_its_log_makes_anybody_fall_over() {
+    let (folder, running) = (Folder::in_memory(), Folder::in_memory());
+    // Once closed, with everything in the file, and once as a running store leaves it, with everything in the log.
+    filled(&folder.path("closed")).await;
+    let disk = Disk::under(&running.path(""));
+    let store = open(&running.path("open"));
+    fill(&store).await;
+    disk.cut_power(&folder.path(""), &mut Rng::with_seed(1));
+    drop(store);
+    let read = |name: &str| fs::read(folder.path(name)).unwrap();
+    let (closed, file, log) = (read("closed"), read("open"), read("open-wal"));
+    assert!(log.len() > 100_000, "the log holds what was written: {}", log.len());
+
+    let (mut sound, mut refused) = (0, 0);
+    let mutants = if std::env::var_os("TOOLHUB_SOAK").is_some() { 5_000 } else { 200 };
+    for seed in 0..mutants {
+        let mut random = Rng::with_seed(seed);
+        let (mut file, mut log) =
+            if random.bool() { (closed.clone(), None) } else { (file.clone(), Some(log.clone())) };
+        mutate(log.as_mut().unwrap_or(&mut file), &mut random);
+        fs::write(folder.path("mutant"), file).unwrap();
+        if let Some(log) = log {
+            fs::write(folder.path("mutant-wal"), log).unwrap();
+        }
+        match Sqlite::open(folder.path("mutant"), Options::default()) {
+            Ok(store) => sound += ask_everything(&store).await,
+            Err(_) => refused += 1,
+        }
+        for ending in ["", "-wal", "-shm", ".lock"] {
+            let _ = fs::remove_file(folder.path(&format!("mutant{ending}")));
+        }
+    }
+    assert!(refused < mutants / 2, "most damage leaves a store that opens: {refused}");
+    assert!(sound as u64 > mutants * 10, "and most of its rows are served: {sound}");
+}

@@ -1,0 +1,107 @@
+//! Killed at any moment, the store has everything it acknowledged, and nothing by halves.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Write as _},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use toolhub_core::backend::{Backend, Durability, Expect, Scan, Scope, Table};
+
+use crate::shelf::{Folder, NOW, commit, get, open, put, thread};
+
+const WRITERS: u64 = 8;
+/// Tells the test binary that it is the process to be killed, and which file it writes.
+const FILE: &str = "TOOLHUB_STORE_TO_BE_KILLED";
+
+/// Counts for ever: each number is a row of its own and the new value of a counter, both in one batch.
+async fn count(store: &impl Backend, writer: u64) {
+    let partition = format!("writer-{writer}");
+    loop {
+        let row = get(store, &partition, "counter").await.unwrap();
+        let next = row.as_ref().map_or(0, |row| row.seen.version) + 1;
+        let text = next.to_string();
+        let mut counter = put("counter", text.as_bytes());
+        counter.expect = row.map_or(Expect::Absent, |row| Expect::Same(row.seen));
+        let mut number = put(&format!("{next:08}"), text.as_bytes());
+        (number.table, number.expect) = (Table::History, Expect::Absent);
+        if writer.is_multiple_of(2) {
+            (counter.durability, number.durability) = (Durability::KillSafe, Durability::KillSafe);
+        }
+        assert_eq!(commit(store, &partition, vec![counter, number]).await, Ok(vec![next, 1]));
+        // One write to the pipe, so that no line is cut in two.
+        std::io::stdout().write_all(format!("acknowledged {writer} {next}\n").as_bytes()).unwrap();
+    }
+}
+
+/// Not a test but the process that is killed; it does nothing unless it is told its file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by the test below, in a process of its own"]
+async fn writes_until_it_is_killed() {
+    let Some(path) = std::env::var_os(FILE) else { return };
+    let store = std::sync::Arc::new(open(Path::new(&path)));
+    let writers = (0..WRITERS).map(|writer| {
+        let store = store.clone();
+        tokio::spawn(async move { count(&*store, writer).await })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+}
+
+/// Runs the process above for so many acknowledgements, kills it, and answers the last number of each writer.
+fn run_and_kill(path: &Path, acknowledgements: usize) -> HashMap<u64, u64> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["kill::writes_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
+        .env(FILE, path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut last = HashMap::new();
+    let mut seen = 0;
+    // After the kill the pipe still holds what was acknowledged before it.
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        let mut words =
+            line.split(' ').skip_while(|word| *word != "acknowledged").skip(1).map(|word| word.parse().unwrap());
+        let (Some(writer), Some(number)) = (words.next(), words.next()) else { continue };
+        last.insert(writer, number);
+        seen += 1;
+        if seen == acknowledgements {
+            child.kill().unwrap();
+        }
+    }
+    assert!(seen >= acknowledgements, "it ended by itself after {seen}: {:?}", child.wait());
+    child.wait().unwrap();
+    last
+}
+
+#[tokio::test]
+async fn whatever_was_acknowledged_is_there_after_a_kill() {
+    let folder = Folder::new();
+    let path = folder.path("store.db");
+    let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 200 } else { 10 };
+    for _ in 0..kills {
+        let acknowledged = run_and_kill(&path, fastrand::usize(1..600));
+        let began = tokio::time::Instant::now();
+        let store = open(&path);
+        assert!(began.elapsed() < Duration::from_secs(2), "it is ready again soon");
+        for writer in 0..WRITERS {
+            let partition = format!("writer-{writer}");
+            let counter = get(&store, &partition, "counter").await.unwrap();
+            let version = counter.as_ref().map_or(0, |row| row.seen.version);
+            let last = acknowledged.get(&writer).copied().unwrap_or(0);
+            assert!(version >= last, "writer {writer} was told of {last}, and {version} is there");
+            let scan = Scan::of(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
+            let numbers: Vec<u64> =
+                store.scan(scan, NOW).await.unwrap().rows.iter().map(|(key, _)| key.id.parse().unwrap()).collect();
+            assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");
+        }
+        drop(store);
+        let file = rusqlite::Connection::open(&path).unwrap();
+        let verdict: String = file.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+        assert_eq!(verdict, "ok");
+    }
+}

@@ -1,0 +1,11 @@
+//! What the stores of this crate promise beyond the trait, in one test binary.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+
+mod contract;
+mod damage;
+mod full;
+mod kill;
+mod lock;
+mod power;
+mod shelf;
+mod vfs;

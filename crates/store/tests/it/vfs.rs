@@ -1,0 +1,293 @@
+//! A disk that obeys: it counts syncs, fails when told to, and loses what was not synced when the power is cut.
+//!
+//! SQLite reaches files through a table of functions. This one stands before SQLite's own, for the whole test binary,
+//! and lets everything through but what happens to files in a folder that is watched.
+#![allow(unsafe_code, reason = "a table of C functions cannot be made without")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "all of it hands on pointers that SQLite handed in")]
+
+use std::{
+    collections::HashMap,
+    ffi::{CStr, c_char, c_int, c_void},
+    fs, mem,
+    path::{Path, PathBuf},
+    ptr,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, Once, PoisonError},
+};
+
+use fastrand::Rng;
+use rusqlite::ffi;
+
+/// What is known of one folder.
+#[derive(Default)]
+pub(crate) struct Disk(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    files: HashMap<PathBuf, Contents>,
+    syncs: usize,
+    /// So many syncs are let through, and then so many fail.
+    failing_syncs: (usize, usize),
+    full: bool,
+}
+
+/// What the disk has for certain, and what it was sent since.
+#[derive(Default)]
+struct Contents {
+    safe: Vec<u8>,
+    sent: Vec<Sent>,
+}
+
+enum Sent {
+    Write(usize, Vec<u8>),
+    Truncate(usize),
+}
+
+impl Sent {
+    fn arrive(&self, file: &mut Vec<u8>) {
+        match self {
+            Self::Write(at, bytes) => {
+                file.resize(file.len().max(at + bytes.len()), 0);
+                file[*at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            Self::Truncate(length) => file.resize(*length, 0),
+        }
+    }
+}
+
+static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<Disk>>>> = LazyLock::new(Mutex::default);
+
+/// The disk that holds this file, if it is watched.
+unsafe fn disk_of(name: *const c_char) -> Option<(PathBuf, Arc<Disk>)> {
+    if name.is_null() {
+        return None;
+    }
+    let path = PathBuf::from(unsafe { CStr::from_ptr(name) }.to_str().unwrap());
+    let disk = DISKS.lock().unwrap().get(path.parent()?).cloned()?;
+    Some((path, disk))
+}
+
+impl Disk {
+    /// Watches a folder from here on. To be asked before the first file in it is opened.
+    pub(crate) fn under(folder: &Path) -> Arc<Self> {
+        register();
+        let disk = Arc::<Self>::default();
+        DISKS.lock().unwrap().insert(fs::canonicalize(folder).unwrap(), disk.clone());
+        disk
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many syncs there were since it was asked last.
+    pub(crate) fn syncs(&self) -> usize {
+        mem::take(&mut self.state().syncs)
+    }
+
+    /// Lets so many syncs through, and fails the next ones. What a failed sync should have written is lost for good.
+    pub(crate) fn fail_syncs(&self, after: usize, many: usize) {
+        self.state().failing_syncs = (after, many);
+    }
+
+    /// Nothing is written until this is dropped.
+    pub(crate) fn hold(&self) -> impl Drop + '_ {
+        self.state()
+    }
+
+    pub(crate) fn set_full(&self, full: bool) {
+        self.state().full = full;
+    }
+
+    /// What the files would be like had the power been cut now: all that was synced, and of the rest what chance let
+    /// arrive.
+    pub(crate) fn cut_power(&self, into: &Path, random: &mut Rng) {
+        for (path, contents) in &self.state().files {
+            let mut file = contents.safe.clone();
+            let luck = random.u8(0..3);
+            for sent in &contents.sent {
+                if luck == 2 || luck == 1 && random.bool() {
+                    sent.arrive(&mut file);
+                }
+            }
+            fs::write(into.join(path.file_name().unwrap()), file).unwrap();
+        }
+    }
+}
+
+/// An open file: ours, with SQLite's own behind it.
+#[repr(C)]
+struct File {
+    base: ffi::sqlite3_file,
+    watched: *mut Watched,
+}
+
+struct Watched {
+    disk: Arc<Disk>,
+    path: PathBuf,
+}
+
+unsafe fn own(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
+    unsafe { file.cast::<u8>().add(mem::size_of::<File>()).cast() }
+}
+
+unsafe fn methods<'a>(file: *mut ffi::sqlite3_file) -> &'a ffi::sqlite3_io_methods {
+    unsafe { &*(*own(file)).pMethods }
+}
+
+unsafe fn watched<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a Watched> {
+    unsafe { (*file.cast::<File>()).watched.as_ref() }
+}
+
+unsafe fn own_vfs(vfs: *mut ffi::sqlite3_vfs) -> *mut ffi::sqlite3_vfs {
+    unsafe { (*vfs).pAppData.cast() }
+}
+
+unsafe extern "C" fn open(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    file: *mut ffi::sqlite3_file,
+    flags: c_int,
+    out: *mut c_int,
+) -> c_int {
+    unsafe {
+        (*file.cast::<File>()).watched = ptr::null_mut();
+        (*file).pMethods = ptr::null();
+        let result = (*own_vfs(vfs)).xOpen.unwrap()(own_vfs(vfs), name, own(file), flags, out);
+        if (*own(file)).pMethods.is_null() {
+            return result;
+        }
+        (*file).pMethods = &raw const METHODS;
+        if let Some((path, disk)) = disk_of(name) {
+            disk.state().files.entry(path.clone()).or_default();
+            (*file.cast::<File>()).watched = Box::into_raw(Box::new(Watched { disk, path }));
+        }
+        result
+    }
+}
+
+unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
+    unsafe {
+        if let Some((path, disk)) = disk_of(name) {
+            disk.state().files.remove(&path);
+        }
+        (*own_vfs(vfs)).xDelete.unwrap()(own_vfs(vfs), name, sync)
+    }
+}
+
+unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
+    unsafe {
+        let watched = mem::replace(&mut (*file.cast::<File>()).watched, ptr::null_mut());
+        if !watched.is_null() {
+            drop(Box::from_raw(watched));
+        }
+        methods(file).xClose.unwrap()(own(file))
+    }
+}
+
+unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, many: c_int, at: i64) -> c_int {
+    unsafe {
+        if let Some(Watched { disk, path }) = watched(file) {
+            let mut state = disk.state();
+            if state.full {
+                return ffi::SQLITE_FULL;
+            }
+            let bytes = std::slice::from_raw_parts(from.cast::<u8>(), many as usize).to_vec();
+            state.files.entry(path.clone()).or_default().sent.push(Sent::Write(at as usize, bytes));
+        }
+        methods(file).xWrite.unwrap()(own(file), from, many, at)
+    }
+}
+
+unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_int {
+    unsafe {
+        if let Some(Watched { disk, path }) = watched(file) {
+            disk.state().files.entry(path.clone()).or_default().sent.push(Sent::Truncate(length as usize));
+        }
+        methods(file).xTruncate.unwrap()(own(file), length)
+    }
+}
+
+unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
+    if let Some(Watched { disk, path }) = unsafe { watched(file) } {
+        let state = &mut *disk.state();
+        state.syncs += 1;
+        let contents = state.files.entry(path.clone()).or_default();
+        let sent = mem::take(&mut contents.sent);
+        match &mut state.failing_syncs {
+            (0, 0) => {}
+            (0, many) => {
+                *many -= 1;
+                return ffi::SQLITE_IOERR_FSYNC;
+            }
+            (after, _) => *after -= 1,
+        }
+        sent.iter().for_each(|sent| sent.arrive(&mut contents.safe));
+        return ffi::SQLITE_OK;
+    }
+    unsafe { methods(file).xSync.unwrap()(own(file), 0) }
+}
+
+/// Functions that are handed through to SQLite's own.
+macro_rules! through {
+    ($($name:ident = $method:ident ( $($argument:ident : $type:ty),* );)*) => {$(
+        unsafe extern "C" fn $name(file: *mut ffi::sqlite3_file, $($argument: $type),*) -> c_int {
+            unsafe { methods(file).$method.unwrap()(own(file), $($argument),*) }
+        }
+    )*};
+}
+
+through! {
+    read = xRead(to: *mut c_void, many: c_int, at: i64);
+    file_size = xFileSize(size: *mut i64);
+    lock = xLock(level: c_int);
+    unlock = xUnlock(level: c_int);
+    check_reserved = xCheckReservedLock(out: *mut c_int);
+    control = xFileControl(what: c_int, argument: *mut c_void);
+    sector_size = xSectorSize();
+    characteristics = xDeviceCharacteristics();
+    shm_map = xShmMap(page: c_int, size: c_int, extend: c_int, out: *mut *mut c_void);
+    shm_lock = xShmLock(offset: c_int, many: c_int, flags: c_int);
+    shm_unmap = xShmUnmap(delete: c_int);
+}
+
+unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
+    unsafe { methods(file).xShmBarrier.unwrap()(own(file)) }
+}
+
+static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+    iVersion: 2,
+    xClose: Some(close),
+    xRead: Some(read),
+    xWrite: Some(write),
+    xTruncate: Some(truncate),
+    xSync: Some(sync),
+    xFileSize: Some(file_size),
+    xLock: Some(lock),
+    xUnlock: Some(unlock),
+    xCheckReservedLock: Some(check_reserved),
+    xFileControl: Some(control),
+    xSectorSize: Some(sector_size),
+    xDeviceCharacteristics: Some(characteristics),
+    xShmMap: Some(shm_map),
+    xShmLock: Some(shm_lock),
+    xShmBarrier: Some(shm_barrier),
+    xShmUnmap: Some(shm_unmap),
+    xFetch: None,
+    xUnfetch: None,
+};
+
+/// Puts the table before SQLite's own, once.
+fn register() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| unsafe {
+        let own = ffi::sqlite3_vfs_find(ptr::null());
+        let mut vfs = ptr::read(own);
+        vfs.szOsFile += mem::size_of::<File>() as c_int;
+        vfs.zName = c"watched".as_ptr();
+        vfs.pAppData = own.cast();
+        vfs.xOpen = Some(open);
+        vfs.xDelete = Some(delete);
+        vfs.pNext = ptr::null_mut();
+        assert_eq!(ffi::sqlite3_vfs_register(Box::into_raw(Box::new(vfs)), 1), ffi::SQLITE_OK);
+    });
+}

@@ -1,0 +1,88 @@
+//! Hubs on a SQLite file: increments are exact, and what tools remember is there after a restart.
+
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+
+use toolhub::{ConflictResolution, Sqlite, prelude::*, sqlite::Options, testing::AssertOutcome};
+
+#[derive(Default, Serialize, Deserialize)]
+struct Count {
+    count: u64,
+}
+impl ToolState for Count {
+    const NAME: &'static str = "count";
+}
+
+async fn add(_: NoArguments, mut count: State<Count>) -> Result<u64, ToolError> {
+    Ok(count.update(|count| {
+        count.count += 1;
+        count.count
+    }))
+}
+
+async fn show(_: NoArguments, count: State<Count>) -> Result<u64, ToolError> {
+    Ok(count.count)
+}
+
+async fn hub_on(store: &Arc<Sqlite>) -> ToolHub {
+    let hub = ToolHub::builder().shared_store(store.clone()).queue_bounds(10_000, 10_000);
+    let tools = [tool("add", add).on_conflict(ConflictResolution::Retry), tool("show", show).read_only()];
+    hub.tools(tools).build().await.unwrap()
+}
+
+async fn shown(hub: &ToolHub) -> Value {
+    hub.call("show", json!({})).thread("t").await.assert_success().clone()
+}
+
+/// A folder that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("toolhub-sqlite-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
+    let each: u64 = if std::env::var_os("TOOLHUB_SOAK").is_some() { 2_000 } else { 5 };
+    let folder = Folder::new();
+    let path = folder.0.join("store.db");
+    let store = Arc::new(Sqlite::open(&path, Options::default()).unwrap());
+    let hubs = [hub_on(&store).await, hub_on(&store).await];
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..64 {
+        let hub = hubs[task % 2].clone();
+        tasks.spawn(async move {
+            for _ in 0..each {
+                hub.call("add", json!({})).thread("t").await.assert_success();
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    for hub in &hubs {
+        assert_eq!(shown(hub).await, 64 * each);
+    }
+    drop(hubs);
+    // What hubs do by themselves ends a moment later, and only then is the file free.
+    let free = async {
+        while Arc::strong_count(&store) > 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), free).await.expect("nobody holds the store");
+    drop(store);
+
+    let hub = hub_on(&Arc::new(Sqlite::open(&path, Options::default()).unwrap())).await;
+    assert_eq!(shown(&hub).await, 64 * each);
+    assert_eq!(*hub.call("add", json!({})).thread("t").await.assert_success(), 64 * each + 1);
+}
