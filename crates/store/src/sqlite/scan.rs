@@ -8,8 +8,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Result};
-use smol_str::{SmolStr, format_smolstr};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, types::Value};
+use smol_str::SmolStr;
 use tokio::sync::Semaphore;
 use toolhub_core::{
     backend::{Cursor, Key, Page, Partition, Row, Scan, Scope, StoreError},
@@ -113,15 +113,20 @@ fn sound<T>(row: Result<Option<T>, StoreError>) -> Option<T> {
 }
 
 /// The walk over the keys of a scan, in its order, and the bounds it asks for.
-fn keys<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedStatement<'a>, [String; 7])> {
-    // Everything that begins with the prefix lies between it and the prefix with the last of all characters; no
-    // partition has an empty text.
-    let mut from = (SmolStr::new(&scan.prefix), String::new());
-    let mut to = (format_smolstr!("{}{}", scan.prefix, char::MAX), String::new());
+fn keys<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedStatement<'a>, [Value; 7])> {
+    // No partition has an empty text.
+    let mut from = (scan.prefix.clone(), String::new());
+    let mut to = behind(&scan.prefix).map(|end| (end, String::new()));
     if let Some(Cursor(last)) = &scan.after {
-        let last = (last.id.clone(), last.partition.to_string());
-        if scan.newest { to = to.min(last) } else { from = from.max(last) }
+        let last = (last.id.to_string(), last.partition.to_string());
+        if scan.newest {
+            to = Some(to.map_or_else(|| last.clone(), |end| end.min(last.clone())));
+        } else {
+            from = from.max(last);
+        }
     }
+    // Behind every text lies every blob.
+    let to = to.map_or((Value::Blob(Vec::new()), String::new()), |(id, partition)| (id.into(), partition));
     let order = if scan.newest { "DESC" } else { "ASC" };
     let (sql, first, end) = match &scan.scope {
         Scope::Partition(only) => (
@@ -137,8 +142,16 @@ fn keys<'a>(connection: &'a Connection, scan: &Scan) -> Result<(CachedStatement<
         Scope::Tenant(only) => (across(order), format!("{only}/"), format!("{only}0")),
         Scope::All => (across(order), String::new(), char::MAX.to_string()),
     };
-    let bounds = [scan.table.as_str().into(), from.0.into(), from.1, to.0.into(), to.1, first, end];
+    let table = scan.table.as_str().to_owned();
+    let bounds = [table.into(), from.0.into(), from.1.into(), to.0, to.1.into(), first.into(), end.into()];
     Ok((connection.prepare_cached(&sql)?, bounds))
+}
+
+/// The first text behind all that begin with this one; `None` where there is no such text.
+fn behind(prefix: &str) -> Option<String> {
+    let (at, last) = prefix.char_indices().rfind(|(_, last)| *last != char::MAX)?;
+    let next = (last..=char::MAX).nth(1)?;
+    Some(format!("{}{next}", &prefix[..at]))
 }
 
 /// Over all partitions between two. Those of other tenants are stepped over in the index, without a look at their rows.
