@@ -37,6 +37,8 @@ struct Inner {
     cancel: OnceLock<CancellationToken>,
     heard: Mutex<Option<Instant>>,
     attached: Mutex<Vec<Content>>,
+    /// Whether anything was attached; most tools attach nothing.
+    attaches: AtomicBool,
     desk: Desk,
     slot: WeakSlot,
     waits: AtomicBool,
@@ -63,6 +65,7 @@ impl CallContext {
             cancel,
             heard: Mutex::default(),
             attached: Mutex::default(),
+            attaches: AtomicBool::new(false),
             desk: Desk::default(),
             slot,
             waits: AtomicBool::new(false),
@@ -159,6 +162,7 @@ impl CallContext {
     /// Adds a picture, sound or text to what the model is shown, beside the tool's output.
     pub fn attach(&self, content: Content) {
         self.0.attached.lock().unwrap_or_else(PoisonError::into_inner).push(content);
+        self.0.attaches.store(true, Ordering::Release);
     }
 
     fn tell_progress(&self, message: String, fraction: Option<f64>) {
@@ -191,6 +195,9 @@ impl CallContext {
     }
 
     pub(crate) fn take_attached(&self) -> Vec<Content> {
+        if !self.0.attaches.load(Ordering::Acquire) {
+            return Vec::new();
+        }
         std::mem::take(&mut self.0.attached.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

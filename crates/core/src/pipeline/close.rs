@@ -128,6 +128,9 @@ async fn settle(
 
 /// The states the tool has changed, and why they cannot be committed. Writing them down is the author's code, and may panic.
 fn drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
+    if context.desk().is_untouched() {
+        return (Drafts::default(), None);
+    }
     let mut unsaved = None;
     let mut drafts = context.desk().cleared(|parked| {
         let written = catch_unwind(AssertUnwindSafe(|| parked.changed()))

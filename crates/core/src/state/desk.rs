@@ -3,7 +3,10 @@
 //! In: values parked here when the tool lets go of them, and the turns to write them. Out: drafts of what is to be
 //! committed. `manager/draft.rs` makes writes of them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use super::{ContextId, StateError, sessions::Session, turns::Turn};
 use crate::{
@@ -14,7 +17,11 @@ use crate::{
 
 /// The states one call has taken out.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<OnDesk>);
+pub(crate) struct Desk {
+    /// Whether anything ever lay here. Most calls take no state out, and need not ask further.
+    used: AtomicBool,
+    on_desk: Mutex<OnDesk>,
+}
 
 #[derive(Default)]
 struct OnDesk {
@@ -77,6 +84,11 @@ impl Drafts {
 }
 
 impl Desk {
+    /// Whether no state was ever taken out.
+    pub(crate) fn is_untouched(&self) -> bool {
+        !self.used.load(Ordering::Acquire)
+    }
+
     /// Notes that a state was taken out.
     pub(crate) fn put(&self, sheet: Sheet) -> Result<(), ToolError> {
         let mut desk = self.lock();
@@ -85,12 +97,14 @@ impl Desk {
             return Err(ToolError::hidden(ErrorKind::Internal, text));
         }
         desk.sheets.push(sheet);
+        self.used.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Keeps a turn until the call is committed.
     pub(crate) fn keep(&self, turn: Turn) {
         self.lock().turns.push(turn);
+        self.used.store(true, Ordering::Release);
     }
 
     /// Lets others write: this attempt commits nothing.
@@ -115,7 +129,7 @@ impl Desk {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, OnDesk> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.on_desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
