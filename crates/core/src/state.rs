@@ -51,7 +51,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    backend::{Seen, StoreError},
+    backend::{Key, Seen, StoreError},
     ids::{StateName, Tenant, ThreadId},
     services::Services,
 };
@@ -108,11 +108,12 @@ pub(crate) async fn seen(
     names: &[StateName],
 ) -> Result<Vec<(StateName, Option<Seen>)>, StoreError> {
     let key = |name| services.state.context(name, thread).key(tenant, StateKind::Business);
+    let keys: Vec<Key> = names.iter().map(key).collect();
     let mut all = Vec::with_capacity(names.len());
-    for name in names {
-        let key = key(name);
-        let (_, rows) = services.state.load_in_session(&key.partition.clone(), &[key], services.clock.now()).await?;
-        all.push((name.clone(), rows.into_iter().flatten().next().map(|row| row.seen)));
+    // Those of one thread are read together: they are of the same moment.
+    for group in keys.chunk_by(|a, b| a.partition == b.partition) {
+        let (_, rows) = services.state.load_in_session(&group[0].partition, group, services.clock.now()).await?;
+        all.extend(rows.into_iter().map(|row| row.map(|row| row.seen)));
     }
-    Ok(all)
+    Ok(names.iter().cloned().zip(all).collect())
 }

@@ -5,10 +5,7 @@
 
 use serde_json::Value;
 
-use super::{
-    LAYOUT, StateManager,
-    write::{self, Next},
-};
+use super::{LAYOUT, StateManager, write::Next};
 use crate::{
     backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write, decode, encode},
     clock::Timestamp,
@@ -124,7 +121,7 @@ impl StateManager {
             writes.push(self.0.sequence.note(context, began, told.began, expires)?);
         }
         if let Some(text) = text {
-            let next = Next { text: text.clone(), schema: parked.layout(), expires, updates: write::Told::Whole };
+            let next = Next { text: text.clone(), schema: parked.layout(), expires, patch: None };
             let batch = self.batch(tenant, context, StateKind::Business, seen, next, now).await?;
             writes.extend(batch.writes);
         }

@@ -33,16 +33,8 @@ pub(super) struct Next<'a> {
     pub(super) text: Arc<[u8]>,
     pub(super) schema: u32,
     pub(super) expires: Option<Timestamp>,
-    /// What is told to the history.
-    pub(super) updates: Told<'a>,
-}
-
-/// What the history is told of a write.
-pub(super) enum Told<'a> {
-    /// This was laid over what was there.
-    Patch(&'a Value),
-    /// All of it is new.
-    Whole,
+    /// What was laid over what was there, for the history; `None` where all of it is new.
+    pub(super) patch: Option<&'a Value>,
 }
 
 /// What is to be written where.
@@ -100,7 +92,7 @@ impl StateManager {
             let mut members = data::members(entry::read(context, kind, row)?)?;
             patch::merge(&mut members, &patch);
             let text = data::text(kind, &members, self.0.business.max_state_size)?;
-            Ok(Next { text, schema: row.schema, expires: row.expires, updates: Told::Patch(&told) })
+            Ok(Next { text, schema: row.schema, expires: row.expires, patch: Some(&told) })
         })
         .await
     }
@@ -156,7 +148,7 @@ impl StateManager {
             let none = || StateError::NoVersion { state: state_id(context, kind), version };
             let snapshot = snapshot.ok_or_else(none)?;
             let (text, schema) = (snapshot.value.clone(), snapshot.schema);
-            Ok(Next { text, schema, expires: row.expires, updates: Told::Whole })
+            Ok(Next { text, schema, expires: row.expires, patch: None })
         })
         .await
     }
@@ -172,7 +164,7 @@ impl StateManager {
         let text = data::text(kind, members, self.0.business.max_state_size)?;
         // Whoever replaces a typed state writes it as its tool has it now.
         let schema = row.map_or(LAYOUT, |row| row.schema);
-        Ok(Next { text, schema, expires, updates: Told::Whole })
+        Ok(Next { text, schema, expires, patch: None })
     }
 
     fn rejects(&self) -> bool {
@@ -260,10 +252,7 @@ impl StateManager {
             batch.writes.extend(left.map(|id| versions::write(id, Change::Remove)));
         }
         if self.0.business.max_history_size > 0 {
-            let updates = match next.updates {
-                Told::Patch(patch) => Updates::Patch(patch),
-                Told::Whole => Updates::Whole(&next.text),
-            };
+            let updates = next.patch.map_or(Updates::Whole(&next.text), Updates::Patch);
             batch.writes.push(self.0.sequence.note_update(context, (&updates, version), now, next.expires)?);
         }
         Ok(batch)
