@@ -91,8 +91,12 @@ impl Limiter {
         let mut ledgers = self.ledgers(limits);
         let mut wait = Duration::ZERO;
         let mut excess: Option<Excess> = None;
+        // Made once where there is one limit, as mostly: names are long.
+        let mut only = None;
         for (at, ledger) in ledgers.iter_mut().enumerate() {
-            let until_turn = ledger.debt(who, now).saturating_sub(ledger.pace().tolerance);
+            let party = ledger.party(who);
+            let until_turn = ledger.debt(&party, now).saturating_sub(ledger.pace().tolerance);
+            only = Some(party);
             wait = wait.max(until_turn);
             let retry_after = until_turn.saturating_sub(ledger.pace().patience);
             if !retry_after.is_zero() && excess.as_ref().is_none_or(|worse| worse.retry_after < retry_after) {
@@ -102,12 +106,12 @@ impl Limiter {
         if let Some(excess) = excess {
             return Err(excess);
         }
-        let took = match ledgers.as_mut_slice() {
-            [only] => match only.take(who, now) {
+        let took = match (ledgers.as_mut_slice(), only) {
+            ([ledger], Some(party)) => match ledger.take(party, now) {
                 Taken { party: Party::Everybody, used } => Took::Everybody(used),
                 taken => Took::Each(vec![taken]),
             },
-            all => Took::Each(all.iter_mut().map(|ledger| ledger.take(who, now)).collect()),
+            (all, _) => Took::Each(all.iter_mut().map(|ledger| ledger.take(ledger.party(who), now)).collect()),
         };
         Ok(Granted { wait, token: Token(took) })
     }
@@ -133,7 +137,7 @@ impl Limiter {
     pub(crate) fn left(&self, limits: &[RateLimit], who: Asker<'_>, now: Instant) -> Vec<Left> {
         let mut ledgers = self.ledgers(limits);
         let left = ledgers.iter_mut().enumerate().map(|(at, ledger)| {
-            let debt = ledger.debt(who, now);
+            let debt = ledger.debt(&ledger.party(who), now);
             let remaining = match ledger.pace().tolerance.checked_sub(debt) {
                 Some(room) => room.as_nanos() / ledger.pace().interval.as_nanos() + 1,
                 None => 0,

@@ -5,7 +5,6 @@
 
 use regex::{Regex, RegexBuilder};
 use serde_json::{Number, Value};
-use smol_str::{SmolStr, format_smolstr};
 
 use super::ArgumentMatch;
 use crate::digest;
@@ -47,9 +46,21 @@ impl Condition {
         });
         value.is_some_and(|value| match value {
             Value::String(text) => self.pattern.is_match(text),
-            Value::Number(number) => self.pattern.is_match(&digits(number)),
+            Value::Number(number) => self.has_digits(number),
             other => self.pattern.is_match(&digest::canonical(other)),
         })
+    }
+
+    /// A number is read without an exponent and without an empty fraction: `1e4` and `10000.0` read `10000`, or a rule
+    /// about the number of digits would let them through. Whole ones are common, and written without taking memory.
+    fn has_digits(&self, number: &Number) -> bool {
+        let mut digits = itoa::Buffer::new();
+        match (number.as_u64(), number.as_i64(), number.as_f64()) {
+            (Some(whole), ..) => self.pattern.is_match(digits.format(whole)),
+            (_, Some(whole), _) => self.pattern.is_match(digits.format(whole)),
+            (.., Some(value)) => self.pattern.is_match(&value.to_string()),
+            _ => self.pattern.is_match(&number.to_string()),
+        }
     }
 }
 
@@ -61,15 +72,6 @@ fn steps(pointer: &str) -> Vec<String> {
 /// A place in a list: digits without a leading zero.
 fn place(step: &str) -> Option<usize> {
     if step.starts_with('+') || (step.starts_with('0') && step.len() > 1) { None } else { step.parse().ok() }
-}
-
-/// A number without an exponent and without an empty fraction: `1e4` and `10000.0` read `10000`, or a rule about the
-/// number of digits would let them through.
-fn digits(number: &Number) -> SmolStr {
-    match number.as_f64() {
-        Some(value) if number.is_f64() => format_smolstr!("{value}"),
-        _ => format_smolstr!("{number}"),
-    }
 }
 
 fn pointer_flaw(pointer: &str) -> Option<&'static str> {

@@ -94,29 +94,34 @@ impl Ledger {
         &self.pace
     }
 
+    /// Under whose name this limit counts the calls of whoever asks.
+    pub(super) fn party(&self, who: Asker<'_>) -> Party {
+        Party::of(self.limit.scope, who)
+    }
+
     /// How far ahead the party's moment is.
-    pub(super) fn debt(&mut self, who: Asker<'_>, now: Instant) -> Duration {
-        let party = Party::of(self.limit.scope, who);
-        let Some(moment) = moment(&mut self.moments, &mut self.everybody, &party) else { return Duration::ZERO };
+    pub(super) fn debt(&mut self, party: &Party, now: Instant) -> Duration {
+        let Some(moment) = moment(&mut self.moments, &mut self.everybody, party) else { return Duration::ZERO };
         // Under this limit nobody can be further ahead. A limit that was wider before must not shut anybody out for
         // longer than it says itself.
         let furthest = after(now, self.pace.most);
         if *moment > furthest {
             *moment = furthest;
-            self.undone.remove(&party);
+            self.undone.remove(party);
         }
         moment.saturating_duration_since(now)
     }
 
     /// Uses one call.
-    pub(super) fn take(&mut self, who: Asker<'_>, now: Instant) -> Taken {
+    pub(super) fn take(&mut self, party: Party, now: Instant) -> Taken {
         self.forget(now);
-        let (party, interval) = (Party::of(self.limit.scope, who), self.pace.interval);
         self.forget_undone(&party, now);
-        let moment = match &party {
-            Party::Everybody => self.everybody.get_or_insert(now),
-            party => self.moments.entry(party.clone()).or_insert(now),
+        let moment = match moment(&mut self.moments, &mut self.everybody, &party) {
+            Some(known) => known,
+            None if party == Party::Everybody => self.everybody.insert(now),
+            None => self.moments.entry(party.clone()).or_insert(now),
         };
+        let interval = self.pace.interval;
         *moment = after((*moment).max(now), interval);
         let used = Use { ledger: self.id, interval, moment: *moment };
         Taken { party, used }
