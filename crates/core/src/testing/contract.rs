@@ -1,9 +1,10 @@
 //! What every store promises, as checks that any implementation of `Backend` can be put through.
 //!
 //! In: a way to make an empty store. Out: nothing, or a panic that says which promise is broken. The checks know the
-//! trait and nothing else; what must hold after a crash or between nodes, each store shows for itself.
+//! trait and nothing else; what must hold when the power fails or between nodes, each store shows for itself.
 
 mod batches;
+mod lives;
 mod model;
 mod news;
 mod pages;
@@ -46,6 +47,28 @@ pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
     race::one_of_many_is_first(&make().await).await;
     race::dropped_commits_are_whole(&make().await).await;
     random(&make, 100, 7).await;
+}
+
+/// Puts a store that survives its process through the checks about that. `open` opens the store of this name, and makes it
+/// where there is none; it is asked again after everybody let go of it, commits on their way included. What must hold
+/// between a load and its commit holds also when the writer was dead in between.
+///
+/// ```
+/// # use std::{collections::HashMap, sync::{Arc, Mutex}};
+/// # use toolhub_core::{backend::Memory, testing::contract};
+/// # #[tokio::main] async fn main() {
+/// // A store in memory survives nothing but whoever uses it.
+/// let kept = Mutex::new(HashMap::<String, Arc<Memory>>::new());
+/// contract::lives(async |name: &str| kept.lock().unwrap().entry(name.into()).or_default().clone()).await;
+/// # }
+/// ```
+///
+/// # Panics
+/// When the store breaks a promise; the message says which.
+pub async fn lives<B: Backend>(open: impl AsyncFn(&str) -> Arc<B>) {
+    lives::loaded_before_and_committed_after(&async || open("loaded").await).await;
+    lives::cut_off_in_the_middle(&async || open("cut").await).await;
+    lives::counting_on(&async || open("counting").await).await;
 }
 
 /// Compares a store with a naive model over so many random programs: commits with every expectation and change, loads,

@@ -27,6 +27,12 @@ async fn the_store_in_sqlite_keeps_every_promise() {
     contract::check(stores(&Folder::new())).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn from_one_life_to_the_next_the_store_in_sqlite_keeps_every_promise() {
+    let folder = Folder::new();
+    contract::lives(async |name: &str| Arc::new(open(&folder.path(name)))).await;
+}
+
 #[tokio::test]
 async fn random_programs_find_no_difference_to_a_naive_model() {
     let programs = if std::env::var_os("TOOLHUB_SOAK").is_some() { 20_000 } else { 500 };

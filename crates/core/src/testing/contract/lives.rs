@@ -1,0 +1,91 @@
+//! From one life of a store to the next: what was acknowledged stays, and what was loaded before can still be compared.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{NOW, answered, get, put, thread, value, write};
+use crate::backend::{Backend, Batch, Expect, Row, StoreError};
+
+/// A writer that loads, dies and comes back: its commit is made if the row is still the one it saw, and only then.
+pub(super) async fn loaded_before_and_committed_after<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
+    let store = open().await;
+    let batch = Batch::on(thread("t")).with(put("mine", "1")).with(put("theirs", "1")).with(put("gone", "1"));
+    answered(store.commit(batch, NOW)).await;
+    let before = |row: Option<Row>| row.map(|row| row.seen).unwrap_or_else(|| panic!("the row is there"));
+    let mine = before(get(&*store, &thread("t"), "mine", NOW).await);
+    let theirs = before(get(&*store, &thread("t"), "theirs", NOW).await);
+    let gone = before(get(&*store, &thread("t"), "gone", NOW).await);
+    answered(store.commit(Batch::on(thread("t")).with(put("theirs", "2")), NOW)).await;
+    let removed = write("gone", Expect::Any, crate::backend::Change::Remove);
+    answered(store.commit(Batch::on(thread("t")).with(removed), NOW)).await;
+    drop(store);
+
+    let store = open().await;
+    answered(store.commit(Batch::on(thread("t")).with(put("gone", "again")), NOW)).await;
+    for (id, seen) in [("theirs", theirs), ("gone", gone)] {
+        let writes = Batch::on(thread("t"))
+            .with(put("beside", "1"))
+            .with(write(id, Expect::Same(seen), value("late", None)));
+        let refused = store.commit(writes, NOW).await;
+        assert!(matches!(refused, Err(StoreError::Conflict { .. })), "`{id}` is another one now, but: {refused:?}");
+    }
+    assert_eq!(get(&*store, &thread("t"), "beside", NOW).await, None, "nothing of a refused batch is written");
+    let next = Batch::on(thread("t")).with(write("mine", Expect::Same(mine), value("2", None)));
+    assert_eq!(store.commit(next, NOW).await, Ok(vec![2]), "a row nobody touched is still the one that was seen");
+}
+
+/// Whatever was on its way when the store went: acknowledged is there, and nothing is there by halves.
+pub(super) async fn cut_off_in_the_middle<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
+    let mut acknowledged = vec![None::<u32>; 8];
+    for life in 0..6_u32 {
+        let store = open().await;
+        let writers = (0..8).map(|writer| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut last = None;
+                for round in 0..20_u32 {
+                    let (partition, text) = (thread(&format!("w{writer}")), (life * 100 + round).to_string());
+                    let batch = Batch::on(partition).with(put("a", &text)).with(put("b", &text));
+                    match store.commit(batch, NOW).await {
+                        Ok(_) => last = Some(life * 100 + round),
+                        Err(error) => panic!("a sound commit was refused: {error}"),
+                    }
+                    tokio::task::yield_now().await;
+                }
+                last
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        // Some lives are shorter than others. Those that are cut off leave a commit on its way.
+        if life % 2 == 0 {
+            tokio::time::sleep(Duration::from_millis(u64::from(life))).await;
+            writers.iter().for_each(tokio::task::JoinHandle::abort);
+        }
+        for (writer, task) in writers.into_iter().enumerate() {
+            if let Ok(last) = task.await {
+                acknowledged[writer] = last.or(acknowledged[writer]);
+            }
+        }
+        drop(store);
+        let store = open().await;
+        for (writer, last) in acknowledged.iter().enumerate() {
+            let partition = thread(&format!("w{writer}"));
+            let rows = (get(&*store, &partition, "a", NOW).await, get(&*store, &partition, "b", NOW).await);
+            let text = |row: &Option<Row>| row.as_ref().map(|row| String::from_utf8_lossy(&row.value).into_owned());
+            assert_eq!(text(&rows.0), text(&rows.1), "a batch is there whole or not at all");
+            let found: Option<u32> = text(&rows.0).and_then(|text| text.parse().ok());
+            assert!(found >= *last, "writer {writer} was told that {last:?} is written, and {found:?} is there");
+        }
+    }
+}
+
+/// Versions and fences go on where they were.
+pub(super) async fn counting_on<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
+    for life in 1..=3 {
+        let store = open().await;
+        let fenced = Batch { fence: Some(life + 6), ..Batch::on(thread("t")) };
+        assert_eq!(answered(store.commit(fenced.with(put("n", "1")), NOW)).await, [life]);
+        let late = Batch { fence: Some(life + 5), ..Batch::on(thread("t")) };
+        let refused = store.commit(late.with(put("n", "late")), NOW).await;
+        assert_eq!(refused, Err(StoreError::Fenced { given: life + 5, seen: life + 6 }), "fences are remembered");
+    }
+}
