@@ -6,7 +6,8 @@ use std::{
 };
 
 use toolhub::{
-    After, Before, BoxFuture, Hook, HookedCall, HubBuilder, Rule,
+    After, Before, BoxFuture, ConflictResolution, Hook, HookedCall, HubBuilder, Rule,
+    backend::Memory,
     events::News,
     ids::{Caller, Tenant},
     prelude::*,
@@ -364,4 +365,41 @@ async fn what_a_hook_says_about_one_call_is_not_said_to_another() {
         assert_eq!(outcome.model_text(), format!("here\nwelcome, {caller}\ngoodbye, {caller}"));
     }
     assert_eq!(script.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_tool_that_runs_again_after_a_conflict_is_seen_each_time() {
+    #[derive(Default, Serialize, Deserialize)]
+    struct Count(u64);
+    impl ToolState for Count {
+        const NAME: &'static str = "count";
+    }
+    let store = Arc::new(Memory::new());
+    let others = ToolHub::builder().shared_store(store.clone()).tool(tool("others", add)).build().await.unwrap();
+    async fn add(_: NoArguments, mut count: State<Count>) -> Result<u64, ToolError> {
+        count.0 += 1;
+        Ok(count.0)
+    }
+    let again = move |_: NoArguments, mut count: State<Count>| {
+        let others = others.clone();
+        async move {
+            if count.0 == 0 {
+                others.call("others", json!({})).thread("t").await.assert_success();
+            }
+            count.0 += 1;
+            Ok::<_, ToolError>(count.0)
+        }
+    };
+    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let hook = after({
+        let seen = seen.clone();
+        move |_, result| {
+            seen.lock().unwrap().push(result.unwrap().clone());
+            Ok(After::Pass)
+        }
+    });
+    let again = tool("again", again).rerunnable().on_conflict(ConflictResolution::Retry);
+    let hub = ToolHub::builder().shared_store(store).tool(again).hook("again", hook).build().await.unwrap();
+    assert_eq!(hub.call("again", json!({})).thread("t").await.assert_success(), &json!(2));
+    assert_eq!(*seen.lock().unwrap(), [json!(1), json!(2)]);
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use toolhub::{
-    ContextFilter, ContextId, Happened, HubBuilder, ManagerType, StateError,
+    ContextFilter, ContextId, Happened, HubBuilder, ManagerType, StateCleanup, StateError,
     StateKind::{Business, Cache, Connection, Session},
     StateManager, StateManagerConfig, StateStats,
     backend::{Backend, Memory, Partition, Scan, Scope, Table},
@@ -419,4 +419,19 @@ async fn the_state_of_a_tool_is_a_part_of_the_session_of_its_thread() {
     assert_eq!(shown().await, json!([]));
     hub.call("other", json!({})).thread("t1").await.assert_success();
     hub.call("add_to_cart", item).thread("t1").await.assert_error(ErrorKind::StateLimit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_session_takes_a_state_that_outlives_its_thread_too() {
+    let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
+    let add = |arguments: Value, mut state: Value| {
+        state["kept"] = arguments;
+        json!({"state": state})
+    };
+    let tool = legacy_stateful("cart", add).state_cleanup(StateCleanup::Never);
+    let hub = builder(store.clone(), &clock).tool(tool).build().await.unwrap();
+    hub.call("cart", json!({"tea": 1})).thread("t1").await.assert_success();
+    assert_eq!(data(&hub.state(), Business).await, Some(json!({"kept": {"tea": 1}})));
+    clock.jump(3_600_000);
+    assert_nothing(&hub.state()).await;
 }

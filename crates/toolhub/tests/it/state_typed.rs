@@ -224,6 +224,20 @@ async fn a_state_goes_after_its_call_with_its_thread_or_never() {
 }
 
 #[tokio::test]
+async fn a_state_that_goes_after_its_call_goes_after_one_that_failed_too() {
+    async fn fail(_: NoArguments, mut cart: State<Cart>) -> Result<(), ToolError> {
+        cart.lines.clear();
+        Err(ToolError::new("out of stock"))
+    }
+    let tool = tool("fail", fail).state_cleanup(StateCleanup::AfterCall);
+    let hub = ToolHub::builder().tool(tool).build().await.unwrap();
+    let left = json!({"lines": [["tea", 1]]});
+    hub.state().set_state(&Tenant::default(), &id("t/cart"), StateKind::Business, left, None).await.unwrap();
+    hub.call("fail", json!({})).thread("t").await.assert_error(ErrorKind::ToolError);
+    assert_eq!(business(&hub, "t/cart").await, None);
+}
+
+#[tokio::test]
 async fn what_is_said_about_a_state_that_is_not_there_is_refused() {
     let hub = ToolHub::builder().build().await.unwrap();
     async fn nothing(_: NoArguments) -> Result<(), ToolError> {

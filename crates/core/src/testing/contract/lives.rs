@@ -22,9 +22,8 @@ pub(super) async fn loaded_before_and_committed_after<B: Backend>(open: &impl As
     let store = open().await;
     answered(store.commit(Batch::on(thread("t")).with(put("gone", "again")), NOW)).await;
     for (id, seen) in [("theirs", theirs), ("gone", gone)] {
-        let writes = Batch::on(thread("t"))
-            .with(put("beside", "1"))
-            .with(write(id, Expect::Same(seen), value("late", None)));
+        let writes =
+            Batch::on(thread("t")).with(put("beside", "1")).with(write(id, Expect::Same(seen), value("late", None)));
         let refused = store.commit(writes, NOW).await;
         assert!(matches!(refused, Err(StoreError::Conflict { .. })), "`{id}` is another one now, but: {refused:?}");
     }
