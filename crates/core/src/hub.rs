@@ -103,7 +103,7 @@ impl ToolHub {
     pub fn register_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
         let new = self.build(tools)?;
         let names: Vec<_> = new.iter().map(|tool| tool.definition.name.clone()).collect();
-        self.engine.registry.add(new)?;
+        self.engine.registry.add(new, self.engine.services.state.homes())?;
         self.engine.services.stirred.notify_one();
         for tool_name in names {
             self.tell(News::ToolRegistered { tool_name });
@@ -133,7 +133,8 @@ impl ToolHub {
     /// # Errors
     /// When one of them cannot be registered; then everything stays as it was.
     pub async fn replace_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
-        let before = self.engine.registry.replace(self.build(tools)?)?;
+        let homes = self.engine.services.state.homes();
+        let before = self.engine.registry.replace(self.build(tools)?, homes)?;
         self.engine.services.stirred.notify_one();
         let after = self.tools();
         for tool in before.list(&Filter::default()) {
@@ -161,7 +162,8 @@ impl ToolHub {
 
     /// Takes all tools away; says how many there were.
     pub async fn clear(&self) -> usize {
-        let before = self.engine.registry.replace(Vec::new()).unwrap_or_default();
+        let homes = self.engine.services.state.homes();
+        let before = self.engine.registry.replace(Vec::new(), homes).unwrap_or_default();
         for tool in before.list(&Filter::default()) {
             self.gone(&tool).await;
         }

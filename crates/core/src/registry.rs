@@ -18,7 +18,7 @@ pub use error::RegistryError;
 pub(crate) use tools::Base;
 pub use tools::{Filter, Tool, Tools};
 
-use crate::tool::ToolName;
+use crate::{state::Homes, tool::ToolName};
 
 /// Every tool the hub knows.
 #[derive(Default)]
@@ -41,14 +41,14 @@ impl Registry {
         tools.get(name).map(|tool| (tool.clone(), tools.base(name)))
     }
 
-    /// Adds tools, all or none.
-    pub(crate) fn add(&self, new: Vec<Tool>) -> Result<(), RegistryError> {
-        self.change(|tools| tools.with(new)).map(|_| ())
+    /// Adds tools, all or none. Before anybody can call them, `homes` learns who keeps their states.
+    pub(crate) fn add(&self, new: Vec<Tool>, homes: &Homes) -> Result<(), RegistryError> {
+        self.change(|tools| settled(tools.with(new)?, homes)).map(|_| ())
     }
 
     /// Puts these tools in the place of all others.
-    pub(crate) fn replace(&self, all: Vec<Tool>) -> Result<Arc<Tools>, RegistryError> {
-        self.change(|tools| tools.emptied().with(all))
+    pub(crate) fn replace(&self, all: Vec<Tool>, homes: &Homes) -> Result<Arc<Tools>, RegistryError> {
+        self.change(|tools| settled(tools.emptied().with(all)?, homes))
     }
 
     /// Takes a tool away. Tools that depend on it stay, and wait for it.
@@ -69,4 +69,9 @@ impl Registry {
         let next = next(&self.current.load())?;
         Ok(self.current.swap(Arc::new(next)))
     }
+}
+
+fn settled(tools: Tools, homes: &Homes) -> Result<Tools, RegistryError> {
+    homes.settle(&tools.managers()?);
+    Ok(tools)
 }

@@ -98,6 +98,11 @@ async fn sweep(hub: Weak<Engine>, every: Duration) {
         tokio::time::sleep(every).await;
         let Some(engine) = hub.upgrade() else { return };
         let now = engine.services.clock.now();
+        for store in engine.services.state.homes().elsewhere() {
+            while let Ok(SWEEP_AT_ONCE) = store.sweep(SWEEP_AT_ONCE, now).await {
+                tokio::task::yield_now().await;
+            }
+        }
         while let Ok(SWEEP_AT_ONCE) = engine.services.store.sweep(SWEEP_AT_ONCE, now).await {
             tokio::task::yield_now().await;
         }

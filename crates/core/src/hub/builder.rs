@@ -1,6 +1,6 @@
 //! Puts a hub together.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ use crate::{
     registry::{Registry, RegistryError, ToolBuilder},
     scheduler::{Bounds, Scheduler},
     services::{Resources, Services},
-    state::{BusinessStateConfig, StateManager, StateManagerConfig},
+    state::{BusinessStateConfig, Homes, ManagerType, OpenStore, StateManager, StateManagerConfig},
     status::StatusSettings,
     statuses::Statuses,
     threads::{Book, Caps, Known, Rooms},
@@ -45,6 +45,7 @@ pub struct HubBuilder {
     status: StatusSettings,
     business_state: BusinessStateConfig,
     state_manager: StateManagerConfig,
+    managers: Option<Arc<OpenStore>>,
     events: Events,
     defaults: Policy,
     policies: Vec<(String, Policy)>,
@@ -73,6 +74,9 @@ pub enum BuildError {
     /// What was said about tools cannot hold; every problem is named.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Policy(Vec<PolicyError>),
+    /// The store that `manager_type` asks for cannot be opened.
+    #[error("the store that `manager_type` asks for cannot be opened: {0}")]
+    Manager(String),
     /// A kind was given two executors.
     #[error("there are two executors for tools of kind `{0}`; give the hub one")]
     TwoExecutors(Kind),
@@ -93,6 +97,7 @@ impl HubBuilder {
             status: StatusSettings::default(),
             business_state: BusinessStateConfig::default(),
             state_manager: StateManagerConfig::default(),
+            managers: None,
             events: Events::new(),
             defaults: Policy::default(),
             policies: Vec::new(),
@@ -215,6 +220,15 @@ impl HubBuilder {
         self
     }
 
+    /// What opens the stores that `manager_type` asks for; `toolhub::open_store` knows all there are.
+    pub fn managers<E: Into<Box<dyn Error + Send + Sync>>>(
+        mut self,
+        open: impl Fn(&StateManagerConfig, &BusinessStateConfig) -> Result<Arc<dyn Backend>, E> + Send + Sync + 'static,
+    ) -> Self {
+        self.managers = Some(Arc::new(move |manager, business| open(manager, business).map_err(Into::into)));
+        self
+    }
+
     /// How many blocking functions may run at once; 64 where nothing is said.
     pub fn blocking_places(mut self, places: usize) -> Self {
         self.blocking_places = places;
@@ -280,15 +294,23 @@ impl HubBuilder {
             let reason = "no call could ever run; use at least 1".into();
             problems.push(wrong("`max_concurrency`".into(), reason));
         }
-        let nonsense = self.state_manager.nonsense().into_iter();
+        let nonsense = self.state_manager.nonsense().into_iter().chain(self.business_state.nonsense());
         problems.extend(nonsense.map(|(field, reason)| wrong(format!("the `{field}` of states"), reason.into())));
-        let unheeded = self.business_state.unheeded().into_iter().chain(self.state_manager.unheeded());
+        let unheeded = self.state_manager.unheeded().into_iter();
         problems.extend(
             unheeded.map(|field| wrong(format!("`{field}`"), "nothing here can do that yet; leave it out".into())),
         );
+        let disk = Some(ManagerType::Persistent);
+        if self.state_manager.manager_type != disk && self.tools.iter().all(|tool| tool.manager() != disk) {
+            // Taken silently, they would promise what does not happen.
+            let idle = self.business_state.for_disk().into_iter().chain(self.state_manager.for_disk());
+            let reason = "only the persistent manager heeds it; say `manager_type = persistent` for the hub or a tool";
+            problems.extend(idle.map(|field| wrong(format!("`{field}`"), reason.into())));
+        }
         if !problems.is_empty() {
             return Err(BuildError::Policy(problems));
         }
+        let given = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
         let stirred = Arc::new(Notify::new());
@@ -304,7 +326,10 @@ impl HubBuilder {
         let approvals =
             Arc::new(Approvals::new(store.clone(), self.clock.clone(), self.events.clone(), self.keep_calls));
         let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
-        let state = StateManager::new(store.clone(), self.clock.clone(), self.business_state, self.state_manager);
+        let (business, manager) = (self.business_state, self.state_manager);
+        let homes = Homes::new(store.clone(), given, self.managers, manager.clone(), business.clone());
+        let homes = homes.map_err(BuildError::Manager)?;
+        let state = StateManager::new(homes, self.clock.clone(), business, manager);
         let lag = self.idle_threads.map_or(ACTIVITY_LAGS, |idle| ACTIVITY_LAGS.min(idle / 4));
         let known = Arc::new(Known::new(lag));
         let book = Arc::new(Book::new(known.clone(), store.clone(), self.clock.clone()));

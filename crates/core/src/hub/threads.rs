@@ -185,7 +185,8 @@ async fn take_away(engine: &Engine, owner: &Owner) -> Result<Removed, StoreError
     let tools = engine.registry.snapshot().list(&Filter::default());
     let kept = tools.iter().filter(|tool| tool.state.cleanup == StateCleanup::Never);
     let kept: Vec<StateName> = kept.flat_map(|tool| tool.state.names.clone()).collect();
-    threads::remove(&engine.book, &*services.store, owner, &kept, services.clock.now()).await
+    let other = services.state.homes().elsewhere();
+    threads::remove(&engine.book, (&*services.store, &other), owner, &kept, services.clock.now()).await
 }
 
 /// What this node remembers of the thread goes too, and listeners are told.

@@ -17,7 +17,7 @@ use super::{
     validate,
 };
 use crate::{
-    backend::{Batch, Partition, StoreError, Table, Write},
+    backend::{Backend, Batch, Partition, StoreError, Table, Write},
     call::{Content, Effect, Outcome},
     context::CallContext,
     engine::Engine,
@@ -220,18 +220,18 @@ impl<'a> Book<'a> {
         }
     }
 
-    /// States that do not lie with the call's records, such as those that all threads share, are committed first, one by
-    /// one. If the process dies before the end of the call is written down too, what its tool remembers is true, and the
+    /// States that do not lie with the call's records, because all threads share them or another store keeps them, are
+    /// committed first, one by one. If the process dies before the end of the call is written down too, what its tool remembers is true, and the
     /// call stays open.
     async fn settle_elsewhere(&self, drafts: &mut Drafts, told: Option<&Told>) -> Result<(), Unsettled> {
-        let (state, tenant, here) = (&self.engine.services.state, &self.way.call.tenant, self.partition());
-        let elsewhere = drafts.list.iter_mut().filter(|draft| draft.context.partition(tenant) != here);
+        let (state, tenant) = (&self.engine.services.state, &self.way.call.tenant);
+        let elsewhere = drafts.list.iter_mut().filter(|draft| !self.is_here(draft));
         for (already, draft) in elsewhere.enumerate() {
             loop {
                 let now = self.engine.services.clock.now();
                 let mut batch = Batch::on(draft.context.partition(tenant));
                 batch.writes = state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?;
-                match self.engine.journal.store.commit(batch, now).await {
+                match state.homes().commit(batch, now).await {
                     Ok(_) => break,
                     Err(StoreError::Conflict { .. }) => match self.renew_one(draft).await {
                         // What another state of the tool remembers of this run is written.
@@ -247,9 +247,9 @@ impl<'a> Book<'a> {
 
     /// What is written with the end of the call.
     async fn writes(&self, drafts: &Drafts, told: Option<&Told>) -> Result<Vec<Write>, Unsettled> {
-        let (services, tenant, here) = (&self.engine.services, &self.way.call.tenant, self.partition());
+        let (services, tenant) = (&self.engine.services, &self.way.call.tenant);
         let (state, now) = (&services.state, services.clock.now());
-        let drafts: Vec<&Draft> = drafts.list.iter().filter(|draft| draft.context.partition(tenant) == here).collect();
+        let drafts: Vec<&Draft> = drafts.list.iter().filter(|draft| self.is_here(draft)).collect();
         let mut all = Vec::new();
         for draft in &drafts {
             all.extend(state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?);
@@ -259,13 +259,19 @@ impl<'a> Book<'a> {
     }
 
     async fn renew(&self, drafts: &mut Drafts) -> Result<(), Unsettled> {
-        let here = self.partition();
         for draft in &mut drafts.list {
-            if draft.context.partition(&self.way.call.tenant) == here {
+            if self.is_here(draft) {
                 self.renew_one(draft).await?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a state is committed together with the end of the call.
+    fn is_here(&self, draft: &Draft) -> bool {
+        let homes = self.engine.services.state.homes();
+        draft.context.partition(&self.way.call.tenant) == self.partition()
+            && homes.is_with_calls(draft.context.state().as_str())
     }
 
     async fn renew_one(&self, draft: &mut Draft) -> Result<(), Unsettled> {

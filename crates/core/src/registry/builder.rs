@@ -237,7 +237,10 @@ impl ToolBuilder {
         let Some(executor) = executor else {
             return Err(RegistryError::NoExecutor { tool: name, kind: self.kind });
         };
-        let state = match state::rules(self.state, &self.states) {
+        let state = match state::rules(self.state, &self.states).and_then(|rules| {
+            workshop.services.state.homes().check(&rules)?;
+            Ok(rules)
+        }) {
             Ok(state) => state,
             Err(reason) => return Err(RegistryError::Refused { tool: name, reason }),
         };

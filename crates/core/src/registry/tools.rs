@@ -6,10 +6,12 @@ use super::{RegistryError, depends};
 use crate::{
     executor::Executor,
     hooks::Hook,
+    ids::StateName,
     policy::{Gate, Limits, Policy},
     scheduler::Desk,
     schema::Schema,
     services::Services,
+    state::ManagerType,
     state::StateRules,
     suggest,
     tool::{Definition, Kind, ToolName},
@@ -160,7 +162,24 @@ impl Tools {
         }
         let next = Self { bases: depends::bases_of(&by_name), by_name, revision: self.revision + 1 };
         depends::check(&next, &names)?;
+        next.managers()?;
         Ok(next)
+    }
+
+    /// Who keeps each state of these tools, as far as one of them says so.
+    pub(super) fn managers(&self) -> Result<HashMap<StateName, Option<ManagerType>>, RegistryError> {
+        let mut all: HashMap<StateName, Option<ManagerType>> = HashMap::new();
+        for tool in self.by_name.values() {
+            for state in &tool.state.names {
+                let said = all.entry(state.clone()).or_default();
+                if said.is_some() && tool.state.manager.is_some() && *said != tool.state.manager {
+                    let reason = format!("another tool keeps the state `{state}` with another `manager_type`");
+                    return Err(RegistryError::Refused { tool: tool.definition.name.clone(), reason });
+                }
+                *said = said.or(tool.state.manager);
+            }
+        }
+        Ok(all)
     }
 
     pub(super) fn without(&self, name: &ToolName) -> (Self, Option<Arc<Tool>>) {

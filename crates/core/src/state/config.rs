@@ -60,8 +60,8 @@ pub enum ConflictResolution {
 }
 
 impl BusinessStateConfig {
-    /// The settings that ask for what nothing here can do yet. Taken silently, they would promise what does not happen.
-    pub(crate) fn unheeded(&self) -> Vec<&'static str> {
+    /// The settings that only a persistent manager heeds.
+    pub(crate) fn for_disk(&self) -> Vec<&'static str> {
         let usual = Self::default();
         let asked = [
             (self.state_compression, "state_compression = true"),
@@ -72,6 +72,24 @@ impl BusinessStateConfig {
             (self.backup_retention != usual.backup_retention, "backup_retention"),
         ];
         asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
+    }
+
+    /// What makes no sense: the field, and why.
+    pub(crate) fn nonsense(&self) -> Vec<(&'static str, &'static str)> {
+        let checks = [
+            (
+                !self.sync_on_change && self.sync_interval.as_millis() == 0,
+                (
+                    "sync_interval",
+                    "states would be written all the time; use at least a millisecond, or `sync_on_change`",
+                ),
+            ),
+            (
+                self.backup_enabled && self.backup_interval.as_millis() == 0,
+                ("backup_interval", "the store would do nothing but copy itself; use at least a millisecond"),
+            ),
+        ];
+        checks.into_iter().filter(|(wrong, _)| *wrong).map(|(_, what)| what).collect()
     }
 }
 

@@ -26,6 +26,7 @@ use super::{
     BusinessStateConfig, ContextId, SessionState, StateEntry, StateError, StateKind, StateManagerConfig, data,
     entry::state_id,
     history::Sequence,
+    homes::Homes,
     live::Live,
     sessions::{Session, Sessions},
 };
@@ -62,7 +63,7 @@ const AT_ONCE: usize = 100;
 pub struct StateManager(Arc<Inner>);
 
 struct Inner {
-    store: Arc<dyn Backend>,
+    store: Homes,
     clock: Arc<dyn Clock>,
     live: Live,
     sequence: Sequence,
@@ -74,13 +75,18 @@ struct Inner {
 
 impl StateManager {
     pub(crate) fn new(
-        store: Arc<dyn Backend>,
+        store: Homes,
         clock: Arc<dyn Clock>,
         business: BusinessStateConfig,
         config: StateManagerConfig,
     ) -> Self {
         let (live, sequence, sessions) = (Live::default(), Sequence::default(), Sessions::of(&config));
         Self(Arc::new(Inner { store, clock, live, sequence, sessions, business, config }))
+    }
+
+    /// Which store keeps which state.
+    pub(crate) fn homes(&self) -> &Homes {
+        &self.0.store
     }
 
     /// The context of a state in a thread: always the same, whether or not anything is there. All threads of a tenant
@@ -186,7 +192,7 @@ impl StateManager {
     ) -> Result<Vec<(SmolStr, Row)>, StoreError> {
         let scope = Scope::Partition(context.partition(tenant));
         let scan = Scan::of(table, scope).prefix(context.prefix()).limit(AT_ONCE);
-        let rows = read_all(&*self.0.store, scan, now).await?;
+        let rows = read_all(&self.0.store, scan, now).await?;
         Ok(rows.into_iter().map(|(key, row)| (key.id, row)).collect())
     }
 

@@ -47,15 +47,22 @@ impl StateManagerConfig {
     /// The settings that ask for what nothing here can do yet. Taken silently, they would promise what does not happen.
     pub(crate) fn unheeded(&self) -> Vec<&'static str> {
         let usual = Self::default();
-        let elsewhere = matches!(self.manager_type, Some(ManagerType::Persistent | ManagerType::Distributed));
         let asked = [
-            (elsewhere, "manager_type = persistent or distributed"),
-            (self.persistence_path != usual.persistence_path, "persistence_path"),
-            (self.persistence_format != usual.persistence_format, "persistence_format"),
-            (self.compression, "compression = true"),
+            (self.manager_type == Some(ManagerType::Distributed), "manager_type = distributed"),
             (self.redis_url.is_some(), "redis_url"),
             (self.redis_prefix != usual.redis_prefix, "redis_prefix"),
             (self.redis_db != usual.redis_db, "redis_db"),
+        ];
+        asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
+    }
+
+    /// The settings that only a persistent manager heeds.
+    pub(crate) fn for_disk(&self) -> Vec<&'static str> {
+        let usual = Self::default();
+        let asked = [
+            (self.persistence_path != usual.persistence_path, "persistence_path"),
+            (self.persistence_format != usual.persistence_format, "persistence_format"),
+            (self.compression, "compression = true"),
         ];
         asked.into_iter().filter(|(asked, _)| *asked).map(|(_, field)| field).collect()
     }

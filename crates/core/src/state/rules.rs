@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::ConflictResolution;
+use super::{ConflictResolution, ManagerType};
 use crate::ids::StateName;
 
 /// When what a tool remembers is thrown away.
@@ -27,6 +27,8 @@ pub(crate) struct StateRules {
     /// The states it takes out, by name, each once.
     pub(crate) names: Vec<StateName>,
     pub(crate) cleanup: StateCleanup,
+    /// Who keeps them; whoever keeps the hub's states where no tool that shares one says anything.
+    pub(crate) manager: Option<ManagerType>,
     /// What happens when somebody else wrote in the meantime; as the hub's owner says where nothing is said.
     pub(crate) on_conflict: Option<ConflictResolution>,
     /// It may be run once more with what is there now.

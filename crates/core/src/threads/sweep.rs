@@ -9,7 +9,7 @@ use super::{Book, Owner, book};
 use crate::{
     approvals::{Approval, ApprovalState},
     backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Scan, Scope, StoreError, Table, Write,
+        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Scan, Scope, Seen, StoreError, Table, Write,
     },
     clock::Timestamp,
     ids::StateName,
@@ -55,16 +55,24 @@ pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) 
 }
 
 /// Takes all rows of a thread away, its own row last: a sweep that was cut short is found again. As soon as the thread's own
-/// row is written by somebody, nothing more is taken. The states in `kept` outlive the thread.
+/// row is written by somebody, nothing more is taken. The states in `kept` outlive the thread. What lies in `other` stores
+/// goes first.
 pub(crate) async fn remove(
     book: &Book,
-    store: &dyn Backend,
+    (store, other): (&dyn Backend, &[Arc<dyn Backend>]),
     owner: &Owner,
     kept: &[StateName],
     now: Timestamp,
 ) -> Result<Removed, StoreError> {
     let own = book::key(owner);
     let seen = book.stored(owner).await?.map(|(_, seen)| seen);
+    let mut gone = 0;
+    for store in other {
+        match remove_states(&**store, (book, seen), owner, kept, now).await? {
+            Removed::Rows(rows) => gone += rows,
+            Removed::Awake => return Ok(Removed::Awake),
+        }
+    }
     let expect = seen.map_or(Expect::Absent, Expect::Same);
     let own = |change| Write { table: own.table, id: own.id.clone(), expect, change, durability: Durability::KillSafe };
     let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
@@ -73,7 +81,6 @@ pub(crate) async fn remove(
         Err(StoreError::Conflict { table: Table::Threads, .. }) => Ok(false),
         Err(error) => Err(error),
     };
-    let mut gone = 0;
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Threads) {
         let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
         loop {
@@ -81,13 +88,7 @@ pub(crate) async fn remove(
             let rows: Vec<_> = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept)).collect();
             let mut batch = Batch::on(partition.clone()).with(own(Change::Keep));
             gone += rows.len();
-            batch.writes.extend(rows.into_iter().map(|(key, _)| Write {
-                table,
-                id: key.id,
-                expect: Expect::Any,
-                change: Change::Remove,
-                durability: Durability::KillSafe,
-            }));
+            batch.writes.extend(rows.into_iter().map(|(key, _)| removal(table, key)));
             if batch.writes.len() > 1 && !commit(batch).await? {
                 return Ok(Removed::Awake);
             }
@@ -100,6 +101,44 @@ pub(crate) async fn remove(
     }
     let last = commit(Batch::on(partition).with(own(Change::Remove))).await?;
     Ok(if last { Removed::Rows(gone) } else { Removed::Awake })
+}
+
+/// Takes a thread's states out of a store that does not keep the thread's own row. That one can only be looked at before
+/// each step.
+async fn remove_states(
+    store: &dyn Backend,
+    (book, seen): (&Book, Option<Seen>),
+    owner: &Owner,
+    kept: &[StateName],
+    now: Timestamp,
+) -> Result<Removed, StoreError> {
+    let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
+    let mut gone = 0;
+    for table in [Table::History, Table::Versions, Table::State] {
+        let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
+        loop {
+            let page = store.scan(scan.clone(), now).await?;
+            let rows = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept));
+            let mut batch = Batch::on(partition.clone());
+            batch.writes.extend(rows.map(|(key, _)| removal(table, key)));
+            gone += batch.writes.len();
+            if !batch.writes.is_empty() {
+                if book.stored(owner).await?.map(|(_, seen)| seen) != seen {
+                    return Ok(Removed::Awake);
+                }
+                store.commit(batch, now).await?;
+            }
+            match page.next {
+                Some(next) => scan.after = Some(next),
+                None => break,
+            }
+        }
+    }
+    Ok(Removed::Rows(gone))
+}
+
+fn removal(table: Table, key: Key) -> Write {
+    Write { table, id: key.id, expect: Expect::Any, change: Change::Remove, durability: Durability::KillSafe }
 }
 
 /// Whether a row belongs to a state that outlives its thread.

@@ -35,6 +35,7 @@ mod state;
 mod state_across;
 mod state_config;
 mod state_handle;
+mod state_homes;
 mod state_json;
 mod state_manager;
 mod state_model;

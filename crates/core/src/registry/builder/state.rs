@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use super::ToolBuilder;
 use crate::{
     ids::StateName,
-    state::{ConflictResolution, StateCleanup, StateRules},
+    state::{ConflictResolution, ManagerType, StateCleanup, StateRules},
     tool::Definition,
 };
 
@@ -31,6 +31,18 @@ impl ToolBuilder {
     pub fn state_cleanup(mut self, when: StateCleanup) -> Self {
         self.state.cleanup = when;
         self
+    }
+
+    /// Who keeps what it remembers; whoever keeps the hub's other states where nothing is said. All tools that share the
+    /// state find it there. Where that is not the hub's own store, what the tool remembers is committed just before the end
+    /// of its call, not together with it.
+    pub fn manager_type(mut self, manager: ManagerType) -> Self {
+        self.state.manager = Some(manager);
+        self
+    }
+
+    pub(crate) fn manager(&self) -> Option<ManagerType> {
+        self.state.manager
     }
 
     /// It is a JSON tool.

@@ -54,6 +54,7 @@ impl StateManager {
             }
             Changed::Row(..) => None,
         };
-        Box::pin(self.0.store.watch(Table::State).filter_map(move |change| ready(concerns(change))))
+        let store = self.0.store.of(context.state().as_str());
+        Box::pin(store.watch(Table::State).filter_map(move |change| ready(concerns(change))))
     }
 }

@@ -1,0 +1,259 @@
+//! Which store keeps which state.
+//!
+//! In: what the owner and the tools say about managers, then the requests of `StateManager`. Out: the same requests, each at
+//! the store that keeps the state. Rows of states begin with the state's name, so a request finds its way by its ids. Where
+//! nobody says anything, all of it is the hub's own store.
+
+use std::{
+    collections::HashMap,
+    error::Error,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arc_swap::ArcSwap;
+use futures_core::future::BoxFuture;
+use futures_util::{StreamExt, stream};
+use smol_str::SmolStr;
+
+use super::{BusinessStateConfig, ManagerType, StateManagerConfig, StateRules};
+use crate::{
+    backend::{Backend, Batch, Bounded, Cursor, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
+    ids::StateName,
+};
+
+/// Opens the store that a config asks for.
+pub(crate) type OpenStore = dyn Fn(&StateManagerConfig, &BusinessStateConfig) -> Result<Arc<dyn Backend>, Box<dyn Error + Send + Sync>>
+    + Send
+    + Sync;
+
+/// The stores of states.
+pub(crate) struct Homes {
+    /// Where calls are recorded.
+    hub: Arc<dyn Backend>,
+    /// Of every state whose tools say nothing.
+    usual: Arc<dyn Backend>,
+    /// Of the others.
+    others: ArcSwap<HashMap<SmolStr, Arc<dyn Backend>>>,
+    /// Each manager has one store, opened when the first asks for it.
+    opened: Mutex<HashMap<ManagerType, Arc<dyn Backend>>>,
+    opens: Option<Arc<OpenStore>>,
+    config: (StateManagerConfig, BusinessStateConfig),
+}
+
+impl Homes {
+    /// The homes of a hub with this store; `given` says that its owner chose it.
+    pub(crate) fn new(
+        hub: Arc<dyn Backend>,
+        given: bool,
+        opens: Option<Arc<OpenStore>>,
+        manager: StateManagerConfig,
+        business: BusinessStateConfig,
+    ) -> Result<Self, String> {
+        let (usual, chosen) = (hub.clone(), manager.manager_type);
+        let (others, opened) = (ArcSwap::default(), Mutex::default());
+        let mut homes = Self { hub, usual, others, opened, opens, config: (manager, business) };
+        match chosen {
+            None | Some(ManagerType::Session) => {}
+            // The hub's own memory is as good as another, and commits states with their calls.
+            Some(ManagerType::Memory) if !given => {
+                homes.lock().insert(ManagerType::Memory, homes.hub.clone());
+            }
+            Some(manager) => homes.usual = homes.open(manager)?,
+        }
+        Ok(homes)
+    }
+
+    /// The store of a manager.
+    pub(crate) fn open(&self, manager: ManagerType) -> Result<Arc<dyn Backend>, String> {
+        let mut opened = self.lock();
+        if let Some(store) = opened.get(&manager) {
+            return Ok(store.clone());
+        }
+        let store: Arc<dyn Backend> = match manager {
+            ManagerType::Memory => Arc::new(Memory::new()),
+            ManagerType::Session => return Err(NO_SESSION.into()),
+            ManagerType::Persistent | ManagerType::Distributed => {
+                let opens = self.opens.as_ref().ok_or_else(|| {
+                    "nothing here can open a store on disk; hand the hub something that can with `.managers(…)`"
+                        .to_owned()
+                })?;
+                let config = StateManagerConfig { manager_type: Some(manager), ..self.config.0.clone() };
+                let store = opens(&config, &self.config.1).map_err(|error| error.to_string())?;
+                Arc::new(Bounded(store))
+            }
+        };
+        opened.insert(manager, store.clone());
+        Ok(store)
+    }
+
+    /// Whether tools may have managers of their own, and this one; or why not.
+    pub(crate) fn check(&self, rules: &StateRules) -> Result<(), String> {
+        let Some(manager) = rules.manager else { return Ok(()) };
+        if self.config.0.manager_type == Some(ManagerType::Session) {
+            return Err(
+                "the hub keeps states in sessions, which are of whole threads, so no tool has a `manager_type` \
+                        of its own"
+                    .into(),
+            );
+        }
+        self.open(manager).map(|_| ())
+    }
+
+    /// From now on these states are where their tools say, or where all others are. A state that no tool has any more stays
+    /// where it is.
+    pub(crate) fn settle(&self, said: &HashMap<StateName, Option<ManagerType>>) {
+        let mut next = HashMap::clone(&self.others.load());
+        for (name, manager) in said {
+            // Opened when the tool was checked.
+            let store = manager.and_then(|manager| self.open(manager).ok());
+            match store.filter(|store| !Arc::ptr_eq(store, &self.usual)) {
+                Some(store) => next.insert(name.as_str().into(), store),
+                None => next.remove(name.as_str()),
+            };
+        }
+        self.others.store(Arc::new(next));
+    }
+
+    /// The store of a state.
+    pub(crate) fn of(&self, state: &str) -> Arc<dyn Backend> {
+        self.others.load().get(state).unwrap_or(&self.usual).clone()
+    }
+
+    /// Whether a state is committed together with the calls that write it.
+    pub(crate) fn is_with_calls(&self, state: &str) -> bool {
+        Arc::ptr_eq(self.others.load().get(state).unwrap_or(&self.usual), &self.hub)
+    }
+
+    /// The stores of states that are not the hub's own.
+    pub(crate) fn elsewhere(&self) -> Vec<Arc<dyn Backend>> {
+        self.all().into_iter().filter(|store| !Arc::ptr_eq(store, &self.hub)).collect()
+    }
+
+    fn all(&self) -> Vec<Arc<dyn Backend>> {
+        let mut all = vec![self.usual.clone()];
+        for store in self.others.load().values() {
+            if !all.iter().any(|known| Arc::ptr_eq(known, store)) {
+                all.push(store.clone());
+            }
+        }
+        all
+    }
+
+    /// The store of all these rows, if it is one.
+    fn one<'a>(&self, mut ids: impl Iterator<Item = &'a SmolStr>) -> Option<Arc<dyn Backend>> {
+        let Some(first) = ids.next() else { return Some(self.usual.clone()) };
+        let store = self.of(state(first));
+        ids.all(|id| Arc::ptr_eq(&self.of(state(id)), &store)).then_some(store)
+    }
+
+    async fn load_apart(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+        let mut rows = vec![None; keys.len()];
+        for store in self.all() {
+            let mine = |key: &Key| Arc::ptr_eq(&self.of(state(&key.id)), &store);
+            let places: Vec<usize> = (0..keys.len()).filter(|at| mine(&keys[*at])).collect();
+            let wanted: Vec<Key> = places.iter().map(|at| keys[*at].clone()).collect();
+            if !wanted.is_empty() {
+                for (at, row) in places.into_iter().zip(store.load(&wanted, now).await?) {
+                    rows[at] = row;
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// One page of what several stores keep. It ends where the first of their pages does: what lies behind that is not known.
+    async fn scan_together(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
+        let order = |key: &Key| (key.id.clone(), key.partition.to_string());
+        let is_past = |a: &(SmolStr, String), b: &(SmolStr, String)| if scan.newest { a < b } else { a > b };
+        let (mut rows, mut end): (Vec<(Key, Row)>, Option<Key>) = (Vec::new(), None);
+        for store in self.all() {
+            let page = store.scan(scan.clone(), now).await?;
+            // What was left behind when a state moved to another store is not there any more.
+            rows.extend(page.rows.into_iter().filter(|(key, _)| Arc::ptr_eq(&self.of(state(&key.id)), &store)));
+            if let Some(Cursor(next)) = page.next
+                && end.as_ref().is_none_or(|end| is_past(&order(end), &order(&next)))
+            {
+                end = Some(next);
+            }
+        }
+        let last = end.as_ref().map(order);
+        rows.retain(|(key, _)| last.as_ref().is_none_or(|last| !is_past(&order(key), last)));
+        rows.sort_by_cached_key(|(key, _)| order(key));
+        if scan.newest {
+            rows.reverse();
+        }
+        if rows.len() > scan.limit {
+            rows.truncate(scan.limit);
+            end = rows.last().map(|(key, _)| key.clone());
+        }
+        Ok(Page { rows, next: end.map(Cursor) })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ManagerType, Arc<dyn Backend>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const NO_SESSION: &str =
+    "sessions are of whole threads, so no tool has one of its own; say `manager_type = session` for the hub";
+
+/// The state a row is of.
+fn state(id: &str) -> &str {
+    id.split_once('/').map_or(id, |(state, _)| state)
+}
+
+impl Backend for Homes {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        if self.others.load().is_empty() {
+            return self.usual.load(keys, now);
+        }
+        match self.one(keys.iter().map(|key| &key.id)) {
+            Some(store) => Box::pin(async move { store.load(keys, now).await }),
+            None => Box::pin(self.load_apart(keys, now)),
+        }
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        if self.others.load().is_empty() {
+            return self.usual.commit(batch, now);
+        }
+        match self.one(batch.writes.iter().map(|write| &write.id)) {
+            Some(store) => Box::pin(async move { store.commit(batch, now).await }),
+            None => {
+                let why = "states of different stores cannot be committed together";
+                Box::pin(std::future::ready(Err(StoreError::Refused(why.into()))))
+            }
+        }
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        if self.others.load().is_empty() {
+            return self.usual.scan(scan, now);
+        }
+        match scan.prefix.split_once('/') {
+            Some((state, _)) => {
+                let store = self.of(state);
+                Box::pin(async move { store.scan(scan, now).await })
+            }
+            None => Box::pin(self.scan_together(scan, now)),
+        }
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(async move {
+            let mut gone = 0;
+            for store in self.all() {
+                gone += store.sweep(most - gone, now).await?;
+                if gone >= most {
+                    break;
+                }
+            }
+            Ok(gone)
+        })
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        stream::select_all(self.all().into_iter().map(|store| store.watch(table))).boxed()
+    }
+}
