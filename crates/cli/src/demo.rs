@@ -8,15 +8,19 @@ mod approval;
 mod calculator;
 mod pack;
 mod print;
+mod restart;
 mod tour;
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error, path::PathBuf, process::ExitCode};
 
 /// What shells expect of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
 
 /// Runs the tour, until its end or until Ctrl-C.
-pub(crate) async fn run() -> Result<ExitCode, Box<dyn Error>> {
+pub(crate) async fn run(work_on: Option<PathBuf>) -> Result<ExitCode, Box<dyn Error>> {
+    if let Some(store) = work_on {
+        return restart::work(&store).await.map(|()| ExitCode::SUCCESS);
+    }
     quiet_crashes();
     tokio::select! {
         done = tour::run() => done.map(|()| ExitCode::SUCCESS),

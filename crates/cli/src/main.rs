@@ -3,7 +3,7 @@
 
 mod demo;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -18,12 +18,16 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// A guided tour of what toolhub does, with tools of its own. Needs no key, no config and no network.
-    Demo,
+    Demo {
+        /// Work on this file until killed: what the demo does to itself once.
+        #[arg(long, hide = true)]
+        work_on: Option<PathBuf>,
+    },
 }
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     match Cli::parse().command {
-        Command::Demo => demo::run().await,
+        Command::Demo { work_on } => demo::run(work_on).await,
     }
 }

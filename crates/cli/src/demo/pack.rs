@@ -1,11 +1,13 @@
 //! The tools of the demo. The library carries none; these belong to the binary.
 
 use std::{
+    error::Error,
+    path::Path,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
-use toolhub::{prelude::*, status::StatusSettings};
+use toolhub::{Sqlite, prelude::*, sqlite::Options, status::StatusSettings};
 
 use super::calculator;
 
@@ -15,9 +17,10 @@ pub(super) const ON_PURPOSE: &str = "this crash is part of the demo";
 /// How long a failing tool is withheld in the demo. Five minutes unless said otherwise, which nobody wants to watch.
 pub(super) const WITHHELD: Duration = Duration::from_millis(400);
 
-/// A hub with all demo tools.
-pub(super) async fn hub() -> Result<ToolHub, toolhub::BuildError> {
-    ToolHub::builder()
+/// A hub with all demo tools, which keeps its records in this file.
+pub(super) async fn hub(store: &Path) -> Result<ToolHub, Box<dyn Error>> {
+    let hub = ToolHub::builder()
+        .store(Sqlite::open(store, Options::default())?)
         .status(StatusSettings { failure_duration: WITHHELD, ..StatusSettings::default() })
         .resource(Service::default())
         .resource(Shaky::default())
@@ -41,7 +44,8 @@ pub(super) async fn hub() -> Result<ToolHub, toolhub::BuildError> {
         .tool(tool("search", search).read_only().per_minute(2))
         .tool(tool("dangerous", dangerous).confirm().max_concurrency(1).closed_world())
         .build()
-        .await
+        .await?;
+    Ok(hub)
 }
 
 /// Work out an arithmetic expression.

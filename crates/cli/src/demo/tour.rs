@@ -12,11 +12,16 @@ use toolhub::{
     prelude::{Content, Value, json},
 };
 
-use super::{approval, pack, print};
+use super::{
+    approval, pack, print,
+    restart::{self, Folder},
+};
 
 pub(super) async fn run() -> Result<(), Box<dyn Error>> {
-    let hub = pack::hub().await?;
-    let events = hub.subscribe();
+    let folder = Folder::new()?;
+    let hub = pack::hub(&folder.store()).await?;
+    let mut counts = BTreeMap::new();
+    let mut events = hub.subscribe();
     println!("toolhub {}: a tour of what is built so far", env!("CARGO_PKG_VERSION"));
     tools(&hub);
     one_call(&hub).await;
@@ -31,9 +36,14 @@ pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     waiting(&hub).await?;
     together(&hub).await;
     too_often(&hub).await;
-    print::heading(14, "Some calls ask a person first");
+    print::heading(14, "What was acknowledged outlives the process");
+    count(&mut events, &mut counts);
+    let hub = restart::stop(hub, &folder.store()).await?;
+    let mut events = hub.subscribe();
+    print::heading(15, "Some calls ask a person first");
     approval::stop(&hub).await?;
-    news(events);
+    count(&mut events, &mut counts);
+    news(&counts);
     ahead();
     Ok(())
 }
@@ -204,18 +214,20 @@ async fn available(hub: &ToolHub, thread: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn news(mut events: Subscription) {
-    print::heading(15, "Everything that happened was told to whoever listens");
-    let mut counts = BTreeMap::new();
+fn count(events: &mut Subscription, counts: &mut BTreeMap<&'static str, u32>) {
     while let Some(event) = events.try_next() {
         *counts.entry(event.name()).or_insert(0) += 1;
     }
+}
+
+fn news(counts: &BTreeMap<&'static str, u32>) {
+    print::heading(16, "Everything that happened was told to whoever listens");
     for (name, count) in counts {
         println!("   {count:>3} × {name}");
     }
 }
 
 fn ahead() {
-    print::heading(16, "Not built yet");
-    print::say("a config file · stores on disk · REST and MCP tools · HTTP, dashboard, agents");
+    print::heading(17, "Not built yet");
+    print::say("a config file · REST and MCP tools · HTTP, dashboard, agents");
 }

@@ -22,6 +22,7 @@ mod house;
 mod idempotency;
 mod instance_life;
 mod instances;
+mod killed;
 mod limits;
 mod offers;
 mod output;

@@ -1,0 +1,91 @@
+//! The stop at which a process is killed in the middle of its work, and another goes on where it was.
+//!
+//! In: the file of a hub that was closed. Out: the hub that opens it next, and what it found. The process that is killed is
+//! this program once more, told to work on the same file.
+
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::Command,
+};
+use toolhub::{ToolHub, events::News, prelude::json};
+
+use super::{pack, print};
+
+/// The call that is cut off, and the key it was made with.
+const KEY: &str = "order-19";
+const STEPS: u32 = 5;
+/// How long running calls may go on; there are none.
+const GRACE: Duration = Duration::from_secs(1);
+/// What the process says when there is something to be lost.
+const BUSY: &str = "busy";
+
+/// A folder that goes away with the tour.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("toolhub-demo-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn store(&self) -> PathBuf {
+        self.0.join("toolhub.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Lets a second process work on the file, kills it, and opens the file again.
+pub(super) async fn stop(hub: ToolHub, store: &Path) -> Result<ToolHub, Box<dyn Error>> {
+    print::say("All of this was kept in one SQLite file. This process closes it, and a second one goes on with it:");
+    hub.shutdown(GRACE).await;
+    drop(hub);
+    let mut second = Command::new(std::env::current_exe()?);
+    second.args(["demo", "--work-on"]).arg(store).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut second = second.spawn()?;
+    let mut lines = BufReader::new(second.stdout.take().ok_or("the second process says nothing")?).lines();
+    loop {
+        match lines.next_line().await?.as_deref() {
+            Some(BUSY) => break,
+            Some(line) => print::detail(line),
+            None => return Err("the second process ended by itself".into()),
+        }
+    }
+    second.kill().await?;
+    print::say("It was killed in the middle of that call (kill -9). What it was told is kept, is kept:");
+    let hub = pack::hub(store).await?;
+    let arguments = json!({});
+    print::asked("notes", &arguments, "in thread demo");
+    print::outcome(&hub.call("notes", arguments).thread("demo").await);
+    print::say("And the call that nobody ended has an end. Whoever repeats it with its key does not do it twice:");
+    let arguments = json!({"steps": STEPS});
+    print::asked("slow", &arguments, &format!("key {KEY}"));
+    print::outcome(&hub.call("slow", arguments).idempotency_key(KEY).await);
+    Ok(hub)
+}
+
+/// What the second process does until it is killed.
+pub(super) async fn work(store: &Path) -> Result<(), Box<dyn Error>> {
+    let hub = pack::hub(store).await?;
+    let noted = hub.call("notes", json!({"add": "written by the second process"})).thread("demo").await;
+    println!("process {}: a line was added to the notes: {}", std::process::id(), noted.is_success());
+    let mut events = hub.subscribe();
+    let _running = hub.call("slow", json!({"steps": STEPS})).idempotency_key(KEY).start();
+    while !matches!(events.next().await.news, News::ExecutionStarted { .. }) {}
+    println!("process {}: slow {{\"steps\":{STEPS}}} with key {KEY} has begun", std::process::id());
+    println!("{BUSY}");
+    // Longer than anybody waits before the kill.
+    std::future::pending().await
+}
