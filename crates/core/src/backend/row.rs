@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Table {
-    /// Calls, opened and closed.
+    /// Calls that have ended.
     Calls,
     /// Which call an idempotency key belongs to.
     Claims,
@@ -33,11 +33,15 @@ pub enum Table {
     Versions,
     /// Which threads there are.
     Threads,
+    /// Calls that were opened and have not ended.
+    Open,
+    /// Which nodes run calls, and say so again and again.
+    Nodes,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -49,6 +53,8 @@ impl Table {
         Self::History,
         Self::Versions,
         Self::Threads,
+        Self::Open,
+        Self::Nodes,
     ];
 
     /// The word in file, table and key names.
@@ -66,6 +72,8 @@ impl Table {
             Self::History => "history",
             Self::Versions => "versions",
             Self::Threads => "threads",
+            Self::Open => "open",
+            Self::Nodes => "nodes",
         }
     }
 }

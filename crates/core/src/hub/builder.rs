@@ -41,6 +41,8 @@ pub struct HubBuilder {
     twice: Option<Kind>,
     resources: Resources,
     store: Option<Arc<dyn Backend>>,
+    /// Whether somebody else may use the store.
+    shared: bool,
     clock: Arc<dyn Clock>,
     status: StatusSettings,
     business_state: BusinessStateConfig,
@@ -89,6 +91,7 @@ impl HubBuilder {
             twice: None,
             resources: Resources::default(),
             store: None,
+            shared: false,
             clock: Arc::new(SystemClock),
             status: StatusSettings::default(),
             business_state: BusinessStateConfig::default(),
@@ -137,13 +140,15 @@ impl HubBuilder {
     }
 
     /// Where records and state are kept; in memory where nothing is said.
-    pub fn store(self, store: impl Backend) -> Self {
-        self.shared_store(Arc::new(store))
+    pub fn store(mut self, store: impl Backend) -> Self {
+        self = self.shared_store(Arc::new(store));
+        self.shared = false;
+        self
     }
 
     /// The same, for a store that is used elsewhere too, such as by a second hub.
     pub fn shared_store(mut self, store: Arc<dyn Backend>) -> Self {
-        self.store = Some(store);
+        (self.store, self.shared) = (Some(store), true);
         self
     }
 
@@ -289,8 +294,11 @@ impl HubBuilder {
         if !problems.is_empty() {
             return Err(BuildError::Policy(problems));
         }
+        let given = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
+        let alone = !self.shared && store.alone();
+        let journal = Journal::new(store.clone(), self.clock.clone(), self.keep_calls, given, alone);
         let stirred = Arc::new(Notify::new());
         let gone = CancellationToken::new();
         let statuses = Arc::new(Statuses::new(
@@ -330,7 +338,7 @@ impl HubBuilder {
         let hub = ToolHub {
             engine: Arc::new(Engine {
                 registry: Registry::default(),
-                journal: Journal { store: store.clone(), keep: self.keep_calls },
+                journal,
                 approvals: approvals.clone(),
                 scheduler: Scheduler::new(self.max_concurrency, self.queue, self.run_limits),
                 statuses: statuses.clone(),
