@@ -162,7 +162,7 @@ async fn a_hub_that_was_taken_for_dead_writes_nothing_more_of_its_call() {
     tokio::time::sleep(700 * SECOND).await;
     assert!(outcome(&other, id).await.is_some());
     let ended = running.await;
-    ended.assert_error(ErrorKind::Interrupted).assert_effect(Effect::Unknown);
+    ended.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
     assert_eq!(outcome(&other, id).await, Some(ended), "there is one end, and all know the same");
     assert_eq!(recorder.ends_of(id), 1);
     let states = Scan::of(Table::State, Scope::All).prefix("count/business");

@@ -81,8 +81,9 @@ async fn a_plain_read_leaves_one_record_within_fifty_milliseconds() {
     assert_eq!(rows(&*store).await, 2);
     let record = hub.call_record(&main(), good.id).await.unwrap().unwrap();
     assert_eq!((record.caller.as_str(), &record.arguments, record.status), ("ann", &json!({"n": 1}), Status::Success));
-    let outcome = record.outcome.unwrap();
-    assert_eq!(outcome, Outcome { output: Value::Null, ..good }, "all but the output, which can be asked again");
+    let mut without_output = good.clone();
+    without_output.output = Value::Null;
+    assert_eq!(record.outcome, Some(without_output), "all but the output, which can be asked again");
     let record = hub.call_record(&main(), bad.id).await.unwrap().unwrap();
     assert_eq!(record.outcome.unwrap(), bad);
     assert_eq!((hub.journal_stats().written, hub.journal_stats().dropped), (2, 0));
