@@ -13,6 +13,7 @@ use tokio_util::{
 
 use crate::{
     approvals::Approvals,
+    events::Kept,
     executor::Executor,
     hooks::Hook,
     hub::Offers,
@@ -30,6 +31,8 @@ use crate::{
 pub(crate) struct Engine {
     pub(crate) registry: Registry,
     pub(crate) journal: Journal,
+    /// The events that can be heard later; none where no store was handed in.
+    pub(crate) kept_events: Option<Arc<Kept>>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) scheduler: Scheduler,
     pub(crate) statuses: Arc<Statuses>,

@@ -6,6 +6,7 @@ mod approvals;
 mod background;
 mod batch;
 mod builder;
+mod events;
 mod explain;
 mod journal;
 mod monitor;
@@ -38,7 +39,7 @@ use crate::{
     backend::StoreError,
     clock::Timestamp,
     engine::Engine,
-    events::{News, Subscription},
+    events::News,
     export::{self, Format},
     ids::{ArtifactId, CallId, Tenant},
     registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools, Workshop},
@@ -212,12 +213,6 @@ impl ToolHub {
         exported
     }
 
-    /// Listens to events from here on.
-    #[must_use]
-    pub fn subscribe(&self) -> Subscription {
-        self.engine.services.events.subscribe()
-    }
-
     /// Content that was too long for the model.
     ///
     /// # Errors
@@ -252,6 +247,7 @@ impl ToolHub {
             tracing::warn!(%error, "which threads were active lately could not be written down");
         }
         self.flush_plain().await;
+        self.flush_events().await;
     }
 
     fn register_kind(&self, tool: ToolBuilder, kind: &Kind) -> Result<(), RegistryError> {

@@ -37,11 +37,13 @@ pub enum Table {
     Open,
     /// Which nodes run calls, and say so again and again.
     Nodes,
+    /// Events that can be heard later.
+    Events,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -55,6 +57,7 @@ impl Table {
         Self::Threads,
         Self::Open,
         Self::Nodes,
+        Self::Events,
     ];
 
     /// The word in file, table and key names.
@@ -74,6 +77,7 @@ impl Table {
             Self::Threads => "threads",
             Self::Open => "open",
             Self::Nodes => "nodes",
+            Self::Events => "events",
         }
     }
 }

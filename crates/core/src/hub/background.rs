@@ -17,6 +17,7 @@ use crate::{
     approvals::Approvals,
     backend::{Changed, StoreError, Table, Watcher},
     engine::Engine,
+    events,
     journal::{keep_lease, keep_plain},
     statuses::{Statuses, Told},
     threads,
@@ -49,6 +50,9 @@ pub(super) async fn begin(
     let nodes = (!journal.alone).then(|| services.store.watch(Table::Nodes));
     let weak = || Arc::downgrade(engine);
     let until_gone = || gone.clone();
+    if let Some(kept) = &engine.kept_events {
+        runtime.spawn(events::keep(kept.clone(), until_gone()));
+    }
     runtime.spawn(until_gone().run_until_cancelled_owned(listen(changes, Arc::downgrade(statuses))));
     runtime.spawn(until_gone().run_until_cancelled_owned(hear(answers, Arc::downgrade(approvals))));
     runtime.spawn(until_gone().run_until_cancelled_owned(stir(evidence, services.stirred.clone())));

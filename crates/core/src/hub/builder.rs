@@ -12,7 +12,7 @@ use crate::{
     blocking::BlockingPool,
     clock::{Clock, SystemClock},
     engine::Engine,
-    events::{Events, News, Subscription},
+    events::{Events, Kept, News, Subscription},
     executor::Executor,
     guard::RunLimits,
     hooks::Hook,
@@ -57,6 +57,7 @@ pub struct HubBuilder {
     run_limits: RunLimits,
     blocking_places: usize,
     keep_calls: Duration,
+    keep_events: Duration,
     instance_idle: Duration,
     instance_caps: Caps,
     idle_threads: Option<Duration>,
@@ -106,6 +107,7 @@ impl HubBuilder {
             run_limits: RunLimits::default(),
             blocking_places: 64,
             keep_calls: 30 * DAY,
+            keep_events: 7 * DAY,
             instance_idle: Duration::from_secs(30 * 60),
             instance_caps: Caps { per_thread: 32, in_all: 10_000 },
             idle_threads: Some(14 * DAY),
@@ -232,6 +234,12 @@ impl HubBuilder {
         self
     }
 
+    /// How long events about statuses and questions to people can be heard later; 7 days where nothing is said.
+    pub fn keep_events(mut self, time: Duration) -> Self {
+        self.keep_events = time;
+        self
+    }
+
     /// How long a live instance is kept while nobody uses it; 30 minutes where nothing is said.
     pub fn instance_idle(mut self, time: Duration) -> Self {
         self.instance_idle = time;
@@ -299,6 +307,11 @@ impl HubBuilder {
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
         let alone = !self.shared && store.alone();
         let journal = Journal::new(store.clone(), self.clock.clone(), self.keep_calls, given, alone);
+        let kept_events = given
+            .then(|| Arc::new(Kept::new(store.clone(), self.clock.clone(), journal.node.clone(), self.keep_events)));
+        if let Some(kept) = &kept_events {
+            self.events.keep(kept, kept.last().await?);
+        }
         let stirred = Arc::new(Notify::new());
         let gone = CancellationToken::new();
         let statuses = Arc::new(Statuses::new(
@@ -339,6 +352,7 @@ impl HubBuilder {
             engine: Arc::new(Engine {
                 registry: Registry::default(),
                 journal,
+                kept_events,
                 approvals: approvals.clone(),
                 scheduler: Scheduler::new(self.max_concurrency, self.queue, self.run_limits),
                 statuses: statuses.clone(),

@@ -16,6 +16,7 @@ mod dependencies;
 mod endings;
 mod errors;
 mod events;
+mod events_kept;
 mod executors;
 mod hooks;
 mod house;
