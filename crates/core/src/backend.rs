@@ -62,6 +62,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Tells of every change to a table from here on.
     fn watch(&self, table: Table) -> Watcher;
+
+    /// Whether no other process can use the same records for as long as this value lives. Then whatever another process
+    /// has begun here and not ended, it will never end.
+    fn alone(&self) -> bool {
+        false
+    }
 }
 
 /// Changes as they happen.

@@ -243,6 +243,14 @@ impl CallContext {
         &self.0.way
     }
 
+    /// The call, when nobody needs the context any more. A tool may have kept it; then the call is copied.
+    pub(crate) fn into_call(self) -> Call {
+        match Arc::try_unwrap(self.0) {
+            Ok(inner) => *inner.way.call,
+            Err(kept) => (*kept.way.call).clone(),
+        }
+    }
+
     fn call(&self) -> &Call {
         &self.way().call
     }

@@ -1,18 +1,22 @@
 //! News: what happened, told to whoever listens.
 //!
 //! In: facts from every room. Out: numbered events to subscribers. Nobody waits for a subscriber; one that falls
-//! behind is told so. Where nobody listens, an event is not even made.
+//! behind is told so. Where nobody listens, an event is not even made. Some are kept besides, for whoever comes later.
 
+mod kept;
 mod news;
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, OnceLock, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
 use serde::{Serialize, Serializer};
 use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 
+use kept::Waiting;
+pub use kept::{EventPage, KeptEvent};
+pub(crate) use kept::{Kept, keep};
 pub use news::News;
 
 use crate::{
@@ -78,17 +82,31 @@ struct Inner {
     listeners: AtomicUsize,
     /// The last number. Held while an event is sent, so that numbers are heard in order.
     last: Mutex<u64>,
+    /// Where those are handed in that are kept.
+    kept: OnceLock<Arc<Waiting>>,
 }
 
 impl Events {
     pub(crate) fn new() -> Self {
         let line = broadcast::Sender::new(BACKLOG);
-        Self(Arc::new(Inner { line, listeners: AtomicUsize::new(0), last: Mutex::new(0) }))
+        Self(Arc::new(Inner { line, listeners: AtomicUsize::new(0), last: Mutex::new(0), kept: OnceLock::new() }))
     }
 
     /// Whether an event would be heard. Cheap, so that the way of a call may ask before it makes one.
     pub(crate) fn heard(&self) -> bool {
         self.0.listeners.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether an event of the sort that is kept would be heard or kept.
+    pub(crate) fn wanted(&self) -> bool {
+        self.heard() || self.0.kept.get().is_some()
+    }
+
+    /// Keeps some events from here on. Their numbers come after `last`.
+    pub(crate) fn keep(&self, kept: &Kept, last: u64) {
+        let mut number = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *number = (*number).max(last);
+        let _ = self.0.kept.set(kept.waiting());
     }
 
     /// Tells of something that concerns everybody.
@@ -102,11 +120,16 @@ impl Events {
     }
 
     fn send(&self, timestamp: Timestamp, tenant: Option<Tenant>, thread: Option<ThreadId>, news: News) {
-        if self.heard() {
+        let kept = self.0.kept.get().filter(|_| news.is_kept());
+        if self.heard() || kept.is_some() {
             let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
             *last += 1;
+            let event = Arc::new(Event { id: *last, timestamp, tenant, thread, news });
+            if let Some(kept) = kept {
+                kept.note(event.clone());
+            }
             // The last listener may have left in between; that is no failure.
-            let _ = self.0.line.send(Arc::new(Event { id: *last, timestamp, tenant, thread, news }));
+            let _ = self.0.line.send(event);
         }
     }
 

@@ -6,9 +6,12 @@ mod approvals;
 mod background;
 mod batch;
 mod builder;
+mod events;
 mod explain;
+mod journal;
 mod monitor;
 mod offer;
+mod recovery;
 mod request;
 mod sessions;
 mod snapshot;
@@ -33,13 +36,12 @@ pub use threads::ThreadError;
 
 use crate::{
     artifact::{self, Artifact},
-    backend::{Scan, Scope, StoreError, Table},
+    backend::StoreError,
     clock::Timestamp,
     engine::Engine,
-    events::{News, Subscription},
+    events::News,
     export::{self, Format},
     ids::{ArtifactId, CallId, Tenant},
-    journal::CallRecord,
     registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools, Workshop},
     state::StateManager,
     tool::{Definition, Kind, ToolName},
@@ -213,24 +215,6 @@ impl ToolHub {
         exported
     }
 
-    /// Listens to events from here on.
-    #[must_use]
-    pub fn subscribe(&self) -> Subscription {
-        self.engine.services.events.subscribe()
-    }
-
-    /// The record of a call. Calls with effects and calls with a key have one.
-    ///
-    /// # Errors
-    /// When the store does not answer, or the record cannot be read.
-    pub async fn call_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
-        let now = self.now();
-        let scan = Scan::of(Table::Calls, Scope::Tenant(tenant.clone())).prefix(call.to_string()).limit(1);
-        let page = self.engine.services.store.scan(scan, now).await?;
-        let Some((key, _)) = page.rows.first() else { return Ok(None) };
-        self.engine.journal.record(tenant, key.partition.thread(), call, now).await
-    }
-
     /// Content that was too long for the model.
     ///
     /// # Errors
@@ -252,7 +236,7 @@ impl ToolHub {
     }
 
     /// Lets running calls finish for this long, cancels the rest, closes all instances, and writes down which threads were
-    /// active.
+    /// active and what is noted of read-only calls.
     pub async fn shutdown(&self, grace: Duration) {
         let Engine { tasks, live, services, book, .. } = &*self.engine;
         tasks.close();
@@ -264,6 +248,8 @@ impl ToolHub {
         if let Err(error) = book.close().await {
             tracing::warn!(%error, "which threads were active lately could not be written down");
         }
+        self.flush_plain().await;
+        self.flush_events().await;
     }
 
     fn register_kind(&self, tool: ToolBuilder, kind: &Kind) -> Result<(), RegistryError> {

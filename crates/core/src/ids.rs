@@ -84,6 +84,18 @@ impl CallId {
     pub fn mint(now: Timestamp) -> Self {
         Self(growing(now))
     }
+
+    /// An id that is not behind any id of a call that arrived at `moment`, and behind all of earlier ones.
+    pub(crate) fn first_at(moment: Timestamp) -> Self {
+        // An id has 48 bits for its time.
+        let millis = u64::try_from(moment.millis()).unwrap_or(0).min((1 << 48) - 1);
+        Self(uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid())
+    }
+
+    /// The id right before this one.
+    pub(crate) fn before(self) -> Self {
+        Self(Uuid::from_u128(self.0.as_u128().saturating_sub(1)))
+    }
 }
 
 impl RunId {

@@ -1,24 +1,36 @@
 //! The book of calls: what was opened, and how it ended.
 //!
 //! In: calls that must not be forgotten, and their outcomes. Out: records, and the answer to "was this call made
-//! before?". Rows go to the store in the batches the pipeline makes; this room knows their form.
+//! before?". Rows go to the store in the batches the pipeline makes; this room knows their form. An open call lies in a
+//! table of its own, `open`, so that those a dead process left behind are found without reading all others; closing
+//! moves it to `calls`. `plain` keeps the records of calls that need no opening, `nodes` tells who is alive, `query`
+//! answers questions.
+
+mod nodes;
+mod plain;
+mod query;
 
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use smol_str::SmolStr;
+use smol_str::{SmolStr, format_smolstr};
+use tokio::sync::Notify;
 
 use crate::{
     backend::{
-        Backend, Change, Durability, Expect, Key, Partition, Place, Seen, StoreError, Table, Write, decode, encode,
+        Backend, Change, Durability, Expect, Key, Partition, Place, Row, Seen, StoreError, Table, Write, decode, encode,
     },
     call::{Call, Outcome, Status},
-    clock::Timestamp,
-    ids::{CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    clock::{Clock, Timestamp},
+    ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     status::Evidence,
     tool::ToolName,
 };
+pub(crate) use nodes::{RENEW, Watched, keep_lease};
+pub use plain::JournalStats;
+pub(crate) use plain::{Plain, keep_plain};
+pub use query::{CallPage, CallQuery, CallQueryError};
 
 /// How long an idempotency key is remembered.
 const KEYS_ARE_KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -52,6 +64,35 @@ pub struct CallRecord {
     /// How it ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outcome: Option<Outcome>,
+    /// What is known of it only while it is open.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) opening: Option<Box<Opening>>,
+}
+
+/// What somebody needs who finds a call open and its process gone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Opening {
+    /// The hub that runs it.
+    pub(crate) node: SmolStr,
+    /// How often it was started: once, and once more whenever its process had died.
+    pub(crate) starts: u32,
+    /// Whether its tool changes nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub(crate) read_only: bool,
+    /// The id the model gave its request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) model_call: Option<SmolStr>,
+    /// The approval the call is made on.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) approval: Option<ApprovalId>,
+}
+
+/// A call that is open, and which writing of its row that is. Only whoever knows the last one can close it.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenCall {
+    pub(crate) record: CallRecord,
+    pub(crate) seen: Seen,
 }
 
 /// Which call an idempotency key belongs to. The call's own record has the answer: one truth, in one place.
@@ -77,19 +118,62 @@ pub(crate) struct Journal {
     pub(crate) store: Arc<dyn Backend>,
     /// How long ended calls are kept.
     pub(crate) keep: Duration,
+    /// This hub, among all that ever used the store.
+    pub(crate) node: SmolStr,
+    /// Whether nobody else uses the store: then every open call of another node is one of the dead.
+    pub(crate) alone: bool,
+    /// The calls that need no opening record; none where nobody wants their records.
+    pub(crate) plain: Option<Arc<Plain>>,
+    /// Told when a call may have been left open here.
+    pub(crate) left_open: Arc<Notify>,
 }
 
 impl Journal {
-    /// The write that opens a call, or records one that was never opened.
-    pub(crate) fn open(&self, record: &CallRecord, now: Timestamp) -> Result<Write, StoreError> {
-        // An open call is never forgotten: it is still running, or somebody must be told that it was interrupted.
-        let expires = record.outcome.is_some().then(|| self.forgotten(record, now));
-        self.call(record, Expect::Absent, expires)
+    /// The journal of a new hub. `given`: the store was handed in, so somebody wants what is in it. `alone`: nobody else
+    /// uses it.
+    pub(crate) fn new(
+        store: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        keep: Duration,
+        given: bool,
+        alone: bool,
+    ) -> Self {
+        let plain = given.then(|| Arc::new(Plain::new(store.clone(), clock, keep)));
+        let node = format_smolstr!("{:016x}", fastrand::u64(..));
+        Self { store, keep, node, alone, plain, left_open: Arc::default() }
     }
 
-    /// The write that closes a call that was opened. Only its own opener closes it, so it is as it was opened.
-    pub(crate) fn close(&self, record: &CallRecord, now: Timestamp) -> Result<Write, StoreError> {
-        self.call(record, Expect::Any, Some(self.forgotten(record, now)))
+    /// The write that opens a call. It never expires: the call is still running, or somebody must be told that it was
+    /// interrupted.
+    pub(crate) fn open(&self, record: &CallRecord) -> Result<Write, StoreError> {
+        self.put_open(record, Expect::Absent)
+    }
+
+    /// The write that takes over an open call, to run it once more.
+    pub(crate) fn take_over(&self, call: &OpenCall) -> Result<Write, StoreError> {
+        self.put_open(&call.record, Expect::Same(call.seen))
+    }
+
+    fn put_open(&self, record: &CallRecord, expect: Expect) -> Result<Write, StoreError> {
+        let id = record.id.into();
+        let change = Change::Put { value: encode(Table::Open, &id, record)?, schema: LAYOUT, expires: None };
+        Ok(Write { table: Table::Open, id, expect, change, durability: durability(record) })
+    }
+
+    /// The writes that close a call; `opened` is the writing that opened it, if it was. Whoever closes it first has
+    /// closed it: the second finds another row than it expects, and nothing of its batch is written.
+    pub(crate) fn close(
+        &self,
+        record: &CallRecord,
+        opened: Option<Seen>,
+        now: Timestamp,
+    ) -> Result<Vec<Write>, StoreError> {
+        let id: SmolStr = record.id.into();
+        let expires = Some(self.forgotten(record, now));
+        let change = Change::Put { value: encode(Table::Calls, &id, record)?, schema: LAYOUT, expires };
+        let ended = Write { table: Table::Calls, id, expect: Expect::Absent, change, durability: durability(record) };
+        let opened = opened.map(|seen| self.unopen(record.id, seen));
+        Ok(opened.into_iter().chain([ended]).collect())
     }
 
     /// When an ended call may be forgotten: the answer to a key must last as long as the key.
@@ -97,24 +181,12 @@ impl Journal {
         now + if record.key.is_some() { self.keep.max(KEYS_ARE_KEPT) } else { self.keep }
     }
 
-    fn call(&self, record: &CallRecord, expect: Expect, expires: Option<Timestamp>) -> Result<Write, StoreError> {
-        let value = encode(Table::Calls, &record.id.into(), record)?;
-        Ok(Write {
-            table: Table::Calls,
-            id: record.id.into(),
-            expect,
-            change: Change::Put { value, schema: LAYOUT, expires },
-            // The answer to a repeated key must survive more than the process: the caller counts on it.
-            durability: if record.key.is_some() { Durability::PowerSafe } else { Durability::KillSafe },
-        })
-    }
-
-    /// The write that takes back an opened call that did not get its key.
-    pub(crate) fn unopen(&self, call: CallId) -> Write {
+    /// The write that takes an opened call away: it is closed, or it did not get its key.
+    pub(crate) fn unopen(&self, call: CallId, seen: Seen) -> Write {
         Write {
-            table: Table::Calls,
+            table: Table::Open,
             id: call.into(),
-            expect: Expect::Any,
+            expect: Expect::Same(seen),
             change: Change::Remove,
             durability: Durability::KillSafe,
         }
@@ -145,7 +217,7 @@ impl Journal {
         self.one(key, now).await
     }
 
-    /// The record of a call.
+    /// The record of a call, open or ended.
     pub(crate) async fn record(
         &self,
         tenant: &Tenant,
@@ -154,8 +226,12 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Option<CallRecord>, StoreError> {
         let partition = Partition::of_call(tenant.clone(), thread, call);
-        let found = self.one(Key { partition, table: Table::Calls, id: call.into() }, now).await?;
-        Ok(found.map(|(record, _)| record))
+        // Both at one moment: a call is never in neither of them while it is closed.
+        let keys =
+            [Table::Calls, Table::Open].map(|table| Key { partition: partition.clone(), table, id: call.into() });
+        let rows = self.store.load(&keys, now).await?;
+        let found = keys.iter().zip(rows).find_map(|(key, row)| Some((key, row?)));
+        found.map(|(key, row)| decode(key.table, &key.id, LAYOUT, &row).map(|(record, _)| record)).transpose()
     }
 
     /// What a thread has achieved, as it was seen.
@@ -195,6 +271,11 @@ impl Journal {
     }
 }
 
+/// The answer to a repeated key must survive more than the process: the caller counts on it.
+fn durability(record: &CallRecord) -> Durability {
+    if record.key.is_some() { Durability::PowerSafe } else { Durability::KillSafe }
+}
+
 /// Where the claim on a key lies.
 pub(crate) fn claims(tenant: &Tenant, tool: &ToolName, key: &IdempotencyKey) -> Partition {
     Partition { tenant: tenant.clone(), place: Place::Key(tool.clone(), key.clone()) }
@@ -214,11 +295,29 @@ impl CallRecord {
             status: Status::Executing,
             opened_at: now,
             outcome: None,
+            opening: None,
         }
     }
 
     /// The same call with its end.
     pub(crate) fn closed(self, outcome: Outcome) -> Self {
-        Self { status: outcome.status, outcome: Some(outcome), ..self }
+        Self { status: outcome.status, outcome: Some(outcome), opening: None, ..self }
+    }
+}
+
+impl OpenCall {
+    /// The open call in a row of the table `open`.
+    pub(crate) fn read(id: &SmolStr, row: &Row) -> Result<Self, StoreError> {
+        decode(Table::Open, id, LAYOUT, row).map(|(record, seen)| Self { record, seen })
+    }
+
+    /// The node that runs it; none can be told of a record that does not say.
+    pub(crate) fn node(&self) -> &str {
+        self.record.opening.as_ref().map_or("", |opening| &opening.node)
+    }
+
+    /// How often it was started.
+    pub(crate) fn starts(&self) -> u32 {
+        self.record.opening.as_ref().map_or(1, |opening| opening.starts)
     }
 }

@@ -63,7 +63,7 @@ pub use hub::{
     BatchRequest, BuildError, CallRequest, Explanation, HubBuilder, Offer, RateLeft, Restored, Running, ThreadError,
     ToolHub, ToolStatusInfo, View,
 };
-pub use journal::CallRecord;
+pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats};
 pub use monitor::{Latency, ToolStats};
 pub use policy::{
     AnnotationMatch, ArgumentMatch, Decision, Glob, Limits, OnExcess, Policy, PolicyError, RateLimit, RateScope, Retry,

@@ -13,7 +13,7 @@ mod histogram;
 mod meter;
 
 use histogram::Counts;
-pub(crate) use meter::{InFlight, Meter};
+pub(crate) use meter::{InFlight, Meter, thread_number};
 
 /// What a tool has done since the hub began.
 #[derive(Debug, Clone, PartialEq, Serialize)]

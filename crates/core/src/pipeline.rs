@@ -7,11 +7,13 @@
 //! A refusal (`CallError`) is possible up to the opening record; from then on every end is a `Done` and is closed.
 
 mod admission;
+mod again;
 mod attempts;
 mod cache;
 mod close;
 mod dependencies;
 mod hooks;
+mod interrupted;
 mod open;
 mod output;
 mod policy;
@@ -39,12 +41,14 @@ use crate::{
     error::{CallError, ErrorKind, ToolError},
     executor::Reply,
     held,
-    journal::CallRecord,
+    journal::OpenCall,
     kept::Fingerprint,
     registry::{Base, Tool},
     statuses::Standing,
 };
 pub(crate) use admission::{Slot, WeakSlot};
+pub(crate) use again::run_again;
+pub(crate) use interrupted::{close as close_interrupted, tell as tell_interrupted};
 pub(crate) use prepare::prepare;
 use ticket::Ticket;
 
@@ -54,25 +58,30 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
 
     //  1. resolve: which tool? `Call → Found`. It stands in `run` and `start`: the tool decides where its call runs.
 
-    //  2. replay: was this very call made before?
-    let found = match replay::look(journal, services, found).await? {
-        replay::Seen::Before(outcome) => return Ok(ticket.replayed(*outcome)),
-        replay::Seen::Never(found) => found,
-    };
-    //  3. status pre-check: is the tool withheld?
-    status::pre_check(statuses, &found)?;
-    //  4. dependencies: has its time come?
-    dependencies::check(journal, services, &found).await?;
-    //  5. before-hooks: what does the owner's own code say?
-    let found = hooks::before(found).await?;
-    //  6. validate: do the arguments fit? `Found → Valid`
-    let valid = validate::check(engine, found)?;
-    //  7. policy: deny, ask, allow. `Valid → Allowed`
-    let allowed = policy::decide(engine, valid).await?;
-    //  8. cache: is the answer known?
-    let allowed = match cache::look(engine, allowed, ticket).await? {
-        cache::Known::Yes(outcome) => return Ok(*outcome),
-        cache::Known::No(allowed) => allowed,
+    // A call that is run again, because its process died, has passed the doors up to 8 before.
+    let allowed = if found.0.left_open().is_some() {
+        Allowed(found.0)
+    } else {
+        //  2. replay: was this very call made before?
+        let found = match replay::look(journal, services, found).await? {
+            replay::Seen::Before(outcome) => return Ok(ticket.replayed(*outcome)),
+            replay::Seen::Never(found) => found,
+        };
+        //  3. status pre-check: is the tool withheld?
+        status::pre_check(statuses, &found)?;
+        //  4. dependencies: has its time come?
+        dependencies::check(journal, services, &found).await?;
+        //  5. before-hooks: what does the owner's own code say?
+        let found = hooks::before(found).await?;
+        //  6. validate: do the arguments fit? `Found → Valid`
+        let valid = validate::check(engine, found)?;
+        //  7. policy: deny, ask, allow. `Valid → Allowed`
+        let allowed = policy::decide(engine, valid).await?;
+        //  8. cache: is the answer known?
+        match cache::look(engine, allowed, ticket).await? {
+            cache::Known::Yes(outcome) => return Ok(*outcome),
+            cache::Known::No(allowed) => allowed,
+        }
     };
     //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
     let mut placed = match admission::place(services, allowed)? {
@@ -151,6 +160,8 @@ struct Along {
     notes: Vec<String>,
     /// What the answer is kept as.
     keep_as: Option<Fingerprint>,
+    /// The record of a call whose process died.
+    left_open: Option<Box<OpenCall>>,
 }
 
 impl Way {
@@ -162,6 +173,11 @@ impl Way {
     /// A person's yes to exactly this call.
     fn permit(&self) -> Option<&Permit> {
         self.along.as_ref()?.permit.as_ref()
+    }
+
+    /// The record of a call whose process died; it is run again.
+    fn left_open(&self) -> Option<&OpenCall> {
+        self.along.as_ref()?.left_open.as_deref()
     }
 
     /// What the model is told beside the result.
@@ -190,14 +206,14 @@ struct Opened {
     slot: admission::Slot,
     token: admission::Unspent,
     standing: Option<Box<Standing>>,
-    record: Option<Box<CallRecord>>,
+    record: Option<Box<OpenCall>>,
 }
 /// The tool has run, or was stopped.
 struct Done {
     /// Holds the way: a tool may keep its context, so the call lives there from here on.
     context: CallContext,
     standing: Option<Box<Standing>>,
-    record: Option<Box<CallRecord>>,
+    record: Option<Box<OpenCall>>,
     result: Result<Reply, ToolError>,
     effect: Effect,
     /// Why nobody sees the result.
@@ -287,6 +303,10 @@ fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
     let task = async move {
         let outcome = walk(&engine, found, false).await;
         drop(running);
+        if outcome.error_kind().is_some_and(|kind| matches!(kind, ErrorKind::StoreUnavailable | ErrorKind::Internal)) {
+            // Perhaps its end could not be written down.
+            engine.journal.left_open.notify_one();
+        }
         if let Some(progress) = progress {
             progress.close();
         }

@@ -34,7 +34,7 @@ pub use config::{BusinessStateConfig, ConflictResolution};
 pub use connection_config::ConnectionStateConfig;
 pub use context_id::ContextId;
 pub use data::{ConnectionState, SessionState};
-pub(crate) use desk::{Desk, Draft, Drafts, Found};
+pub(crate) use desk::{Desk, Draft, Drafts, Found, Parked};
 pub use entry::{ContextInfo, ContextPage, KindInfo, StateEntry, StateKind, StateStats};
 pub use error::StateError;
 pub use history::{Happened, HistoryEntry};

@@ -97,4 +97,9 @@ impl Backend for Sqlite {
     fn watch(&self, table: Table) -> Watcher {
         self.news.watch(table)
     }
+
+    /// The lock on the file says so.
+    fn alone(&self) -> bool {
+        true
+    }
 }

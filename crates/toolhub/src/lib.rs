@@ -47,6 +47,7 @@
 //! - Errors a tool raises: [`ToolError`]; what a caller sees: [`CallError`], by [`ErrorKind`].
 //! - What may be said about calls: [`Policy`] (times, rates, slots, retries), [`Rule`] (deny, ask, allow), [`Hook`]; and
 //!   what a person answers: [`Answer`].
+//! - What was called: [`ToolHub::calls`] with a [`CallQuery`].
 //! - Where records are kept: in memory, or in one file with `Sqlite` (the feature `sqlite`, on unless it is left out).
 //! - For tests of tools: `toolhub::testing`, with the feature `testing`.
 #![forbid(unsafe_code)]
@@ -88,4 +89,6 @@ mod guide {
     mod policies {}
     #[doc = include_str!("../../../docs/guide/threads.md")]
     mod threads {}
+    #[doc = include_str!("../../../docs/guide/journal.md")]
+    mod journal {}
 }

@@ -207,4 +207,8 @@ impl Backend for Memory {
             }
         }))
     }
+
+    fn alone(&self) -> bool {
+        true
+    }
 }

@@ -37,6 +37,10 @@ pub enum Place {
     Grants,
     /// A state that all threads of a tenant share, by its name.
     State(SmolStr),
+    /// The nodes that share a store. They are nobody's own, so they lie with the default tenant.
+    Nodes,
+    /// Events. Whose they are is in them; they lie together, with the default tenant, so that there is one order.
+    Events,
 }
 
 impl Partition {
@@ -59,8 +63,8 @@ impl Partition {
     }
 }
 
-/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`, `tenant/s/tool`, `tenant/g/`, `tenant/h/state`. Only the
-/// last part may hold a `/`, so the text can be read back.
+/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`, `tenant/s/tool`, `tenant/g/`, `tenant/h/state`,
+/// `tenant/n/`, `tenant/e/`. Only the last part may hold a `/`, so the text can be read back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
@@ -71,6 +75,8 @@ impl fmt::Display for Partition {
             Place::Tool(tool) => write!(f, "{}/s/{tool}", self.tenant),
             Place::Grants => write!(f, "{}/g/", self.tenant),
             Place::State(name) => write!(f, "{}/h/{name}", self.tenant),
+            Place::Nodes => write!(f, "{}/n/", self.tenant),
+            Place::Events => write!(f, "{}/e/", self.tenant),
         }
     }
 }
@@ -89,6 +95,8 @@ impl FromStr for Partition {
             "c" => Place::Call(rest.parse()?),
             "s" => Place::Tool(ToolName::new(rest).map_err(|_| wrong())?),
             "g" if rest.is_empty() => Place::Grants,
+            "n" if rest.is_empty() => Place::Nodes,
+            "e" if rest.is_empty() => Place::Events,
             "h" if !rest.is_empty() => Place::State(rest.into()),
             "a" => Place::Artifact(ArtifactId::new(rest)?),
             "k" => {
@@ -117,6 +125,8 @@ mod tests {
             Partition { tenant: tenant(), place: Place::Tool(ToolName::new("pay").unwrap()) },
             Partition { tenant: tenant(), place: Place::Artifact(ArtifactId::mint()) },
             Partition { tenant: tenant(), place: Place::Grants },
+            Partition { tenant: tenant(), place: Place::Nodes },
+            Partition { tenant: tenant(), place: Place::Events },
             Partition { tenant: tenant(), place: Place::State("cart".into()) },
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Table {
-    /// Calls, opened and closed.
+    /// Calls that have ended.
     Calls,
     /// Which call an idempotency key belongs to.
     Claims,
@@ -33,11 +33,17 @@ pub enum Table {
     Versions,
     /// Which threads there are.
     Threads,
+    /// Calls that were opened and have not ended.
+    Open,
+    /// Which nodes run calls, and say so again and again.
+    Nodes,
+    /// Events that can be heard later.
+    Events,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -49,6 +55,9 @@ impl Table {
         Self::History,
         Self::Versions,
         Self::Threads,
+        Self::Open,
+        Self::Nodes,
+        Self::Events,
     ];
 
     /// The word in file, table and key names.
@@ -66,6 +75,9 @@ impl Table {
             Self::History => "history",
             Self::Versions => "versions",
             Self::Threads => "threads",
+            Self::Open => "open",
+            Self::Nodes => "nodes",
+            Self::Events => "events",
         }
     }
 }

@@ -194,6 +194,11 @@ pub enum News {
 }
 
 impl News {
+    /// Whether whoever was away wants to hear it later. What calls do is in the journal.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self, Self::StatusChanged { .. } | Self::ApprovalRequested { .. } | Self::ApprovalResolved { .. })
+    }
+
     /// The event's name.
     #[must_use]
     pub fn name(&self) -> &'static str {

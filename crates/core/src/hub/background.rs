@@ -1,4 +1,5 @@
-//! What a hub does by itself while it lives: hears what other nodes write, tells holders of offers, clears away.
+//! What a hub does by itself while it lives: hears what other nodes write, tells holders of offers, closes what the dead left
+//! open, clears away.
 //!
 //! In: the hub's moving parts. Out: tasks that end with the hub. Each asks the room it works for; nothing is decided here.
 
@@ -11,16 +12,21 @@ use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::recovery::{self, Recovery};
 use crate::{
     approvals::Approvals,
     backend::{Changed, StoreError, Table, Watcher},
     engine::Engine,
+    events,
+    journal::{keep_lease, keep_plain},
     statuses::{Statuses, Told},
     threads,
 };
 
 /// How many expired rows are removed at a time.
 const SWEEP_AT_ONCE: usize = 1000;
+/// How many open calls are closed before a hub is ready; the others follow.
+const AT_START: usize = 2_000;
 /// How soon a store that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -32,20 +38,39 @@ pub(super) async fn begin(
     idle_threads: Option<Duration>,
     cleanup: Option<Duration>,
 ) -> Result<(), StoreError> {
-    let Engine { services, statuses, approvals, book, runtime, .. } = &**engine;
+    let Engine { services, journal, statuses, approvals, book, runtime, .. } = &**engine;
     // Watched before it is read, so that no change falls in between.
     let changes = services.store.watch(Table::Statuses);
     let answers = services.store.watch(Table::Approvals);
     let evidence = services.store.watch(Table::Evidence);
     statuses.follow(Told::Already).await?;
+    // Whoever has the store alone knows at once that what others left open is of the dead.
+    let mut recovery = Recovery::default();
+    let looked = if journal.alone { Some(recovery.look(engine, AT_START).await) } else { None };
+    let nodes = (!journal.alone).then(|| services.store.watch(Table::Nodes));
     let weak = || Arc::downgrade(engine);
     let until_gone = || gone.clone();
+    if let Some(kept) = &engine.kept_events {
+        runtime.spawn(events::keep(kept.clone(), until_gone()));
+    }
     runtime.spawn(until_gone().run_until_cancelled_owned(listen(changes, Arc::downgrade(statuses))));
     runtime.spawn(until_gone().run_until_cancelled_owned(hear(answers, Arc::downgrade(approvals))));
     runtime.spawn(until_gone().run_until_cancelled_owned(stir(evidence, services.stirred.clone())));
     runtime.spawn(until_gone().run_until_cancelled_owned(super::offer::watch(weak(), services.stirred.clone())));
     runtime.spawn(until_gone().run_until_cancelled_owned(threads::drop_idle(Arc::downgrade(&services.rooms))));
     runtime.spawn(until_gone().run_until_cancelled_owned(threads::keep(Arc::downgrade(book))));
+    runtime.spawn(until_gone().run_until_cancelled_owned(recovery::recover(
+        (weak(), journal.clone()),
+        recovery,
+        looked,
+        nodes,
+    )));
+    if !journal.alone {
+        runtime.spawn(keep_lease(journal.clone(), services.clock.clone(), engine.live.clone(), until_gone()));
+    }
+    if let Some(plain) = &journal.plain {
+        runtime.spawn(keep_plain(plain.clone(), until_gone()));
+    }
     if let Some(idle) = idle_threads {
         runtime.spawn(until_gone().run_until_cancelled_owned(super::threads::sweep(weak(), idle)));
     }

@@ -12,7 +12,7 @@ use crate::{
     blocking::BlockingPool,
     clock::{Clock, SystemClock},
     engine::Engine,
-    events::{Events, News, Subscription},
+    events::{Events, Kept, News, Subscription},
     executor::Executor,
     guard::RunLimits,
     hooks::Hook,
@@ -41,6 +41,8 @@ pub struct HubBuilder {
     twice: Option<Kind>,
     resources: Resources,
     store: Option<Arc<dyn Backend>>,
+    /// Whether somebody else may use the store.
+    shared: bool,
     clock: Arc<dyn Clock>,
     status: StatusSettings,
     business_state: BusinessStateConfig,
@@ -56,6 +58,7 @@ pub struct HubBuilder {
     run_limits: RunLimits,
     blocking_places: usize,
     keep_calls: Duration,
+    keep_events: Duration,
     instance_idle: Duration,
     instance_caps: Caps,
     idle_threads: Option<Duration>,
@@ -93,6 +96,7 @@ impl HubBuilder {
             twice: None,
             resources: Resources::default(),
             store: None,
+            shared: false,
             clock: Arc::new(SystemClock),
             status: StatusSettings::default(),
             business_state: BusinessStateConfig::default(),
@@ -108,6 +112,7 @@ impl HubBuilder {
             run_limits: RunLimits::default(),
             blocking_places: 64,
             keep_calls: 30 * DAY,
+            keep_events: 7 * DAY,
             instance_idle: Duration::from_secs(30 * 60),
             instance_caps: Caps { per_thread: 32, in_all: 10_000 },
             idle_threads: Some(14 * DAY),
@@ -142,13 +147,15 @@ impl HubBuilder {
     }
 
     /// Where records and state are kept; in memory where nothing is said.
-    pub fn store(self, store: impl Backend) -> Self {
-        self.shared_store(Arc::new(store))
+    pub fn store(mut self, store: impl Backend) -> Self {
+        self = self.shared_store(Arc::new(store));
+        self.shared = false;
+        self
     }
 
     /// The same, for a store that is used elsewhere too, such as by a second hub.
     pub fn shared_store(mut self, store: Arc<dyn Backend>) -> Self {
-        self.store = Some(store);
+        (self.store, self.shared) = (Some(store), true);
         self
     }
 
@@ -241,6 +248,12 @@ impl HubBuilder {
         self
     }
 
+    /// How long events about statuses and questions to people can be heard later; 7 days where nothing is said.
+    pub fn keep_events(mut self, time: Duration) -> Self {
+        self.keep_events = time;
+        self
+    }
+
     /// How long a live instance is kept while nobody uses it; 30 minutes where nothing is said.
     pub fn instance_idle(mut self, time: Duration) -> Self {
         self.instance_idle = time;
@@ -313,6 +326,13 @@ impl HubBuilder {
         let given = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
+        let alone = !self.shared && store.alone();
+        let journal = Journal::new(store.clone(), self.clock.clone(), self.keep_calls, given, alone);
+        let kept_events = given
+            .then(|| Arc::new(Kept::new(store.clone(), self.clock.clone(), journal.node.clone(), self.keep_events)));
+        if let Some(kept) = &kept_events {
+            self.events.keep(kept, kept.last().await?);
+        }
         let stirred = Arc::new(Notify::new());
         let gone = CancellationToken::new();
         let statuses = Arc::new(Statuses::new(
@@ -355,7 +375,8 @@ impl HubBuilder {
         let hub = ToolHub {
             engine: Arc::new(Engine {
                 registry: Registry::default(),
-                journal: Journal { store: store.clone(), keep: self.keep_calls },
+                journal,
+                kept_events,
                 approvals: approvals.clone(),
                 scheduler: Scheduler::new(self.max_concurrency, self.queue, self.run_limits),
                 statuses: statuses.clone(),

@@ -182,6 +182,10 @@ async fn sweep_one(engine: &Arc<Engine>, owner: &Owner, idle: Duration) -> Resul
 async fn take_away(engine: &Engine, owner: &Owner) -> Result<Removed, StoreError> {
     let services = &engine.services;
     services.rooms.clear(owner, None, "the thread was swept").await;
+    if let Some(plain) = &engine.journal.plain {
+        // Otherwise they would be written after the thread is gone.
+        plain.flush(&engine.runtime).await;
+    }
     let tools = engine.registry.snapshot().list(&Filter::default());
     let kept = tools.iter().filter(|tool| tool.state.cleanup == StateCleanup::Never);
     let kept: Vec<StateName> = kept.flat_map(|tool| tool.state.names.clone()).collect();

@@ -119,7 +119,7 @@ impl Meter {
     fn part(&self) -> &Part {
         let parts = self.0.get_or_init(|| (0..shards()).map(|_| OnceLock::new()).collect());
         // The number of parts is a power of two.
-        parts[MINE.with(|mine| *mine) & (parts.len() - 1)].get_or_init(|| Box::new(Part::new()))
+        parts[thread_number() & (parts.len() - 1)].get_or_init(|| Box::new(Part::new()))
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> {
@@ -165,6 +165,11 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     /// Threads are numbered as they come, so that busy ones that began together have different parts.
     static MINE: usize = THREADS.fetch_add(1, Relaxed);
+}
+
+/// The number of this thread, small and its own.
+pub(crate) fn thread_number() -> usize {
+    MINE.with(|mine| *mine)
 }
 
 /// How many parts a meter has: one for each core, as far as that is worth its memory.

@@ -19,7 +19,7 @@ use crate::{
     context::{CallContext, Times},
     error::{ErrorKind, ToolError},
     executor::{Job, Reply},
-    journal::CallRecord,
+    journal::OpenCall,
     monitor::InFlight,
     policy::{Failed, next_try},
     services::Services,
@@ -32,14 +32,14 @@ pub(super) struct Trying {
     context: CallContext,
     slot: Slot,
     standing: Option<Box<Standing>>,
-    record: Option<Box<CallRecord>>,
+    record: Option<Box<OpenCall>>,
 }
 
 /// A call whose tool must run once more, because the states it changed were changed by somebody else.
 pub(super) struct Again {
     pub(super) context: CallContext,
     pub(super) slot: Slot,
-    pub(super) record: Option<Box<CallRecord>>,
+    pub(super) record: Option<Box<OpenCall>>,
 }
 
 /// The tool's time begins.

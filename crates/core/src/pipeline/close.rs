@@ -17,13 +17,13 @@ use super::{
     validate,
 };
 use crate::{
-    backend::{Backend, Batch, Partition, StoreError, Table, Write},
+    backend::{Backend, Batch, Partition, Seen, StoreError, Table, Write},
     call::{Content, Effect, Outcome},
     context::CallContext,
     engine::Engine,
     error::{CallError, ErrorKind, ToolError},
     executor::Reply,
-    journal::CallRecord,
+    journal::{CallRecord, OpenCall},
     registry::{Base, Tool},
     state::{Draft, Drafts, Happened, Renewed, Told},
     statuses::Whose,
@@ -72,6 +72,9 @@ pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) 
     let proves = outcome.is_success() && way.base != Base::No;
     if record.is_none() && drafts.list.iter().all(|draft| draft.text.is_none()) && !proves {
         count(engine, way, &outcome);
+        if let Some(plain) = &engine.journal.plain {
+            plain.note(context, &outcome);
+        }
         return Closing::Closed(outcome);
     }
     Closing::Committing(Box::pin(settle(engine, context, record, (outcome, drafts), ticket)))
@@ -94,7 +97,7 @@ fn count(engine: &Engine, way: &Way, outcome: &Outcome) {
 async fn settle(
     engine: &Engine,
     context: CallContext,
-    record: Option<Box<CallRecord>>,
+    record: Option<Box<OpenCall>>,
     (outcome, mut drafts): (Outcome, Drafts),
     ticket: &Ticket<'_>,
 ) -> Box<End> {
@@ -102,6 +105,9 @@ async fn settle(
     let book = Book::of(engine, way, record.as_deref());
     let outcome = match book.settle(&outcome, &mut drafts).await {
         Ok(()) => outcome,
+        Err(Unsettled::Because(error)) if error.kind == ErrorKind::Interrupted => {
+            book.as_recorded(outcome, error, ticket).await
+        }
         Err(Unsettled::Because(error)) => book.without_state(outcome, error, &mut drafts, ticket).await,
         Err(Unsettled::RunAgain) => {
             // Others may write meanwhile; who comes first is whose turn it is.
@@ -165,7 +171,8 @@ struct Book<'a> {
     engine: &'a Engine,
     way: &'a Way,
     record: CallRecord,
-    opened: bool,
+    /// The writing that opened it, if it was opened.
+    opened: Option<Seen>,
 }
 
 /// Why nothing was committed.
@@ -182,10 +189,10 @@ impl<E: Into<CallError>> From<E> for Unsettled {
 }
 
 impl<'a> Book<'a> {
-    fn of(engine: &'a Engine, way: &'a Way, record: Option<&CallRecord>) -> Self {
-        let opened = record.is_some();
-        let record = match record {
-            Some(record) => record.clone(),
+    fn of(engine: &'a Engine, way: &'a Way, open: Option<&OpenCall>) -> Self {
+        let opened = open.map(|open| open.seen);
+        let record = match open {
+            Some(open) => open.record.clone(),
             None => CallRecord::opened(&way.call, &way.tool.definition.name, engine.services.clock.now()),
         };
         Self { engine, way, record, opened }
@@ -205,7 +212,7 @@ impl<'a> Book<'a> {
                 Default::default()
             };
             all.extend(proof.write.clone());
-            if all.is_empty() && !self.opened {
+            if all.is_empty() && self.opened.is_none() {
                 return Ok(());
             }
             match self.commit(outcome, all).await {
@@ -316,10 +323,19 @@ impl<'a> Book<'a> {
     async fn commit(&self, outcome: &Outcome, writes: Vec<Write>) -> Result<(), StoreError> {
         let (journal, now) = (&self.engine.journal, self.engine.services.clock.now());
         let record = self.record.clone().closed(outcome.clone());
-        let close = if self.opened { journal.close(&record, now)? } else { journal.open(&record, now)? };
-        let mut batch = Batch::on(self.partition()).with(close);
+        let mut batch = Batch::on(self.partition());
+        batch.writes = journal.close(&record, self.opened, now)?;
         batch.writes.extend(writes);
         journal.store.commit(batch, now).await.map(|_| ())
+    }
+
+    /// Somebody has closed the call already, because this node was not heard of for too long. What stands in the journal
+    /// is how it ended.
+    async fn as_recorded(&self, outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
+        let (journal, call, now) = (&self.engine.journal, &self.way.call, self.engine.services.clock.now());
+        let record = journal.record(&call.tenant, call.thread.as_ref(), call.id, now).await;
+        let recorded = record.ok().flatten().and_then(|record| record.outcome);
+        recorded.unwrap_or_else(|| failed(outcome, error, ticket))
     }
 
     /// The state could not be committed. The call still ends, with its result and the reason.
@@ -372,6 +388,7 @@ impl From<StoreError> for CallError {
     fn from(error: StoreError) -> Self {
         let kind = match &error {
             StoreError::Conflict { table: Table::State, .. } => ErrorKind::StateConflict,
+            StoreError::Conflict { table: Table::Open, .. } => ErrorKind::Interrupted,
             StoreError::Damaged { table: Table::State, .. } => ErrorKind::StateUnreadable,
             StoreError::Conflict { .. } | StoreError::Damaged { .. } => ErrorKind::Internal,
             StoreError::Refused(_) => ErrorKind::Internal,

@@ -1,17 +1,18 @@
 //! Door 11: writes down what must not be forgotten, before the tool starts.
 //!
 //! Calls with effects, with a key or with an approval get an opening record, so that a crash can never leave them
-//! without an end. The approval is used up here: whoever opens on it first has it.
+//! without an end. The approval is used up here: whoever opens on it first has it. A call whose process died is not opened
+//! anew but taken over, by one node.
 
 use futures_core::future::BoxFuture;
 
 use super::{Along, Opened, Placed, Way, policy, ticket::Ticket};
 use crate::{
-    backend::{Batch, Partition, StoreError, Table},
+    backend::{Batch, Partition, Seen, StoreError, Table},
     engine::Engine,
     error::{CallError, ErrorKind},
     events::News,
-    journal::{self, CallRecord, Claim, Journal},
+    journal::{self, CallRecord, Claim, Journal, OpenCall, Opening},
     services::Services,
 };
 
@@ -19,7 +20,7 @@ use crate::{
 pub(super) fn record<'a>(
     engine: &'a Engine,
     placed: &'a Placed,
-) -> Result<Option<BoxFuture<'a, Result<CallRecord, CallError>>>, CallError> {
+) -> Result<Option<BoxFuture<'a, Result<OpenCall, CallError>>>, CallError> {
     let (way, services) = (&placed.way, &engine.services);
     if way.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
@@ -28,14 +29,18 @@ pub(super) fn record<'a>(
         let error = policy::too_late(&permit.approval, "was not used in time");
         return Err(error.model("The approval of this call ran out before the call could start."));
     }
+    if let Some(left) = way.left_open() {
+        return Ok(Some(Box::pin(take_over(engine, way, left))));
+    }
     Ok(if must_open(way) { Some(Box::pin(write(engine, way))) } else { None })
 }
 
 /// From here on the call runs, and listeners know it.
-pub(super) fn open(services: &Services, placed: Placed, record: Option<CallRecord>, ticket: &mut Ticket<'_>) -> Opened {
+pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>, ticket: &mut Ticket<'_>) -> Opened {
     let Placed { way, slot, token, standing } = placed;
-    if let Some(permit) = way.permit() {
-        ticket.approved(permit.approval.id);
+    let left_open = || way.left_open()?.record.opening.as_ref()?.approval;
+    if let Some(approval) = way.permit().map(|permit| permit.approval.id).or_else(left_open) {
+        ticket.approved(approval);
     }
     if services.events.heard() {
         let news = News::ExecutionStarted { call_id: way.call.id, tool_name: way.call.tool.clone() };
@@ -48,12 +53,20 @@ fn must_open(way: &Way) -> bool {
     !way.tool.definition.annotations.read_only || way.call.key.is_some() || way.permit().is_some()
 }
 
-async fn write(engine: &Engine, way: &Way) -> Result<CallRecord, CallError> {
+async fn write(engine: &Engine, way: &Way) -> Result<OpenCall, CallError> {
     let Engine { journal, services, .. } = engine;
     let now = services.clock.now();
+    let opening = Opening {
+        node: journal.node.clone(),
+        starts: 1,
+        read_only: way.tool.definition.annotations.read_only,
+        model_call: way.call.model_call.clone(),
+        approval: way.permit().map(|permit| permit.approval.id),
+    };
     let record = CallRecord::opened(&way.call, &way.tool.definition.name, now);
+    let record = CallRecord { opening: Some(Box::new(opening)), ..record };
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
-    let mut batch = Batch::on(partition.clone()).with(journal.open(&record, now)?);
+    let mut batch = Batch::on(partition.clone()).with(journal.open(&record)?);
     if let Some(permit) = way.permit() {
         let used = engine.approvals.used(permit, way.call.id)?;
         if permit.partition == partition {
@@ -68,13 +81,32 @@ async fn write(engine: &Engine, way: &Way) -> Result<CallRecord, CallError> {
                 .map_err(|error| refused(way, error))?;
         }
     }
+    let seen = Seen { version: 1, stamp: batch.stamp };
     journal.store.commit(batch, now).await.map_err(|error| refused(way, error))?;
     if let Err(refused) = claim(journal, services, way).await {
         // If this does not reach the store either, the record is closed as interrupted like any other open one.
-        let _ = journal.store.commit(Batch::on(partition).with(journal.unopen(record.id)), now).await;
+        let _ = journal.store.commit(Batch::on(partition).with(journal.unopen(record.id, seen)), now).await;
         return Err(refused);
     }
-    Ok(record)
+    Ok(OpenCall { record, seen })
+}
+
+/// Takes over a call that a dead process left open, and counts that it is started once more. It has its key already, and
+/// its approval is used up. Whoever is second finds another row than it expects.
+async fn take_over(engine: &Engine, way: &Way, left: &OpenCall) -> Result<OpenCall, CallError> {
+    let Engine { journal, services, .. } = engine;
+    let mut call = left.clone();
+    let opening = call.record.opening.get_or_insert_with(|| {
+        let read_only = way.tool.definition.annotations.read_only;
+        Box::new(Opening { node: journal.node.clone(), starts: 1, read_only, model_call: None, approval: None })
+    });
+    opening.node = journal.node.clone();
+    opening.starts += 1;
+    let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
+    let batch = Batch::on(partition).with(journal.take_over(&call)?);
+    call.seen = Seen { version: left.seen.version + 1, stamp: batch.stamp };
+    journal.store.commit(batch, services.clock.now()).await?;
+    Ok(call)
 }
 
 /// Why nothing was written. An identical call may have used the approval in the meantime.

@@ -2,7 +2,7 @@
 
 use super::{Found, Way};
 use crate::{
-    call::Outcome,
+    call::{Effect, Outcome},
     digest,
     error::{CallError, ErrorKind},
     journal::Journal,
@@ -39,15 +39,23 @@ async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result
         return Err(CallError::new(ErrorKind::IdempotencyKeyReused));
     }
     let record = journal.record(&call.tenant, claim.thread.as_ref(), claim.call, now).await?;
-    match record {
-        Some(record) => match record.outcome {
-            Some(outcome) => Ok(Seen::Before(Box::new(outcome))),
-            None => Err(CallError::new(ErrorKind::IdempotencyInProgress)),
-        },
+    let outcome = match record.map(|record| record.outcome) {
+        Some(None) => return Err(CallError::new(ErrorKind::IdempotencyInProgress)),
+        Some(ended) => ended,
         // A call is opened before it claims its key, so one that is not there was forgotten by the journal.
+        None => None,
+    };
+    Ok(match outcome.filter(|outcome| !died_harmless(outcome)) {
+        Some(outcome) => Seen::Before(Box::new(outcome)),
         None => {
             way.along().stale_claim = Some(seen);
-            Ok(Seen::Never(Found(way)))
+            Seen::Never(Found(way))
         }
-    }
+    })
+}
+
+/// Whether a call died with its process and has changed nothing. Nobody was given its answer, and making it once more is
+/// what its caller wants.
+fn died_harmless(outcome: &Outcome) -> bool {
+    outcome.error_kind() == Some(ErrorKind::Interrupted) && outcome.effect == Effect::None
 }

@@ -43,6 +43,7 @@ pub struct ToolBuilder {
     policy: Policy,
     states: Vec<SmolStr>,
     state: StateRules,
+    rerun_interrupted: bool,
     executor: Option<Arc<dyn Executor>>,
 }
 
@@ -71,6 +72,7 @@ impl ToolBuilder {
             policy: Policy::default(),
             states: Vec::new(),
             state: StateRules::default(),
+            rerun_interrupted: false,
             executor: None,
         }
     }
@@ -110,6 +112,13 @@ impl ToolBuilder {
     /// Calling it twice with the same arguments does no more than calling it once.
     pub fn idempotent(mut self) -> Self {
         self.annotations.idempotent = true;
+        self
+    }
+
+    /// A call whose process died before it ended is run again after a restart, at most twice, and not closed as
+    /// `interrupted`. For idempotent tools.
+    pub fn rerun_interrupted(mut self) -> Self {
+        self.rerun_interrupted = true;
         self
     }
 
@@ -278,6 +287,10 @@ impl ToolBuilder {
         if let Err(reason) = executor.accept(&definition) {
             return Err(RegistryError::Refused { tool: definition.name, reason });
         }
+        if self.rerun_interrupted && !definition.annotations.idempotent {
+            let reason = "its calls cannot be run again after an interruption: it is not `idempotent`".into();
+            return Err(RegistryError::Refused { tool: definition.name, reason });
+        }
         let stateful = executor.needs_thread();
         if let Err(reason) = check(&self.policy, &definition, &state, stateful) {
             return Err(RegistryError::Refused { tool: definition.name, reason });
@@ -295,6 +308,7 @@ impl ToolBuilder {
             services: workshop.services.clone(),
             state,
             policy: self.policy,
+            rerun_interrupted: self.rerun_interrupted,
             definition,
             limits,
             schema,

@@ -34,6 +34,8 @@ pub struct Tool {
     pub(crate) fingerprint: String,
     /// The states it takes out, and what holds for them.
     pub(crate) state: StateRules,
+    /// A call whose process died is run again. The tool is idempotent.
+    pub(crate) rerun_interrupted: bool,
     pub(crate) schema: Schema,
     pub(crate) executor: Arc<dyn Executor>,
     /// What its executions may reach. Kept here so that a call holds one shared thing, the tool, and not two: counting

@@ -87,7 +87,7 @@ impl Statuses {
     }
 
     fn announce(&self, whose: &Whose, before: ToolStatus, reading: Reading) {
-        if !self.events.heard() {
+        if !self.events.wanted() {
             return;
         }
         // A thread sees the worse of its own record and the shared one; what the shared one hides is no news to it.

@@ -49,9 +49,7 @@ pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) 
     let open_question = |row: &crate::backend::Row, now| {
         serde_json::from_slice::<Approval>(&row.value).map_or(true, |it| it.state_at(now) == ApprovalState::Pending)
     };
-    // The journal lets a call expire when it has ended, and never before.
-    Ok(any(Table::Calls, |row, _| row.expires.is_none(), "").await?
-        || any(Table::Approvals, open_question, "apr_").await?)
+    Ok(any(Table::Open, |_, _| true, "").await? || any(Table::Approvals, open_question, "apr_").await?)
 }
 
 /// Takes all rows of a thread away, its own row last: a sweep that was cut short is found again. As soon as the thread's own

@@ -226,7 +226,9 @@ async fn look_at(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: &BTre
     }
     for writer in 0..WRITERS {
         let (tenant, context) = (Tenant::default(), format!("{}/paid", thread(writer)).parse().unwrap());
-        let Some(entry) = hub.state().get_state(&tenant, &context, StateKind::Business).await.unwrap() else { continue };
+        let Some(entry) = hub.state().get_state(&tenant, &context, StateKind::Business).await.unwrap() else {
+            continue;
+        };
         assert_eq!(entry.data["orders"], entry.version, "a version for each order");
         let acknowledged = paid.iter().filter(|(key, _)| key.starts_with(&format!("{writer}-")));
         let most = acknowledged.map(|(_, count)| *count).max().unwrap_or(0);

@@ -177,7 +177,7 @@ async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_
     buy(&hub, "crashed").await;
     // A call that another node has opened, and not closed.
     let open = Write {
-        table: Table::Calls,
+        table: Table::Open,
         id: "call_open".into(),
         expect: Expect::Absent,
         change: Change::Put { value: b"{}".as_slice().into(), schema: 1, expires: None },

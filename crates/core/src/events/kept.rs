@@ -1,0 +1,209 @@
+//! The events that are kept, for whoever was away when they were told.
+//!
+//! In: events about statuses and questions to people, as they are told. Out: rows of the table `events`, written in the
+//! background and in order, and pages of them. Nobody waits for the store; while it does not answer, so many wait here, and
+//! then the oldest are lost.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use smol_str::{SmolStr, format_smolstr};
+use tokio::{
+    runtime::Handle,
+    sync::{Mutex as AsyncMutex, Notify},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::Event;
+use crate::{
+    backend::{
+        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Place, Scan, Scope, StoreError, Table,
+        Write, decode, encode,
+    },
+    clock::{Clock, Timestamp},
+    ids::{Tenant, ThreadId},
+};
+
+const LAYOUT: u32 = 1;
+/// How many events wait for a store that does not answer.
+const ROOM: usize = 10_000;
+/// How many are written in one batch, and read at once.
+const AT_ONCE: usize = 200;
+/// How many are looked at for one page.
+const LOOKED_AT: usize = 2_000;
+/// How soon a store that did not answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// A millisecond has so many numbers. Numbers begin with the time a hub was built, so that they go on after a restart
+/// whether or not the last ones were written; a hub that told more than four million events a second would be ahead of it.
+const NUMBERS: u64 = 4_096;
+
+/// An event that was kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct KeptEvent {
+    /// The number listeners knew it by.
+    pub id: u64,
+    /// Its name, such as `tool.status.changed`.
+    pub event: SmolStr,
+    /// When it happened.
+    pub timestamp: Timestamp,
+    /// Whose news it is; everybody's where absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tenant: Option<Tenant>,
+    /// The conversation it happened in.
+    #[serde(rename = "threadId", skip_serializing_if = "Option::is_none", default)]
+    pub thread: Option<ThreadId>,
+    /// What else it has to tell.
+    #[serde(flatten)]
+    pub data: Map<String, Value>,
+}
+
+/// Some events, the oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct EventPage {
+    /// The events.
+    pub events: Vec<KeptEvent>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<u64>,
+}
+
+/// Events that wait to be written, in order. Listeners hold it, and may outlive the hub; so it does not hold the store.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    events: Mutex<VecDeque<Arc<Event>>>,
+    due: Notify,
+}
+
+impl Waiting {
+    /// Keeps an event. To be called in the order of their numbers.
+    pub(super) fn note(&self, event: Arc<Event>) {
+        let mut events = self.events();
+        if events.len() == ROOM {
+            events.pop_front();
+            tracing::warn!("the store does not answer, and events that were to be kept are lost");
+        }
+        events.push_back(event);
+        drop(events);
+        self.due.notify_one();
+    }
+
+    fn events(&self) -> MutexGuard<'_, VecDeque<Arc<Event>>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps events in a store.
+pub(crate) struct Kept {
+    waiting: Arc<Waiting>,
+    /// Whoever writes does so alone: events are written in order.
+    writing: AsyncMutex<()>,
+    store: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    /// Numbers of two nodes may be alike; their rows are not.
+    node: SmolStr,
+    keep: Duration,
+}
+
+impl Kept {
+    pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, node: SmolStr, keep: Duration) -> Self {
+        Self { waiting: Arc::default(), writing: AsyncMutex::default(), store, clock, node, keep }
+    }
+
+    /// Where events are handed in.
+    pub(crate) fn waiting(&self) -> Arc<Waiting> {
+        self.waiting.clone()
+    }
+
+    /// The number before the first one of a new hub: behind all that were ever kept.
+    pub(crate) async fn last(&self) -> Result<u64, StoreError> {
+        let now = self.clock.now();
+        let scan = Scan { newest: true, ..Scan::of(Table::Events, Scope::Partition(place())).limit(1) };
+        let page = self.store.scan(scan, now).await?;
+        let last = page.rows.first().and_then(|(key, _)| number(&key.id)).unwrap_or(0);
+        Ok(last.max(u64::try_from(now.millis()).unwrap_or(0).saturating_mul(NUMBERS)))
+    }
+
+    /// A page of the events after a number that concern a tenant or everybody.
+    pub(crate) async fn since(&self, tenant: &Tenant, after: u64) -> Result<EventPage, StoreError> {
+        let mut scan = Scan::of(Table::Events, Scope::Partition(place())).limit(AT_ONCE);
+        // Behind the rows of all nodes with this number.
+        let id = format_smolstr!("{after:016x}~");
+        scan.after = Some(Cursor(Key { partition: place(), table: Table::Events, id }));
+        let (mut page, mut looked_at) = (EventPage::default(), 0);
+        loop {
+            let found = self.store.scan(scan.clone(), self.clock.now()).await?;
+            looked_at += found.rows.len();
+            for (key, row) in &found.rows {
+                match decode::<KeptEvent>(Table::Events, &key.id, LAYOUT, row) {
+                    Ok((event, _)) if event.tenant.as_ref().is_none_or(|whose| whose == tenant) => {
+                        page.events.push(event);
+                    }
+                    Ok(_) => {}
+                    Err(error) => error.passed_over(),
+                }
+            }
+            let Some(next) = found.next else { return Ok(page) };
+            if page.events.len() >= AT_ONCE || looked_at >= LOOKED_AT {
+                page.next = number(&next.0.id);
+                return Ok(page);
+            }
+            scan.after = Some(next);
+        }
+    }
+
+    /// Writes down what waits. On a task of its own: whoever waits for it may go away.
+    pub(crate) async fn flush(self: &Arc<Self>, runtime: &Handle) {
+        let kept = self.clone();
+        let _ = runtime.spawn(async move { kept.write_all().await }).await;
+    }
+
+    async fn write_all(&self) -> Result<(), StoreError> {
+        let _alone = self.writing.lock().await;
+        loop {
+            let some: Vec<Arc<Event>> = self.waiting.events().iter().take(AT_ONCE).cloned().collect();
+            let Some(last) = some.last().map(|event| event.id) else { return Ok(()) };
+            let now = self.clock.now();
+            let mut batch = Batch::on(place());
+            for event in &some {
+                let id = format_smolstr!("{:016x}-{}", event.id, self.node);
+                let value = encode(Table::Events, &id, &**event)?;
+                let change = Change::Put { value, schema: LAYOUT, expires: Some(now + self.keep) };
+                let (expect, durability) = (Expect::Any, Durability::KillSafe);
+                batch.writes.push(Write { table: Table::Events, id, expect, change, durability });
+            }
+            self.store.commit(batch, now).await?;
+            let mut waiting = self.waiting.events();
+            while waiting.front().is_some_and(|event| event.id <= last) {
+                waiting.pop_front();
+            }
+        }
+    }
+}
+
+/// They lie together, so that there is one order; whose they are is in them.
+fn place() -> Partition {
+    Partition { tenant: Tenant::default(), place: Place::Events }
+}
+
+fn number(id: &str) -> Option<u64> {
+    u64::from_str_radix(id.split('-').next()?, 16).ok()
+}
+
+/// Writes events down until the hub is gone, and then the rest.
+pub(crate) async fn keep(kept: Arc<Kept>, gone: CancellationToken) {
+    while gone.run_until_cancelled(kept.waiting.due.notified()).await.is_some() {
+        if let Err(error) = kept.write_all().await {
+            tracing::warn!(%error, "events that are to be kept could not be written; they are written later");
+            let _ = gone.run_until_cancelled(tokio::time::sleep(ASK_AGAIN)).await;
+            kept.waiting.due.notify_one();
+        }
+    }
+    let _ = kept.write_all().await;
+}

@@ -1,0 +1,197 @@
+//! Ends what the dead have begun: calls that a process left open when it stopped.
+//!
+//! In: the open calls in the store. Out: each of them closed as `interrupted`, once, however many hubs look; or run again
+//! where the tool's owner asked for that. Who is dead is told by `journal/nodes.rs`; a hub that has its store alone need not
+//! ask. A call of this very hub that is open and does not run had an end that could not be written down.
+
+use std::{
+    collections::HashSet,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{Either, select},
+    stream::FuturesUnordered,
+};
+use smol_str::SmolStr;
+use tokio::sync::Semaphore;
+
+use crate::{
+    backend::{Changed, Row, Scan, Scope, StoreError, Table, Watcher},
+    engine::Engine,
+    ids::Tenant,
+    journal::{Journal, OpenCall, RENEW, Watched},
+    pipeline,
+    registry::{Base, Tool},
+};
+
+/// How often a call is started at most. One that kills its process must not do so for ever.
+const STARTS: u32 = 3;
+/// How many open calls are read and closed at a time.
+const AT_ONCE: usize = 100;
+/// How many calls are run again at a time.
+const PLACES: usize = 16;
+/// Of how many records that cannot be read is told.
+const TOLD_OF: usize = 1_000;
+/// How long nobody looks while nothing is open elsewhere and no other node says anything.
+const REST: Duration = Duration::from_secs(600);
+
+/// What was seen of the open calls so far.
+pub(super) struct Recovery {
+    watched: Watched,
+    /// Records that cannot be read, which was said once.
+    unreadable: HashSet<SmolStr>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Self { watched: Watched::default(), unreadable: HashSet::new(), places: Arc::new(Semaphore::new(PLACES)) }
+    }
+}
+
+/// Whether to look again soon: a call of somebody else is open, or one could not be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looked {
+    AllIsWell,
+    LookAgain,
+}
+
+/// Looks after open calls for as long as the hub lives. `looked` is what was found when it began, if it was looked.
+pub(super) async fn recover(
+    (hub, journal): (Weak<Engine>, Journal),
+    mut recovery: Recovery,
+    mut looked: Option<Looked>,
+    mut nodes: Option<Watcher>,
+) {
+    loop {
+        match looked {
+            None => {}
+            Some(Looked::LookAgain) => tokio::time::sleep(RENEW).await,
+            Some(Looked::AllIsWell) => {
+                let (here, there) = (pin!(journal.left_open.notified()), pin!(another(&mut nodes, &journal.node)));
+                if let Ok(Either::Right(_)) = tokio::time::timeout(REST, select(here, there)).await {
+                    tokio::time::sleep(RENEW).await;
+                }
+            }
+        }
+        let Some(engine) = hub.upgrade() else { return };
+        looked = Some(recovery.look(&engine, usize::MAX).await);
+        drop(engine);
+    }
+}
+
+/// Waits until another node says that it runs calls.
+async fn another(nodes: &mut Option<Watcher>, own: &SmolStr) {
+    let Some(news) = nodes else { return std::future::pending().await };
+    loop {
+        match news.next().await {
+            Some(Changed::Row(key, _)) if key.id == *own => {}
+            Some(_) => break,
+            // A store that tells nothing more is asked now and then.
+            None => return std::future::pending().await,
+        }
+    }
+    // Whatever else was said meanwhile is answered by the same look.
+    while let Some(Some(_)) = news.next().now_or_never() {}
+}
+
+impl Recovery {
+    /// Looks at the open calls, and ends those of the dead; about `most` of them.
+    pub(super) async fn look(&mut self, engine: &Arc<Engine>, most: usize) -> Looked {
+        self.try_look(engine, most).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the calls that are open could not be looked at; they are looked at again");
+            Looked::LookAgain
+        })
+    }
+
+    async fn try_look(&mut self, engine: &Arc<Engine>, most: usize) -> Result<Looked, StoreError> {
+        let Engine { journal, services, .. } = &**engine;
+        let leases = if journal.alone { Default::default() } else { journal.leases(services.clock.now()).await? };
+        let mut looked = Looked::AllIsWell;
+        let (mut seen, mut closed) = (HashSet::new(), 0);
+        let mut scan = Scan::of(Table::Open, Scope::All).limit(AT_ONCE);
+        loop {
+            let page = services.store.scan(scan.clone(), services.clock.now()).await?;
+            let mut closing = FuturesUnordered::new();
+            for (key, row) in &page.rows {
+                let Some(open) = self.read(&key.id, row) else { continue };
+                seen.insert(key.id.clone());
+                // Looked up after the row was read: a call of this hub is running before it is opened.
+                if engine.live.has(open.record.id) {
+                    continue;
+                }
+                let dead = open.node() == journal.node
+                    || journal.alone
+                    || self.watched.is_dead(&key.id, &open, &leases, services.clock.instant());
+                let tenant = key.partition.tenant.clone();
+                match may_run_again(engine, &open) {
+                    _ if !dead => looked = Looked::LookAgain,
+                    Some(tool) => pipeline::run_again(engine, tenant, open, tool, self.places.clone()),
+                    None => closing.push(close(engine, tenant, open)),
+                }
+            }
+            while let Some(done) = closing.next().await {
+                closed += 1;
+                if !done {
+                    looked = Looked::LookAgain;
+                }
+            }
+            match page.next {
+                None => break,
+                Some(_) if closed >= most => return Ok(Looked::LookAgain),
+                Some(next) => scan.after = Some(next),
+            }
+            tokio::task::yield_now().await;
+        }
+        self.watched.only(&seen);
+        Ok(looked)
+    }
+
+    /// The open call in a row. One that cannot be read stays, and holds its thread; a person must look at it.
+    fn read(&mut self, id: &SmolStr, row: &Row) -> Option<OpenCall> {
+        match OpenCall::read(id, row) {
+            Ok(open) => Some(open),
+            Err(error) => {
+                if self.unreadable.len() < TOLD_OF && self.unreadable.insert(id.clone()) {
+                    error.passed_over();
+                }
+                None
+            }
+        }
+    }
+}
+
+/// The tool, if it may run the call once more.
+fn may_run_again(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Base)> {
+    let elsewhere = open.node() != engine.journal.node;
+    let found = engine.registry.find(&open.record.tool)?;
+    let fits = |tool: &Tool| tool.rerun_interrupted && tool.schema.check(&open.record.arguments).is_ok();
+    (elsewhere && open.starts() < STARTS && fits(&found.0)).then_some(found)
+}
+
+/// Closes a call; says whether that was possible.
+async fn close(engine: &Engine, tenant: Tenant, open: OpenCall) -> bool {
+    let own = open.node() == engine.journal.node;
+    let why = match open.starts() {
+        _ if own => "the end of the call could not be written down".into(),
+        1 => "the process that ran the call is gone".into(),
+        starts => format!("the process that ran the call is gone; it was started {starts} times"),
+    };
+    match pipeline::close_interrupted(engine, &tenant, &open, &why).await {
+        Ok(ended) => {
+            // Of a call of this hub an end was told when it came.
+            if let Some(outcome) = ended.filter(|_| !own) {
+                pipeline::tell_interrupted(engine, &tenant, &open, &outcome);
+            }
+            true
+        }
+        Err(error) => {
+            tracing::warn!(%error, call = %open.record.id, "a call that was interrupted could not be closed");
+            false
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The records of calls that need no opening: plain read-only ones.
+//!
+//! In: such a call when it has ended, from the caller's own task, so it must cost next to nothing. Out: its record in the
+//! store, a moment later and together with others. A crash may lose what was noted in that moment; what the caller saw is
+//! never contradicted. There is room for so many; a rush beyond that is counted and not kept.
+//!
+//! The record says what was asked and how it ended. The output is not in it: it may be large, and it can be asked again.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::{
+    runtime::Handle,
+    sync::{Mutex as AsyncMutex, Notify},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{CallRecord, LAYOUT};
+use crate::{
+    backend::{Backend, Batch, Change, Durability, Expect, Partition, StoreError, Table, Write, encode},
+    call::{Effect, Outcome, Status},
+    clock::{Clock, Timestamp},
+    context::CallContext,
+    error::CallError,
+    monitor,
+};
+
+/// How many calls are noted at most.
+const ROOM: usize = 10_000;
+/// One with more arguments than this takes the room of several.
+const USUAL: usize = 16 * 1024;
+/// How long calls are collected. They are in the store before fifty milliseconds are over.
+const COLLECT: Duration = Duration::from_millis(30);
+/// Callers on different cores note in different parts, so that they seldom meet. A power of two.
+const PARTS: usize = 16;
+/// How many rows are written in one batch.
+const AT_ONCE: usize = 200;
+/// How many batches are written beside each other: a store that writes in groups has something to group.
+const TOGETHER: usize = 64;
+
+/// What became of the records of plain read-only calls on this hub.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct JournalStats {
+    /// How many are in the store.
+    pub written: u64,
+    /// How many were lost, because more came than could be noted or the store did not take them.
+    pub dropped: u64,
+}
+
+/// Plain calls that have ended and are not in the store yet.
+pub(crate) struct Plain {
+    parts: [Mutex<Vec<Noted>>; PARTS],
+    /// How much of the room is taken.
+    taken: AtomicUsize,
+    written: AtomicU64,
+    dropped: AtomicU64,
+    warned: AtomicBool,
+    /// Told when the first call is noted after all were written.
+    due: Notify,
+    /// Whoever waits for everything to be written must also wait for what somebody else is writing.
+    writing: AsyncMutex<()>,
+    store: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    keep: Duration,
+}
+
+/// A call that has ended. Its context is handed over whole: nothing is copied, and it is cleared away elsewhere.
+struct Noted {
+    context: CallContext,
+    room: usize,
+    status: Status,
+    effect: Effect,
+    error: Option<Box<CallError>>,
+    attempts: u32,
+    queued: Duration,
+    duration: Duration,
+    ended_at: Timestamp,
+}
+
+impl Plain {
+    pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, keep: Duration) -> Self {
+        Self {
+            parts: std::array::from_fn(|_| Mutex::default()),
+            taken: AtomicUsize::new(0),
+            written: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            warned: AtomicBool::new(false),
+            due: Notify::new(),
+            writing: AsyncMutex::default(),
+            store,
+            clock,
+            keep,
+        }
+    }
+
+    /// Notes a call that has ended.
+    pub(crate) fn note(&self, context: CallContext, outcome: &Outcome) {
+        let room = 1 + weight(&context.way().call.arguments) / USUAL;
+        let taken = self.taken.fetch_add(room, Ordering::Relaxed);
+        if taken + room > ROOM {
+            self.taken.fetch_sub(room, Ordering::Relaxed);
+            self.lost(1, "more calls ended than can be noted");
+            return;
+        }
+        let noted = Noted {
+            context,
+            room,
+            status: outcome.status,
+            effect: outcome.effect,
+            error: outcome.error.clone().map(Box::new),
+            attempts: outcome.attempts,
+            queued: outcome.queued,
+            duration: outcome.duration,
+            ended_at: outcome.ended_at,
+        };
+        let part = &self.parts[monitor::thread_number() % PARTS];
+        part.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
+        if taken == 0 {
+            self.due.notify_one();
+        }
+    }
+
+    /// Writes down everything that was noted before. On a task of its own: whoever waits for it may go away.
+    pub(crate) async fn flush(self: &Arc<Self>, runtime: &Handle) {
+        if self.taken.load(Ordering::Relaxed) > 0 {
+            let plain = self.clone();
+            let _ = runtime.spawn(async move { plain.write_all().await }).await;
+        }
+    }
+
+    async fn write_all(&self) {
+        let _alone = self.writing.lock().await;
+        let mut noted: Vec<Noted> = Vec::new();
+        for part in &self.parts {
+            noted.append(&mut std::mem::take(&mut *part.lock().unwrap_or_else(PoisonError::into_inner)));
+        }
+        let room: usize = noted.iter().map(|noted| noted.room).sum();
+        let now = self.clock.now();
+        let mut writing = FuturesUnordered::new();
+        for (partition, mut records) in by_partition(noted) {
+            while !records.is_empty() {
+                let rest = records.split_off(records.len().min(AT_ONCE));
+                if writing.len() >= TOGETHER {
+                    self.count(writing.next().await);
+                }
+                writing.push(self.write(partition.clone(), records, now));
+                records = rest;
+            }
+        }
+        while let Some(written) = writing.next().await {
+            self.count(Some(written));
+        }
+        self.taken.fetch_sub(room, Ordering::Relaxed);
+        if self.taken.load(Ordering::Relaxed) > 0 {
+            // Noted meanwhile, by callers who found that others had been told of already.
+            self.due.notify_one();
+        }
+    }
+
+    pub(crate) fn stats(&self) -> JournalStats {
+        JournalStats { written: self.written.load(Ordering::Relaxed), dropped: self.dropped.load(Ordering::Relaxed) }
+    }
+
+    /// Writes records of one partition; answers how many, and whether they are in the store.
+    async fn write(
+        &self,
+        partition: Partition,
+        records: Vec<CallRecord>,
+        now: Timestamp,
+    ) -> (usize, Result<(), StoreError>) {
+        let mut batch = Batch::on(partition);
+        let many = records.len();
+        for record in records {
+            let id = record.id.into();
+            match encode(Table::Calls, &id, &record) {
+                Err(error) => return (many, Err(error)),
+                Ok(value) => {
+                    let change = Change::Put { value, schema: LAYOUT, expires: Some(now + self.keep) };
+                    let (expect, durability) = (Expect::Any, Durability::KillSafe);
+                    batch.writes.push(Write { table: Table::Calls, id, expect, change, durability });
+                }
+            }
+        }
+        (many, self.store.commit(batch, now).await.map(|_| ()))
+    }
+
+    fn count(&self, written: Option<(usize, Result<(), StoreError>)>) {
+        match written {
+            None => {}
+            Some((many, Ok(()))) => {
+                self.written.fetch_add(many as u64, Ordering::Relaxed);
+            }
+            Some((many, Err(error))) => self.lost(many as u64, &error.to_string()),
+        }
+    }
+
+    fn lost(&self, many: u64, reason: &str) {
+        self.dropped.fetch_add(many, Ordering::Relaxed);
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%reason, "records of read-only calls are lost; from here on they are only counted");
+        }
+    }
+}
+
+/// The records, those of one thread together.
+fn by_partition(noted: Vec<Noted>) -> HashMap<Partition, Vec<CallRecord>> {
+    let mut records: HashMap<Partition, Vec<CallRecord>> = HashMap::new();
+    for noted in noted {
+        let Noted { context, status, effect, error, attempts, queued, duration, ended_at, .. } = noted;
+        let tool = context.tool().clone();
+        let call = context.into_call();
+        let partition = Partition::of_call(call.tenant, call.thread.as_ref(), call.id);
+        let outcome = Outcome {
+            id: call.id,
+            tool: call.tool,
+            thread: call.thread.clone(),
+            model_call: call.model_call,
+            status,
+            effect,
+            output: Value::Null,
+            content: Vec::new(),
+            error: error.map(|error| *error),
+            attempts,
+            replayed: false,
+            cached: false,
+            approval: None,
+            queued,
+            duration,
+            started_at: call.arrived,
+            ended_at,
+        };
+        records.entry(partition).or_default().push(CallRecord {
+            id: call.id,
+            tool,
+            caller: call.caller,
+            thread: call.thread,
+            run: call.run,
+            key: None,
+            arguments: call.arguments,
+            status,
+            opened_at: call.arrived,
+            outcome: Some(outcome),
+            opening: None,
+        });
+    }
+    records
+}
+
+/// About how many bytes a value takes.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 32,
+        Value::String(text) => 32 + text.len(),
+        Value::Array(items) => 32 + items.iter().map(weight).sum::<usize>(),
+        Value::Object(fields) => 32 + fields.iter().map(|(name, value)| 64 + name.len() + weight(value)).sum::<usize>(),
+    }
+}
+
+/// Writes down what is noted until the hub is gone, and then the rest.
+pub(crate) async fn keep_plain(plain: Arc<Plain>, gone: CancellationToken) {
+    while gone.run_until_cancelled(plain.due.notified()).await.is_some() {
+        let _ = gone.run_until_cancelled(tokio::time::sleep(COLLECT)).await;
+        plain.write_all().await;
+    }
+    plain.write_all().await;
+}

@@ -1,0 +1,177 @@
+//! Questions to the journal: which calls were made, the newest first.
+//!
+//! In: whose calls, which of them, and where the page before ended. Out: a page. Call ids grow with time, so bounds of
+//! time are bounds of ids, and an id is all a cursor needs. A page costs no more than so many records looked at, however
+//! rare what is asked for: then it is short, and says where to go on.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use smol_str::SmolStr;
+
+use super::{CallRecord, Journal, LAYOUT};
+use crate::{
+    backend::{Cursor, Key, Partition, Row, Scan, Scope, StoreError, Table, decode},
+    call::Status,
+    clock::Timestamp,
+    ids::{CallId, Caller, Tenant, ThreadId},
+    tool::ToolName,
+};
+
+/// The largest page.
+const LARGEST: usize = 1_000;
+/// How many records are looked at for one page.
+const LOOKED_AT: usize = 2_000;
+/// How many are read at once.
+const AT_ONCE: usize = 200;
+
+/// Which calls are wanted; all of them where nothing is said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallQuery {
+    /// Only calls of this tool.
+    pub tool: Option<ToolName>,
+    /// Only calls in this thread.
+    pub thread: Option<ThreadId>,
+    /// Only calls with this status: `executing` for those that are open, or one of the three ends.
+    pub status: Option<Status>,
+    /// Only calls of this caller.
+    pub caller: Option<Caller>,
+    /// Only calls that arrived at this moment or later.
+    pub from: Option<Timestamp>,
+    /// Only calls that arrived before this moment.
+    pub until: Option<Timestamp>,
+    /// At most this many on a page, from 1 to 1,000; 100 where nothing is said. A page may hold fewer, even none, and
+    /// still not be the last.
+    pub limit: usize,
+    /// The `next` of the page before.
+    pub cursor: Option<String>,
+}
+
+impl Default for CallQuery {
+    fn default() -> Self {
+        Self { tool: None, thread: None, status: None, caller: None, from: None, until: None, limit: 100, cursor: None }
+    }
+}
+
+/// Some calls, the newest first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct CallPage {
+    /// The calls.
+    pub calls: Vec<CallRecord>,
+    /// Where to go on; `None` at the end. Good for as long as the journal is, also after a restart.
+    pub next: Option<String>,
+}
+
+/// Why a question was not answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallQueryError {
+    /// The text was not the `next` of any page.
+    #[error("the cursor is not one of the journal's")]
+    Cursor,
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Journal {
+    /// A page of a tenant's calls.
+    pub(crate) async fn calls(
+        &self,
+        tenant: &Tenant,
+        query: &CallQuery,
+        now: Timestamp,
+    ) -> Result<CallPage, CallQueryError> {
+        let cursor = query.cursor.as_ref().map(|text| text.parse::<CallId>().map_err(|_| CallQueryError::Cursor));
+        let until = query.until.map(CallId::first_at);
+        let mut before = [cursor.transpose()?, until].into_iter().flatten().min();
+        let oldest = query.from.map(CallId::first_at);
+        let limit = query.limit.clamp(1, LARGEST);
+        let (mut page, mut looked_at) = (CallPage::default(), 0);
+        loop {
+            let stretch = self.stretch(tenant, query, before, now).await?;
+            for (id, (table, key, row)) in stretch.rows.into_iter().rev() {
+                if oldest.is_some_and(|oldest| id < oldest) {
+                    return Ok(page);
+                }
+                if page.calls.len() == limit || looked_at == LOOKED_AT {
+                    page.next = before.map(|last| last.to_string());
+                    return Ok(page);
+                }
+                (before, looked_at) = (Some(id), looked_at + 1);
+                match decode::<CallRecord>(table, &key.id, LAYOUT, &row) {
+                    Ok((record, _)) if query.wants(&record) => page.calls.push(record),
+                    Ok(_) => {}
+                    Err(error) => error.passed_over(),
+                }
+            }
+            match stretch.end {
+                None => return Ok(page),
+                // An id that is no call's own may stand here: the next stretch begins before it.
+                Some(end) => before = Some(end),
+            }
+        }
+    }
+
+    /// The next calls before an id, of both tables together.
+    async fn stretch(
+        &self,
+        tenant: &Tenant,
+        query: &CallQuery,
+        before: Option<CallId>,
+        now: Timestamp,
+    ) -> Result<Stretch, StoreError> {
+        let mut stretch = Stretch { rows: BTreeMap::new(), end: None };
+        // The open ones first: a call that is closed in between is then seen twice, and not missed.
+        for table in [Table::Open, Table::Calls] {
+            if !query.status.is_none_or(|status| (status == Status::Executing) == (table == Table::Open)) {
+                continue;
+            }
+            let scope = match &query.thread {
+                Some(thread) => Scope::Partition(Partition::of_thread(tenant.clone(), thread.clone())),
+                None => Scope::Tenant(tenant.clone()),
+            };
+            let after = before.map(|id| Cursor(just_before(tenant, table, id)));
+            let scan = Scan { newest: true, after, ..Scan::of(table, scope).limit(query.at_once()) };
+            let found = self.store.scan(scan, now).await?;
+            let last = || found.rows.iter().rev().find_map(|(key, _)| key.id.parse::<CallId>().ok());
+            // Of what lies before the last row of either table, the other has not told everything.
+            stretch.end = stretch.end.max(found.next.as_ref().and_then(|_| last()));
+            let ids = found.rows.into_iter().filter_map(|(key, row)| Some((key.id.parse().ok()?, (table, key, row))));
+            stretch.rows.extend(ids);
+        }
+        if let Some(end) = stretch.end {
+            stretch.rows = stretch.rows.split_off(&end);
+        }
+        Ok(stretch)
+    }
+}
+
+/// All calls of a tenant in a part of the journal.
+struct Stretch {
+    rows: BTreeMap<CallId, (Table, Key, Row)>,
+    /// Where it ends; `None` at the end of the journal.
+    end: Option<CallId>,
+}
+
+/// A place in the order of a table right before a call, whatever the partition of the call is.
+fn just_before(tenant: &Tenant, table: Table, id: CallId) -> Key {
+    let partition = Partition::of_call(tenant.clone(), None, id);
+    Key { partition, table, id: SmolStr::from(id.before()) }
+}
+
+impl CallQuery {
+    /// How many records are read at once: one more than the page holds, where every record is wanted.
+    fn at_once(&self) -> usize {
+        let all = self.tool.is_none() && self.caller.is_none();
+        if all { self.limit.clamp(1, AT_ONCE - 1) + 1 } else { AT_ONCE }
+    }
+
+    /// Whether a call is wanted, as far as its record tells.
+    fn wants(&self, record: &CallRecord) -> bool {
+        self.tool.as_ref().is_none_or(|tool| record.tool == *tool)
+            && self.caller.as_ref().is_none_or(|caller| record.caller == *caller)
+            && self.status.is_none_or(|status| record.status == status)
+    }
+}

@@ -1,0 +1,115 @@
+//! Closes a call whose process died before it ended.
+//!
+//! In: an open call that nobody runs any more. Out: its record, closed as `interrupted`, and what the history of its states
+//! is told; or that somebody else was faster. Whether its process is dead is decided elsewhere.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::report;
+use crate::{
+    backend::{Batch, Partition, Row, StoreError, Table, Write},
+    call::{Effect, Outcome, Status},
+    clock::Timestamp,
+    engine::Engine,
+    error::{CallError, ErrorKind, ToolError},
+    ids::Tenant,
+    journal::OpenCall,
+    state::{Draft, Happened, Parked, Told},
+};
+
+/// Closes an open call; answers how it ended, or nothing where somebody else has closed it or taken it over.
+pub(crate) async fn close(
+    engine: &Engine,
+    tenant: &Tenant,
+    open: &OpenCall,
+    why: &str,
+) -> Result<Option<Outcome>, StoreError> {
+    let Engine { journal, services, .. } = engine;
+    let now = services.clock.now();
+    let outcome = outcome(open, why, now);
+    let record = open.record.clone().closed(outcome.clone());
+    let mut batch = Batch::on(Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id));
+    batch.writes = journal.close(&record, Some(open.seen), now)?;
+    batch.writes.extend(history(engine, tenant, open, &outcome).await);
+    match journal.store.commit(batch, now).await {
+        Ok(_) => Ok(Some(outcome)),
+        Err(StoreError::Conflict { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Tells listeners of a call that was closed here.
+pub(crate) fn tell(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) {
+    report::tell_of(&engine.services, tenant, (outcome.id, Some(open.record.tool.clone())), outcome);
+}
+
+/// Nobody knows what the tool did, unless it is one that changes nothing.
+fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
+    let record = &open.record;
+    let opening = record.opening.as_deref();
+    let harmless = opening.is_some_and(|opening| opening.read_only);
+    let error = CallError::new(ErrorKind::Interrupted).operator(why);
+    Outcome {
+        id: record.id,
+        tool: record.tool.as_str().into(),
+        thread: record.thread.clone(),
+        model_call: opening.and_then(|opening| opening.model_call.clone()),
+        status: Status::Error,
+        effect: if harmless { Effect::None } else { Effect::Unknown },
+        output: Value::Null,
+        content: Vec::new(),
+        error: Some(error),
+        attempts: open.starts(),
+        replayed: false,
+        cached: false,
+        approval: opening.and_then(|opening| opening.approval),
+        queued: std::time::Duration::ZERO,
+        duration: now.since(record.opened_at),
+        started_at: record.opened_at,
+        ended_at: now,
+    }
+}
+
+/// What the history of the tool's states in the thread is told, as after any call that failed. Nothing where the tool is
+/// not known any more, or the states cannot be read: the call must be closed all the same.
+async fn history(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) -> Vec<Write> {
+    let (record, state) = (&open.record, &engine.services.state);
+    let tool = engine.registry.find(&record.tool).filter(|(tool, _)| !tool.definition.annotations.read_only);
+    let (Some((tool, _)), Some(error)) = (tool, &outcome.error) else { return Vec::new() };
+    let parameters = Happened::parameters(&record.arguments);
+    let told = Told { began: record.opened_at, parameters, end: Happened::error(error) };
+    let here = Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id);
+    let contexts = tool.state.names.iter().filter_map(|name| state.context_for(name, record.thread.as_ref()));
+    let mut writes = Vec::new();
+    for context in contexts.filter(|context| context.partition(tenant) == here) {
+        let Ok(found) = state.take_out(tenant, &context).await else { continue };
+        let draft = Draft { context, found, text: None, parked: Arc::new(Untouched) };
+        let all = state.writes_of(tenant, &draft, &tool.state, Some(&told), outcome.ended_at).await;
+        // Only what cannot be in anybody's way.
+        writes.extend(all.unwrap_or_default().into_iter().filter(|write| write.table == Table::History));
+    }
+    writes
+}
+
+/// A state that a dead process may have changed in its memory, and nobody will ever know how.
+struct Untouched;
+
+impl Parked for Untouched {
+    fn changed(&self) -> Result<Option<Vec<u8>>, ToolError> {
+        Ok(None)
+    }
+
+    fn layout(&self) -> u32 {
+        0
+    }
+
+    fn again(&self, _: Option<&Row>) -> Result<Option<Vec<u8>>, ToolError> {
+        Ok(None)
+    }
+
+    fn merged(&self, _: Option<&Row>, _: &[u8], _: &Row) -> Result<Vec<u8>, String> {
+        Err("nothing was changed".into())
+    }
+}

@@ -1,0 +1,329 @@
+//! Calls that a dead process left open: closed as interrupted once, or run again where the owner asked for it.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use toolhub::{
+    BoxFuture, CallRecord, ContextId, Happened, HubBuilder, RegistryError, Running, Sqlite, Status,
+    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
+    ids::CallId,
+    prelude::*,
+    sqlite::Options,
+    testing::{AssertOutcome, Recorder, Scripted, Step, scripted},
+};
+
+/// A store in memory that outlives its hub, and that no other hub uses at the same time.
+struct Alone(Arc<Memory>);
+
+impl Backend for Alone {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.0.load(keys, now)
+    }
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        self.0.commit(batch, now)
+    }
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.0.scan(scan, now)
+    }
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.0.sweep(most, now)
+    }
+    fn watch(&self, table: Table) -> Watcher {
+        self.0.watch(table)
+    }
+    fn alone(&self) -> bool {
+        true
+    }
+}
+
+/// Where records lie while one hub after the other uses them.
+#[derive(Clone)]
+pub(crate) enum Shelf {
+    Memory(Arc<Memory>),
+    File(Arc<Folder>),
+}
+
+/// A folder that goes away with the test.
+pub(crate) struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Shelf {
+    pub(crate) fn both() -> [Self; 2] {
+        static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("toolhub-journal-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        [Self::Memory(Arc::default()), Self::File(Arc::new(Folder(path)))]
+    }
+
+    /// The next hub. What the one before does by itself ends a moment after it, and only then is the file free.
+    pub(crate) async fn hub(&self) -> HubBuilder {
+        match self {
+            Self::Memory(memory) => ToolHub::builder().store(Alone(memory.clone())),
+            Self::File(folder) => {
+                let path = folder.0.join("store.db");
+                let free = async {
+                    loop {
+                        match Sqlite::open(&path, Options::default()) {
+                            Ok(store) => return store,
+                            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                        }
+                    }
+                };
+                let store = tokio::time::timeout(Duration::from_secs(10), free).await;
+                ToolHub::builder().store(store.expect("nobody holds the store"))
+            }
+        }
+    }
+}
+
+/// A hub that dies, with its whole runtime, when its tools have begun so many calls.
+pub(crate) fn dies<T>(
+    build: impl AsyncFnOnce() -> ToolHub + Send + 'static,
+    calls: impl FnOnce(&ToolHub) -> (Vec<Running>, T) + Send + 'static,
+    begun: impl Fn() -> bool + Send + 'static,
+) -> T
+where
+    T: Send + 'static,
+{
+    let life = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let told = runtime.block_on(async {
+            let hub = build().await;
+            let (running, told) = calls(&hub);
+            while !begun() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            // Neither is dropped before the runtime: a dropped call would be cancelled in good order.
+            std::mem::forget(running);
+            (told, hub)
+        });
+        let (told, hub) = told;
+        drop(runtime);
+        drop(hub);
+        told
+    });
+    life.join().unwrap()
+}
+
+fn main() -> Tenant {
+    Tenant::default()
+}
+
+async fn record(hub: &ToolHub, call: CallId) -> CallRecord {
+    hub.call_record(&main(), call).await.unwrap().expect("the call has a record")
+}
+
+fn begun(scripts: &[&Scripted], many: usize) -> impl Fn() -> bool + Send + 'static {
+    let scripts: Vec<Scripted> = scripts.iter().map(|script| (*script).clone()).collect();
+    move || scripts.iter().map(|script| script.asked().len()).sum::<usize>() >= many
+}
+
+#[tokio::test]
+async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
+    for shelf in Shelf::both() {
+        let ((pay, paying), (look, looking)) =
+            (scripted("pay", [Step::Hang, Step::Hang]), scripted("look", [Step::Hang]));
+        let first = shelf.clone();
+        let calls = dies(
+            async move || first.hub().await.tool(pay).tool(look.read_only()).build().await.unwrap(),
+            |hub| {
+                let calls = vec![
+                    hub.call("pay", json!({"n": 1})).thread("t").idempotency_key("k").model_call("m1").start(),
+                    hub.call("pay", json!({"n": 2})).start(),
+                    hub.call("look", json!({"n": 3})).idempotency_key("k").start(),
+                ];
+                let ids: Vec<CallId> = calls.iter().map(Running::id).collect();
+                (calls, ids)
+            },
+            begun(&[&paying, &looking], 3),
+        );
+
+        let ((pay, paying), (look, looking)) = (scripted("pay", []), scripted("look", []));
+        let builder = shelf.hub().await.tool(pay).tool(look.read_only());
+        let mut recorder = Recorder::from(builder.subscribe());
+        let hub = builder.build().await.unwrap();
+        for (id, effect) in calls.iter().zip([Effect::Unknown, Effect::Unknown, Effect::None]) {
+            assert_eq!(recorder.ends_of(*id), 1);
+            let record = record(&hub, *id).await;
+            let outcome = record.outcome.unwrap();
+            outcome.assert_effect(effect).assert_error(ErrorKind::Interrupted);
+            assert_eq!((record.status, outcome.id), (Status::Error, *id));
+        }
+        // One key, one effect: whether there was one nobody knows, so there is no other.
+        let again = hub.call("pay", json!({"n": 1})).idempotency_key("k").model_call("m2").await;
+        again.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
+        assert!(again.replayed && again.id == calls[0] && paying.asked().is_empty());
+        // A call that has changed nothing and was answered to nobody is made again.
+        let again = hub.call("look", json!({"n": 3})).idempotency_key("k").await;
+        again.assert_success();
+        assert!(!again.replayed);
+        assert!(hub.call("look", json!({"n": 3})).idempotency_key("k").await.replayed);
+        assert_eq!(looking.asked().len(), 1);
+        hub.shutdown(Duration::ZERO).await;
+        drop(hub);
+
+        let builder = shelf.hub().await.tool(scripted("pay", []).0);
+        let mut recorder = Recorder::from(builder.subscribe());
+        let hub = builder.build().await.unwrap();
+        assert!(calls.iter().all(|id| recorder.ends_of(*id) == 0), "they were closed before");
+        record(&hub, calls[1]).await.outcome.unwrap().assert_error(ErrorKind::Interrupted);
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Cart {
+    lines: Vec<String>,
+}
+impl ToolState for Cart {
+    const NAME: &'static str = "cart";
+}
+
+async fn add_and_hang(_: NoArguments, mut cart: State<Cart>, begun: Shared<Arc<AtomicUsize>>) -> Result<(), ToolError> {
+    cart.lines.push("tea".into());
+    begun.fetch_add(1, Ordering::Release);
+    std::future::pending().await
+}
+
+async fn add(_: NoArguments, mut cart: State<Cart>) -> Result<usize, ToolError> {
+    cart.lines.push("tea".into());
+    Ok(cart.lines.len())
+}
+
+#[tokio::test]
+async fn the_history_of_a_state_is_told_of_a_call_that_was_interrupted() {
+    for shelf in Shelf::both() {
+        let (first, started) = (shelf.clone(), Arc::new(AtomicUsize::new(0)));
+        let counter = started.clone();
+        dies(
+            async move || first.hub().await.resource(counter).tool(tool("add", add_and_hang)).build().await.unwrap(),
+            |hub| (vec![hub.call("add", json!({})).thread("t").start()], ()),
+            move || started.load(Ordering::Acquire) == 1,
+        );
+        let hub = shelf.hub().await.tool(tool("add", add)).build().await.unwrap();
+        let cart: ContextId = "t/cart".parse().unwrap();
+        let history = hub.state().history(&main(), &cart, 10).await.unwrap();
+        let what: Vec<_> = history.into_iter().map(|entry| entry.what).collect();
+        assert!(matches!(&what[0], Happened::ExecutionStart { .. }), "{what:?}");
+        assert!(matches!(&what[1], Happened::ExecutionError { error_type, .. } if error_type == "interrupted"));
+        assert_eq!(hub.call("add", json!({})).thread("t").await.assert_success(), &json!(1), "nothing was committed");
+    }
+}
+
+/// A payment that is run again, and dies with its hub.
+fn retried(steps: impl IntoIterator<Item = Step>) -> (ToolBuilder, Scripted) {
+    let (tool, script) = scripted("pay", steps);
+    (tool.idempotent().rerun_interrupted(), script)
+}
+
+/// Waits until a call has ended.
+async fn ended(hub: &ToolHub, call: CallId) -> Outcome {
+    let ends = async {
+        loop {
+            if let Some(outcome) = record(hub, call).await.outcome {
+                return outcome;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), ends).await.expect("the call ends")
+}
+
+#[tokio::test]
+async fn a_call_is_run_again_under_its_own_id_where_the_owner_asked_for_it() {
+    for shelf in Shelf::both() {
+        let ((pay, paying), first) = (retried([Step::Hang]), shelf.clone());
+        let id = dies(
+            async move || first.hub().await.tool(pay).build().await.unwrap(),
+            |hub| {
+                let call = hub.call("pay", json!({"n": 1})).thread("t").idempotency_key("k").model_call("m").start();
+                let id = call.id();
+                (vec![call], id)
+            },
+            begun(&[&paying], 1),
+        );
+        let (pay, paying) = retried([Step::Return(json!("paid"))]);
+        let builder = shelf.hub().await.tool(pay);
+        let mut recorder = Recorder::from(builder.subscribe());
+        let hub = builder.build().await.unwrap();
+        let outcome = ended(&hub, id).await;
+        assert_eq!(outcome.assert_success(), &json!("paid"));
+        assert_eq!((outcome.id, outcome.model_call.as_deref()), (id, Some("m")));
+        let again = hub.call("pay", json!({"n": 1})).idempotency_key("k").await;
+        assert!(again.replayed && again.output == "paid");
+        assert_eq!(paying.asked(), [json!({"n": 1})]);
+        hub.shutdown(Duration::from_secs(5)).await;
+        assert_eq!(recorder.ends_of(id), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_kills_its_process_is_started_three_times_and_no_more() {
+    for shelf in Shelf::both() {
+        let mut id = None;
+        for life in 0..3 {
+            let ((pay, paying), next) = (retried([Step::Hang]), shelf.clone());
+            let begun_here = begun(&[&paying], 1);
+            let told = dies(
+                async move || next.hub().await.tool(pay).build().await.unwrap(),
+                move |hub| {
+                    let calls: Vec<_> = (life == 0).then(|| hub.call("pay", json!({})).start()).into_iter().collect();
+                    let id = calls.first().map(Running::id);
+                    (calls, id)
+                },
+                begun_here,
+            );
+            id = id.or(told);
+        }
+        let (pay, paying) = retried([]);
+        let hub = shelf.hub().await.tool(pay).build().await.unwrap();
+        let outcome = record(&hub, id.unwrap()).await.outcome.unwrap();
+        outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
+        assert_eq!((outcome.attempts, paying.asked().len()), (3, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_run_again_is_closed() {
+    let [shelf, _] = Shelf::both();
+    let ((pay, paying), first) = (retried([Step::Hang]), shelf.clone());
+    let id = dies(
+        async move || first.hub().await.tool(pay).build().await.unwrap(),
+        |hub| {
+            let call = hub.call("pay", json!({"n": 1})).start();
+            let id = call.id();
+            (vec![call], id)
+        },
+        begun(&[&paying], 1),
+    );
+    // The tool takes other arguments by now.
+    let (pay, paying) = retried([]);
+    let pay = pay.parameters(json!({"type": "object", "properties": {"n": {"type": "string"}}}));
+    let hub = shelf.hub().await.tool(pay).build().await.unwrap();
+    record(&hub, id).await.outcome.unwrap().assert_error(ErrorKind::Interrupted);
+    assert!(paying.asked().is_empty());
+}
+
+#[tokio::test]
+async fn only_an_idempotent_tool_can_be_run_again() {
+    let built = ToolHub::builder().tool(scripted("pay", []).0.rerun_interrupted()).build().await;
+    let error = built.err().expect("it is refused").to_string();
+    assert!(error.contains("`pay`") && error.contains("idempotent"), "{error}");
+    let hub = ToolHub::builder().build().await.unwrap();
+    let refused = hub.register(scripted("pay", []).0.rerun_interrupted()).unwrap_err();
+    assert!(matches!(refused, RegistryError::Refused { .. }));
+    hub.register(scripted("pay", []).0.rerun_interrupted().idempotent()).unwrap();
+}

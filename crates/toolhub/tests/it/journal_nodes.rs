@@ -1,0 +1,191 @@
+//! Hubs that share a store: whoever lives closes the calls of whoever died, once, and nobody else's.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use toolhub::{
+    BoxFuture, Running,
+    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, Scope, StoreError, Table, Watcher},
+    clock::Timestamp,
+    ids::CallId,
+    prelude::*,
+    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+};
+
+use crate::{awkward_store::Awkward, journal::dies};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn main() -> Tenant {
+    Tenant::default()
+}
+
+async fn outcome(hub: &ToolHub, call: CallId) -> Option<Outcome> {
+    hub.call_record(&main(), call).await.unwrap().and_then(|record| record.outcome)
+}
+
+/// Two calls that a dead hub left open in this store.
+fn left_open(store: &Arc<Memory>) -> Vec<CallId> {
+    let ((pay, paying), store) = (scripted("pay", [Step::Hang, Step::Hang]), store.clone());
+    dies(
+        async move || ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap(),
+        |hub| {
+            let calls = vec![
+                hub.call("pay", json!({})).thread("t").idempotency_key("k").start(),
+                hub.call("pay", json!({})).start(),
+            ];
+            let ids: Vec<CallId> = calls.iter().map(Running::id).collect();
+            (calls, ids)
+        },
+        move || paying.asked().len() == 2,
+    )
+}
+
+async fn sharer(store: &Arc<Memory>, clock: &TestClock, steps: impl IntoIterator<Item = Step>) -> ToolHub {
+    let tool = scripted("pay", steps).0.timeout(1000 * SECOND);
+    ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).tool(tool).build().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hubs_close_each_call_of_the_dead_once_and_leave_the_living_alone() {
+    let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
+    let calls = left_open(&store);
+    let here = sharer(&store, &clock, [Step::Wait(100 * SECOND), Step::Return(json!("paid"))]).await;
+    let there = sharer(&store, &clock, []).await;
+    let mut recorders = [Recorder::of(&here), Recorder::of(&there)];
+    let alive = here.call("pay", json!({})).thread("t").start();
+    tokio::time::sleep(10 * SECOND).await;
+    for call in &calls {
+        assert_eq!(outcome(&there, *call).await, None, "its node may only be slow");
+    }
+    let early = there.call("pay", json!({})).idempotency_key("k").await;
+    early.assert_error(ErrorKind::IdempotencyInProgress);
+    tokio::time::sleep(20 * SECOND).await;
+    for call in &calls {
+        outcome(&there, *call).await.unwrap().assert_error(ErrorKind::Interrupted);
+        let told: usize = recorders.iter_mut().map(|recorder| recorder.ends_of(*call)).sum();
+        assert_eq!(told, 1);
+    }
+    assert!(there.call("pay", json!({})).idempotency_key("k").await.replayed);
+    // The clock of the machine is set by a day, and back: nobody dies of it.
+    for turned in [24 * 3600 * 1000, -24 * 3600 * 1000] {
+        clock.jump(turned);
+        tokio::time::sleep(20 * SECOND).await;
+    }
+    assert_eq!(alive.await.assert_success(), &json!("paid"));
+    for recorder in &mut recorders {
+        assert!(calls.iter().all(|call| recorder.ends_of(*call) <= 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_comes_after_the_dead_closes_their_calls_without_a_call_of_its_own() {
+    let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
+    let calls = left_open(&store);
+    let hub = sharer(&store, &clock, []).await;
+    tokio::time::sleep(30 * SECOND).await;
+    outcome(&hub, calls[0]).await.unwrap().assert_error(ErrorKind::Interrupted);
+    let open = Scan::of(Table::Open, Scope::All);
+    assert!(store.scan(open, Timestamp::default()).await.unwrap().rows.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_goes_down_in_good_order_takes_its_name_away() {
+    let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
+    let hub = sharer(&store, &clock, []).await;
+    let nodes = async || store.scan(Scan::of(Table::Nodes, Scope::All), Timestamp::default()).await.unwrap().rows.len();
+    assert_eq!(nodes().await, 0, "it has nothing to be believed about yet");
+    hub.call("pay", json!({})).await.assert_success();
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(nodes().await, 1);
+    drop(hub);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(nodes().await, 0);
+}
+
+/// A store that does not take what nodes say about themselves, while it is `deaf`.
+struct Deaf {
+    memory: Arc<Memory>,
+    deaf: AtomicBool,
+}
+
+impl Backend for Deaf {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.memory.load(keys, now)
+    }
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        let of_nodes = batch.writes.iter().any(|write| write.table == Table::Nodes);
+        if of_nodes && self.deaf.load(Ordering::Acquire) {
+            return Box::pin(async { Err(StoreError::Unavailable("it is deaf".into())) });
+        }
+        self.memory.commit(batch, now)
+    }
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.memory.scan(scan, now)
+    }
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.memory.sweep(most, now)
+    }
+    fn watch(&self, table: Table) -> Watcher {
+        self.memory.watch(table)
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Count(u32);
+impl ToolState for Count {
+    const NAME: &'static str = "count";
+}
+
+async fn count(_: NoArguments, mut count: State<Count>) -> Result<u32, ToolError> {
+    count.0 += 1;
+    tokio::time::sleep(1_500 * SECOND).await;
+    Ok(count.0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_was_taken_for_dead_writes_nothing_more_of_its_call() {
+    let (memory, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
+    let deaf = Arc::new(Deaf { memory: memory.clone(), deaf: AtomicBool::new(true) });
+    let slow = tool("count", count).timeout(10_000 * SECOND);
+    let unheard = ToolHub::builder().shared_store(deaf).clock(clock.clone()).tool(slow).build().await.unwrap();
+    let other = sharer(&memory, &clock, []).await;
+    let mut recorder = Recorder::of(&unheard);
+    let running = unheard.call("count", json!({})).thread("t").start();
+    let id = running.id();
+    // That it runs calls is noticed late, because it does not say so.
+    tokio::time::sleep(700 * SECOND).await;
+    assert!(outcome(&other, id).await.is_some());
+    let ended = running.await;
+    ended.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
+    assert_eq!(outcome(&other, id).await, Some(ended), "there is one end, and all know the same");
+    assert_eq!(recorder.ends_of(id), 1);
+    let states = Scan::of(Table::State, Scope::All).prefix("count/business");
+    assert!(memory.scan(states, Timestamp::default()).await.unwrap().rows.is_empty(), "its state was not committed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_end_could_not_be_written_down_is_closed_when_the_store_is_back() {
+    let store = Arc::new(Awkward::default());
+    let trouble = store.clone();
+    let pay = move |_: NoArguments| {
+        trouble.gone.store(true, Ordering::Release);
+        async { Ok::<_, ToolError>("paid") }
+    };
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(tool("pay", pay)).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    let first = hub.call("pay", json!({})).idempotency_key("k").await;
+    first.assert_effect(Effect::Done).assert_error(ErrorKind::StoreUnavailable);
+    tokio::time::sleep(60 * SECOND).await;
+    store.gone.store(false, Ordering::Release);
+    tokio::time::sleep(10 * SECOND).await;
+    outcome(&hub, first.id).await.unwrap().assert_error(ErrorKind::Interrupted);
+    assert_eq!(recorder.ends_of(first.id), 1, "its end was told when it came");
+    let again = hub.call("pay", json!({})).idempotency_key("k").await;
+    assert!(again.replayed, "it was paid once");
+}

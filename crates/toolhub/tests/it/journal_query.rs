@@ -1,0 +1,169 @@
+//! Questions to the journal: filters, pages, and cursors that stay good.
+
+use std::{sync::Arc, time::Duration};
+
+use toolhub::{
+    CallPage, CallQuery, CallQueryError, Status, ToolName,
+    backend::Memory,
+    clock::Clock,
+    ids::CallId,
+    prelude::*,
+    testing::{AssertOutcome, Step, TestClock, scripted},
+};
+
+use crate::journal::Shelf;
+
+fn main() -> Tenant {
+    Tenant::default()
+}
+
+fn ids(page: &CallPage) -> Vec<CallId> {
+    page.calls.iter().map(|call| call.id).collect()
+}
+
+fn limited(limit: usize) -> CallQuery {
+    CallQuery { limit, ..CallQuery::default() }
+}
+
+/// All pages of a question, one after the other; `between` happens after each.
+async fn all(hub: &ToolHub, query: &CallQuery, mut between: impl AsyncFnMut()) -> Vec<Vec<CallId>> {
+    let (mut query, mut pages) = (query.clone(), Vec::new());
+    loop {
+        let page = hub.calls(&main(), &query).await.unwrap();
+        pages.push(ids(&page));
+        between().await;
+        match page.next {
+            Some(next) => query.cursor = Some(next),
+            None => return pages,
+        }
+    }
+}
+
+fn tools() -> [ToolBuilder; 2] {
+    [scripted("write", []).0, scripted("read", []).0.read_only()]
+}
+
+#[tokio::test]
+async fn pages_neither_repeat_nor_miss_a_call_while_others_are_added_and_go_on_after_a_restart() {
+    for shelf in Shelf::both() {
+        let hub = shelf.hub().await.tools(tools()).build().await.unwrap();
+        let mut made = Vec::new();
+        for n in 0..25 {
+            let name = ["write", "read"][n % 2];
+            let call = hub.call(name, json!({"n": n}));
+            let call = if n % 3 == 0 { call.thread("t") } else { call };
+            made.push(call.await.id);
+            // Ids of one millisecond stand in any order.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        made.reverse();
+        let add = async || {
+            hub.call("write", json!({})).await.assert_success();
+        };
+        let pages = all(&hub, &limited(10), add).await;
+        assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 5]);
+        assert_eq!(pages.concat(), made);
+
+        let page = hub.calls(&main(), &limited(4)).await.unwrap();
+        hub.shutdown(Duration::ZERO).await;
+        drop(hub);
+        let hub = shelf.hub().await.build().await.unwrap();
+        let next = hub.calls(&main(), &CallQuery { cursor: page.next, ..limited(1_000) }).await.unwrap();
+        assert_eq!(next.next, None);
+        assert_eq!(ids(&next), made[1..], "three calls were added between the pages");
+    }
+}
+
+#[tokio::test]
+async fn calls_are_found_by_tool_thread_caller_and_status() {
+    for shelf in Shelf::both() {
+        let (slow, script) = scripted("slow", [Step::Hang]);
+        let (fails, _) = scripted("fails", [Step::Fail(ToolError::new("no"))]);
+        let hub = shelf.hub().await.tools(tools()).tool(slow).tool(fails).build().await.unwrap();
+        let ann = Caller::new("ann").unwrap();
+        let write = hub.call("write", json!({})).thread("t").await.id;
+        let read = hub.call("read", json!({})).thread("t").caller(ann.clone()).await.id;
+        let failed = hub.call("fails", json!({})).await.id;
+        let open = hub.call("slow", json!({})).thread("t").start();
+        while script.asked().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let ask = async |query: CallQuery| {
+            let mut found = ids(&hub.calls(&main(), &query).await.unwrap());
+            found.sort_unstable();
+            found
+        };
+        let sorted = |mut ids: Vec<CallId>| {
+            ids.sort_unstable();
+            ids
+        };
+        let any = CallQuery::default;
+        let tool = |name: &str| Some(ToolName::new(name).unwrap());
+        assert_eq!(ask(any()).await, sorted(vec![write, read, failed, open.id()]));
+        assert_eq!(ask(CallQuery { tool: tool("read"), ..any() }).await, [read]);
+        assert_eq!(ask(CallQuery { tool: tool("nobody"), ..any() }).await, []);
+        let thread = Some(ThreadId::new("t").unwrap());
+        let in_thread = CallQuery { thread, ..any() };
+        assert_eq!(ask(in_thread.clone()).await, sorted(vec![write, read, open.id()]));
+        assert_eq!(ask(CallQuery { tool: tool("write"), ..in_thread.clone() }).await, [write]);
+        assert_eq!(ask(CallQuery { caller: Some(ann), ..any() }).await, [read]);
+        let status = |status| CallQuery { status: Some(status), ..any() };
+        assert_eq!(ask(status(Status::Executing)).await, [open.id()]);
+        assert_eq!(ask(status(Status::Error)).await, [failed]);
+        assert_eq!(ask(status(Status::Success)).await, sorted(vec![write, read]));
+        assert_eq!(ask(status(Status::Cancelled)).await, []);
+        let record = hub.call_record(&main(), open.id()).await.unwrap().unwrap();
+        assert_eq!((record.status, record.outcome), (Status::Executing, None));
+        open.cancel();
+        let ended = open.await.id;
+        assert_eq!(ask(status(Status::Executing)).await, []);
+        assert_eq!(ask(status(Status::Cancelled)).await, [ended]);
+        let foreign = Tenant::new("other").unwrap();
+        assert_eq!(hub.calls(&foreign, &any()).await.unwrap(), CallPage::default());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_found_by_the_time_they_arrived() {
+    let clock = TestClock::new();
+    let hub = ToolHub::builder().store(Memory::new()).clock(clock.clone()).tools(tools()).build().await.unwrap();
+    let (mut made, began) = (Vec::new(), clock.now());
+    for n in 0..10 {
+        made.push(hub.call(["write", "read"][n % 2], json!({})).await.id);
+        clock.advance(Duration::from_secs(1)).await;
+    }
+    made.reverse();
+    let at = |seconds| Some(began + Duration::from_secs(seconds));
+    let ask =
+        async |from, until, limit| all(&hub, &CallQuery { from, until, ..limited(limit) }, async || ()).await.concat();
+    assert_eq!(ask(at(2), at(5), 100).await, made[5..8]);
+    assert_eq!(ask(at(2), at(5), 1).await, made[5..8]);
+    assert_eq!(ask(at(8), None, 100).await, made[..2]);
+    assert_eq!(ask(None, at(3), 2).await, made[7..]);
+    assert_eq!(ask(at(5), at(5), 100).await, []);
+    assert_eq!(ask(None, None, 3).await, made);
+}
+
+#[tokio::test]
+async fn a_rare_call_is_found_in_pages_that_cost_no_more_than_others() {
+    let hub = ToolHub::builder().shared_store(Arc::new(Memory::new())).tools(tools()).build().await.unwrap();
+    let rare = hub.call("write", json!({})).await.id;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    for _ in 0..5_000 {
+        hub.call("read", json!({})).thread("t").await.assert_success();
+    }
+    let query = CallQuery { tool: Some(ToolName::new("write").unwrap()), ..CallQuery::default() };
+    let pages = all(&hub, &query, async || ()).await;
+    assert_eq!(pages, [vec![], vec![], vec![rare]], "two thousand are looked at for a page");
+    let everything = all(&hub, &limited(1_000), async || ()).await;
+    assert_eq!(everything.iter().map(Vec::len).collect::<Vec<_>>(), [1_000, 1_000, 1_000, 1_000, 1_000, 1]);
+}
+
+#[tokio::test]
+async fn a_cursor_that_is_none_is_refused() {
+    let hub = ToolHub::builder().build().await.unwrap();
+    for text in ["", "2", "call_x"] {
+        let query = CallQuery { cursor: Some(text.into()), ..CallQuery::default() };
+        assert_eq!(hub.calls(&main(), &query).await, Err(CallQueryError::Cursor));
+    }
+}
