@@ -45,7 +45,9 @@ pub(crate) struct Engine {
     pub(crate) live: Live,
     pub(crate) offers: Offers,
     pub(crate) tasks: TaskTracker,
-    /// Ends the hub's own tasks when the hub is dropped.
+    /// What the hub does by itself, until it is shut down or dropped.
+    pub(crate) own: TaskTracker,
+    pub(crate) gone: CancellationToken,
     pub(crate) _gone: DropGuard,
     /// The runtime the hub was built in: calls run there, wherever they are made.
     pub(crate) runtime: tokio::runtime::Handle,

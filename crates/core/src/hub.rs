@@ -236,9 +236,10 @@ impl ToolHub {
     }
 
     /// Lets running calls finish for this long, cancels the rest, closes all instances, and writes down which threads were
-    /// active and what is noted of read-only calls.
+    /// active and what is noted of read-only calls. What the hub does by itself has ended then, so that its store is free as
+    /// soon as the last clone of the hub is dropped.
     pub async fn shutdown(&self, grace: Duration) {
-        let Engine { tasks, live, services, book, .. } = &*self.engine;
+        let Engine { tasks, live, services, book, own, gone, .. } = &*self.engine;
         tasks.close();
         if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
             live.cancel_all();
@@ -250,6 +251,9 @@ impl ToolHub {
         }
         self.flush_plain().await;
         self.flush_events().await;
+        gone.cancel();
+        own.close();
+        own.wait().await;
     }
 
     fn register_kind(&self, tool: ToolBuilder, kind: &Kind) -> Result<(), RegistryError> {

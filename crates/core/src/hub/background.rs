@@ -38,7 +38,7 @@ pub(super) async fn begin(
     idle_threads: Option<Duration>,
     cleanup: Option<Duration>,
 ) -> Result<(), StoreError> {
-    let Engine { services, journal, statuses, approvals, book, runtime, .. } = &**engine;
+    let Engine { services, journal, statuses, approvals, book, own, runtime, .. } = &**engine;
     // Watched before it is read, so that no change falls in between.
     let changes = services.store.watch(Table::Statuses);
     let answers = services.store.watch(Table::Approvals);
@@ -51,34 +51,35 @@ pub(super) async fn begin(
     let weak = || Arc::downgrade(engine);
     let until_gone = || gone.clone();
     if let Some(kept) = &engine.kept_events {
-        runtime.spawn(events::keep(kept.clone(), until_gone()));
+        own.spawn_on(events::keep(kept.clone(), until_gone()), runtime);
     }
-    runtime.spawn(until_gone().run_until_cancelled_owned(listen(changes, Arc::downgrade(statuses))));
-    runtime.spawn(until_gone().run_until_cancelled_owned(hear(answers, Arc::downgrade(approvals))));
-    runtime.spawn(until_gone().run_until_cancelled_owned(stir(evidence, services.stirred.clone())));
-    runtime.spawn(until_gone().run_until_cancelled_owned(super::offer::watch(weak(), services.stirred.clone())));
-    runtime.spawn(until_gone().run_until_cancelled_owned(threads::drop_idle(Arc::downgrade(&services.rooms))));
-    runtime.spawn(until_gone().run_until_cancelled_owned(threads::keep(Arc::downgrade(book))));
-    runtime.spawn(until_gone().run_until_cancelled_owned(recovery::recover(
-        (weak(), journal.clone()),
-        recovery,
-        looked,
-        nodes,
-    )));
+    own.spawn_on(until_gone().run_until_cancelled_owned(listen(changes, Arc::downgrade(statuses))), runtime);
+    own.spawn_on(until_gone().run_until_cancelled_owned(hear(answers, Arc::downgrade(approvals))), runtime);
+    own.spawn_on(until_gone().run_until_cancelled_owned(stir(evidence, services.stirred.clone())), runtime);
+    own.spawn_on(
+        until_gone().run_until_cancelled_owned(super::offer::watch(weak(), services.stirred.clone())),
+        runtime,
+    );
+    own.spawn_on(until_gone().run_until_cancelled_owned(threads::drop_idle(Arc::downgrade(&services.rooms))), runtime);
+    own.spawn_on(until_gone().run_until_cancelled_owned(threads::keep(Arc::downgrade(book))), runtime);
+    own.spawn_on(
+        until_gone().run_until_cancelled_owned(recovery::recover((weak(), journal.clone()), recovery, looked, nodes)),
+        runtime,
+    );
     if !journal.alone {
-        runtime.spawn(keep_lease(journal.clone(), services.clock.clone(), engine.live.clone(), until_gone()));
+        own.spawn_on(keep_lease(journal.clone(), services.clock.clone(), engine.live.clone(), until_gone()), runtime);
     }
     if let Some(plain) = &journal.plain {
-        runtime.spawn(keep_plain(plain.clone(), until_gone()));
+        own.spawn_on(keep_plain(plain.clone(), until_gone()), runtime);
     }
     if let Some(idle) = idle_threads {
-        runtime.spawn(until_gone().run_until_cancelled_owned(super::threads::sweep(weak(), idle)));
+        own.spawn_on(until_gone().run_until_cancelled_owned(super::threads::sweep(weak(), idle)), runtime);
     }
     if let Some(rest) = services.state.session_rest() {
-        runtime.spawn(until_gone().run_until_cancelled_owned(super::sessions::end(weak(), rest)));
+        own.spawn_on(until_gone().run_until_cancelled_owned(super::sessions::end(weak(), rest)), runtime);
     }
     if let Some(every) = cleanup {
-        runtime.spawn(until_gone().run_until_cancelled_owned(sweep(weak(), every)));
+        own.spawn_on(until_gone().run_until_cancelled_owned(sweep(weak(), every)), runtime);
     }
     Ok(())
 }

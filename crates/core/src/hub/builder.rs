@@ -387,6 +387,8 @@ impl HubBuilder {
                 hooks,
                 live: crate::engine::Live::default(),
                 offers: super::Offers::default(),
+                own: tokio_util::task::TaskTracker::new(),
+                gone: gone.clone(),
                 _gone: gone.clone().drop_guard(),
                 tasks: tokio_util::task::TaskTracker::new(),
                 runtime: runtime.clone(),
