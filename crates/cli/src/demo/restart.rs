@@ -64,7 +64,7 @@ pub(super) async fn stop(hub: ToolHub, store: &Path) -> Result<ToolHub, Box<dyn 
         }
     }
     second.kill().await?;
-    print::say("It was killed in the middle of that call (kill -9). What it was told is kept, is kept:");
+    print::say("It was killed in the middle of that call (kill -9). What it had acknowledged is there:");
     let hub = pack::hub(store).await?;
     let arguments = json!({});
     print::asked("notes", &arguments, "in thread demo");
