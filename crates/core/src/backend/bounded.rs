@@ -44,4 +44,8 @@ impl Backend for Bounded {
     fn watch(&self, table: Table) -> Watcher {
         self.0.watch(table)
     }
+
+    fn is_behind(&self) -> bool {
+        self.0.is_behind()
+    }
 }
