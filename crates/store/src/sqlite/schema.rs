@@ -84,7 +84,8 @@ pub(super) fn found(path: &Path, connection: &Connection, steps: &[Step]) -> Res
 /// Makes a file of the version that was found one of today's.
 pub(super) fn bring_up(path: &Path, connection: &mut Connection, found: u32, steps: &[Step]) -> Result<(), OpenError> {
     for (step, version) in steps.iter().zip(1..).skip(found as usize) {
-        if version > 1 {
+        // An empty file is nothing to go back to.
+        if found > 0 {
             failpoint::reach("migration: before the copy");
             back_up(path, connection, version - 1)?;
             failpoint::reach("migration: after the copy");
