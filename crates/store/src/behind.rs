@@ -6,7 +6,7 @@
 //! noticed.
 
 mod clerk;
-mod mark;
+pub(crate) mod mark;
 mod waiting;
 
 use std::{

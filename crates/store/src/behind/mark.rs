@@ -1,7 +1,8 @@
 //! The row that tells a clean end from an unclean one.
 //!
 //! In: the store behind. Out: the epoch its rows are written in. The row lies in a table nobody lists as a whole. It is
-//! unclean from the moment the store is opened until all that waited is written.
+//! unclean from the moment the store is opened until all that waited is written. Stores look at it too when they are
+//! opened: whoever comes next may use them without anything before them.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -21,22 +22,25 @@ struct Mark {
     clean: bool,
 }
 
-fn key() -> Key {
+/// Where the row lies.
+pub(crate) fn key() -> Key {
     let partition = Partition { tenant: Tenant::default(), place: Place::State(NAME) };
     Key { partition, table: Table::History, id: NAME }
+}
+
+/// The epoch to go on in: the same after a clean end, a later one after an unclean one.
+pub(crate) fn next_epoch(value: &[u8], version: u64) -> u64 {
+    match serde_json::from_slice::<Mark>(value) {
+        Ok(Mark { epoch, clean: true }) => epoch,
+        Ok(Mark { epoch, clean: false }) => epoch + 1,
+        Err(_) => epoch::of_version(version) + 1,
+    }
 }
 
 /// Looks how it ended last time, and notes that it has begun. Answers the epoch.
 pub(super) async fn begin(store: &dyn Backend) -> Result<u64, StoreError> {
     let found = store.load(&[key()], SystemClock.now()).await?.pop().flatten();
-    let epoch = match &found {
-        None => 0,
-        Some(row) => match serde_json::from_slice::<Mark>(&row.value) {
-            Ok(Mark { epoch, clean: true }) => epoch,
-            Ok(Mark { epoch, clean: false }) => epoch + 1,
-            Err(_) => epoch::of_version(row.seen.version) + 1,
-        },
-    };
+    let epoch = found.map_or(0, |row| next_epoch(&row.value, row.seen.version));
     let version = write(store, epoch, false).await?;
     // The store behind may be in a later epoch by itself: it then gave the mark a version of that.
     let given = epoch::of_version(version);

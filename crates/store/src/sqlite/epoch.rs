@@ -6,7 +6,10 @@
 use rusqlite::{Connection, OptionalExtension, Result};
 use toolhub_core::clock::Timestamp;
 
-use crate::epoch::{LAST, of_version};
+use crate::{
+    behind::mark,
+    epoch::{LAST, of_version},
+};
 
 /// The first moment of 2025, in milliseconds.
 const BEGIN: i64 = 1_735_689_600_000;
@@ -16,6 +19,24 @@ pub(super) fn of(connection: &Connection) -> Result<u64> {
     let find = "SELECT value FROM facts WHERE name = 'epoch'";
     let epoch: Option<i64> = connection.query_row(find, (), |row| row.get(0)).optional()?;
     Ok(epoch.unwrap_or(0).cast_unsigned().min(LAST))
+}
+
+/// The epoch to write in from now on. A store that was written behind and had an unclean end has given out versions the
+/// file knows nothing of.
+pub(super) fn settle(connection: &Connection) -> Result<u64> {
+    let known = of(connection)?;
+    let key = mark::key();
+    let find = "SELECT value, version FROM rows WHERE partition = ?1 AND tab = ?2 AND id = ?3";
+    let name = (key.partition.to_string(), key.table.as_str(), key.id.as_str());
+    let found = connection.query_row(find, name, |row| {
+        let (value, version) = (row.get_ref(0)?.as_blob().unwrap_or_default(), row.get_ref(1)?.as_i64().unwrap_or(0));
+        Ok(mark::next_epoch(value, version.cast_unsigned()))
+    });
+    let next = found.optional()?.unwrap_or(0).min(LAST);
+    if next > known {
+        set(connection, next)?;
+    }
+    Ok(known.max(next))
 }
 
 /// Sets it.

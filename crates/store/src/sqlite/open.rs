@@ -73,7 +73,7 @@ impl Sqlite {
         let Options { at_most, backups } = options;
         let mut first = connection::writing(&path, at_most, log.clone()).map_err(failed)?;
         prepare(&path, &mut first, steps)?;
-        let floor = crate::epoch::floor(epoch::of(&first).map_err(failed)?);
+        let floor = crate::epoch::floor(epoch::settle(&first).map_err(failed)?);
         let aside = Arc::new(Aside::read(&first).map_err(failed)?);
         let news = News::new();
         let readers = Readers::open(&path, aside.clone()).map_err(failed)?;

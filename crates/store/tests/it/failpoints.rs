@@ -17,11 +17,14 @@ use toolhub_store::{
 use crate::{
     kill::{acknowledged, check, count_all, is_sound},
     shelf::{Folder, commit, get, open, put},
+    vfs::Disk,
 };
 
 /// Tell the process that is to die what to do, and where.
 const WORK: &str = "TOOLHUB_STORE_WORK";
 const FILE: &str = "TOOLHUB_STORE_FILE";
+/// And after how many writes and syncs of SQLite it dies, if it is not at a place with a name.
+const STEPS: &str = "TOOLHUB_STORE_STEPS";
 
 /// Not a test but the process that dies; it does nothing unless it is told what.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,6 +32,9 @@ const FILE: &str = "TOOLHUB_STORE_FILE";
 async fn works_until_it_dies() {
     let Ok(work) = std::env::var(WORK) else { return };
     let path = PathBuf::from(std::env::var_os(FILE).unwrap());
+    if let Ok(steps) = std::env::var(STEPS) {
+        Disk::under(path.parent().unwrap()).die_after(steps.parse().unwrap());
+    }
     match work.as_str() {
         "count" => count_all(Arc::new(open(&path))).await,
         "open" => drop(open(&path)),
@@ -51,19 +57,27 @@ async fn works_until_it_dies() {
 
 /// Runs the process above until it dies at the place; answers the last number of each writer.
 fn die(work: &str, path: &Path, place: &str) -> HashMap<u64, u64> {
+    let (died, last) = run(work, path, ("TOOLHUB_FAILPOINT", place));
+    assert!(died, "it never came to `{place}`, or the build has no such places");
+    last
+}
+
+/// Runs the process above; whether it died, and the last number of each writer.
+fn run(work: &str, path: &Path, (variable, value): (&str, &str)) -> (bool, HashMap<u64, u64>) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["failpoints::works_until_it_dies", "--exact", "--ignored", "--nocapture"])
         .env(WORK, work)
         .env(FILE, path)
-        .env("TOOLHUB_FAILPOINT", place)
+        .env(variable, value)
         .stderr(Stdio::null())
         .output()
         .unwrap();
-    assert!(!output.status.success(), "it never came to `{place}`, or the build has no such places");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // A test that fails ends with a code; one that is aborted, with a signal.
+    assert!(output.status.success() || output.status.code().is_none(), "{work}, {value}: {text}");
     let mut last = HashMap::new();
     last.extend(text.lines().filter_map(acknowledged));
-    last
+    (!output.status.success(), last)
 }
 
 fn rounds() -> usize {
@@ -195,4 +209,38 @@ async fn a_process_that_dies_while_it_writes_behind_leaves_whole_batches_and_a_n
             assert_eq!(get(&store, "t", "b").await.unwrap().map(|row| row.value.to_vec()), value, "{place}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_process_that_dies_at_any_write_or_sync_of_sqlite_leaves_everything_whole() {
+    let mut died = 0;
+    for _ in 0..rounds().max(4) {
+        let folder = Folder::in_memory();
+        let path = folder.path("store.db");
+        let mut die = |work: &str, most: u32| {
+            let (dead, told) = run(work, &path, (STEPS, &fastrand::u32(0..most).to_string()));
+            died += usize::from(dead);
+            told
+        };
+        let told = die("count", 4000);
+        check(&path, &told).await;
+        write(&path, "old").await;
+        back_to_the_first_schema(&path);
+        die("open", 40);
+        assert_eq!(value(&path).await, ("old".into(), 1), "after a migration");
+        die("backup", 150);
+        assert_eq!(value(&path).await, ("old".into(), 1), "after a backup");
+        let backup = folder.path("store.backup");
+        if !backup.exists() {
+            open(&path).backup(&backup).await.unwrap();
+        }
+        write(&path, "new").await;
+        die("restore", 20);
+        let found = value(&path).await;
+        assert!(["old", "new"].contains(&found.0.as_str()), "{found:?}");
+        check(&path, &told).await;
+        sqlite::restore(&backup, &path).unwrap();
+        assert_eq!(value(&path).await.0, "old");
+    }
+    assert!(died > 0, "none of them died");
 }
