@@ -48,13 +48,10 @@ async fn update(store: &Sqlite, thread: &str, durability: Durability) {
 }
 
 /// How often a second `TASKS` tasks together do something, each with a thread of its own.
-async fn rate<F: Future<Output = ()> + Send>(
+async fn rate<F: Future<Output = ()> + Send + 'static>(
     threads: &[String],
     work: impl Fn(String) -> F + Clone + Send + Sync + 'static,
-) -> f64
-where
-    F: 'static,
-{
+) -> f64 {
     let began = Instant::now();
     let tasks: Vec<_> = threads
         .iter()
