@@ -36,7 +36,8 @@ use crate::clock::Timestamp;
 /// - **Acknowledged is durable**, as far as the strictest write of the batch asked for. An error says whether nothing
 ///   was written ([`Unavailable`](StoreError::Unavailable)) or nobody knows ([`Unknown`](StoreError::Unknown)).
 /// - **Versions.** A row made anew has version 1; every put adds one. A restored row gets the version it had, or one more
-///   than it has, whichever is greater. A row also keeps the stamp of the batch that wrote it last, so that a row removed
+///   than it has, whichever is greater. A store that has forgotten versions it gave out, because it was restored or ended
+///   before all was written, begins with a higher number instead of 1, and goes on from there. A row also keeps the stamp of the batch that wrote it last, so that a row removed
 ///   and made again is never taken for the old one.
 /// - **Times.** A row keeps when it was made and when it was put last, by the `now` of those requests.
 /// - **Expired is gone.** A row whose time has passed at the `now` of a request is absent to it, swept or not.
@@ -66,6 +67,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Whether no other process can use the same records for as long as this value lives. Then whatever another process
     /// has begun here and not ended, it will never end.
     fn alone(&self) -> bool {
+        false
+    }
+
+    /// Whether commits are acknowledged before they are durable, and written later.
+    fn is_behind(&self) -> bool {
         false
     }
 }

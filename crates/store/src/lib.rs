@@ -4,6 +4,11 @@
 //! `toolhub_core::backend::Backend`: what rows mean is none of its business.
 #![forbid(unsafe_code)]
 
+pub mod behind;
+mod epoch;
+mod failpoint;
 pub mod sqlite;
+mod watch;
 
+pub use behind::Behind;
 pub use sqlite::Sqlite;

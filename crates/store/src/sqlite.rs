@@ -2,17 +2,21 @@
 //!
 //! In: the requests of `Backend`. Out: their answers. Writes go to one thread that makes many of them in one
 //! transaction (`writer`); loads are made on the spot, on connections that only read (`read`); scans on threads that
-//! may block (`scan`). One process at a time has the file (`lock`).
+//! may block (`scan`). One process at a time has the file (`lock`). What is damaged is set `aside`; `backup` makes copies
+//! while others work, and `restore` puts one in the place of a store that is closed.
 
+mod aside;
+mod backup;
 mod connection;
+mod epoch;
 mod error;
 mod lock;
 mod open;
 mod read;
+mod restore;
 mod row;
 mod scan;
 mod schema;
-mod watch;
 mod writer;
 
 use std::{fmt, path::PathBuf};
@@ -23,9 +27,14 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
+pub use aside::Damaged;
+pub use backup::{Backup, BackupError, Backups};
 pub use error::OpenError;
 pub use lock::Holder;
 pub use open::Options;
+pub use restore::{RestoreError, Restored, restore};
+
+use crate::watch;
 
 /// A backend that keeps everything in one SQLite file.
 ///
@@ -52,9 +61,10 @@ pub use open::Options;
 ///
 /// The answers come from threads of its own, which tokio's paused time does not wait for: a test that stops the clock
 /// uses the store in memory.
-// The order matters: the writer's connection is the last to be closed, and the lock is given back when nobody writes.
+// The order matters: a backup that is being made ends first, the writer's connection is the last to be closed, and the lock is given back when nobody writes.
 pub struct Sqlite {
     path: PathBuf,
+    clerk: backup::Clerk,
     readers: read::Readers,
     scanners: scan::Scanners,
     writer: writer::Writer,
@@ -79,7 +89,19 @@ impl fmt::Debug for Sqlite {
 impl Backend for Sqlite {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         // Microseconds, while a thread that may block would cost several times as much.
-        Box::pin(async move { self.readers.load(keys, now) })
+        Box::pin(async move {
+            let loaded = self.readers.load(keys, now);
+            if let Err(StoreError::Damaged { table, id, .. }) = &loaded {
+                let same = keys.iter().filter(|key| key.table == *table && key.id == *id);
+                let suspect = |key: &Key| aside::Suspect {
+                    partition: key.partition.to_string(),
+                    table: key.table,
+                    id: key.id.to_string(),
+                };
+                self.writer.inspect(same.map(suspect).collect(), now);
+            }
+            loaded
+        })
     }
 
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
@@ -87,7 +109,11 @@ impl Backend for Sqlite {
     }
 
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
-        Box::pin(self.scanners.scan(scan, now))
+        Box::pin(async move {
+            let (page, suspects) = self.scanners.scan(scan, now).await?;
+            self.writer.inspect(suspects, now);
+            Ok(page)
+        })
     }
 
     fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {

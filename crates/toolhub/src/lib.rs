@@ -54,7 +54,7 @@
 
 pub use toolhub_core::*;
 #[cfg(feature = "sqlite")]
-pub use toolhub_store::{Sqlite, sqlite};
+pub use toolhub_store::{Behind, Sqlite, behind, sqlite};
 
 /// Everything a program that defines and calls tools usually needs.
 pub mod prelude {

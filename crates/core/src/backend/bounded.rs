@@ -48,4 +48,8 @@ impl Backend for Bounded {
     fn alone(&self) -> bool {
         self.0.alone()
     }
+
+    fn is_behind(&self) -> bool {
+        self.0.is_behind()
+    }
 }

@@ -28,7 +28,14 @@ pub struct Holder {
 /// Held while the store is open.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    /// Said, not only closed: a process this one is just starting has the file open too, until it runs its program.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -50,7 +57,7 @@ impl Lock {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         // The file is left behind when the lock ends: whoever removed it might remove one that is held already.
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 

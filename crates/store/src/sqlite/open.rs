@@ -10,15 +10,18 @@ use std::{
 use rusqlite::Connection;
 
 use super::{
-    Sqlite, connection,
+    Sqlite,
+    aside::Aside,
+    backup::{Backups, Clerk},
+    connection, epoch,
     error::OpenError,
     lock::Lock,
     read::Readers,
     scan::Scanners,
     schema::{self, Step},
-    watch::News,
-    writer::Writer,
+    writer::{Setup, Writer},
 };
+use crate::watch::News;
 
 /// The first version without the bug that damages a log while it is reset.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -27,9 +30,17 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     at_most: Option<u64>,
+    backups: Option<Backups>,
 }
 
 impl Options {
+    /// The store makes backups of itself.
+    #[must_use]
+    pub fn backups(mut self, backups: Backups) -> Self {
+        self.backups = Some(backups);
+        self
+    }
+
     /// The file grows to about this many bytes at most. A store that is full refuses what makes it grow, and goes on
     /// reading; without this the disk is the limit.
     #[must_use]
@@ -46,13 +57,12 @@ impl Sqlite {
     ///
     /// # Errors
     /// When somebody has it open, when a later version wrote it, and when the file cannot be read or made.
-    #[expect(clippy::needless_pass_by_value, reason = "options are made for one opening")]
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
-        Self::open_with(path.as_ref(), options.at_most, schema::STEPS)
+        Self::open_with(path.as_ref(), options, schema::STEPS)
     }
 
     /// The same with other steps than today's, for tests of what comes later.
-    pub(super) fn open_with(path: &Path, at_most: Option<u64>, steps: &[Step]) -> Result<Self, OpenError> {
+    pub(super) fn open_with(path: &Path, options: Options, steps: &[Step]) -> Result<Self, OpenError> {
         if rusqlite::version_number() < OLDEST_SQLITE {
             return Err(OpenError::OldSqlite { found: rusqlite::version() });
         }
@@ -60,14 +70,19 @@ impl Sqlite {
         let lock = Lock::take(&path)?;
         let failed = |error| OpenError::of(&path, &error);
         let log = Arc::new(AtomicU32::new(0));
+        let Options { at_most, backups } = options;
         let mut first = connection::writing(&path, at_most, log.clone()).map_err(failed)?;
         prepare(&path, &mut first, steps)?;
+        let floor = crate::epoch::floor(epoch::settle(&first).map_err(failed)?);
+        let aside = Arc::new(Aside::read(&first).map_err(failed)?);
         let news = News::new();
-        let readers = Readers::open(&path).map_err(failed)?;
+        let readers = Readers::open(&path, aside.clone()).map_err(failed)?;
         let scanners = Scanners::new(&path);
-        let writer = Writer::begin(&path, at_most, first, log, news.clone());
-        let writer = writer.map_err(|error| OpenError::Io { path: path.clone(), error })?;
-        Ok(Self { path, readers, scanners, writer, news, _lock: lock })
+        let broken = |error| OpenError::Io { path: path.clone(), error };
+        let setup = Setup { path: path.clone(), at_most, log, news: news.clone(), aside, floor };
+        let writer = Writer::begin(setup, first).map_err(broken)?;
+        let clerk = Clerk::begin(&path, backups).map_err(broken)?;
+        Ok(Self { path, clerk, readers, scanners, writer, news, _lock: lock })
     }
 }
 
@@ -93,7 +108,7 @@ pub(super) fn sync_folder(path: &Path) -> Result<(), OpenError> {
 }
 
 /// The path without links and dots, so that two names of one file have one lock.
-fn whole(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn whole(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = path.file_name().ok_or(error)?;

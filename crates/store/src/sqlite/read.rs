@@ -5,7 +5,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -16,7 +16,10 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
-use super::{connection, error, row};
+use super::{
+    aside::{self, Aside},
+    connection, error, row,
+};
 
 const LOAD: &str = "SELECT version, stamp, layout, expires, created, updated, body, head, value FROM rows \
                     WHERE partition = ?1 AND tab = ?2 AND id = ?3";
@@ -26,15 +29,16 @@ pub(super) struct Readers {
     path: PathBuf,
     places: Vec<Mutex<Option<Connection>>>,
     next: AtomicUsize,
+    aside: Arc<Aside>,
 }
 
 impl Readers {
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path, aside: Arc<Aside>) -> Result<Self> {
         let many = std::thread::available_parallelism().map_or(4, usize::from).clamp(2, 16);
         // The first is opened now, to see that it can be.
         let first = Mutex::new(Some(connection::reading(path)?));
         let places = std::iter::once(first).chain(std::iter::repeat_with(Mutex::default).take(many - 1)).collect();
-        Ok(Self { path: path.to_owned(), places, next: AtomicUsize::new(0) })
+        Ok(Self { path: path.to_owned(), places, next: AtomicUsize::new(0), aside })
     }
 
     /// The rows of these keys, in their order.
@@ -45,9 +49,9 @@ impl Readers {
             closed => closed.insert(connection::reading(&self.path).map_err(|error| error::nothing(&error))?),
         };
         let loaded = if keys.len() == 1 {
-            one(connection, &keys[0], now).map(|row| vec![row])
+            self.one(connection, &keys[0], now).map(|row| vec![row])
         } else {
-            of_one_moment(connection, |connection| keys.iter().map(|key| one(connection, key, now)).collect())
+            of_one_moment(connection, |connection| keys.iter().map(|key| self.one(connection, key, now)).collect())
         };
         if let Err(StoreError::Unavailable(_)) = loaded {
             *place = None;
@@ -65,17 +69,20 @@ impl Readers {
         let next = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len();
         self.places[next].lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn one(connection: &Connection, key: &Key, now: Timestamp) -> Result<Option<Row>, StoreError> {
-    let partition = key.partition.to_string();
-    let name = row::Name { partition: &partition, table: key.table, id: &key.id };
-    let load = || -> Result<_> {
-        let mut load = connection.prepare_cached(LOAD)?;
-        load.query_row((name.partition, name.table.as_str(), name.id), |found| row::read(found, 0, name, now))
-            .optional()
-    };
-    load().map_err(|error| error::at_row(key.table, &key.id, &error))?.transpose().map(Option::flatten)
+    fn one(&self, connection: &Connection, key: &Key, now: Timestamp) -> Result<Option<Row>, StoreError> {
+        let partition = key.partition.to_string();
+        let name = row::Name { partition: &partition, table: key.table, id: &key.id };
+        let load = || -> Result<_> {
+            let mut load = connection.prepare_cached(LOAD)?;
+            load.query_row((name.partition, name.table.as_str(), name.id), |found| row::read(found, 0, name, now))
+                .optional()
+        };
+        match load().map_err(|error| error::at_row(key.table, &key.id, &error))? {
+            None if self.aside.version(name).is_some() => Err(aside::damaged(name)),
+            found => found.transpose().map(Option::flatten),
+        }
+    }
 }
 
 /// Reads several times without letting a commit come in between.

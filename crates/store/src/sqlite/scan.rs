@@ -16,7 +16,7 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
-use super::{connection, error, row};
+use super::{aside::Suspect, connection, error, row};
 
 /// How many scans read at a time.
 const AT_ONCE: usize = 2;
@@ -36,8 +36,9 @@ impl Scanners {
         Self { path: path.to_owned(), places: Arc::new(Semaphore::new(AT_ONCE)), idle: Arc::default() }
     }
 
+    /// A page, and the rows that were passed over.
     #[expect(clippy::disallowed_methods, reason = "this is the room where scans block, and it bounds them")]
-    pub(super) async fn scan(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
+    pub(super) async fn scan(&self, scan: Scan, now: Timestamp) -> Result<(Page, Vec<Suspect>), StoreError> {
         let gone = |_| StoreError::Unavailable("the store is closed".into());
         let place = self.places.clone().acquire_owned().await.map_err(gone)?;
         let (path, idle) = (self.path.clone(), self.idle.clone());
@@ -61,8 +62,8 @@ impl Scanners {
 }
 
 /// One page, all of one moment: the open walk over the keys holds it.
-fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<Page, StoreError> {
-    let mut last = SmolStr::default();
+fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<(Page, Vec<Suspect>), StoreError> {
+    let (mut last, mut suspects) = (SmolStr::default(), Vec::new());
     let mut walk = || -> Result<Page> {
         let (mut keys, bounds) = keys(connection, scan)?;
         let mut fetch = connection.prepare_cached(FETCH)?;
@@ -72,7 +73,16 @@ fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<Page, St
             let (partition, id, number): (String, String, i64) = (found.get(0)?, found.get(1)?, found.get(2)?);
             last = SmolStr::new(&id);
             let name = row::Name { partition: &partition, table: scan.table, id: &id };
-            let Some((partition, row)) = sound(fetched(&mut fetch, number, name, now)?) else { continue };
+            let (partition, row) = match fetched(&mut fetch, number, name, now)? {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                Err(damaged) => {
+                    // Said aloud: a page has no place for it.
+                    tracing::warn!(error = %damaged, "a stored record cannot be read and is passed over");
+                    suspects.push(Suspect { partition, table: scan.table, id });
+                    continue;
+                }
+            };
             if page.rows.len() == scan.limit {
                 page.next = page.rows.last().map(|(key, _): &(Key, Row)| Cursor(key.clone()));
                 break;
@@ -81,7 +91,8 @@ fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<Page, St
         }
         Ok(page)
     };
-    walk().map_err(|error| error::at_row(scan.table, &last, &error))
+    let page = walk().map_err(|error| error::at_row(scan.table, &last, &error))?;
+    Ok((page, suspects))
 }
 
 /// The row of this number; `None` where its time has passed.
@@ -102,14 +113,6 @@ fn fetched(
         Err(error) if error::is_damage(&error) => Ok(Err(name.damaged(error.to_string()))),
         Err(error) => Err(error),
     }
-}
-
-/// Says aloud which row is passed over: a page has no place for it.
-fn sound<T>(row: Result<Option<T>, StoreError>) -> Option<T> {
-    row.unwrap_or_else(|damaged| {
-        tracing::warn!(error = %damaged, "a stored record cannot be read and is passed over");
-        None
-    })
 }
 
 /// The walk over the keys of a scan, in its order, and the bounds it asks for.

@@ -12,6 +12,7 @@ use rusqlite::{Connection, Result, TransactionBehavior, backup::Backup};
 use toolhub_core::clock::{Clock, SystemClock};
 
 use super::{error::OpenError, open::sync_folder};
+use crate::failpoint;
 
 /// What makes a file of one version out of one of the version before; the first out of an empty file.
 pub(super) type Step = &'static str;
@@ -19,8 +20,10 @@ pub(super) type Step = &'static str;
 /// All steps. A file's version is how many of them it has seen.
 ///
 /// A row has a number of its own, because records may be long and a table ordered by name would lie scattered.
+/// `damaged` keeps what rows were like that are not what was written, whatever it is; `facts` is about the whole file.
 /// `by_name` serves loads, writes and scans of one partition, `by_id` scans over several, `by_end` sweeps.
-pub(super) const STEPS: &[Step] = &["
+pub(super) const STEPS: &[Step] = &[
+    "
     CREATE TABLE rows (
         partition TEXT NOT NULL,
         tab TEXT NOT NULL,
@@ -39,7 +42,29 @@ pub(super) const STEPS: &[Step] = &["
     CREATE INDEX by_id ON rows (tab, id, partition);
     CREATE INDEX by_end ON rows (expires) WHERE expires IS NOT NULL;
     CREATE TABLE fences (partition TEXT PRIMARY KEY, fence INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+    CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TABLE damaged (
+        partition TEXT NOT NULL,
+        tab TEXT NOT NULL,
+        id TEXT NOT NULL,
+        found INTEGER NOT NULL,
+        reason TEXT NOT NULL,
+        free INTEGER NOT NULL,
+        version ANY,
+        stamp ANY,
+        layout ANY,
+        expires ANY,
+        created ANY,
+        updated ANY,
+        body ANY,
+        head ANY,
+        value ANY
+    ) STRICT;
+    CREATE INDEX taken ON damaged (partition, tab, id) WHERE free = 0;
+",
+];
 
 /// Marks a file as ours: the letters `Tlhb`.
 const MARK: i32 = 0x546c_6862;
@@ -58,15 +83,24 @@ pub(super) fn found(path: &Path, connection: &Connection, steps: &[Step]) -> Res
 
 /// Makes a file of the version that was found one of today's.
 pub(super) fn bring_up(path: &Path, connection: &mut Connection, found: u32, steps: &[Step]) -> Result<(), OpenError> {
-    let failed = |error| OpenError::of(path, &error);
     for (step, version) in steps.iter().zip(1..).skip(found as usize) {
-        if version > 1 {
+        // An empty file is nothing to go back to.
+        if found > 0 {
+            failpoint::reach("migration: before the copy");
             back_up(path, connection, version - 1)?;
+            failpoint::reach("migration: after the copy");
             tracing::info!(store = %path.display(), version, "the store is brought to a new schema");
         }
-        take(connection, step, version).map_err(failed)?;
+        take(connection, step, version).map_err(|error| OpenError::of(path, &error))?;
+        failpoint::reach("migration: after the step");
     }
     Ok(())
+}
+
+/// The same for a file that is a copy itself, and needs no other.
+pub(super) fn bring_up_copy(connection: &mut Connection, found: u32) -> Result<()> {
+    let mut left = STEPS.iter().zip(1..).skip(found as usize);
+    left.try_for_each(|(step, version)| take(connection, step, version))
 }
 
 /// The version of a file of ours. One whose first step was cut short is empty.
@@ -95,6 +129,7 @@ fn take(connection: &mut Connection, step: Step, version: u32) -> Result<()> {
         step_made.pragma_update(None, "application_id", MARK)?;
     }
     step_made.execute_batch(step)?;
+    failpoint::reach("migration: inside the step");
     step_made.execute("INSERT INTO steps VALUES (?1, ?2)", (version, SystemClock.now().millis()))?;
     step_made.commit()
 }

@@ -13,8 +13,11 @@ use toolhub_core::{
 };
 
 use super::{
-    super::{OpenError, Sqlite},
-    STEPS, Step, version,
+    super::{
+        OpenError, Options, Sqlite,
+        row::{Head, Name, body_of},
+    },
+    STEPS, Step, take, version,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(5);
@@ -40,7 +43,27 @@ impl Drop for Folder {
 }
 
 fn open(path: &Path, steps: &[Step]) -> Result<Sqlite, OpenError> {
-    Sqlite::open_with(path, None, steps)
+    Sqlite::open_with(path, Options::default(), steps)
+}
+
+/// A file as the version of Toolhub left it that knew these steps and no more, with one row.
+fn made(path: &Path, steps: &[Step]) {
+    let mut file = rusqlite::Connection::open(path).unwrap();
+    file.query_row("PRAGMA journal_mode = WAL", (), |_| Ok(())).unwrap();
+    for (step, version) in steps.iter().zip(1..) {
+        take(&mut file, step, version).unwrap();
+    }
+    let partition = partition().to_string();
+    let name = Name { partition: &partition, table: Table::State, id: "a" };
+    let (created, updated, body) = (NOW, NOW, body_of(b"1"));
+    let head = Head { version: 1, stamp: 7, layout: 1, expires: None, created, updated, body };
+    let sum = head.checksum(name);
+    file.execute(
+        "INSERT INTO rows (partition, tab, id, version, stamp, layout, created, updated, body, head, value)
+         VALUES (?1, 'state', 'a', 1, 7, 1, 5, 5, ?2, ?3, ?4)",
+        (&partition, body, sum, b"1".as_slice()),
+    )
+    .unwrap();
 }
 
 fn partition() -> Partition {
@@ -69,10 +92,7 @@ async fn a_file_of_every_earlier_version_becomes_todays_and_a_copy_stays() {
     for had in 1..today.len() {
         let folder = Folder::new();
         let path = folder.0.join("store.db");
-        let store = open(&path, &today[..had]).unwrap();
-        write(&store).await;
-        drop(store);
-
+        made(&path, &today[..had]);
         let store = open(&path, &today).unwrap();
         assert!(is_written(&store).await, "what was there is there");
         write(&store).await;
@@ -81,7 +101,9 @@ async fn a_file_of_every_earlier_version_becomes_todays_and_a_copy_stays() {
         for version in had..today.len() {
             let copy = folder.0.join(format!("store.db.before-{}", version + 1));
             assert_eq!(version_of(&copy), u32::try_from(version).ok());
-            assert!(is_written(&open(&copy, &today[..version]).unwrap()).await, "the copy is whole");
+            let copy = rusqlite::Connection::open(copy).unwrap();
+            let value: Vec<u8> = copy.query_row("SELECT value FROM rows WHERE id = 'a'", (), |row| row.get(0)).unwrap();
+            assert_eq!(value, b"1", "the copy is whole");
         }
     }
 }
@@ -105,10 +127,10 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
     write(&open(&path, &later).unwrap()).await;
     let before = fs::read(&path).unwrap();
     let refused = open(&path, STEPS).unwrap_err();
-    assert!(matches!(refused, OpenError::Newer { found: 2, known: 1 }), "{refused}");
+    assert!(matches!(refused, OpenError::Newer { found: 3, known: 2 }), "{refused}");
     assert_eq!(
         refused.to_string(),
-        "the store has schema 2, this version knows 1 at most; use the version that wrote it, or a later one"
+        "the store has schema 3, this version knows 2 at most; use the version that wrote it, or a later one"
     );
     assert_eq!(fs::read(&path).unwrap(), before);
     assert!(is_written(&open(&path, &later).unwrap()).await);
@@ -120,7 +142,7 @@ async fn a_step_that_fails_changes_nothing() {
     let path = folder.0.join("store.db");
     write(&open(&path, STEPS).unwrap()).await;
     // What a copy that was cut short left behind is no hindrance.
-    fs::write(folder.0.join("store.db.before-2.half"), "half").unwrap();
+    fs::write(folder.0.join("store.db.before-3.half"), "half").unwrap();
     let broken: Vec<Step> = STEPS.iter().copied().chain([BROKEN]).collect();
     assert!(matches!(open(&path, &broken).unwrap_err(), OpenError::Sqlite { .. }));
     let store = open(&path, STEPS).unwrap();

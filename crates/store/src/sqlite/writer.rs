@@ -1,6 +1,6 @@
 //! The one thread that writes: takes whatever waits, makes it in one transaction, answers when that is committed.
 //!
-//! In: batches and sweeps. Out: versions and counts, or an error that says whether nothing was written or nobody knows.
+//! In: batches, sweeps, rows somebody could not read. Out: versions and counts, or an error that says whether nothing was written or nobody knows.
 //! `file` is the connection with its levels of safety and its troubles; `apply` is one batch.
 
 mod apply;
@@ -9,7 +9,7 @@ mod file;
 use std::{
     io,
     panic::{self, AssertUnwindSafe},
-    path::Path,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::AtomicU32,
@@ -28,7 +28,11 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
-use super::{error, watch::News};
+use super::{
+    aside::{Aside, Suspect},
+    error,
+};
+use crate::{failpoint, watch::News};
 use file::File;
 
 /// How much may wait: so many batches, each of a long record counted more than once.
@@ -49,6 +53,18 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What the thread works with, besides its connection.
+pub(super) struct Setup {
+    pub(super) path: PathBuf,
+    pub(super) at_most: Option<u64>,
+    /// How many pages the log has.
+    pub(super) log: Arc<AtomicU32>,
+    pub(super) news: News,
+    pub(super) aside: Arc<Aside>,
+    /// The lowest version a row is written with.
+    pub(super) floor: u64,
+}
+
 /// Something to do, and who waits for it.
 struct Job {
     task: Task,
@@ -61,20 +77,17 @@ enum Task {
     Commit(Batch),
     /// Answered with one number: how many rows went.
     Sweep(usize),
+    /// Sets those aside that are damaged. Answered with nothing.
+    Inspect(Vec<Suspect>),
 }
 
 impl Writer {
-    pub(super) fn begin(
-        path: &Path,
-        at_most: Option<u64>,
-        first: Connection,
-        log: Arc<AtomicU32>,
-        news: News,
-    ) -> io::Result<Self> {
+    pub(super) fn begin(setup: Setup, first: Connection) -> io::Result<Self> {
         // Not bounded by itself: a job is sent with its room, and of that there is only so much.
         let (jobs, waiting) = mpsc::channel();
-        let file = File::new(path, at_most, first, log);
-        let work = move || Thread { waiting, file, news, before: 1 }.run();
+        let Setup { path, at_most, log, news, aside, floor } = setup;
+        let file = File::new(&path, at_most, first, log);
+        let work = move || Thread { waiting, file, news, aside, floor, before: 1 }.run();
         let thread = std::thread::Builder::new().name("toolhub-sqlite".into()).spawn(work)?;
         Ok(Self { jobs: Some(jobs), room: Arc::new(Semaphore::new(ROOM as usize)), thread: Some(thread) })
     }
@@ -97,6 +110,20 @@ impl Writer {
     pub(super) async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
         let swept = self.ask(Task::Sweep(most), 0, now).await?;
         Ok(swept.first().map_or(0, |swept| usize::try_from(*swept).unwrap_or(most)))
+    }
+
+    /// Has somebody look at rows that could not be read. Nobody waits for it, and when there is much to do it is left
+    /// to whoever comes upon them next.
+    pub(super) fn inspect(&self, suspects: Vec<Suspect>, now: Timestamp) {
+        let Ok(room) = self.room.clone().try_acquire_owned() else { return };
+        if let Some(jobs) = self.jobs.as_ref().filter(|_| !suspects.is_empty()) {
+            let _ = jobs.send(Job { task: Task::Inspect(suspects), now, reply: oneshot::channel().0, _room: room });
+        }
+    }
+
+    /// Returns when all that was asked for before is done.
+    pub(super) async fn inspect_and_wait(&self) -> Result<(), StoreError> {
+        self.ask(Task::Inspect(Vec::new()), 0, Timestamp::from_millis(0)).await.map(|_| ())
     }
 
     async fn ask(&self, task: Task, weight: usize, now: Timestamp) -> Result<Vec<u64>, StoreError> {
@@ -125,6 +152,8 @@ struct Thread {
     waiting: Receiver<Job>,
     file: File,
     news: News,
+    aside: Arc<Aside>,
+    floor: u64,
     /// How many the last group had.
     before: usize,
 }
@@ -166,20 +195,27 @@ impl Thread {
     fn serve(&mut self, group: Vec<Job>) {
         let level = group.iter().map(Job::durability).max().unwrap_or(Durability::KillSafe);
         let done = self.file.transact(level, |connection| {
-            let mut hand = apply::Hand::new(connection).map_err(|error| error::nothing(&error))?;
+            let hand = apply::Hand::new(connection, &self.aside, self.floor);
+            let mut hand = hand.map_err(|error| error::nothing(&error))?;
+            failpoint::reach("writer: before a write");
             let made = group.iter().map(|job| apply::job(&mut hand, &job.task, job.now, &self.news));
-            made.collect::<Result<Vec<_>, _>>()
+            let made = made.collect::<Result<Vec<_>, _>>();
+            failpoint::reach("writer: before the commit");
+            made
         });
         match done {
             Ok(answers) => {
+                failpoint::reach("writer: after the commit");
                 for (job, answer) in group.into_iter().zip(answers) {
-                    let answer = answer.map(|apply::Made { versions, news }| {
+                    let answer = answer.map(|apply::Made { versions, news, freed }| {
+                        self.aside.freed(&freed);
                         news.into_iter().for_each(|(key, version)| self.news.tell(key, version));
                         versions
                     });
                     // Nobody may wait for it any more; it is written all the same.
                     let _ = job.reply.send(answer);
                 }
+                failpoint::reach("writer: after the answers");
             }
             // Nothing was written, because of one of them: each for itself.
             Err(StoreError::Unavailable(_) | StoreError::Damaged { .. }) if group.len() > 1 && self.file.is_open() => {
@@ -198,8 +234,8 @@ impl Job {
     fn durability(&self) -> Durability {
         match &self.task {
             Task::Commit(batch) => batch.durability(),
-            // What is expired is gone to everybody; after a loss of power it is swept again.
-            Task::Sweep(_) => Durability::KillSafe,
+            // What is expired is gone to everybody, and what is damaged stays so: after a loss of power it is done again.
+            Task::Sweep(_) | Task::Inspect(_) => Durability::KillSafe,
         }
     }
 }

@@ -58,9 +58,53 @@ async fn a_damaged_record_is_named_and_can_be_replaced() {
             let refused = commit(&store, "t0", vec![careful]).await;
             assert!(is_damaged(&refused, row), "nobody knows what it was like: {refused:?}");
         }
-        commit(&store, "t0", vec![put(row, b"new")]).await.unwrap();
+        let version = commit(&store, "t0", vec![put(row, b"new")]).await.unwrap()[0];
+        assert!(version > 1, "it goes on from the version it had");
         assert_eq!(get(&store, "t0", row).await.unwrap().unwrap().value.to_vec(), b"new");
+        let listed = store.damaged().await.unwrap();
+        assert_eq!((listed[0].id.as_str(), listed[0].replaced), (row, true), "{listed:?}");
     }
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_set_aside_and_its_key_is_free_when_somebody_says_so() {
+    let folder = Folder::new();
+    let path = folder.path("store.db");
+    filled(&path).await;
+    let whole = "value 5 ".repeat(16);
+    scribble(&path, "UPDATE rows SET stamp = stamp + 1 WHERE id = 'row-05'");
+    scribble(&path, "UPDATE rows SET value = CAST('VALUE' AS BLOB) WHERE id = 'row-10'");
+    // Its end is part of the damage; a sweep must not take it for over.
+    scribble(&path, "UPDATE rows SET expires = 5 WHERE id = 'row-15'");
+    let store = open(&path);
+    let page = store.scan(Scan::of(Table::State, Scope::Partition(thread("t0"))).prefix("row-0"), NOW).await.unwrap();
+    assert_eq!(page.rows.len(), 1, "a scan passes over row-05");
+    assert!(is_damaged(&get(&store, "t0", "row-10").await, "row-10"));
+    assert_eq!(store.sweep(10, NOW).await, Ok(1));
+    let listed = store.damaged().await.unwrap();
+    let mut ids: Vec<(&str, &str, bool)> =
+        listed.iter().map(|row| (row.id.as_str(), row.table.as_str(), row.replaced)).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [("row-05", "state", false), ("row-10", "state", false), ("row-15", "state", false)]);
+    let of = |id: &str| listed.iter().find(|row| row.id == id).unwrap();
+    assert_eq!((of("row-05").value.as_slice(), of("row-10").value.as_slice()), (whole.as_bytes(), b"VALUE".as_slice()));
+    assert_eq!(of("row-05").partition, thread("t0").to_string());
+    drop(store);
+
+    // To say that it was never there would let somebody do again what was done.
+    let store = open(&path);
+    for row in ["row-05", "row-10", "row-15"] {
+        assert!(is_damaged(&get(&store, "t0", row).await, row));
+        let mut careful = put(row, b"new");
+        careful.expect = Expect::Absent;
+        assert!(is_damaged(&commit(&store, "t0", vec![careful.clone()]).await, row));
+        let mut gone = put(row, b"");
+        gone.change = Change::Remove;
+        commit(&store, "t0", vec![gone]).await.unwrap();
+        assert_eq!(get(&store, "t0", row).await, Ok(None));
+        commit(&store, "t0", vec![careful]).await.unwrap();
+    }
+    assert!(store.damaged().await.unwrap().iter().all(|row| row.replaced), "they are still there to be looked at");
 }
 
 /// Everything a store can be asked. Any answer is right, as long as there is one.

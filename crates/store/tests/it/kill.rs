@@ -12,12 +12,12 @@ use toolhub_core::backend::{Backend, Durability, Expect, Scan, Scope, Table};
 
 use crate::shelf::{Folder, NOW, commit, get, open, put, thread};
 
-const WRITERS: u64 = 8;
+pub(crate) const WRITERS: u64 = 8;
 /// Tells the test binary that it is the process to be killed, and which file it writes.
 const FILE: &str = "TOOLHUB_STORE_TO_BE_KILLED";
 
 /// Counts for ever: each number is a row of its own and the new value of a counter, both in one batch.
-async fn count(store: &impl Backend, writer: u64) {
+pub(crate) async fn count(store: &impl Backend, writer: u64) {
     let partition = format!("writer-{writer}");
     loop {
         let row = get(store, &partition, "counter").await.unwrap();
@@ -36,12 +36,8 @@ async fn count(store: &impl Backend, writer: u64) {
     }
 }
 
-/// Not a test but the process that is killed; it does nothing unless it is told its file.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "run by the test below, in a process of its own"]
-async fn writes_until_it_is_killed() {
-    let Some(path) = std::env::var_os(FILE) else { return };
-    let store = std::sync::Arc::new(open(Path::new(&path)));
+/// Lets all writers count until the process ends.
+pub(crate) async fn count_all(store: std::sync::Arc<impl Backend>) {
     let writers = (0..WRITERS).map(|writer| {
         let store = store.clone();
         tokio::spawn(async move { count(&*store, writer).await })
@@ -49,6 +45,21 @@ async fn writes_until_it_is_killed() {
     for writer in writers.collect::<Vec<_>>() {
         writer.await.unwrap();
     }
+}
+
+/// Not a test but the process that is killed; it does nothing unless it is told its file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by the test below, in a process of its own"]
+async fn writes_until_it_is_killed() {
+    let Some(path) = std::env::var_os(FILE) else { return };
+    count_all(std::sync::Arc::new(open(Path::new(&path)))).await;
+}
+
+/// The writer and the number in a line of the process.
+pub(crate) fn acknowledged(line: &str) -> Option<(u64, u64)> {
+    let mut words =
+        line.split(' ').skip_while(|word| *word != "acknowledged").skip(1).map(|word| word.parse().unwrap());
+    Some((words.next()?, words.next()?))
 }
 
 /// Runs the process above for so many acknowledgements, kills it, and answers the last number of each writer.
@@ -64,9 +75,7 @@ fn run_and_kill(path: &Path, acknowledgements: usize) -> HashMap<u64, u64> {
     // After the kill the pipe still holds what was acknowledged before it.
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
-        let mut words =
-            line.split(' ').skip_while(|word| *word != "acknowledged").skip(1).map(|word| word.parse().unwrap());
-        let (Some(writer), Some(number)) = (words.next(), words.next()) else { continue };
+        let Some((writer, number)) = acknowledged(&line) else { continue };
         last.insert(writer, number);
         seen += 1;
         if seen == acknowledgements {
@@ -85,23 +94,32 @@ async fn whatever_was_acknowledged_is_there_after_a_kill() {
     let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 200 } else { 10 };
     for _ in 0..kills {
         let acknowledged = run_and_kill(&path, fastrand::usize(1..600));
-        let began = tokio::time::Instant::now();
-        let store = open(&path);
-        assert!(began.elapsed() < Duration::from_secs(2), "it is ready again soon");
-        for writer in 0..WRITERS {
-            let partition = format!("writer-{writer}");
-            let counter = get(&store, &partition, "counter").await.unwrap();
-            let version = counter.as_ref().map_or(0, |row| row.seen.version);
-            let last = acknowledged.get(&writer).copied().unwrap_or(0);
-            assert!(version >= last, "writer {writer} was told of {last}, and {version} is there");
-            let scan = Scan::of(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
-            let numbers: Vec<u64> =
-                store.scan(scan, NOW).await.unwrap().rows.iter().map(|(key, _)| key.id.parse().unwrap()).collect();
-            assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");
-        }
-        drop(store);
-        let file = rusqlite::Connection::open(&path).unwrap();
-        let verdict: String = file.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
-        assert_eq!(verdict, "ok");
+        check(&path, &acknowledged).await;
     }
+}
+
+/// Everything that was acknowledged is there, without gaps, at once, in a sound file.
+pub(crate) async fn check(path: &Path, acknowledged: &HashMap<u64, u64>) {
+    let began = tokio::time::Instant::now();
+    let store = open(path);
+    assert!(began.elapsed() < Duration::from_secs(2), "it is ready again soon");
+    for writer in 0..WRITERS {
+        let partition = format!("writer-{writer}");
+        let counter = get(&store, &partition, "counter").await.unwrap();
+        let version = counter.as_ref().map_or(0, |row| row.seen.version);
+        let last = acknowledged.get(&writer).copied().unwrap_or(0);
+        assert!(version >= last, "writer {writer} was told of {last}, and {version} is there");
+        let scan = Scan::of(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
+        let numbers: Vec<u64> =
+            store.scan(scan, NOW).await.unwrap().rows.iter().map(|(key, _)| key.id.parse().unwrap()).collect();
+        assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");
+    }
+    drop(store);
+    is_sound(path);
+}
+
+pub(crate) fn is_sound(path: &Path) {
+    let file = rusqlite::Connection::open(path).unwrap();
+    let verdict: String = file.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+    assert_eq!(verdict, "ok");
 }

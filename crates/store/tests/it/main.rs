@@ -1,8 +1,11 @@
 //! What the stores of this crate promise beyond the trait, in one test binary.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
+mod backup;
+mod behind;
 mod contract;
 mod damage;
+mod failpoints;
 mod full;
 mod kill;
 mod lock;

@@ -28,6 +28,19 @@ struct State {
     /// So many syncs are let through, and then so many fail.
     failing_syncs: (usize, usize),
     full: bool,
+    /// So many writes and syncs until the process dies.
+    left: Option<usize>,
+}
+
+impl State {
+    fn count_down(&mut self) {
+        if let Some(left) = &mut self.left {
+            if *left == 0 {
+                std::process::abort();
+            }
+            *left -= 1;
+        }
+    }
 }
 
 /// What the disk has for certain, and what it was sent since.
@@ -96,6 +109,11 @@ impl Disk {
 
     pub(crate) fn set_full(&self, full: bool) {
         self.state().full = full;
+    }
+
+    /// The process dies instead of making one more write or sync than this.
+    pub(crate) fn die_after(&self, steps: usize) {
+        self.state().left = Some(steps);
     }
 
     /// What the files would be like had the power been cut now: all that was synced, and of the rest what chance let
@@ -168,6 +186,7 @@ unsafe extern "C" fn open(
 unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
     unsafe {
         if let Some((path, disk)) = disk_of(name) {
+            disk.state().count_down();
             disk.state().files.remove(&path);
         }
         (*own_vfs(vfs)).xDelete.unwrap()(own_vfs(vfs), name, sync)
@@ -188,6 +207,7 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, ma
     unsafe {
         if let Some(Watched { disk, path }) = watched(file) {
             let mut state = disk.state();
+            state.count_down();
             if state.full {
                 return ffi::SQLITE_FULL;
             }
@@ -210,6 +230,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_in
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
     if let Some(Watched { disk, path }) = unsafe { watched(file) } {
         let state = &mut *disk.state();
+        state.count_down();
         state.syncs += 1;
         let contents = state.files.entry(path.clone()).or_default();
         let sent = mem::take(&mut contents.sent);

@@ -1,7 +1,9 @@
 //! One batch, inside a transaction that may hold others: all of it, or a refusal before anything was written.
 //!
 //! In: a connection in a transaction, a batch. Out: versions and what watchers are to be told once it is committed.
-//! An error of SQLite itself ends the whole transaction; a refusal concerns this batch alone.
+//! `sweep` is what a sweep does. An error of SQLite itself ends the whole transaction; a refusal concerns this batch alone.
+
+mod sweep;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result};
 use smol_str::SmolStr;
@@ -12,23 +14,27 @@ use toolhub_core::{
 
 use super::{
     super::{
+        aside::{self, Aside},
         error,
         row::{Head, Name, body_of},
-        watch::News,
     },
     Task,
 };
+use crate::watch::News;
 
 /// A connection in a transaction, and the statements every batch needs: looked up once for all of them.
 pub(super) struct Hand<'c> {
     connection: &'c Connection,
+    aside: &'c Aside,
+    /// The lowest version a row is written with.
+    floor: u64,
     find: CachedStatement<'c>,
     replace: CachedStatement<'c>,
     insert: CachedStatement<'c>,
 }
 
 impl<'c> Hand<'c> {
-    pub(super) fn new(connection: &'c Connection) -> Result<Self> {
+    pub(super) fn new(connection: &'c Connection, aside: &'c Aside, floor: u64) -> Result<Self> {
         let find = connection.prepare_cached(
             "SELECT version, stamp, layout, expires, created, updated, body, head, rowid FROM rows
              WHERE partition = ?1 AND tab = ?2 AND id = ?3",
@@ -41,7 +47,7 @@ impl<'c> Hand<'c> {
             "INSERT INTO rows (version, stamp, layout, created, updated, body, head, value, expires, partition, tab, id)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?;
-        Ok(Self { connection, find, replace, insert })
+        Ok(Self { connection, aside, floor, find, replace, insert })
     }
 }
 
@@ -49,13 +55,18 @@ impl<'c> Hand<'c> {
 pub(super) struct Made {
     pub(super) versions: Vec<u64>,
     pub(super) news: Vec<(Key, Option<u64>)>,
+    /// Keys of damaged rows that are free once this is committed.
+    pub(super) freed: Vec<String>,
 }
 
 /// A row as it is before the batch.
 struct Before {
-    /// Its number, also when it has expired or cannot be read: its place is taken all the same.
+    /// Its number, also when it has expired: its place is taken all the same.
     number: Option<i64>,
+    /// A row that cannot be read was set aside.
     head: Result<Option<Head>, StoreError>,
+    /// The version it has, or may have had before it was damaged.
+    version: u64,
 }
 
 /// Does a job. The inner error is a refusal.
@@ -67,16 +78,18 @@ pub(super) fn job(
 ) -> Result<Result<Made, StoreError>, StoreError> {
     match task {
         Task::Commit(batch) => commit(hand, batch, now, news),
-        Task::Sweep(most) => sweep(hand.connection, *most, now).map(Ok).map_err(|error| error::nothing(&error)),
+        Task::Sweep(most) => {
+            let swept = sweep::run(hand.connection, hand.aside, *most, now).map_err(|error| error::nothing(&error))?;
+            Ok(Ok(Made { versions: vec![swept as u64], news: Vec::new(), freed: Vec::new() }))
+        }
+        Task::Inspect(suspects) => {
+            for suspect in suspects {
+                let inspected = aside::inspect(hand.aside, hand.connection, suspect.name(), now);
+                inspected.map_err(|error| error::at_row(suspect.table, &suspect.id.as_str().into(), &error))?;
+            }
+            Ok(Ok(Made { versions: Vec::new(), news: Vec::new(), freed: Vec::new() }))
+        }
     }
-}
-
-fn sweep(connection: &Connection, most: usize, now: Timestamp) -> Result<Made> {
-    let mut sweep = connection.prepare_cached(
-        "DELETE FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE expires <= ?1 ORDER BY expires LIMIT ?2)",
-    )?;
-    let swept = sweep.execute((now.millis(), i64::try_from(most).unwrap_or(i64::MAX)))?;
-    Ok(Made { versions: vec![swept as u64], news: Vec::new() })
 }
 
 fn commit(
@@ -105,10 +118,14 @@ fn commit(
     if let Some(given) = batch.fence.filter(|given| *given > seen) {
         raise(hand.connection, &partition, given).map_err(|error| error::nothing(&error))?;
     }
-    let mut made = Made { versions: Vec::with_capacity(found.len()), news: Vec::new() };
+    let mut made = Made { versions: Vec::with_capacity(found.len()), news: Vec::new(), freed: Vec::new() };
     for (write, before) in batch.writes.iter().zip(found) {
-        let written = change(hand, name(&partition, write), &write.change, &before, batch.stamp, now);
-        let (version, changed) = written.map_err(|error| error::at_row(write.table, &write.id, &error))?;
+        let name = name(&partition, write);
+        let at_row = |error| error::at_row(write.table, &write.id, &error);
+        let (version, changed) = change(hand, name, &write.change, &before, batch.stamp, now).map_err(at_row)?;
+        if before.head.is_err() {
+            made.freed.push(hand.aside.free(hand.connection, name).map_err(at_row)?);
+        }
         made.versions.push(version);
         if changed && news.is_heard(write.table) {
             made.news.push((key(&batch.partition, write.table, &write.id), (version > 0).then_some(version)));
@@ -136,14 +153,24 @@ fn raise(connection: &Connection, partition: &str, fence: u64) -> Result<()> {
     raise.execute((partition, fence.cast_signed())).map(|_| ())
 }
 
-/// What is there. An expired row has a number and no head.
+/// What is there. An expired row has a number and no head; one that is damaged is set aside, whatever comes of the batch.
 fn before(hand: &mut Hand<'_>, name: Name<'_>, now: Timestamp) -> Result<Before, StoreError> {
-    let found = hand.find.query_row((name.partition, name.table.as_str(), name.id), |row| {
-        let head = Head::read(row, 0, name)?.map(|head| (!head.is_expired(now)).then_some(head));
-        Ok(Before { number: Some(row.get(8)?), head })
-    });
-    let found = found.optional().map_err(|error| error::at_row(name.table, &name.id.into(), &error))?;
-    Ok(found.unwrap_or(Before { number: None, head: Ok(None) }))
+    let found = hand
+        .find
+        .query_row((name.partition, name.table.as_str(), name.id), |row| Ok((Head::read(row, 0, name)?, row.get(8)?)));
+    let at_row = |error| error::at_row(name.table, &name.id.into(), &error);
+    Ok(match found.optional().map_err(at_row)? {
+        None => match hand.aside.version(name) {
+            None => Before { number: None, head: Ok(None), version: 0 },
+            Some(version) => Before { number: None, head: Err(aside::damaged(name)), version },
+        },
+        Some((Ok(head), number)) if head.is_expired(now) => Before { number: Some(number), head: Ok(None), version: 0 },
+        Some((Ok(head), number)) => Before { number: Some(number), version: head.version, head: Ok(Some(head)) },
+        Some((Err(damaged), number)) => {
+            let version = hand.aside.set(hand.connection, name, number, &damaged, now).map_err(at_row)?;
+            Before { number: None, head: Err(damaged), version }
+        }
+    })
 }
 
 fn expect(write: &Write, before: &Before) -> Result<(), StoreError> {
@@ -172,12 +199,12 @@ fn change(
     now: Timestamp,
 ) -> Result<(u64, bool)> {
     let head = before.head.as_ref().ok().and_then(Option::as_ref);
-    let version = head.map_or(0, |head| head.version);
+    let version = before.version;
     match change {
         Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
             let at_least = if let Change::Restore { version, .. } = change { *version } else { 0 };
             let new = Head {
-                version: at_least.max(version + 1),
+                version: at_least.max(version + 1).max(hand.floor),
                 stamp,
                 layout: *schema,
                 expires: *expires,

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use toolhub_core::backend::{Durability, StoreError};
 
 use super::super::{connection, error};
+use crate::failpoint;
 
 /// A log of so many pages is emptied into the file, as SQLite itself would do.
 const LOG_PAGES: u32 = 1000;
@@ -84,7 +85,10 @@ impl File {
             return;
         }
         let Some(connection) = &self.open else { return };
-        if let Err(error) = checkpoint(connection, "PASSIVE") {
+        failpoint::reach("checkpoint: before");
+        let emptied = checkpoint(connection, "PASSIVE");
+        failpoint::reach("checkpoint: after");
+        if let Err(error) = emptied {
             tracing::warn!(store = %self.path.display(), %error, "the log of the store cannot be emptied");
             // A full disk leaves the log as it is. Anything else may have been a sync.
             if !error::is_full(&error) {

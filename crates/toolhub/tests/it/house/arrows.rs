@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("toolhub-cli", &["toolhub"]),
     ("toolhub-bench", &["toolhub"]),
     ("toolhub-bench-state", &["toolhub"]),
+    ("toolhub-bench-store", &["toolhub"]),
 ];
 
 fn forbidden_arrows(metadata: &Value) -> Vec<String> {

@@ -1,0 +1,50 @@
+//! What the SQLite store costs beside bare SQLite doing the same work, and how it bears a million contexts.
+//!
+//! In: nothing, or which of `rates` and `many` to measure. Out: a table of rates with ratios and targets. The files lie in
+//! the folder for temporary files, which should be on a real disk.
+#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops where it stands")]
+#![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
+
+mod bare;
+mod many;
+mod rates;
+
+use std::path::PathBuf;
+
+/// A folder that is gone when the measurement is.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("toolhub-bench-store-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let wanted = |part: &str| words.is_empty() || words.iter().any(|word| word == part);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    let folder = Folder::new();
+    if wanted("rates") {
+        runtime.block_on(rates::all(&folder));
+    }
+    if wanted("many") {
+        runtime.block_on(many::all(&folder));
+    }
+}
+
+pub(crate) fn word(met: bool) -> &'static str {
+    if met { "met" } else { "MISSED" }
+}

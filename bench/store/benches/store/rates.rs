@@ -1,0 +1,159 @@
+//! Reads and updates a second, beside bare SQLite, in turns, so that what disturbs the machine disturbs both.
+
+use std::{
+    fs::File,
+    io::Write as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use toolhub::{
+    Sqlite,
+    backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Table, Write},
+    clock::Timestamp,
+    ids::{Tenant, ThreadId},
+    sqlite::Options,
+};
+
+use crate::{Folder, bare::Bare, word};
+
+const TASKS: usize = 64;
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_millis(400);
+pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+pub(crate) fn partition(thread: &str) -> Partition {
+    Partition::of_thread(Tenant::default(), ThreadId::new(thread).unwrap())
+}
+
+pub(crate) fn key(thread: &str) -> Key {
+    Key { partition: partition(thread), table: Table::State, id: "cart/business".into() }
+}
+
+pub(crate) fn put(thread: &str, value: &[u8], expect: Expect, durability: Durability) -> Batch {
+    let change = Change::Put { value: value.into(), schema: 1, expires: None };
+    Batch::on(partition(thread)).with(Write {
+        table: Table::State,
+        id: "cart/business".into(),
+        expect,
+        change,
+        durability,
+    })
+}
+
+async fn update(store: &Sqlite, thread: &str, durability: Durability) {
+    let row = store.load(&[key(thread)], NOW).await.unwrap().pop().flatten().unwrap();
+    let batch = put(thread, &row.value, Expect::Same(row.seen), durability);
+    store.commit(batch, NOW).await.unwrap();
+}
+
+/// How often a second `TASKS` tasks together do something, each with a thread of its own.
+async fn rate<F: Future<Output = ()> + Send + 'static>(
+    threads: &[String],
+    work: impl Fn(String) -> F + Clone + Send + Sync + 'static,
+) -> f64 {
+    let began = Instant::now();
+    let tasks: Vec<_> = threads
+        .iter()
+        .map(|thread| {
+            let (thread, work) = (thread.clone(), work.clone());
+            tokio::spawn(async move {
+                let mut done = 0_u32;
+                while began.elapsed() < ROUND {
+                    for _ in 0..8 {
+                        work(thread.clone()).await;
+                        done += 1;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                done
+            })
+        })
+        .collect();
+    let mut done = 0;
+    for task in tasks {
+        done += task.await.unwrap();
+    }
+    f64::from(done) / began.elapsed().as_secs_f64()
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+/// How many syncs of one page the disk makes in a second.
+fn syncs(folder: &Folder) -> f64 {
+    let mut file = File::create(folder.path("sync")).unwrap();
+    let began = Instant::now();
+    let mut done = 0;
+    while began.elapsed() < ROUND {
+        file.write_all(&[1; 4096]).unwrap();
+        file.sync_data().unwrap();
+        done += 1;
+    }
+    f64::from(done) / began.elapsed().as_secs_f64()
+}
+
+pub(crate) async fn all(folder: &Folder) {
+    let value = vec![b'x'; 1024];
+    let threads: Vec<String> = (0..TASKS).map(|n| format!("thread-{n:04}")).collect();
+    let store = Arc::new(Sqlite::open(folder.path("ours.db"), Options::default()).unwrap());
+    for thread in &threads {
+        store.commit(put(thread, &value, Expect::Any, Durability::KillSafe), NOW).await.unwrap();
+    }
+    let bare = |name: &str, full| Arc::new(Bare::open(&folder.path(name), &threads, &value, full));
+    let (normal, full) = (bare("normal.db", false), bare("full.db", true));
+    let (mut rates, mut disk) = (vec![(Vec::new(), Vec::new()); 3], Vec::new());
+    // The first round warms up.
+    for round in 0..=ROUNDS {
+        let mut measured = Vec::new();
+        for (ours, bare) in [(Durability::PowerSafe, &full), (Durability::KillSafe, &normal)] {
+            let (store, bare) = (store.clone(), bare.clone());
+            let theirs = rate(&threads, move |thread| {
+                let bare = bare.clone();
+                async move { bare.update(&thread).await }
+            });
+            let theirs = theirs.await;
+            let ours = rate(&threads, move |thread| {
+                let store = store.clone();
+                async move { update(&store, &thread, ours).await }
+            });
+            measured.push((ours.await, theirs));
+        }
+        let (reading, bare) = (store.clone(), normal.clone());
+        let theirs = rate(&threads, move |thread| {
+            let bare = bare.clone();
+            async move { drop(std::hint::black_box(bare.load(&thread))) }
+        });
+        let theirs = theirs.await;
+        let ours = rate(&threads, move |thread| {
+            let store = reading.clone();
+            async move { drop(std::hint::black_box(store.load(&[key(&thread)], NOW).await.unwrap())) }
+        });
+        measured.push((ours.await, theirs));
+        disk.push(syncs(folder));
+        for (rates, (ours, theirs)) in rates.iter_mut().zip(measured).filter(|_| round > 0) {
+            rates.0.push(ours);
+            rates.1.push(theirs);
+        }
+    }
+    println!("\n{:<44} {:>10} {:>10} {:>7}  target", "a second, 64 tasks, 1 KiB", "ours", "bare", "ratio");
+    let names = ["updates, power-safe", "updates, kill-safe", "loads"];
+    let mut power_safe = 0.0;
+    for ((name, least), (ours, theirs)) in names.into_iter().zip([0.9, 0.8, 0.7]).zip(rates) {
+        let ratios = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
+        let (ours, theirs, ratio) = (median(ours), median(theirs), median(ratios));
+        println!("{name:<44} {ours:>10.0} {theirs:>10.0} {ratio:>7.2}  ≥ {least}  {}", word(ratio >= least));
+        if name.ends_with("power-safe") {
+            power_safe = ours;
+        }
+    }
+    let disk = median(disk);
+    let ratio = power_safe / disk;
+    println!(
+        "{:<44} {power_safe:>10.0} {disk:>10.0} {ratio:>7.2}  ≥ 20  {}",
+        "power-safe over syncs of the disk",
+        word(ratio >= 20.0)
+    );
+}

@@ -1,0 +1,218 @@
+//! A store that acknowledges first and writes later: for whoever would rather lose seconds than wait for a disk.
+//!
+//! In: the requests of `Backend`. Out: their answers, made of what waits here and of what the store behind has. Batches
+//! reach that store whole and, in each partition, in order: at an interval, when much waits, when asked, and at the end.
+//! `waiting` is what was acknowledged and is not written, `clerk` the thread that writes it, `mark` how an unclean end is
+//! noticed.
+
+mod clerk;
+pub(crate) mod mark;
+mod waiting;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_core::future::BoxFuture;
+use tokio::sync::RwLock;
+use toolhub_core::{
+    backend::{Backend, Batch, Key, Page, Row, Scan, Scope, StoreError, Table, Watcher, Write},
+    clock::Timestamp,
+};
+
+use self::{
+    clerk::{Clerk, Task},
+    waiting::Waiting,
+};
+use crate::watch::News;
+
+/// How a store is written behind.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The time from one writing to the next. A minute unless it is said otherwise.
+    pub every: Duration,
+    /// How many bytes may wait to be written, about. When half of it is reached they are written early; when all of it
+    /// is and they cannot be written, new ones are refused. 64 MiB unless it is said otherwise.
+    pub at_most: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { every: Duration::from_secs(60), at_most: 64 << 20 }
+    }
+}
+
+/// A backend before another one: what is committed is acknowledged at once, and written every so often.
+///
+/// Nobody else may use the store behind. What was acknowledged since the last writing is lost when the process dies; what
+/// is there then is a state that was, partition by partition. After such an end versions go on from a higher number, so
+/// that none is given out twice. Dropped, it writes what waits; [`close`](Self::close) does so too, and says whether it worked.
+///
+/// ```
+/// use std::sync::Arc;
+/// use toolhub_core::backend::Memory;
+/// use toolhub_store::behind::{Behind, Options};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Behind::open(Arc::new(Memory::new()), Options::default()).await?;
+/// // Hand it to a hub, and when that is gone:
+/// store.close().await?;
+/// # Ok(()) }
+/// ```
+///
+/// A batch with a fence is written at once, and so is the first of each table: a store that does not take them says so to
+/// the one who asked. A power-safe commit of the store behind must carry the earlier ones of its partition with it.
+pub struct Behind {
+    shared: Arc<Shared>,
+    clerk: Clerk,
+}
+
+/// What those who ask and the thread that writes both work with.
+struct Shared {
+    inner: Arc<dyn Backend>,
+    waiting: Mutex<Waiting>,
+    news: News,
+    /// Held by whoever works out what a batch will do, while it asks the store behind; closed while something is written
+    /// that nobody could work out.
+    gate: RwLock<()>,
+    at_most: usize,
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Behind {
+    /// Puts itself before a store. Finds out whether the last one that did so had a clean end.
+    ///
+    /// # Errors
+    /// When the store behind cannot be read or written.
+    pub async fn open(inner: Arc<dyn Backend>, options: Options) -> Result<Self, StoreError> {
+        let epoch = mark::begin(&*inner).await?;
+        let waiting = Mutex::new(Waiting::new(epoch));
+        let shared =
+            Shared { inner, waiting, news: News::new(), gate: RwLock::new(()), at_most: options.at_most.max(2) };
+        let shared = Arc::new(shared);
+        let clerk = Clerk::begin(shared.clone(), options.every, epoch);
+        let clerk = clerk.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(Self { shared, clerk })
+    }
+
+    /// Writes all that waits.
+    ///
+    /// # Errors
+    /// When the store behind does not take it. It goes on waiting.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        self.clerk.ask(|reply| Task::Flush(None, reply)).await
+    }
+
+    /// Writes all that waits, and that this was a clean end.
+    ///
+    /// # Errors
+    /// When the store behind does not take it: then it is lost.
+    pub async fn close(self) -> Result<(), StoreError> {
+        self.clerk.ask(Task::Close).await
+    }
+
+    /// How many bytes wait to be written, about.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.shared.waiting().bytes()
+    }
+
+    /// Makes room when too much waits.
+    async fn make_room(&self) -> Result<(), StoreError> {
+        let bytes = self.shared.waiting().bytes();
+        if bytes >= self.shared.at_most {
+            self.flush().await.map_err(|error| {
+                StoreError::Unavailable(format!("too much waits to be written, and the store behind says: {error}"))
+            })?;
+        } else if bytes >= self.shared.at_most / 2 {
+            self.clerk.hurry();
+        }
+        Ok(())
+    }
+
+    async fn acknowledge(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        if let Some(Write { table, id, .. }) = batch.written_twice() {
+            return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
+        }
+        self.make_room().await?;
+        let mut batch = batch;
+        loop {
+            if batch.fence.is_some() || !self.shared.waiting().knows_tables(&batch) {
+                return self.clerk.ask(|reply| Task::Through(batch, now, reply)).await;
+            }
+            let open = self.shared.gate.read().await;
+            let (missing, moment) = self.shared.waiting().missing(&batch);
+            let loaded = match self.shared.inner.load(&missing, now).await {
+                Ok(loaded) => loaded,
+                // What cannot be read may still be replaced; the store behind knows the rules.
+                Err(StoreError::Damaged { .. }) => {
+                    drop(open);
+                    return self.clerk.ask(|reply| Task::Through(batch, now, reply)).await;
+                }
+                Err(error) => return Err(error),
+            };
+            let behind = missing.into_iter().zip(loaded).collect();
+            match self.shared.waiting().commit(batch, now, behind, moment, &self.shared.news) {
+                Ok(answer) => return answer,
+                // Somebody else was faster.
+                Err(again) => batch = *again,
+            }
+        }
+    }
+
+    async fn find(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+        loop {
+            let (found, missing, moment) = self.shared.waiting().find(keys, now);
+            if missing.is_empty() {
+                return Ok(found);
+            }
+            let loaded = self.shared.inner.load(&missing, now).await?;
+            if self.shared.waiting().is_still(&moment) {
+                return Ok(waiting::fill(keys, found, missing, loaded));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Behind").field("waiting_bytes", &self.waiting_bytes()).finish_non_exhaustive()
+    }
+}
+
+impl Backend for Behind {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        Box::pin(self.find(keys, now))
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        Box::pin(self.acknowledge(batch, now))
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        Box::pin(async move {
+            let only = if let Scope::Partition(only) = &scan.scope { Some(only.clone()) } else { None };
+            self.clerk.ask(|reply| Task::Flush(only, reply)).await?;
+            self.shared.inner.scan(scan, now).await
+        })
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(self.clerk.ask(move |reply| Task::Sweep(most, now, reply)))
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.shared.news.watch(table)
+    }
+
+    fn is_behind(&self) -> bool {
+        true
+    }
+}

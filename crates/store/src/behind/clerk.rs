@@ -1,0 +1,259 @@
+//! The thread that writes what waits, and everything that must not be worked out ahead.
+//!
+//! In: tasks, and the interval. Out: batches written to the store behind. It has a runtime of its own, so that it can
+//! finish while its owner is being dropped, and so that nobody who stops waiting can stop a write halfway.
+
+use std::{
+    collections::HashSet,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use futures_util::stream::{self, StreamExt};
+use tokio::{
+    sync::{
+        Notify,
+        mpsc::{self, UnboundedReceiver, UnboundedSender},
+        oneshot,
+    },
+    time::{Instant, timeout_at},
+};
+use toolhub_core::{
+    backend::{Batch, Change, Durability, Key, Partition, Seen, StoreError, Write},
+    clock::Timestamp,
+};
+
+use super::{Shared, mark, waiting::Pending};
+use crate::{epoch, failpoint};
+
+/// How many partitions are written at a time, so that their commits share what they cost.
+const AT_ONCE: usize = 64;
+/// After a failure it is tried again this soon, or after the interval if that is shorter.
+const AGAIN: Duration = Duration::from_secs(1);
+/// An interval beyond all measure means this.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+pub(super) enum Task {
+    /// Write what waits, in one partition or in all.
+    Flush(Option<Partition>, Reply<()>),
+    /// Write this now, behind everything that waits in its partition.
+    Through(Batch, Timestamp, Reply<Vec<u64>>),
+    Sweep(usize, Timestamp, Reply<usize>),
+    /// Write everything and the mark of a clean end.
+    Close(Reply<()>),
+}
+
+/// The way to the thread. Dropped, it waits until everything is written, or cannot be.
+pub(super) struct Clerk {
+    // Not bounded by itself: each task has somebody who waits for it.
+    tasks: Option<UnboundedSender<Task>>,
+    hurry: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Clerk {
+    pub(super) fn begin(shared: Arc<Shared>, every: Duration, epoch: u64) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let (tasks, waiting) = mpsc::unbounded_channel();
+        let hurry = Arc::<Notify>::default();
+        let every = every.clamp(Duration::from_millis(1), LONGEST);
+        let desk = Desk { shared, waiting, hurry: hurry.clone(), every, epoch, unsure: Mutex::default() };
+        let work = move || runtime.block_on(desk.run());
+        let thread = std::thread::Builder::new().name("toolhub-behind".into()).spawn(work)?;
+        Ok(Self { tasks: Some(tasks), hurry, thread: Some(thread) })
+    }
+
+    /// Has something done, and waits for it. It is done also when nobody waits any more.
+    pub(super) async fn ask<T>(&self, task: impl FnOnce(Reply<T>) -> Task) -> Result<T, StoreError> {
+        let closed = || StoreError::Unavailable("the store is closed".into());
+        let (reply, answer) = oneshot::channel();
+        self.tasks.as_ref().ok_or_else(closed)?.send(task(reply)).map_err(|_| closed())?;
+        answer.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer fell over".into())))
+    }
+
+    /// Has it write soon.
+    pub(super) fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+}
+
+impl Drop for Clerk {
+    fn drop(&mut self) {
+        drop(self.tasks.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Desk {
+    shared: Arc<Shared>,
+    waiting: UnboundedReceiver<Task>,
+    hurry: Arc<Notify>,
+    every: Duration,
+    epoch: u64,
+    /// Batches whose answer was lost: they may be written already.
+    unsure: Mutex<HashSet<u64>>,
+}
+
+impl Desk {
+    async fn run(mut self) {
+        let mut next = Instant::now() + self.every;
+        loop {
+            if Instant::now() >= next {
+                next = Instant::now() + self.write_in_time().await;
+            }
+            let task = tokio::select! {
+                task = timeout_at(next, self.waiting.recv()) => task,
+                () = self.hurry.notified() => { next = Instant::now(); continue }
+            };
+            match task {
+                Ok(Some(Task::Flush(only, reply))) => drop(reply.send(self.flush(only).await)),
+                Ok(Some(Task::Through(batch, now, reply))) => drop(reply.send(self.through(batch, now).await)),
+                Ok(Some(Task::Sweep(most, now, reply))) => drop(reply.send(self.sweep(most, now).await)),
+                Ok(Some(Task::Close(reply))) => return drop(reply.send(self.close().await)),
+                Ok(None) => {
+                    if let Err(error) = self.close().await {
+                        let bytes = self.shared.waiting().bytes();
+                        tracing::error!(%error, bytes, "what was acknowledged could not be written and is lost");
+                    }
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Writes all that waits; answers when to do so again.
+    async fn write_in_time(&self) -> Duration {
+        let Err(error) = self.flush(None).await else { return self.every };
+        let bytes = self.shared.waiting().bytes();
+        tracing::warn!(%error, bytes, "what was acknowledged cannot be written yet");
+        self.every.min(AGAIN)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.flush(None).await?;
+        failpoint::reach("behind: before the mark");
+        mark::end(&*self.shared.inner, self.epoch).await
+    }
+
+    /// Nobody works out anything meanwhile, so no row is swept that somebody is just giving more time.
+    async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
+        let _closed = self.shared.gate.write().await;
+        self.flush(None).await?;
+        self.shared.inner.sweep(most, now).await
+    }
+
+    async fn through(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        let _closed = self.shared.gate.write().await;
+        self.flush(Some(batch.partition.clone())).await?;
+        let batch = raised(batch, epoch::floor(self.epoch));
+        let versions = self.shared.inner.commit(batch.clone(), now).await?;
+        self.shared.waiting().written_through(&batch);
+        for (write, version) in batch.writes.iter().zip(&versions) {
+            if matches!(write.change, Change::Restore { .. } | Change::Remove) {
+                self.shared.news.tell(key(&batch, write), Some(*version).filter(|version| *version > 0));
+            }
+        }
+        Ok(versions)
+    }
+
+    /// Writes what waits. What cannot be written goes on waiting.
+    async fn flush(&self, only: Option<Partition>) -> Result<(), StoreError> {
+        let partitions = only.map_or_else(|| self.shared.waiting().partitions(), |only| vec![only]);
+        // None is begun after one has failed; those that were begun are seen to their end.
+        let failed = &Mutex::new(None);
+        let write = async |partition: Partition| {
+            if lock(failed).is_none()
+                && let Err(error) = self.write(&partition).await
+            {
+                *lock(failed) = Some(error);
+            }
+        };
+        stream::iter(partitions).map(write).buffer_unordered(AT_ONCE).collect::<()>().await;
+        lock(failed).take().map_or(Ok(()), Err)
+    }
+
+    /// Writes the batches of one partition, one after the other. The last makes those before it as safe as itself.
+    async fn write(&self, partition: &Partition) -> Result<(), StoreError> {
+        let batches = self.shared.waiting().batches(partition);
+        let strictest = batches.iter().map(|pending| pending.batch.durability()).max();
+        for (at, pending) in batches.iter().enumerate() {
+            let last = at + 1 == batches.len();
+            let level = strictest.filter(|_| last).unwrap_or(Durability::KillSafe);
+            self.write_one(pending, level).await?;
+            self.shared.waiting().done(pending);
+        }
+        Ok(())
+    }
+
+    async fn write_one(&self, pending: &Pending, level: Durability) -> Result<(), StoreError> {
+        if lock(&self.unsure).contains(&pending.number) && self.is_written(pending).await? {
+            lock(&self.unsure).remove(&pending.number);
+            return Ok(());
+        }
+        let mut batch = pending.batch.clone();
+        batch.writes.iter_mut().for_each(|write| write.durability = level);
+        while !batch.writes.is_empty() {
+            failpoint::reach("behind: before a write");
+            match self.shared.inner.commit(batch.clone(), pending.now).await {
+                Ok(_) => break,
+                // A row that was damaged meanwhile cannot be given more time; the others of its batch can be written.
+                Err(StoreError::Damaged { table, id, .. })
+                    if batch.writes.iter().any(|write| write.table == table && write.id == id) =>
+                {
+                    batch.writes.retain(|write| write.table != table || write.id != id);
+                }
+                Err(error @ StoreError::Unknown(_)) => {
+                    lock(&self.unsure).insert(pending.number);
+                    return Err(error);
+                }
+                Err(error @ StoreError::Unavailable(_)) => return Err(error),
+                Err(error) => {
+                    tracing::error!(%error, "what was acknowledged was refused by the store behind and is lost");
+                    break;
+                }
+            }
+        }
+        failpoint::reach("behind: after a write");
+        Ok(())
+    }
+
+    /// Whether a batch whose answer was lost is written. One that puts nothing may be written twice.
+    async fn is_written(&self, pending: &Pending) -> Result<bool, StoreError> {
+        let put = pending.batch.writes.iter().find_map(|write| match write.change {
+            Change::Restore { version, .. } => Some((key(&pending.batch, write), version)),
+            _ => None,
+        });
+        let Some((key, version)) = put else { return Ok(false) };
+        let row = self.shared.inner.load(&[key], pending.now).await?.pop().flatten();
+        Ok(row.is_some_and(|row| row.seen == Seen { version, stamp: pending.batch.stamp }))
+    }
+}
+
+fn key(batch: &Batch, write: &Write) -> Key {
+    Key { partition: batch.partition.clone(), table: write.table, id: write.id.clone() }
+}
+
+/// The same batch, whose rows get no lower version than this.
+fn raised(mut batch: Batch, floor: u64) -> Batch {
+    for write in &mut batch.writes {
+        write.change = match std::mem::replace(&mut write.change, Change::Keep) {
+            Change::Put { value, schema, expires } => Change::Restore { value, schema, expires, version: floor },
+            Change::Restore { value, schema, expires, version } => {
+                Change::Restore { value, schema, expires, version: version.max(floor) }
+            }
+            other => other,
+        };
+    }
+    batch
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,258 @@
+//! What was acknowledged and is not written yet: batches in their order, and the rows as they will be.
+//!
+//! In: batches, and what the store behind has of the rows they write. Out: the answers that store would give. Pure but for
+//! the news; who holds the lock and who writes is decided elsewhere.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use smol_str::SmolStr;
+use toolhub_core::{
+    backend::{Batch, Change, Expect, Key, Partition, Row, Seen, StoreError, Table, Write},
+    clock::Timestamp,
+};
+
+use crate::{epoch, watch::News};
+
+/// What a batch takes besides its records, about.
+const BESIDES: usize = 256;
+
+/// The rows of a store behind.
+pub(super) type Found = HashMap<Key, Option<Row>>;
+
+pub(super) struct Waiting {
+    drawers: HashMap<Partition, Drawer>,
+    bytes: usize,
+    /// Grows with every change, so that a change is noticed.
+    count: u64,
+    /// The count when rows last left: from then on the store behind has them.
+    left: u64,
+    /// The lowest version a row is written with.
+    floor: u64,
+    tables: HashSet<Table>,
+}
+
+/// What waits in one partition.
+struct Drawer {
+    batches: VecDeque<Pending>,
+    rows: HashMap<(Table, SmolStr), Entry>,
+    changed: u64,
+}
+
+/// A row as it will be, and the batch that makes it so.
+struct Entry {
+    row: Option<Row>,
+    by: u64,
+}
+
+/// A batch to be written. It expects nothing, since that was seen to, and its rows get the versions that were told.
+#[derive(Clone)]
+pub(super) struct Pending {
+    pub(super) batch: Batch,
+    pub(super) now: Timestamp,
+    pub(super) number: u64,
+    bytes: usize,
+}
+
+/// How things stood in some partitions.
+pub(super) struct Moment(Vec<(Partition, u64)>);
+
+impl Waiting {
+    pub(super) fn new(epoch: u64) -> Self {
+        let floor = epoch::floor(epoch);
+        Self { drawers: HashMap::new(), bytes: 0, count: 0, left: 0, floor, tables: HashSet::new() }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the store behind has taken every table of the batch before.
+    pub(super) fn knows_tables(&self, batch: &Batch) -> bool {
+        batch.writes.iter().all(|write| self.tables.contains(&write.table))
+    }
+
+    /// The store behind has taken a batch that did not wait here.
+    pub(super) fn written_through(&mut self, batch: &Batch) {
+        self.tables.extend(batch.writes.iter().map(|write| write.table));
+        self.count += 1;
+        self.left = self.count;
+    }
+
+    /// A partition in which nothing waits has no count of its own: anything may have been written in it since.
+    fn moment<'a>(&self, partitions: impl Iterator<Item = &'a Partition>) -> Moment {
+        Moment(partitions.map(|partition| (partition.clone(), self.changed(partition))).collect())
+    }
+
+    fn changed(&self, partition: &Partition) -> u64 {
+        self.drawers.get(partition).map_or(self.left, |drawer| drawer.changed)
+    }
+
+    pub(super) fn is_still(&self, moment: &Moment) -> bool {
+        moment.0.iter().all(|(partition, changed)| self.changed(partition) == *changed)
+    }
+
+    fn entry(&self, key: &Key) -> Option<&Entry> {
+        self.drawers.get(&key.partition)?.rows.get(&(key.table, key.id.clone()))
+    }
+
+    /// The rows that wait here, and the keys of those that do not.
+    pub(super) fn find(&self, keys: &[Key], now: Timestamp) -> (Vec<Option<Row>>, Vec<Key>, Moment) {
+        let mut missing = Vec::new();
+        let found = keys.iter().map(|key| match self.entry(key) {
+            Some(entry) => entry.row.clone().filter(|row| !row.is_expired(now)),
+            None => {
+                missing.push(key.clone());
+                None
+            }
+        });
+        let found = found.collect();
+        // Where nothing waits, the store behind gives all rows of one moment by itself.
+        let partitions = keys.iter().map(|key| &key.partition);
+        let moment = self.moment(partitions.filter(|partition| self.drawers.contains_key(partition)));
+        (found, missing, moment)
+    }
+
+    /// The keys of a batch whose rows do not wait here.
+    pub(super) fn missing(&self, batch: &Batch) -> (Vec<Key>, Moment) {
+        let key = |write: &Write| Key { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
+        let missing = batch.writes.iter().map(key).filter(|key| self.entry(key).is_none()).collect();
+        (missing, self.moment(std::iter::once(&batch.partition)))
+    }
+
+    /// Acknowledges a batch, or refuses it. Gives it back when things have changed since the moment.
+    #[expect(clippy::needless_pass_by_value, reason = "a moment is over when it was used")]
+    pub(super) fn commit(
+        &mut self,
+        batch: Batch,
+        now: Timestamp,
+        behind: Found,
+        moment: Moment,
+        news: &News,
+    ) -> Result<Result<Vec<u64>, StoreError>, Box<Batch>> {
+        if !self.is_still(&moment) {
+            return Err(Box::new(batch));
+        }
+        let key = |write: &Write| Key { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
+        let mut before = Vec::with_capacity(batch.writes.len());
+        for write in &batch.writes {
+            let key = key(write);
+            let row = self.entry(&key).map_or_else(|| behind.get(&key).cloned().flatten(), |entry| entry.row.clone());
+            let row = row.filter(|row| !row.is_expired(now));
+            if let Err(refusal) = expect(write, row.as_ref()) {
+                return Ok(Err(refusal));
+            }
+            before.push(row);
+        }
+        let mut versions = Vec::with_capacity(before.len());
+        let mut changes = Vec::new();
+        for (write, before) in batch.writes.iter().zip(before) {
+            let (after, told) = change(write, before, batch.stamp, self.floor, now);
+            versions.push(after.as_ref().map_or(0, |row| row.seen.version));
+            if told && news.is_heard(write.table) {
+                news.tell(key(write), after.as_ref().map(|row| row.seen.version));
+            }
+            changes.push(after);
+        }
+        self.keep(batch, now, changes);
+        Ok(Ok(versions))
+    }
+
+    /// Notes a batch that was acknowledged, and the rows it makes.
+    fn keep(&mut self, mut batch: Batch, now: Timestamp, after: Vec<Option<Row>>) {
+        self.count += 1;
+        let number = self.count;
+        let mut bytes = BESIDES;
+        let mut writes = Vec::with_capacity(batch.writes.len());
+        let new = || Drawer { batches: VecDeque::new(), rows: HashMap::new(), changed: 0 };
+        let drawer = self.drawers.entry(batch.partition.clone()).or_insert_with(new);
+        for (mut write, after) in batch.writes.into_iter().zip(after) {
+            if write.change == Change::Keep {
+                continue;
+            }
+            let name = (write.table, write.id.clone());
+            write.expect = Expect::Any;
+            if let Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } =
+                write.change
+            {
+                bytes += value.len() + BESIDES;
+                let version = after.as_ref().map_or(0, |row| row.seen.version);
+                write.change = Change::Restore { value, schema, expires, version };
+            }
+            writes.push(write);
+            drawer.rows.insert(name, Entry { row: after, by: number });
+        }
+        batch.writes = writes;
+        drawer.changed = number;
+        drawer.batches.push_back(Pending { batch, now, number, bytes });
+        self.bytes += bytes;
+    }
+
+    /// The partitions in which something waits.
+    pub(super) fn partitions(&self) -> Vec<Partition> {
+        self.drawers.keys().cloned().collect()
+    }
+
+    /// The batches that wait in a partition, in their order.
+    pub(super) fn batches(&self, partition: &Partition) -> Vec<Pending> {
+        self.drawers.get(partition).map_or_else(Vec::new, |drawer| drawer.batches.iter().cloned().collect())
+    }
+
+    /// The first batch of a partition is written, or never will be.
+    pub(super) fn done(&mut self, written: &Pending) {
+        let partition = &written.batch.partition;
+        let Some(drawer) = self.drawers.get_mut(partition) else { return };
+        drawer.batches.retain(|pending| pending.number != written.number);
+        for write in &written.batch.writes {
+            let name = (write.table, write.id.clone());
+            if drawer.rows.get(&name).is_some_and(|entry| entry.by == written.number) {
+                drawer.rows.remove(&name);
+            }
+        }
+        self.bytes -= written.bytes;
+        self.count += 1;
+        drawer.changed = self.count;
+        if drawer.batches.is_empty() {
+            self.drawers.remove(partition);
+        }
+        self.left = self.count;
+    }
+}
+
+/// Puts what was loaded between what was found.
+pub(super) fn fill(
+    keys: &[Key],
+    found: Vec<Option<Row>>,
+    missing: Vec<Key>,
+    loaded: Vec<Option<Row>>,
+) -> Vec<Option<Row>> {
+    let loaded: Found = missing.into_iter().zip(loaded).collect();
+    let either = |(key, found): (&Key, Option<Row>)| found.or_else(|| loaded.get(key).cloned().flatten());
+    keys.iter().zip(found).map(either).collect()
+}
+
+fn expect(write: &Write, row: Option<&Row>) -> Result<(), StoreError> {
+    let holds = match write.expect {
+        Expect::Any => true,
+        Expect::Absent => row.is_none(),
+        Expect::Same(seen) => row.map(|row| row.seen) == Some(seen),
+    };
+    let found = row.map(|row| row.seen.version);
+    if holds { Ok(()) } else { Err(StoreError::Conflict { table: write.table, id: write.id.clone(), found }) }
+}
+
+/// The row after a write, and whether watchers are told.
+fn change(write: &Write, before: Option<Row>, stamp: u64, floor: u64, now: Timestamp) -> (Option<Row>, bool) {
+    match (&write.change, before) {
+        (put @ (Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. }), before) => {
+            let at_least = if let Change::Restore { version, .. } = put { *version } else { 0 };
+            let version = before.as_ref().map_or(0, |row| row.seen.version) + 1;
+            let seen = Seen { version: version.max(at_least).max(floor), stamp };
+            let created = before.map_or(now, |row| row.created);
+            let row = Row { seen, schema: *schema, value: value.clone(), expires: *expires, created, updated: now };
+            (Some(row), true)
+        }
+        (Change::Touch { expires }, Some(row)) => (Some(Row { expires: *expires, ..row }), false),
+        (Change::Touch { .. } | Change::Keep, row) => (row, false),
+        (Change::Remove, before) => (None, before.is_some()),
+    }
+}

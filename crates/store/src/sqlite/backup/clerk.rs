@@ -1,0 +1,167 @@
+//! The thread that makes backups: those it is asked for, and those that are due.
+//!
+//! In: requests, and the settings. Out: files in the folder, old ones removed from it. What goes wrong is told to
+//! `tracing`, kept to be asked for, and tried again.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+use toolhub_core::clock::{Clock, SystemClock, Timestamp};
+
+use super::{Backup, BackupError, Backups, beside, copy};
+
+/// After a failure it is tried again this soon, or after the interval if that is shorter.
+const AGAIN: Duration = Duration::from_secs(300);
+/// Clocks jump, so what is due is looked at now and then.
+const LOOK: Duration = Duration::from_secs(600);
+
+/// The way to the thread. Dropped, it ends what the thread is doing and waits for that.
+pub(in super::super) struct Clerk {
+    requests: Option<Sender<Request>>,
+    stop: Arc<AtomicBool>,
+    trouble: Arc<Mutex<Option<String>>>,
+    folder: Option<PathBuf>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Request {
+    into: PathBuf,
+    reply: oneshot::Sender<Result<Backup, BackupError>>,
+}
+
+impl Clerk {
+    pub(in super::super) fn begin(store: &Path, settings: Option<Backups>) -> io::Result<Self> {
+        // One request for each caller that waits.
+        let (requests, waiting) = mpsc::channel();
+        let (stop, trouble) = (Arc::<AtomicBool>::default(), Arc::<Mutex<_>>::default());
+        let folder = settings.as_ref().map(|settings| settings.folder.clone());
+        let desk = Desk { store: store.to_owned(), waiting, settings, stop: stop.clone(), trouble: trouble.clone() };
+        let thread = std::thread::Builder::new().name("toolhub-backup".into()).spawn(move || desk.run())?;
+        Ok(Self { requests: Some(requests), stop, trouble, folder, thread: Some(thread) })
+    }
+
+    pub(super) async fn make(&self, into: &Path) -> Result<Backup, BackupError> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request { into: into.to_owned(), reply };
+        self.requests.as_ref().and_then(|requests| requests.send(request).ok()).ok_or(BackupError::Closed)?;
+        answer.await.unwrap_or(Err(BackupError::Closed))
+    }
+
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Clerk {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        drop(self.requests.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Desk {
+    store: PathBuf,
+    waiting: Receiver<Request>,
+    settings: Option<Backups>,
+    stop: Arc<AtomicBool>,
+    trouble: Arc<Mutex<Option<String>>>,
+}
+
+impl Desk {
+    fn run(self) {
+        let mut wait = Duration::ZERO;
+        while !self.stop.load(Ordering::Relaxed) {
+            let request = match &self.settings {
+                None => self.waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(_) => self.waiting.recv_timeout(wait.min(LOOK)),
+            };
+            match (request, &self.settings) {
+                (Ok(Request { into, reply }), _) => {
+                    let _ = reply.send(copy::make(&self.store, &into, &self.stop));
+                }
+                (Err(RecvTimeoutError::Timeout), Some(settings)) => wait = self.look(settings),
+                _ => return,
+            }
+        }
+    }
+
+    /// Makes a backup if one is due, and removes old ones. Answers when to look again.
+    fn look(&self, settings: &Backups) -> Duration {
+        let due = self.due(settings);
+        if let Ok(left) = due
+            && !left.is_zero()
+        {
+            return left;
+        }
+        let made = due.and_then(|_| {
+            let into = settings.folder.join(self.name(SystemClock.now()));
+            let made = copy::make(&self.store, &into, &self.stop)?;
+            tracing::info!(backup = %made.path.display(), bytes = made.bytes, "a backup is made");
+            remove_old(settings, SystemClock.now()).map_err(BackupError::io(&settings.folder))
+        });
+        let trouble = made.err().filter(|error| !matches!(error, BackupError::Closed));
+        let next = if trouble.is_some() { settings.every.min(AGAIN) } else { settings.every };
+        if let Some(error) = &trouble {
+            tracing::warn!(store = %self.store.display(), %error, "the store made no backup of itself");
+        }
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble.map(|error| error.to_string());
+        next
+    }
+
+    /// How long until the next is due: an interval after the latest in the folder, or at once.
+    fn due(&self, settings: &Backups) -> Result<Duration, BackupError> {
+        let broken = BackupError::io(&settings.folder);
+        fs::create_dir_all(&settings.folder).map_err(&broken)?;
+        let latest = Backup::all_in(&settings.folder).map_err(&broken)?.into_iter().next();
+        let now = SystemClock.now();
+        Ok(latest.map_or(Duration::ZERO, |latest| {
+            // One that claims to be of the future says nothing about when the next is due.
+            let age = if latest.made_at > now { Duration::MAX } else { now.since(latest.made_at) };
+            settings.every.saturating_sub(age)
+        }))
+    }
+
+    /// A name no other backup has: by the moment.
+    fn name(&self, now: Timestamp) -> PathBuf {
+        let stem = self.store.file_stem().unwrap_or_default();
+        beside(Path::new(stem), &format!("-{}.db", now.to_string().replace(':', "-")))
+    }
+}
+
+/// Removes what is older than it may become, but for the latest that is still what it was.
+fn remove_old(settings: &Backups, now: Timestamp) -> io::Result<()> {
+    let all = Backup::all_in(&settings.folder)?;
+    let mut kept = false;
+    for backup in all {
+        let old = now.since(backup.made_at) > settings.keep_for;
+        if old && kept {
+            // The file first: a manifest without a file is no backup, a file without a manifest would stay for ever.
+            fs::remove_file(&backup.path)?;
+            fs::remove_file(beside(&backup.path, ".json"))?;
+        }
+        kept = kept || is_whole(&backup);
+    }
+    Ok(())
+}
+
+fn is_whole(backup: &Backup) -> bool {
+    let read = fs::File::open(&backup.path).and_then(|file| copy::copy_hashed(file, io::sink()));
+    read.is_ok_and(|(sha256, bytes)| (sha256, bytes) == (backup.sha256.clone(), backup.bytes))
+}

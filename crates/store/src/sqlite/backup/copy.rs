@@ -1,0 +1,183 @@
+//! Makes one backup: copied beside its place, checked, synced, and only then given its name.
+//!
+//! In: the file of a store that is open, and where to. Out: the backup, or why there is none; then nothing is left of it.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rusqlite::{
+    Connection, Result,
+    backup::{Backup as Copying, StepResult},
+};
+use sha2::{Digest, Sha256};
+use toolhub_core::clock::{Clock, SystemClock};
+
+use super::{
+    super::{connection, open::whole},
+    Backup, BackupError, beside, sqlite,
+};
+use crate::failpoint;
+
+/// How many pages are copied before it is asked again whether the store is being closed.
+const PAGES: i32 = 512;
+
+pub(super) fn make(store: &Path, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
+    let path = whole(into).map_err(BackupError::io(into))?;
+    let taken = fs::symlink_metadata(&path).is_ok();
+    // What SQLite and the lock keep beside the store is theirs, also when it is not there at the moment.
+    if taken || ["-wal", "-shm", "-journal", ".lock"].iter().any(|theirs| path == beside(store, theirs)) {
+        return Err(BackupError::Exists(path));
+    }
+    let half = Half::at(beside(&path, ".half")).map_err(BackupError::io(&path))?;
+    failpoint::reach("backup: before the copy");
+    let (made_at, schema, rows) = copy(store, &half.0, stop)?;
+    failpoint::reach("backup: after the copy");
+    let broken = BackupError::io(&path);
+    let file = File::open(&half.0).map_err(&broken)?;
+    file.sync_all().map_err(&broken)?;
+    failpoint::reach("backup: after the sync");
+    let (sha256, bytes) = copy_hashed(file, io::sink()).map_err(&broken)?;
+    let backup = Backup { path: path.clone(), made_at, schema, bytes, rows, sha256 };
+    // The manifest first: a file that has its name has its manifest.
+    backup.write().map_err(&broken)?;
+    failpoint::reach("backup: after the manifest");
+    match place(&half.0, &path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(BackupError::Exists(path.clone())),
+        placed => placed.map_err(&broken)?,
+    }
+    failpoint::reach("backup: after the name");
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(&broken)?;
+    Ok(backup)
+}
+
+/// Copies one moment of the store. Says when that was, the schema and the number of rows.
+fn copy(
+    store: &Path,
+    half: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<(toolhub_core::clock::Timestamp, u32, u64), BackupError> {
+    let from = connection::reading(store).map_err(sqlite)?;
+    // While this transaction lasts, nothing that is committed is seen by the copy: it is of one moment, and never has to
+    // begin anew because somebody writes.
+    from.execute_batch("BEGIN").map_err(sqlite)?;
+    let schema = from.query_row("SELECT max(version) FROM steps", (), |row| row.get(0)).map_err(sqlite)?;
+    let made_at = SystemClock.now();
+    let mut to = Connection::open(half).map_err(sqlite)?;
+    // Nobody else may read it than may read the store. Asking for this opens no descriptor of the store.
+    let allowed = fs::metadata(store).and_then(|store| fs::set_permissions(half, store.permissions()));
+    allowed.map_err(BackupError::io(half))?;
+    // If it is cut short it is thrown away, and it is synced as a whole at the end.
+    to.execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF").map_err(sqlite)?;
+    let copying = Copying::new(&from, &mut to).map_err(sqlite)?;
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(BackupError::Closed);
+        }
+        match copying.step(PAGES).map_err(sqlite)? {
+            StepResult::Done => break,
+            StepResult::More => {}
+            _ => return Err(BackupError::Sqlite("somebody has the store or its copy locked".into())),
+        }
+    }
+    drop(copying);
+    // The store's log may be emptied again.
+    drop(from);
+    let watched = stop.clone();
+    to.progress_handler(10_000, Some(move || watched.load(Ordering::Relaxed))).map_err(sqlite)?;
+    // One file, which needs no log beside it.
+    to.execute_batch("PRAGMA journal_mode = DELETE").map_err(sqlite)?;
+    let checked = is_sound(&to).and_then(|sound| {
+        let rows: i64 = to.query_row("SELECT count(*) FROM rows", (), |row| row.get(0))?;
+        Ok((sound, rows.cast_unsigned()))
+    });
+    let (sound, rows) = match checked {
+        Err(_) if stop.load(Ordering::Relaxed) => return Err(BackupError::Closed),
+        checked => checked.map_err(sqlite)?,
+    };
+    sound.map_err(BackupError::Damaged)?;
+    to.close().map_err(|(_, error)| sqlite(error))?;
+    Ok((made_at, schema, rows))
+}
+
+/// Whether SQLite finds nothing wrong with a file; the inner error is the first thing it finds.
+pub(in super::super) fn is_sound(connection: &Connection) -> Result<Result<(), String>> {
+    let verdict: String = connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0))?;
+    Ok(if verdict == "ok" { Ok(()) } else { Err(verdict) })
+}
+
+/// Copies bytes to their end; answers their SHA-256, in hex, and how many there are.
+pub(in super::super) fn copy_hashed(mut from: impl Read, mut to: impl Write) -> io::Result<(String, u64)> {
+    let (mut hash, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; 1 << 18]);
+    loop {
+        let read = match from.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        if read == 0 {
+            let hex = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            return Ok((hex, bytes));
+        }
+        hash.update(&piece[..read]);
+        to.write_all(&piece[..read])?;
+        bytes += read as u64;
+    }
+}
+
+/// Gives a file its name, unless something has it.
+fn place(half: &Path, path: &Path) -> io::Result<()> {
+    match fs::hard_link(half, path) {
+        Ok(()) => fs::remove_file(half),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // Not every file system knows a second name.
+        Err(_) if fs::symlink_metadata(path).is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(half, path),
+    }
+}
+
+/// A second name for a file where the file system has such a thing, a copy elsewhere. On the disk when this returns.
+pub(in super::super) fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            fs::copy(from, to)?;
+            File::open(to)?.sync_all()
+        }
+        linked => linked,
+    }
+}
+
+/// Removes a file that may not be there.
+pub(in super::super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// A file that is removed unless it got its name.
+struct Half(PathBuf);
+
+impl Half {
+    /// Its place, with nothing left of an earlier one.
+    fn at(path: PathBuf) -> io::Result<Self> {
+        for ending in ["", "-wal", "-shm", "-journal"] {
+            remove(&beside(&path, ending))?;
+        }
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        for ending in ["", "-wal", "-shm", "-journal"] {
+            let _ = fs::remove_file(beside(&self.0, ending));
+        }
+    }
+}

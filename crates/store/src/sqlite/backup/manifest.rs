@@ -1,0 +1,86 @@
+//! What a backup must be like: a small JSON text beside it.
+//!
+//! In: a backup, or a folder of them. Out: what their manifests say. A manifest names no file: it belongs to the one it
+//! lies beside.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use toolhub_core::clock::Timestamp;
+
+/// No manifest is longer.
+const LONGEST: u64 = 64 * 1024;
+
+/// A backup that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Backup {
+    /// The file.
+    #[serde(skip)]
+    pub path: PathBuf,
+    /// The moment it is of.
+    pub made_at: Timestamp,
+    /// The schema of the store.
+    pub schema: u32,
+    /// How long the file is.
+    pub bytes: u64,
+    /// How many rows it holds.
+    pub rows: u64,
+    /// The SHA-256 of the file, in hex.
+    pub sha256: String,
+}
+
+/// A path with something behind its name.
+pub(in super::super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+impl Backup {
+    /// What the manifest beside this file says.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be read.
+    pub fn read(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        let mut text = String::new();
+        let manifest = beside(&path, ".json");
+        if !fs::metadata(&manifest)?.is_file() {
+            return Err(io::Error::other("the manifest is no file"));
+        }
+        File::open(manifest)?.take(LONGEST).read_to_string(&mut text)?;
+        let read: Self = serde_json::from_str(&text)?;
+        Ok(Self { path, ..read })
+    }
+
+    /// All in a folder whose file is there, the latest first. What is no backup is passed over.
+    pub(super) fn all_in(folder: &Path) -> io::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|ending| ending == "json") {
+                let file = path.with_extension("");
+                found.extend(Self::read(&file).ok().filter(|_| file.is_file()));
+            }
+        }
+        found.sort_by(|a, b| (b.made_at, &b.path).cmp(&(a.made_at, &a.path)));
+        Ok(found)
+    }
+
+    /// Lays the manifest beside the file; it is on the disk when this returns.
+    pub(super) fn write(&self) -> io::Result<()> {
+        let (manifest, half) = (beside(&self.path, ".json"), beside(&self.path, ".json.half"));
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        let written = File::create(&half).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.and_then(|()| fs::rename(&half, manifest)).inspect_err(|_| drop(fs::remove_file(&half)))
+    }
+}

@@ -1,0 +1,61 @@
+//! The epoch of a file, and the one that comes after a restore.
+//!
+//! In: a file. Out: a number. A store that went back in time, because a backup took its place, would count on from old
+//! versions and give some out for a second time; in a new epoch it does not.
+
+use rusqlite::{Connection, OptionalExtension, Result};
+use toolhub_core::clock::Timestamp;
+
+use crate::{
+    behind::mark,
+    epoch::{LAST, of_version},
+};
+
+/// The first moment of 2025, in milliseconds.
+const BEGIN: i64 = 1_735_689_600_000;
+
+/// The epoch of a file.
+pub(super) fn of(connection: &Connection) -> Result<u64> {
+    let find = "SELECT value FROM facts WHERE name = 'epoch'";
+    let epoch: Option<i64> = connection.query_row(find, (), |row| row.get(0)).optional()?;
+    Ok(epoch.unwrap_or(0).cast_unsigned().min(LAST))
+}
+
+/// The epoch to write in from now on. A store that was written behind and had an unclean end has given out versions the
+/// file knows nothing of.
+pub(super) fn settle(connection: &Connection) -> Result<u64> {
+    let known = of(connection)?;
+    let key = mark::key();
+    let find = "SELECT value, version FROM rows WHERE partition = ?1 AND tab = ?2 AND id = ?3";
+    let name = (key.partition.to_string(), key.table.as_str(), key.id.as_str());
+    let found = connection.query_row(find, name, |row| {
+        let (value, version) = (row.get_ref(0)?.as_blob().unwrap_or_default(), row.get_ref(1)?.as_i64().unwrap_or(0));
+        Ok(mark::next_epoch(value, version.cast_unsigned()))
+    });
+    let next = found.optional()?.unwrap_or(0).min(LAST);
+    if next > known {
+        set(connection, next)?;
+    }
+    Ok(known.max(next))
+}
+
+/// Sets it.
+pub(super) fn set(connection: &Connection, epoch: u64) -> Result<()> {
+    let write = "INSERT INTO facts VALUES ('epoch', ?1) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    connection.execute(write, [epoch.min(LAST).cast_signed()]).map(|_| ())
+}
+
+/// The highest epoch a file gives a sign of, by what it says of itself and by its rows.
+pub(super) fn highest(connection: &Connection) -> Result<u64> {
+    // What lies beyond these versions is damage.
+    let find = "SELECT coalesce(max(version), 0) FROM rows WHERE version BETWEEN 0 AND 9007199254740991";
+    let version: i64 = connection.query_row(find, (), |row| row.get(0))?;
+    // A file of the first schema has no epoch of its own.
+    Ok(of(connection).unwrap_or(0).max(of_version(version.cast_unsigned())))
+}
+
+/// One that is later than those that are known, and than those of a store that is lost: by the hours that have passed.
+pub(super) fn after(known: u64, now: Timestamp) -> u64 {
+    let hours = u64::try_from((now.millis() - BEGIN) / 3_600_000).unwrap_or(0);
+    (known + 1).max(hours).min(LAST)
+}

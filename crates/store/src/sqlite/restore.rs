@@ -1,0 +1,201 @@
+//! Puts a backup in the place of a store that is closed.
+//!
+//! In: a backup, and where the store is. Out: the store as it was, in a new epoch; what was there before is kept beside
+//! it. Everything is made and checked under another name, and one renaming at the end makes it count: whenever the
+//! process dies, the old store is there, or the new one.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, OpenFlags};
+use toolhub_core::clock::{Clock, SystemClock};
+
+use super::{
+    OpenError,
+    backup::{Backup, beside, copy_hashed, is_sound, link_or_copy, remove},
+    epoch,
+    error::is_damage,
+    lock::Lock,
+    open::{sync_folder, whole},
+    schema,
+};
+use crate::failpoint;
+
+/// Why a backup was not restored. The store is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The store is in use, or cannot be reached.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// There is no backup there, or nothing that says what it must be like.
+    #[error("{} is no backup: {reason}", path.display())]
+    NoBackup {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
+    /// It is not what it was when it was made.
+    #[error("the backup {} is damaged: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It could not be copied; the disk may be full.
+    #[error("the backup cannot be copied to {}: {error}", path.display())]
+    Io {
+        /// The file that could not be written.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// SQLite could not prepare it; the disk may be full.
+    #[error("the backup cannot be prepared: {0}")]
+    Sqlite(String),
+}
+
+/// What a restore did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The backup.
+    pub backup: Backup,
+    /// Where the store that was there before lies now; none if there was none.
+    pub kept: Option<PathBuf>,
+}
+
+/// Puts a backup in the place of a store, which must be closed; the folder must be there. Blocks until it is done.
+///
+/// What was there before is kept as `….before-restore`. Rows that are written after this have higher versions than any
+/// that was given out before, so nobody takes them for what was written after the backup was made and is now gone.
+///
+/// # Errors
+/// When somebody has the store open, when the backup is not what was made, when a later version made it, and when the
+/// disk is full. The store is then as it was.
+pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Restored, RestoreError> {
+    let path = whole(path.as_ref()).map_err(|error| OpenError::Io { path: path.as_ref().to_owned(), error })?;
+    let _lock = Lock::take(&path)?;
+    let new = beside(&path, ".restoring");
+    let broken = |error| RestoreError::Io { path: new.clone(), error };
+    let clear = || ["", "-wal", "-shm", "-journal"].iter().try_for_each(|ending| remove(&beside(&new, ending)));
+    clear().map_err(broken)?;
+    let restored = put(backup.as_ref(), &path, &new);
+    if restored.is_err() {
+        let _ = clear();
+    }
+    restored
+}
+
+fn put(backup: &Path, path: &Path, new: &Path) -> Result<Restored, RestoreError> {
+    let backup = fetch(backup, new)?;
+    failpoint::reach("restore: after the copy");
+    let known = emptied(path)?;
+    failpoint::reach("restore: after the log was emptied");
+    prepare(&backup, new, known)?;
+    let broken = |path: &Path, error| RestoreError::Io { path: path.to_owned(), error };
+    File::open(new).and_then(|file| file.sync_all()).map_err(|error| broken(new, error))?;
+    failpoint::reach("restore: after the sync");
+    let kept = keep(path).map_err(|error| broken(path, error))?;
+    failpoint::reach("restore: after the old was kept");
+    fs::rename(new, path).map_err(|error| broken(path, error))?;
+    failpoint::reach("restore: after the swap");
+    sync_folder(path)?;
+    Ok(Restored { backup, kept })
+}
+
+/// Copies a backup, and sees that it is what was made.
+fn fetch(backup: &Path, new: &Path) -> Result<Backup, RestoreError> {
+    let none = |reason: String| RestoreError::NoBackup { path: backup.to_owned(), reason };
+    let found = fs::metadata(backup).map_err(|error| none(error.to_string()))?;
+    if !found.is_file() {
+        return Err(none("it is no file".into()));
+    }
+    let said = Backup::read(backup).map_err(|error| none(format!("its manifest cannot be read: {error}")))?;
+    let damaged = |reason: &str| RestoreError::Damaged { path: backup.to_owned(), reason: reason.into() };
+    if found.len() != said.bytes {
+        return Err(damaged("it has another length than its manifest says"));
+    }
+    let from = File::open(backup).map_err(|error| none(error.to_string()))?;
+    let broken = |error| RestoreError::Io { path: new.to_owned(), error };
+    let mut to = File::create_new(new).map_err(broken)?;
+    // Should it grow meanwhile, no more is taken than belongs to it.
+    let (sha256, bytes) = copy_hashed(from.take(said.bytes), &mut to).map_err(broken)?;
+    if (sha256.as_str(), bytes) != (said.sha256.as_str(), said.bytes) {
+        return Err(damaged("its checksum is wrong"));
+    }
+    // Nobody else may read it than may read the backup. One that is locked away is not, once it is a store.
+    if !found.permissions().readonly() {
+        fs::set_permissions(new, found.permissions()).map_err(broken)?;
+    }
+    Ok(said)
+}
+
+/// Empties the log of the old store into its file, so that no log is left that SQLite would apply to the new one.
+/// Answers the highest epoch the old store gives a sign of.
+fn emptied(path: &Path) -> Result<u64, RestoreError> {
+    if !path.exists() {
+        return Ok(0);
+    }
+    let empty = || -> rusqlite::Result<u64> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let old = Connection::open_with_flags(path, flags)?;
+        old.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA synchronous = FULL")?;
+        let known = epoch::highest(&old);
+        old.query_row("PRAGMA journal_mode = DELETE", (), |_| Ok(()))?;
+        old.close().map_err(|(_, error)| error)?;
+        known
+    };
+    match empty() {
+        Ok(known) => Ok(known),
+        // Nothing to be saved by SQLite: what there is, is moved out of the way as it is.
+        Err(error) if is_damage(&error) || error.sqlite_error_code() == Some(rusqlite::ErrorCode::Unknown) => Ok(0),
+        Err(error) => Err(OpenError::of(path, &error).into()),
+    }
+}
+
+/// Brings the copy to today's schema and into an epoch later than all that were.
+fn prepare(backup: &Backup, new: &Path, known: u64) -> Result<(), RestoreError> {
+    let damaged = |reason: String| RestoreError::Damaged { path: backup.path.clone(), reason };
+    let failed = |error: rusqlite::Error| {
+        if is_damage(&error) { damaged(error.to_string()) } else { RestoreError::Sqlite(error.to_string()) }
+    };
+    let mut copy = Connection::open(new).map_err(failed)?;
+    copy.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA synchronous = FULL").map_err(failed)?;
+    is_sound(&copy).map_err(failed)?.map_err(damaged)?;
+    let found = schema::found(&backup.path, &copy, schema::STEPS)?;
+    schema::bring_up_copy(&mut copy, found).map_err(failed)?;
+    let known = known.max(epoch::highest(&copy).map_err(failed)?);
+    epoch::set(&copy, epoch::after(known, SystemClock.now())).map_err(failed)?;
+    copy.query_row("PRAGMA journal_mode = DELETE", (), |_| Ok(())).map_err(failed)?;
+    copy.close().map_err(|(_, error)| failed(error))
+}
+
+/// Gives the old store a second name, and takes a log that could not be emptied away from its first.
+fn keep(path: &Path) -> io::Result<Option<PathBuf>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let free = |kept: &PathBuf| {
+        ["", "-wal", "-journal"].iter().all(|ending| fs::symlink_metadata(beside(kept, ending)).is_err())
+    };
+    let names = std::iter::once(beside(path, ".before-restore"))
+        .chain((2..).map(|number| beside(path, &format!(".before-restore-{number}"))));
+    let kept = names.into_iter().find(free).ok_or(io::ErrorKind::AlreadyExists)?;
+    link_or_copy(path, &kept)?;
+    for log in ["-wal", "-journal"] {
+        match fs::rename(beside(path, log), beside(&kept, log)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            moved => moved?,
+        }
+    }
+    remove(&beside(path, "-shm"))?;
+    // No log may come back after a loss of power once the new file has the name.
+    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()?;
+    Ok(Some(kept))
+}

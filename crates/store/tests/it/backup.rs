@@ -1,0 +1,300 @@
+//! A backup is of one moment, and a store that was restored from one is as it was then, in a new epoch.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use toolhub_core::backend::Backend;
+use toolhub_store::{
+    Sqlite,
+    sqlite::{self, Backup, BackupError, Backups, OpenError, Options, RestoreError},
+};
+
+use crate::{
+    kill::is_sound,
+    shelf::{Folder, commit, get, open, put},
+    vfs::Disk,
+};
+
+/// The value and the version of a row.
+async fn row(store: &impl Backend, id: &str) -> Option<(String, u64)> {
+    let row = get(store, "t", id).await.unwrap()?;
+    Some((String::from_utf8(row.value.to_vec()).unwrap(), row.seen.version))
+}
+
+async fn write(store: &impl Backend, value: u64) -> u64 {
+    let text = value.to_string();
+    commit(store, "t", vec![put("a", text.as_bytes()), put("b", text.as_bytes())]).await.unwrap()[0]
+}
+
+fn names(folder: &Folder) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder.path("")).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
+    let (folder, backups) = (Folder::new(), Folder::new());
+    let store = Arc::new(open(&folder.path("store.db")));
+    // Enough pages for several steps.
+    for n in 0..60 {
+        commit(&*store, &format!("long-{n}"), vec![put("long", &vec![7; 60_000])]).await.unwrap();
+    }
+    let writer = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for value in 1.. {
+                write(&*store, value).await;
+            }
+        }
+    });
+    let mut last = 0;
+    for n in 0..3 {
+        while row(&*store, "a").await.map_or(0, |(_, version)| version) < last + 5 {
+            tokio::task::yield_now().await;
+        }
+        let path = backups.path(&format!("{n}.db"));
+        let before = row(&*store, "a").await.unwrap().1;
+        let made = store.backup(&path).await.unwrap();
+        let after = row(&*store, "a").await.unwrap().1;
+        assert_eq!(made, Backup::read(&path).unwrap());
+        assert_eq!((made.rows, made.schema, made.bytes), (62, 2, fs::metadata(&path).unwrap().len()));
+        is_sound(&path);
+
+        let restored = folder.path(&format!("restored-{n}.db"));
+        sqlite::restore(&path, &restored).unwrap();
+        let restored = open(&restored);
+        let (value, version) = row(&restored, "a").await.unwrap();
+        assert_eq!(row(&restored, "b").await, Some((value, version)), "both are of one batch");
+        assert!(before <= version && version <= after, "{before} {version} {after}");
+        last = after;
+    }
+    writer.abort();
+    assert_eq!(
+        names(&backups),
+        ["0.db", "0.db.json", "1.db", "1.db.json", "2.db", "2.db.json"],
+        "nothing else is left"
+    );
+}
+
+#[tokio::test]
+async fn a_backup_takes_the_place_of_no_file_and_leaves_nothing_when_it_fails() {
+    let (folder, backups) = (Folder::new(), Folder::in_memory());
+    let disk = Disk::under(&backups.path(""));
+    let store = open(&folder.path("store.db"));
+    write(&store, 1).await;
+    fs::write(backups.path("taken"), "precious").unwrap();
+    let refused = store.backup(backups.path("taken")).await.unwrap_err();
+    assert!(matches!(refused, BackupError::Exists(_)), "{refused}");
+    assert_eq!(fs::read(backups.path("taken")).unwrap(), b"precious");
+    for theirs in ["store.db", "store.db-wal", "store.db-journal", "store.db.lock"] {
+        assert!(store.backup(folder.path(theirs)).await.is_err(), "{theirs}");
+    }
+    assert!(matches!(store.backup(backups.path("no/such/folder")).await, Err(BackupError::Io { .. })));
+
+    disk.set_full(true);
+    let refused = store.backup(backups.path("full.db")).await.unwrap_err();
+    assert!(matches!(refused, BackupError::Sqlite(_)), "{refused}");
+    disk.set_full(false);
+    assert_eq!(names(&backups), ["taken"]);
+    assert_eq!(write(&store, 2).await, 2, "the store goes on");
+    store.backup(backups.path("full.db")).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
+    let (folder, backups) = (Folder::new(), Folder::new());
+    let settings =
+        Backups { every: Duration::from_millis(5), keep_for: Duration::ZERO, ..Backups::into(backups.path("made")) };
+    let store = Sqlite::open(folder.path("store.db"), Options::default().backups(settings)).unwrap();
+    write(&store, 1).await;
+    let mut seen = Vec::new();
+    while seen.len() < 4 {
+        if let Some(latest) = store.backups().unwrap_or_default().first()
+            && !seen.contains(&latest.path)
+        {
+            seen.push(latest.path.clone());
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(store.backup_trouble(), None);
+    drop(store);
+    // One may have been made whose predecessor was not removed yet when the store was closed.
+    let left = fs::read_dir(backups.path("made")).unwrap().count();
+    assert!((2..=4).contains(&left), "{left} files");
+}
+
+#[tokio::test]
+async fn the_next_backup_is_due_an_interval_after_the_last_and_trouble_is_told() {
+    let (folder, backups) = (Folder::new(), Folder::new());
+    let settings = Backups::into(backups.path(""));
+    let store = open(&folder.path("store.db"));
+    store.backup(backups.path("first.db")).await.unwrap();
+    drop(store);
+    let store = Sqlite::open(folder.path("store.db"), Options::default().backups(settings.clone())).unwrap();
+    for n in 0..3 {
+        store.backup(folder.path(&format!("other-{n}"))).await.unwrap();
+    }
+    assert_eq!(store.backups().unwrap().len(), 1, "none is due within the hour");
+    drop(store);
+
+    fs::write(folder.path("no-folder"), "").unwrap();
+    let settings = Backups { folder: folder.path("no-folder"), ..settings };
+    let store = Sqlite::open(folder.path("store.db"), Options::default().backups(settings)).unwrap();
+    while store.backup_trouble().is_none() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(store.backup_trouble().unwrap().contains("no-folder"));
+    assert!(write(&store, 1).await > 0, "the store goes on");
+}
+
+#[tokio::test]
+async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
+    let folder = Folder::new();
+    let path = folder.path("store.db");
+    let store = open(&path);
+    for value in 1..=3 {
+        write(&store, value).await;
+    }
+    let backup = folder.path("backup.db");
+    store.backup(&backup).await.unwrap();
+    let mut given = write(&store, 4).await;
+
+    let refused = sqlite::restore(&backup, &path).unwrap_err();
+    let RestoreError::Store(OpenError::InUse { holder, .. }) = &refused else { panic!("{refused}") };
+    assert_eq!(holder.process, Some(std::process::id()));
+    drop(store);
+
+    for round in 1..=3 {
+        let restored = sqlite::restore(&backup, &path).unwrap();
+        let kept =
+            if round == 1 { "store.db.before-restore".into() } else { format!("store.db.before-restore-{round}") };
+        assert_eq!(restored.kept, Some(fs::canonicalize(folder.path(&kept)).unwrap()));
+        let store = open(&path);
+        assert_eq!(row(&store, "a").await, Some(("3".into(), 3)), "what was there is there, with its version");
+        let versions = [write(&store, 5).await, commit(&store, "t", vec![put("new", b"")]).await.unwrap()[0]];
+        for version in versions {
+            assert!(version > given && version < 1 << 53, "{version} after {given}");
+        }
+        given = write(&store, 6).await;
+        assert_eq!(given, versions[0] + 1, "from then on it counts on");
+    }
+    let before = open(&folder.path("store.db.before-restore"));
+    assert_eq!(row(&before, "a").await, Some(("4".into(), 4)), "what was replaced is kept");
+}
+
+/// The files of a store whose process died: what was written last is in the log alone.
+async fn died(path: &Path) {
+    let running = Folder::new();
+    let store = open(&running.path("store.db"));
+    write(&store, 8).await;
+    write(&store, 9).await;
+    for ending in ["", "-wal"] {
+        let mut to = path.as_os_str().to_owned();
+        to.push(ending);
+        fs::copy(running.path(&format!("store.db{ending}")), to).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_log_of_the_old_store_is_never_applied_to_the_new_one() {
+    let folder = Folder::new();
+    let path = folder.path("store.db");
+    let backup = folder.path("backup.db");
+    let store = open(&folder.path("other.db"));
+    write(&store, 3).await;
+    store.backup(&backup).await.unwrap();
+    died(&path).await;
+    let log = fs::metadata(folder.path("store.db-wal")).unwrap().len();
+    assert!(log > 10_000, "{log}");
+    sqlite::restore(&backup, &path).unwrap();
+    assert!(!folder.path("store.db-wal").exists());
+    assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
+    is_sound(&path);
+    assert_eq!(row(&open(&folder.path("store.db.before-restore")), "a").await, Some(("9".into(), 2)), "nor is it lost");
+
+    // A store that SQLite cannot read any more is moved out of the way as it is.
+    let garbage = "no database ".repeat(1000);
+    fs::write(&path, &garbage).unwrap();
+    fs::write(folder.path("store.db-wal"), "no log ".repeat(1000)).unwrap();
+    sqlite::restore(&backup, &path).unwrap();
+    assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
+    assert_eq!(fs::read_to_string(folder.path("store.db.before-restore-2")).unwrap(), garbage);
+}
+
+#[tokio::test]
+async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
+    let folder = Folder::new();
+    let path = folder.path("store.db");
+    let store = open(&path);
+    write(&store, 1).await;
+    let good = folder.path("good.db");
+    store.backup(&good).await.unwrap();
+    write(&store, 2).await;
+    drop(store);
+    let (bytes, manifest) = (fs::read(&good).unwrap(), fs::read_to_string(folder.path("good.db.json")).unwrap());
+    let bad = folder.path("bad.db");
+    let check = async |what: &str, file: Option<&[u8]>, manifest: Option<&str>, damaged: bool| {
+        let _ = (fs::remove_file(&bad), fs::remove_file(folder.path("bad.db.json")));
+        file.inspect(|bytes| fs::write(&bad, bytes).unwrap());
+        manifest.inspect(|text| fs::write(folder.path("bad.db.json"), text).unwrap());
+        let refused = sqlite::restore(&bad, &path).unwrap_err();
+        assert_eq!(matches!(refused, RestoreError::Damaged { .. }), damaged, "{what}: {refused}");
+        assert!(!matches!(refused, RestoreError::Store(OpenError::InUse { .. })), "{what}: {refused}");
+        assert_eq!(row(&open(&path), "a").await, Some(("2".into(), 2)), "{what}");
+        assert!(!names(&folder).iter().any(|name| name.contains("restor")), "{what}: {:?}", names(&folder));
+    };
+    let mut changed = bytes.clone();
+    changed[bytes.len() / 2] ^= 1;
+    check("a bit is wrong", Some(&changed), Some(&manifest), true).await;
+    check("the end is missing", Some(&bytes[..bytes.len() - 4096]), Some(&manifest), true).await;
+    check("there is more", Some(&[bytes.as_slice(), b"more"].concat()), Some(&manifest), true).await;
+    check("there is no manifest", Some(&bytes), None, false).await;
+    check("the manifest is nonsense", Some(&bytes), Some("{\"bytes\": \"../../x\"}"), false).await;
+    check("there is no file", None, Some(&manifest), false).await;
+
+    let foreign = folder.path("foreign.db");
+    rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE notes (text)").unwrap();
+    let text = said_of(&fs::read(&foreign).unwrap());
+    check("it is no store", Some(&fs::read(&foreign).unwrap()), Some(&text), false).await;
+    fs::write(folder.path("later.db"), &bytes).unwrap();
+    let later = rusqlite::Connection::open(folder.path("later.db")).unwrap();
+    later.execute("INSERT INTO steps VALUES (99, 0)", ()).unwrap();
+    drop(later);
+    let later = fs::read(folder.path("later.db")).unwrap();
+    check("a later version made it", Some(&later), Some(&said_of(&later)), false).await;
+    assert!(matches!(sqlite::restore(folder.path(""), &path), Err(RestoreError::NoBackup { .. })), "a folder");
+}
+
+/// A manifest that is true of any bytes.
+fn said_of(bytes: &[u8]) -> String {
+    let sha256 = sha256(bytes);
+    format!(
+        r#"{{"made_at": "2026-01-01T00:00:00.000Z", "schema": 2, "bytes": {}, "rows": 0, "sha256": "{sha256}"}}"#,
+        bytes.len()
+    )
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn a_full_disk_leaves_the_old_store_where_it_is() {
+    let folder = Folder::in_memory();
+    let disk = Disk::under(&folder.path(""));
+    let (path, backup) = (folder.path("store.db"), folder.path("backup.db"));
+    let store = open(&path);
+    write(&store, 1).await;
+    store.backup(&backup).await.unwrap();
+    write(&store, 2).await;
+    drop(store);
+    disk.set_full(true);
+    let refused = sqlite::restore(&backup, &path).unwrap_err();
+    assert!(matches!(refused, RestoreError::Sqlite(_) | RestoreError::Store(_)), "{refused}");
+    disk.set_full(false);
+    assert_eq!(row(&open(&path), "a").await, Some(("2".into(), 2)));
+    sqlite::restore(&backup, &path).unwrap();
+    assert_eq!(row(&open(&path), "a").await, Some(("1".into(), 1)));
+}

@@ -1,0 +1,246 @@
+//! The process dies at every step there is, and afterwards everything is whole: the step was made, or it was not.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use toolhub_store::{
+    Behind, behind,
+    sqlite::{self, Backup},
+};
+
+use crate::{
+    kill::{acknowledged, check, count_all, is_sound},
+    shelf::{Folder, commit, get, open, put},
+    vfs::Disk,
+};
+
+/// Tell the process that is to die what to do, and where.
+const WORK: &str = "TOOLHUB_STORE_WORK";
+const FILE: &str = "TOOLHUB_STORE_FILE";
+/// And after how many writes and syncs of SQLite it dies, if it is not at a place with a name.
+const STEPS: &str = "TOOLHUB_STORE_STEPS";
+
+/// Not a test but the process that dies; it does nothing unless it is told what.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by the tests below, in a process of its own"]
+async fn works_until_it_dies() {
+    let Ok(work) = std::env::var(WORK) else { return };
+    let path = PathBuf::from(std::env::var_os(FILE).unwrap());
+    if let Ok(steps) = std::env::var(STEPS) {
+        Disk::under(path.parent().unwrap()).die_after(steps.parse().unwrap());
+    }
+    match work.as_str() {
+        "count" => count_all(Arc::new(open(&path))).await,
+        "open" => drop(open(&path)),
+        "backup" => drop(open(&path).backup(path.with_extension("backup")).await.unwrap()),
+        "restore" => drop(sqlite::restore(path.with_extension("backup"), &path).unwrap()),
+        "behind" => {
+            let often = behind::Options { every: Duration::from_millis(2), ..behind::Options::default() };
+            let store = Behind::open(Arc::new(open(&path)), often).await.unwrap();
+            for number in 0..500_u32 {
+                let text = number.to_string();
+                let writes = vec![put("a", text.as_bytes()), put("b", text.as_bytes())];
+                println!("\nacknowledged 0 {}", commit(&store, "t", writes).await.unwrap()[0]);
+                tokio::task::yield_now().await;
+            }
+            store.close().await.unwrap();
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Runs the process above until it dies at the place; answers the last number of each writer.
+fn die(work: &str, path: &Path, place: &str) -> HashMap<u64, u64> {
+    let (died, last) = run(work, path, ("TOOLHUB_FAILPOINT", place));
+    assert!(died, "it never came to `{place}`, or the build has no such places");
+    last
+}
+
+/// Runs the process above; whether it died, and the last number of each writer.
+fn run(work: &str, path: &Path, (variable, value): (&str, &str)) -> (bool, HashMap<u64, u64>) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["failpoints::works_until_it_dies", "--exact", "--ignored", "--nocapture"])
+        .env(WORK, work)
+        .env(FILE, path)
+        .env(variable, value)
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // A test that fails ends with a code; one that is aborted, with a signal.
+    assert!(output.status.success() || output.status.code().is_none(), "{work}, {value}: {text}");
+    let mut last = HashMap::new();
+    last.extend(text.lines().filter_map(acknowledged));
+    (!output.status.success(), last)
+}
+
+fn rounds() -> usize {
+    if std::env::var_os("TOOLHUB_SOAK").is_some() { 50 } else { 1 }
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_writes_loses_nothing_it_acknowledged() {
+    for place in [
+        "writer: before a write",
+        "writer: before the commit",
+        "writer: after the commit",
+        "writer: after the answers",
+        "checkpoint: before",
+        "checkpoint: after",
+    ] {
+        let folder = Folder::new();
+        let path = folder.path("store.db");
+        for _ in 0..rounds() {
+            let visits = if place.starts_with("checkpoint") { 3 } else { 100 };
+            let acknowledged = die("count", &path, &format!("{place}#{}", fastrand::u32(1..=visits)));
+            check(&path, &acknowledged).await;
+        }
+    }
+}
+
+/// Makes a file what it was before the second step of the schema.
+fn back_to_the_first_schema(path: &Path) {
+    let file = rusqlite::Connection::open(path).unwrap();
+    file.execute_batch("DROP TABLE facts; DROP TABLE damaged; DELETE FROM steps WHERE version = 2").unwrap();
+}
+
+async fn value(path: &Path) -> (String, u64) {
+    let store = open(path);
+    let row = get(&store, "t", "a").await.unwrap().unwrap();
+    assert_eq!(get(&store, "t", "b").await.unwrap().unwrap().value, row.value);
+    (String::from_utf8(row.value.to_vec()).unwrap(), row.seen.version)
+}
+
+async fn write(path: &Path, value: &str) {
+    let store = open(path);
+    commit(&store, "t", vec![put("a", value.as_bytes()), put("b", value.as_bytes())]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_process_that_dies_during_a_migration_leaves_a_file_that_opens() {
+    for place in ["before the copy", "after the copy", "inside the step", "after the step"] {
+        for _ in 0..rounds() {
+            let folder = Folder::new();
+            let path = folder.path("store.db");
+            write(&path, "old").await;
+            back_to_the_first_schema(&path);
+            die("open", &path, &format!("migration: {place}"));
+            assert_eq!(value(&path).await, ("old".into(), 1), "{place}");
+            is_sound(&path);
+            is_sound(&folder.path("store.db.before-2"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_dies_during_a_backup_leaves_a_whole_one_or_none() {
+    let places = ["before the copy", "after the copy", "after the sync", "after the manifest", "after the name"];
+    for place in places {
+        for _ in 0..rounds() {
+            let folder = Folder::new();
+            let (path, backup) = (folder.path("store.db"), folder.path("store.backup"));
+            write(&path, "here").await;
+            die("backup", &path, &format!("backup: {place}"));
+            assert_eq!(value(&path).await, ("here".into(), 1));
+            assert_eq!(backup.exists(), place == "after the name", "{place}");
+            if !backup.exists() {
+                open(&path).backup(&backup).await.unwrap();
+            }
+            assert_eq!(Backup::read(&backup).unwrap().bytes, fs::metadata(&backup).unwrap().len());
+            write(&path, "later").await;
+            sqlite::restore(&backup, &path).unwrap();
+            assert_eq!(value(&path).await.0, "here", "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_one() {
+    for (place, swapped) in [
+        ("after the copy", false),
+        ("after the log was emptied", false),
+        ("after the sync", false),
+        ("after the old was kept", false),
+        ("after the swap", true),
+    ] {
+        for _ in 0..rounds() {
+            let folder = Folder::new();
+            let path = folder.path("store.db");
+            write(&path, "backed up").await;
+            open(&path).backup(folder.path("store.backup")).await.unwrap();
+            write(&path, "later").await;
+            // The old store died too: a part of it is in its log.
+            let told = die("count", &path, "writer: after the answers#30");
+            assert!(fs::metadata(folder.path("store.db-wal")).unwrap().len() > 10_000);
+            die("restore", &path, &format!("restore: {place}"));
+            if swapped {
+                assert_eq!(value(&path).await, ("backed up".into(), 1), "{place}");
+            } else {
+                assert_eq!(value(&path).await, ("later".into(), 2), "{place}");
+                check(&path, &told).await;
+            }
+            is_sound(&path);
+            sqlite::restore(folder.path("store.backup"), &path).unwrap();
+            assert_eq!(value(&path).await, ("backed up".into(), 1), "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_writes_behind_leaves_whole_batches_and_a_new_epoch() {
+    for place in ["behind: before a write", "behind: after a write", "behind: before the mark"] {
+        let folder = Folder::new();
+        let path = folder.path("store.db");
+        let mut highest = 0;
+        for _ in 0..rounds().max(2) {
+            let visit = if place.ends_with("mark") { 1 } else { fastrand::u32(1..40) };
+            let told = die("behind", &path, &format!("{place}#{visit}")).get(&0).copied().unwrap_or(0);
+            assert!(told == 0 || told > highest, "{place}: {told} after {highest}");
+            highest = highest.max(told);
+            let store = open(&path);
+            let row = get(&store, "t", "a").await.unwrap();
+            let value = row.as_ref().map(|row| row.value.to_vec());
+            assert_eq!(get(&store, "t", "b").await.unwrap().map(|row| row.value.to_vec()), value, "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_dies_at_any_write_or_sync_of_sqlite_leaves_everything_whole() {
+    let mut died = 0;
+    for _ in 0..rounds().max(4) {
+        let folder = Folder::in_memory();
+        let path = folder.path("store.db");
+        let mut die = |work: &str, most: u32| {
+            let (dead, told) = run(work, &path, (STEPS, &fastrand::u32(0..most).to_string()));
+            died += usize::from(dead);
+            told
+        };
+        let told = die("count", 4000);
+        check(&path, &told).await;
+        write(&path, "old").await;
+        back_to_the_first_schema(&path);
+        die("open", 40);
+        assert_eq!(value(&path).await, ("old".into(), 1), "after a migration");
+        die("backup", 150);
+        assert_eq!(value(&path).await, ("old".into(), 1), "after a backup");
+        let backup = folder.path("store.backup");
+        if !backup.exists() {
+            open(&path).backup(&backup).await.unwrap();
+        }
+        write(&path, "new").await;
+        die("restore", 20);
+        let found = value(&path).await;
+        assert!(["old", "new"].contains(&found.0.as_str()), "{found:?}");
+        check(&path, &told).await;
+        sqlite::restore(&backup, &path).unwrap();
+        assert_eq!(value(&path).await.0, "old");
+    }
+    assert!(died > 0, "none of them died");
+}
