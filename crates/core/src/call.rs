@@ -8,7 +8,7 @@ mod progress;
 mod request;
 
 pub use content::Content;
-pub use outcome::{Effect, Outcome, Status};
+pub use outcome::{Acknowledged, Effect, Outcome, Status};
 pub use progress::Progress;
 pub(crate) use progress::ProgressSink;
 pub(crate) use request::Call;

@@ -47,7 +47,7 @@ mod tool;
 
 pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant};
 pub use artifact::Artifact;
-pub use call::{Content, Effect, Outcome, Progress, Status};
+pub use call::{Acknowledged, Content, Effect, Outcome, Progress, Status};
 pub use context::CallContext;
 pub use error::{CallError, Counts, Detail, ErrorKind, ErrorRow, FailureScope, ToolError};
 pub use executor::{BoxFuture, Executor, Job, Reply};

@@ -47,6 +47,23 @@ pub enum Effect {
     Unknown,
 }
 
+/// Whether what was acknowledged is written down already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Acknowledged {
+    /// It is, as safely as its store promises.
+    #[default]
+    Durable,
+    /// It will be, a moment later: a crash may lose it.
+    Behind,
+}
+
+impl Acknowledged {
+    fn is_durable(&self) -> bool {
+        *self == Self::Durable
+    }
+}
+
 /// The end of a call: what came out, and what it did to the world.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -82,6 +99,9 @@ pub struct Outcome {
     /// Whether this is the kept answer of an earlier call with the same arguments.
     #[serde(default)]
     pub cached: bool,
+    /// Whether what the tool remembers of this call is written down already; told where it is not.
+    #[serde(skip_serializing_if = "Acknowledged::is_durable", default)]
+    pub durability: Acknowledged,
     /// The approval the call was made on.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approval: Option<ApprovalId>,

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::{CallRecord, LAYOUT};
 use crate::{
     backend::{Backend, Batch, Change, Durability, Expect, Partition, StoreError, Table, Write, encode},
-    call::{Effect, Outcome, Status},
+    call::{Acknowledged, Effect, Outcome, Status},
     clock::{Clock, Timestamp},
     context::CallContext,
     error::CallError,
@@ -234,6 +234,7 @@ fn by_partition(noted: Vec<Noted>) -> HashMap<Partition, Vec<CallRecord>> {
             attempts,
             replayed: false,
             cached: false,
+            durability: Acknowledged::Durable,
             approval: None,
             queued,
             duration,

@@ -98,10 +98,13 @@ async fn settle(
     engine: &Engine,
     context: CallContext,
     record: Option<Box<OpenCall>>,
-    (outcome, mut drafts): (Outcome, Drafts),
+    (mut outcome, mut drafts): (Outcome, Drafts),
     ticket: &Ticket<'_>,
 ) -> Box<End> {
     let (way, services) = (context.way(), &engine.services);
+    // Kept with the answer, and told again with it.
+    let changed = drafts.list.iter().filter(|draft| draft.text.is_some());
+    outcome.durability = changed.map(|draft| services.state.durability(&draft.context)).max().unwrap_or_default();
     let book = Book::of(engine, way, record.as_deref());
     let outcome = match book.settle(&outcome, &mut drafts).await {
         Ok(()) => outcome,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::report;
 use crate::{
     backend::{Batch, Partition, Row, StoreError, Table, Write},
-    call::{Effect, Outcome, Status},
+    call::{Acknowledged, Effect, Outcome, Status},
     clock::Timestamp,
     engine::Engine,
     error::{CallError, ErrorKind, ToolError},
@@ -64,6 +64,7 @@ fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
         attempts: open.starts(),
         replayed: false,
         cached: false,
+        durability: Acknowledged::Durable,
         approval: opening.and_then(|opening| opening.approval),
         queued: std::time::Duration::ZERO,
         duration: now.since(record.opened_at),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use crate::{
-    call::{Call, Content, Effect, Outcome, Status},
+    call::{Acknowledged, Call, Content, Effect, Outcome, Status},
     clock::{Instant, Timestamp},
     error::{CallError, ErrorKind},
     ids::{ApprovalId, CallId, Tenant, ThreadId},
@@ -155,6 +155,7 @@ impl<'a> Ticket<'a> {
             attempts: self.attempts,
             replayed: false,
             cached: false,
+            durability: Acknowledged::Durable,
             approval: self.approval,
             queued: begun.saturating_duration_since(self.since),
             duration,

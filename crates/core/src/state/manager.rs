@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write, read_all},
+    call::Acknowledged,
     clock::{Clock, Timestamp},
     ids::{StateName, Tenant, ThreadId},
 };
@@ -87,6 +88,13 @@ impl StateManager {
     /// Which store keeps which state.
     pub(crate) fn homes(&self) -> &Homes {
         &self.0.store
+    }
+
+    /// Whether what is written to a context is durable when it is acknowledged.
+    #[must_use]
+    pub fn durability(&self, context: &ContextId) -> Acknowledged {
+        let behind = self.0.store.of(context.state().as_str()).is_behind();
+        if behind { Acknowledged::Behind } else { Acknowledged::Durable }
     }
 
     /// The context of a state in a thread: always the same, whether or not anything is there. All threads of a tenant
