@@ -2,17 +2,15 @@
 //!
 //! In: the requests of `Backend`. Out: their answers. Writes go to one thread that makes many of them in one
 //! transaction (`writer`); loads are made on the spot, on connections that only read (`read`); scans on threads that
-//! may block (`scan`). One process at a time has the file (`lock`).
+//! may block (`scan`). One process at a time has the file (`crate::lock`).
 
 mod connection;
 mod error;
-mod lock;
 mod open;
 mod read;
 mod row;
 mod scan;
 mod schema;
-mod watch;
 mod writer;
 
 use std::{fmt, path::PathBuf};
@@ -23,8 +21,10 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
+use crate::{lock::Lock, watch::News};
+
+pub use crate::lock::Holder;
 pub use error::OpenError;
-pub use lock::Holder;
 pub use open::Options;
 
 /// A backend that keeps everything in one SQLite file.
@@ -58,8 +58,8 @@ pub struct Sqlite {
     readers: read::Readers,
     scanners: scan::Scanners,
     writer: writer::Writer,
-    news: watch::News,
-    _lock: lock::Lock,
+    news: News,
+    _lock: Lock,
 }
 
 impl Sqlite {

@@ -47,11 +47,14 @@
 //! - Errors a tool raises: [`ToolError`]; what a caller sees: [`CallError`], by [`ErrorKind`].
 //! - What may be said about calls: [`Policy`] (times, rates, slots, retries), [`Rule`] (deny, ask, allow), [`Hook`]; and
 //!   what a person answers: [`Answer`].
-//! - Where records are kept: in memory, or in one file with `Sqlite` (the feature `sqlite`, on unless it is left out).
+//! - Where records are kept: in memory, or in one file with `Sqlite`; and what tools remember alone, in readable files with
+//!   `Files` (the features `sqlite` and `files`, on unless they are left out).
 //! - For tests of tools: `toolhub::testing`, with the feature `testing`.
 #![forbid(unsafe_code)]
 
 pub use toolhub_core::*;
+#[cfg(feature = "files")]
+pub use toolhub_store::{Files, files};
 #[cfg(feature = "sqlite")]
 pub use toolhub_store::{Sqlite, sqlite};
 

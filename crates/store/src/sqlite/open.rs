@@ -9,14 +9,14 @@ use std::{
 
 use rusqlite::Connection;
 
+use crate::{lock::Lock, watch::News};
+
 use super::{
     Sqlite, connection,
     error::OpenError,
-    lock::Lock,
     read::Readers,
     scan::Scanners,
     schema::{self, Step},
-    watch::News,
     writer::Writer,
 };
 
@@ -57,7 +57,7 @@ impl Sqlite {
             return Err(OpenError::OldSqlite { found: rusqlite::version() });
         }
         let path = whole(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
-        let lock = Lock::take(&path)?;
+        let lock = Lock::take(&path).map_err(|why| OpenError::of_lock(&path, why))?;
         let failed = |error| OpenError::of(&path, &error);
         let log = Arc::new(AtomicU32::new(0));
         let mut first = connection::writing(&path, at_most, log.clone()).map_err(failed)?;

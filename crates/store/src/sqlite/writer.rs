@@ -28,7 +28,8 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
-use super::{error, watch::News};
+use super::error;
+use crate::watch::News;
 use file::File;
 
 /// How much may wait: so many batches, each of a long record counted more than once.

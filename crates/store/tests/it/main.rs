@@ -1,8 +1,14 @@
 //! What the stores of this crate promise beyond the trait, in one test binary.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
+mod agree;
 mod contract;
 mod damage;
+mod drive;
+mod files;
+mod files_crash;
+mod files_damage;
+mod files_kill;
 mod full;
 mod kill;
 mod lock;

@@ -10,11 +10,12 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
+use crate::watch::News;
+
 use super::{
     super::{
         error,
         row::{Head, Name, body_of},
-        watch::News,
     },
     Task,
 };

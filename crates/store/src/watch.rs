@@ -12,26 +12,26 @@ const BACKLOG: usize = 1024;
 
 /// One line per table.
 #[derive(Clone)]
-pub(super) struct News(Arc<[Line]>);
+pub(crate) struct News(Arc<[Line]>);
 
 type Line = broadcast::Sender<(Key, Option<u64>)>;
 
 impl News {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Table::ALL.map(|_| broadcast::Sender::new(BACKLOG)).into())
     }
 
     /// Whether anybody would hear of it.
-    pub(super) fn is_heard(&self, table: Table) -> bool {
+    pub(crate) fn is_heard(&self, table: Table) -> bool {
         self.0[table as usize].receiver_count() > 0
     }
 
-    pub(super) fn tell(&self, key: Key, version: Option<u64>) {
+    pub(crate) fn tell(&self, key: Key, version: Option<u64>) {
         // Whoever stopped listening meanwhile misses nothing.
         let _ = self.0[key.table as usize].send((key, version));
     }
 
-    pub(super) fn watch(&self, table: Table) -> Watcher {
+    pub(crate) fn watch(&self, table: Table) -> Watcher {
         let line = self.0[table as usize].subscribe();
         Box::pin(futures_util::stream::unfold(line, |mut line| async move {
             match line.recv().await {
