@@ -34,7 +34,14 @@ pub(crate) enum NotTaken {
 /// Held while the store is open.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // On purpose and not only by closing it: a process that is being started at this moment has the file open too.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -56,7 +63,7 @@ impl Lock {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         // The file is left behind when the lock ends: whoever removed it might remove one that is held already.
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 

@@ -12,13 +12,19 @@ use super::{doc::Doc, name::Context};
 /// How many bytes all of them may take, about.
 const ROOM: usize = 64 * 1024 * 1024;
 
-#[derive(Default)]
 pub(super) struct Cache {
     docs: HashMap<Context, (Arc<Doc>, u64)>,
     /// By their last use.
     order: BTreeMap<u64, Context>,
     bytes: usize,
+    room: usize,
     uses: u64,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self { docs: HashMap::new(), order: BTreeMap::new(), bytes: 0, room: ROOM, uses: 0 }
+    }
 }
 
 impl Cache {
@@ -38,7 +44,7 @@ impl Cache {
         self.uses += 1;
         self.order.insert(self.uses, doc.context.clone());
         self.docs.insert(doc.context.clone(), (doc, self.uses));
-        while self.bytes > ROOM {
+        while self.bytes > self.room {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             if let Some((doc, _)) = self.docs.remove(&oldest) {
                 self.bytes -= doc.bytes();
@@ -63,6 +69,8 @@ mod tests {
 
     use super::*;
 
+    const SMALL: usize = 100_000;
+
     fn doc(name: &str, bytes: usize) -> Arc<Doc> {
         let at = Timestamp::from_millis(0);
         let value = vec![0xff; bytes / 3].into();
@@ -75,22 +83,22 @@ mod tests {
 
     #[test]
     fn the_one_not_used_for_longest_goes_first_and_room_is_counted_right() {
-        let mut cache = Cache::default();
+        let mut cache = Cache { room: SMALL, ..Cache::default() };
         for name in ["a", "b", "c"] {
-            cache.put(doc(name, ROOM * 3 / 10));
+            cache.put(doc(name, SMALL * 3 / 10));
         }
         let has = |cache: &Cache, name: &str| cache.docs.contains_key(&Context::of(&"main/t/t".into(), name));
         assert!(cache.get(&doc("a", 0).context).is_some());
-        cache.put(doc("d", ROOM * 3 / 10));
+        cache.put(doc("d", SMALL * 3 / 10));
         assert_eq!(["a", "b", "c", "d"].map(|name| has(&cache, name)), [true, false, true, true]);
         cache.put(doc("c", 300));
-        cache.put(doc("e", ROOM * 3 / 10));
+        cache.put(doc("e", SMALL * 3 / 10));
         assert_eq!(["a", "c", "d", "e"].map(|name| has(&cache, name)), [true; 4]);
         for name in ["a", "c", "d", "e", "x"] {
             cache.remove(&doc(name, 0).context);
         }
         assert_eq!((cache.bytes, cache.order.len(), cache.docs.len()), (0, 0, 0));
-        cache.put(doc("huge", 2 * ROOM));
+        cache.put(doc("huge", 2 * SMALL));
         assert!(!has(&cache, "huge"), "what does not fit is not kept");
         assert_eq!(cache.bytes, 0);
     }

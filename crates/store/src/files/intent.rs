@@ -44,7 +44,7 @@ pub(super) fn recover(shelf: &Shelf) -> io::Result<()> {
     if names.contains(NOTE) {
         let note = workshop.join(NOTE);
         match read(&disk.read(&note, usize::MAX)?) {
-            Some(steps) => finish(shelf, &names, &steps)?,
+            Some(steps) => finish(shelf, &steps)?,
             None => tracing::info!("several files were about to be written together when the store stopped; none was"),
         }
         disk.remove(&note)?;
@@ -54,23 +54,30 @@ pub(super) fn recover(shelf: &Shelf) -> io::Result<()> {
     names.iter().filter(|name| *name != NOTE).try_for_each(|name| gone(disk.remove(&workshop.join(name))))
 }
 
-fn finish(shelf: &Shelf, names: &HashSet<String>, steps: &[Step]) -> io::Result<()> {
-    let disk = &*shelf.disk;
-    let mut folders = HashSet::new();
-    for Step { file, ready, write } in steps {
-        let target = shelf.contexts.join(file);
-        if number(shelf, &target, file.ends_with(PACKED))? >= *write {
+fn finish(shelf: &Shelf, steps: &[Step]) -> io::Result<()> {
+    let (disk, mut open) = (&*shelf.disk, Vec::new());
+    for step in steps {
+        let (target, packed) = (shelf.contexts.join(&step.file), step.file.ends_with(PACKED));
+        if number(shelf, &target, packed)? >= step.write {
             continue;
         }
-        match ready {
-            Some(ready) if names.contains(ready.as_str()) => disk.rename(&shelf.workshop.join(ready), &target)?,
-            // It has its name already, and was replaced or removed since.
-            Some(_) => continue,
-            None => gone(disk.remove(&target))?,
+        if let Some(ready) = &step.ready
+            && number(shelf, &shelf.workshop.join(ready), packed)? != step.write
+        {
+            // Either the note reached the disk before everything it speaks of, and nothing of it had begun; or it came
+            // back after all of it was done, and the file was removed since.
+            return Ok(());
         }
-        folders.extend(target.parent().map(Path::to_owned));
+        open.push((step, target));
     }
-    folders.iter().try_for_each(|folder| disk.sync_folder(folder))
+    for (step, target) in &open {
+        match &step.ready {
+            Some(ready) => disk.rename(&shelf.workshop.join(ready), target)?,
+            None => gone(disk.remove(target))?,
+        }
+    }
+    let folders: HashSet<&Path> = open.iter().filter_map(|(_, target)| target.parent()).collect();
+    folders.into_iter().try_for_each(|folder| disk.sync_folder(folder))
 }
 
 /// The number of the write that a file holds; 0 where it cannot be read.

@@ -176,7 +176,9 @@ impl Survey {
             }
         };
         let old = shelf.contexts.join(context.file(old));
-        gone(shelf.disk.remove(&old)).map_err(|error| failed(&old, error))
+        // Not before the new one is sure to be there.
+        let synced = old.parent().map_or(Ok(()), |folder| shelf.disk.sync_folder(folder));
+        synced.and_then(|()| gone(shelf.disk.remove(&old))).map_err(|error| failed(&old, error))
     }
 
     fn set_aside(&mut self, shelf: &Shelf, file: &Path, stem: String, reason: &'static str) {

@@ -3,8 +3,6 @@
 //! In: the bytes of a record. Out: how they stand in a file: as JSON where that loses nothing, otherwise as a text or as
 //! digits. Nothing is parsed into values: numbers, keys that come twice and escapes stay as they are.
 
-use std::fmt::Write;
-
 use serde::de::IgnoredAny;
 
 /// JSON that is nested deeper is left on one line: it would be mostly space.
@@ -114,11 +112,8 @@ fn depth(text: &str) -> usize {
 
 /// Bytes as two digits each.
 pub(super) fn digits(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// The bytes of such digits.

@@ -50,7 +50,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_of_files_keeps_every_promise() {
-    let folder = Folder::new();
+    let folder = Folder::in_memory();
     contract::check_with(async || Arc::new(open(&folder.path(&fastrand::u64(..).to_string()))), Table::History).await;
 }
 

@@ -22,7 +22,7 @@ fn is_soak() -> bool {
 }
 
 /// The lock is a real file; everything else is on the drive.
-struct Place(PathBuf, Folder);
+struct Place(PathBuf, #[expect(dead_code, reason = "it goes away with the test")] Folder);
 
 impl Place {
     fn new() -> Self {
@@ -144,13 +144,17 @@ async fn stopped_at_any_step_a_batch_is_whole_or_not_at_all() {
                 let right = |found: &Holds, what: &str| {
                     let done = *found == after;
                     assert!(done || *found == before, "{name}, {what} at step {step} ({half:?}): {found:?}");
-                    assert!(done || answer.is_err(), "{name}, {what} at step {step} ({half:?}): it was acknowledged");
+                    let may_be_lost = what != "killed" && matches!(name, "one replaced, kill-safe" | "a sweep");
+                    let kept = done || may_be_lost || answer.is_err();
+                    assert!(kept, "{name}, {what} at step {step} ({half:?}): it was acknowledged");
                 };
                 // What was only to survive a kill may be lost with the power; but it takes nothing else with it.
                 let cut = drive.cut_power(&mut random);
                 right(&holds(&place.open(&cut, compression)).await, "without power");
                 // Whoever recovers may be stopped as well.
-                for again in 1..=8 {
+                let again = if is_soak() { 1..15 } else { 0..1 }
+                    .map(|again| if again == 0 { random.usize(4..15) } else { again });
+                for again in again.collect::<Vec<_>>() {
                     let cut = drive.cut_power(&mut random);
                     cut.stop_at(again, HALVES[random.usize(0..3)]);
                     let _ = place.try_open(&cut, compression).map(drop);
@@ -220,7 +224,7 @@ async fn lives(place: &Place, seed: u64, durability: Option<Durability>) {
 #[tokio::test]
 async fn stopped_anywhere_in_random_programs_all_that_was_acknowledged_is_there() {
     let place = Place::new();
-    let programs = if is_soak() { 5_000 } else { 100 };
+    let programs = if is_soak() { 5_000 } else { 60 };
     let seed = fastrand::u64(..);
     for program in 0..programs {
         let durability = if program % 2 == 0 { Some(Durability::PowerSafe) } else { None };

@@ -57,8 +57,6 @@ pub(super) struct Workshop {
     folders: HashSet<PathBuf>,
     /// Whether a folder was made and not synced.
     new_folders: bool,
-    /// Whether a note was removed that may come back after a loss of power.
-    old_note: bool,
     /// What a note promises and could not be done yet.
     owed: Option<Owed>,
 }
@@ -73,7 +71,7 @@ struct Owed {
 impl Workshop {
     pub(super) fn new(shelf: Arc<Shelf>, packed: bool, write: u64) -> Self {
         let folders = HashSet::new();
-        Self { shelf, packed, write, made: 0, folders, new_folders: true, old_note: false, owed: None }
+        Self { shelf, packed, write, made: 0, folders, new_folders: true, owed: None }
     }
 
     /// Replaces all these files, or none.
@@ -163,23 +161,21 @@ impl Workshop {
         let other = shelf.contexts.join(doc.context.file(!self.packed));
         let had_other = shelf.lock().entry(&doc.context).is_some_and(|entry| entry.packed != self.packed);
         self.show(doc, synced);
-        // Should it stay, its number is the smaller one.
-        let rest = if had_other { gone(shelf.disk.remove(&other)) } else { Ok(()) };
-        let rest =
-            if level == Durability::PowerSafe { rest.and_then(|()| self.sync_folders([&*target])) } else { rest };
+        let mut rest = Ok(());
+        if had_other || level == Durability::PowerSafe {
+            rest = self.sync_folders([&*target]);
+        }
+        // Not before the new one is sure to be there. Should it come back, its number is the smaller one.
+        if had_other {
+            rest = rest.and_then(|()| gone(shelf.disk.remove(&other)));
+        }
         rest.map_or_else(Put::Unsure, |()| Put::Done)
     }
 
     fn remove(&mut self, context: &Context, level: Durability) -> Put {
         let shelf = self.shelf.clone();
         let [other, target] = [!self.packed, self.packed].map(|packed| shelf.contexts.join(context.file(packed)));
-        let before = if level == Durability::PowerSafe && self.old_note {
-            shelf.disk.sync_folder(&shelf.workshop)
-        } else {
-            Ok(())
-        };
-        let removed =
-            before.and_then(|()| gone(shelf.disk.remove(&other))).and_then(|()| gone(shelf.disk.remove(&target)));
+        let removed = gone(shelf.disk.remove(&other)).and_then(|()| gone(shelf.disk.remove(&target)));
         if let Err(error) = removed {
             return Put::Nothing(error);
         }
@@ -187,7 +183,6 @@ impl Workshop {
         if level < Durability::PowerSafe {
             return Put::Done;
         }
-        self.old_note = false;
         self.sync_folders([&*target]).map_or_else(Put::Unsure, |()| Put::Done)
     }
 
@@ -227,7 +222,6 @@ impl Workshop {
             return Put::Nothing(error);
         }
         // From here on it will happen, whatever happens.
-        self.old_note = false;
         if let Err(error) = self.do_all(&steps) {
             tracing::warn!(%error, "files of the store could not be put into place; it is tried again before the next write");
             self.owe(owed);
@@ -240,9 +234,8 @@ impl Workshop {
             }
             shelf.lock().end(&context);
         }
-        // Should it stay, there is nothing left for it to do.
+        // Should it stay or come back, there is nothing left for it to do.
         let _ = shelf.disk.remove(&note);
-        self.old_note = true;
         Put::Done
     }
 
@@ -314,7 +307,8 @@ impl Workshop {
     /// The name and the path of a file to be made.
     fn ready(&mut self) -> (String, PathBuf) {
         self.made += 1;
-        let name = self.made.to_string();
+        // No name that a file had before: after a loss of power that one may come back.
+        let name = format!("{}-{}", self.write, self.made);
         let path = self.shelf.workshop.join(&name);
         (name, path)
     }
