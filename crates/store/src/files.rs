@@ -96,7 +96,7 @@ impl Files {
     /// [`Damaged`](StoreError::Damaged) until it is written anew, as long as they lie there.
     #[must_use]
     pub fn damaged(&self) -> Vec<Damaged> {
-        self.shelf.damaged()
+        self.shelf.lock().damaged.clone()
     }
 
     /// How many files there are.

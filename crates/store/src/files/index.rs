@@ -13,6 +13,7 @@ use smol_str::SmolStr;
 use toolhub_core::{backend::Table, clock::Timestamp};
 
 use super::{
+    Damaged,
     cache::Cache,
     doc::{Doc, Head, NEVER},
     name::{Context, Part},
@@ -54,6 +55,8 @@ pub(super) struct Index {
     busy: HashMap<Context, Arc<Doc>>,
     /// Files that were set aside, by the names they had without their ending, and why.
     aside: HashMap<String, String>,
+    /// The same as they are told, as far as they were set aside since the folder was opened.
+    pub(super) damaged: Vec<Damaged>,
 }
 
 impl Index {

@@ -83,16 +83,14 @@ fn prepare(shelf: &Shelf, folder: &Path) -> Result<(), OpenError> {
     for inner in [folder, &shelf.contexts, &shelf.workshop] {
         disk.make_folder(inner).map_err(|error| failed(inner, error))?;
     }
-    if found.is_none() {
-        let content = format!("{FORMAT}{LAYOUT}\n");
-        disk.write(&about, content.as_bytes(), true).map_err(|error| failed(&about, error))?;
+    if found.is_some() {
+        return Ok(());
     }
+    let content = format!("{FORMAT}{LAYOUT}\n");
+    disk.write(&about, content.as_bytes(), true).map_err(|error| failed(&about, error))?;
     // The folder itself may be new as well.
-    disk.sync_folder(folder).map_err(|error| failed(folder, error))?;
-    match folder.parent().filter(|above| !above.as_os_str().is_empty()) {
-        Some(above) => disk.sync_folder(above).map_err(|error| failed(above, error)),
-        None => Ok(()),
-    }
+    let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
+    [Some(folder), above].into_iter().flatten().try_for_each(|new| disk.sync_folder(new).map_err(|e| failed(new, e)))
 }
 
 /// Reads the beginnings of all files; answers the greatest number of a write.
@@ -129,8 +127,8 @@ fn survey(shelf: &Shelf) -> Result<u64, OpenError> {
 #[derive(Default)]
 struct Survey {
     found: HashMap<Context, (Beginning, bool)>,
-    /// The names of files that cannot be read, without their endings, and why.
-    aside: Vec<(String, &'static str)>,
+    /// The names of files that were set aside before, without their endings.
+    aside: Vec<String>,
 }
 
 impl Survey {
@@ -147,13 +145,13 @@ impl Survey {
             let Some((stem, packed)) = stem(name) else { continue };
             let (stem, file) = (format!("{folder}/{stem}"), path.join(name));
             if was_set_aside {
-                survey.aside.push((stem, "it was set aside"));
+                survey.aside.push(stem);
                 continue;
             }
             match beginning(shelf, &file, packed)? {
                 Ok(begin) if begin.context.stem() == stem => survey.add(shelf, begin, packed)?,
-                Ok(_) => survey.set_aside(shelf, &file, stem, "it has the name of another context"),
-                Err(Unreadable::Damaged(reason)) => survey.set_aside(shelf, &file, stem, reason),
+                Ok(_) => shelf.set_aside(&mut shelf.lock(), &file, stem, "it has the name of another context"),
+                Err(Unreadable::Damaged(reason)) => shelf.set_aside(&mut shelf.lock(), &file, stem, reason),
                 Err(Unreadable::Newer(found)) => return Err(OpenError::Newer { file, found, known: text::FORMAT }),
             }
         }
@@ -181,20 +179,15 @@ impl Survey {
         synced.and_then(|()| gone(shelf.disk.remove(&old))).map_err(|error| failed(&old, error))
     }
 
-    fn set_aside(&mut self, shelf: &Shelf, file: &Path, stem: String, reason: &'static str) {
-        shelf.set_aside(file, reason);
-        self.aside.push((stem, reason));
-    }
-
     /// Puts all of it into the index; answers the greatest number of a write.
     fn note(self, shelf: &Shelf) -> u64 {
         let mut index = shelf.lock();
-        // One that was replaced since is only kept for people to look at; the index asks for it last.
-        self.aside.into_iter().for_each(|(stem, reason)| index.set_aside(stem, reason.into()));
+        self.aside.into_iter().for_each(|stem| index.set_aside(stem, "its file was set aside".into()));
         let last = self.found.values().map(|(begin, _)| begin.write).max().unwrap_or(0);
         for (context, (begin, packed)) in self.found {
             // What was synced is not known any more, so everything may be.
             index.put(&context, Entry { write: begin.write, packed, synced: true, head: begin.head });
+            // What was set aside of it before is only kept for people to look at.
             index.replaced(&context);
         }
         last

@@ -34,7 +34,6 @@ pub(super) struct Shelf {
     pub(super) workshop: PathBuf,
     pub(super) disk: Arc<dyn Disk>,
     index: Mutex<Index>,
-    damaged: Mutex<Vec<Damaged>>,
 }
 
 /// A context as it was at one moment.
@@ -85,16 +84,11 @@ impl View<'_> {
 impl Shelf {
     pub(super) fn new(folder: &Path, disk: Arc<dyn Disk>) -> Self {
         let (contexts, workshop) = (folder.join("contexts"), folder.join("new"));
-        Self { contexts, workshop, disk, index: Mutex::default(), damaged: Mutex::default() }
+        Self { contexts, workshop, disk, index: Mutex::default() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The files that were set aside since the folder was opened.
-    pub(super) fn damaged(&self) -> Vec<Damaged> {
-        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What `make` makes of contexts as they are at one moment. It is asked again when files had to be read for it.
@@ -158,21 +152,20 @@ impl Shelf {
         let is_it = index.entry(context).is_some_and(|entry| entry.write == location.write);
         // Otherwise it is being replaced, or has been, and was read halfway between.
         if is_it && !index.is_busy(context) {
-            self.set_aside(&path, reason);
             index.forget(context);
-            index.set_aside(context.stem(), reason.into());
+            self.set_aside(&mut index, &path, context.stem(), reason);
         }
         Ok(None)
     }
 
     /// Gives a file that cannot be read another name, and says so. Nothing is ever thrown away.
-    pub(super) fn set_aside(&self, path: &Path, reason: &str) {
+    pub(super) fn set_aside(&self, index: &mut Index, path: &Path, stem: String, reason: &str) {
         let mut aside = path.as_os_str().to_owned();
         aside.push(ASIDE);
         let moved = self.disk.rename(path, Path::new(&aside));
         let file = if moved.is_ok() { PathBuf::from(aside) } else { path.to_owned() };
         tracing::warn!(file = %file.display(), reason, "a file of the store cannot be read and is set aside");
-        let damaged = Damaged { file, reason: reason.into() };
-        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).push(damaged);
+        index.set_aside(stem, reason.into());
+        index.damaged.push(Damaged { file, reason: reason.into() });
     }
 }

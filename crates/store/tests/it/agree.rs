@@ -163,7 +163,7 @@ async fn compare(stores: &mut Stores, seed: u64) {
             }
             _ => {
                 now = now + Duration::from_millis(random.u64(1..2_000));
-                if random.u8(0..4) == 0 {
+                if random.u8(0..10) == 0 {
                     stores.open(random.bool());
                 }
             }
@@ -176,7 +176,7 @@ async fn memory_files_and_sqlite_give_the_same_answers_to_every_program() {
     let seed = fastrand::u64(..);
     let mut stores = Stores::new();
     for program in 0..programs(500) {
-        if program % 10 == 0 {
+        if program % 25 == 0 {
             stores = Stores::new();
         }
         compare(&mut stores, seed.wrapping_add(program)).await;
@@ -265,7 +265,7 @@ async fn managers(stores: &Stores, clock: &Hand) -> Vec<(ToolHub, StateManager)>
 #[tokio::test]
 async fn what_tools_remember_is_the_same_in_memory_files_and_sqlite() {
     let seed = fastrand::u64(..);
-    for program in 0..programs(20) {
+    for program in 0..programs(10) {
         let seed = seed.wrapping_add(program);
         let (mut random, clock, tenant) =
             (Rng::with_seed(seed), Hand(Arc::new(AtomicI64::new(1_000_000))), Tenant::default());
@@ -290,7 +290,8 @@ async fn what_tools_remember_is_the_same_in_memory_files_and_sqlite() {
                     let store: &dyn Backend = if at == 0 { &*stores.memory } else { &*stores.on_disk[at - 1] };
                     store.sweep(1_000, now).await.unwrap();
                 }
-                answers.push((answer, everything(state, &tenant).await));
+                let all = if step % 4 == 3 { everything(state, &tenant).await } else { Vec::new() };
+                answers.push((answer, all));
             }
             assert_eq!(answers[1], answers[0], "program {seed}, step {step}: files and memory differ");
             assert_eq!(answers[2], answers[0], "program {seed}, step {step}: SQLite and memory differ");
