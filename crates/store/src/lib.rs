@@ -1,14 +1,22 @@
 //! Backends of Toolhub that survive the process.
 //!
 //! Use the crate `toolhub`; this one is what it is made of. Each store is a room of its own and knows only the trait
-//! `toolhub_core::backend::Backend`: what rows mean is none of its business.
+//! `toolhub_core::backend::Backend`: what rows mean is none of its business. What they share: one process at a time has
+//! a store (`lock`), and watchers are told what was committed (`watch`).
 #![forbid(unsafe_code)]
 
 pub mod behind;
+mod compressed;
 mod epoch;
 mod failpoint;
+pub mod files;
+mod lock;
+mod managers;
 pub mod sqlite;
 mod watch;
 
 pub use behind::Behind;
+pub use compressed::Compressed;
+pub use files::Files;
+pub use managers::{ManagerError, open_store};
 pub use sqlite::Sqlite;

@@ -2,15 +2,14 @@
 //!
 //! In: the requests of `Backend`. Out: their answers. Writes go to one thread that makes many of them in one
 //! transaction (`writer`); loads are made on the spot, on connections that only read (`read`); scans on threads that
-//! may block (`scan`). One process at a time has the file (`lock`). What is damaged is set `aside`; `backup` makes copies
-//! while others work, and `restore` puts one in the place of a store that is closed.
+//! may block (`scan`). One process at a time has the file (`crate::lock`). What is damaged is set `aside`; `backup` makes
+//! copies while others work, and `restore` puts one in the place of a store that is closed.
 
 mod aside;
 mod backup;
 mod connection;
 mod epoch;
 mod error;
-mod lock;
 mod open;
 mod read;
 mod restore;
@@ -27,14 +26,14 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
+pub use crate::lock::Holder;
 pub use aside::Damaged;
 pub use backup::{Backup, BackupError, Backups};
 pub use error::OpenError;
-pub use lock::Holder;
 pub use open::Options;
 pub use restore::{RestoreError, Restored, restore};
 
-use crate::watch;
+use crate::{lock::Lock, watch::News};
 
 /// A backend that keeps everything in one SQLite file.
 ///
@@ -68,8 +67,8 @@ pub struct Sqlite {
     readers: read::Readers,
     scanners: scan::Scanners,
     writer: writer::Writer,
-    news: watch::News,
-    _lock: lock::Lock,
+    news: News,
+    _lock: Lock,
 }
 
 impl Sqlite {

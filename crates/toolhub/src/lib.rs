@@ -48,13 +48,14 @@
 //! - What may be said about calls: [`Policy`] (times, rates, slots, retries), [`Rule`] (deny, ask, allow), [`Hook`]; and
 //!   what a person answers: [`Answer`].
 //! - What was called: [`ToolHub::calls`] with a [`CallQuery`].
-//! - Where records are kept: in memory, or in one file with `Sqlite` (the feature `sqlite`, on unless it is left out).
+//! - Where records are kept: in memory, or in one file with `Sqlite`; and what tools remember alone, in readable files with
+//!   `Files` (the feature `disk`, on unless it is left out).
 //! - For tests of tools: `toolhub::testing`, with the feature `testing`.
 #![forbid(unsafe_code)]
 
 pub use toolhub_core::*;
-#[cfg(feature = "sqlite")]
-pub use toolhub_store::{Behind, Sqlite, behind, sqlite};
+#[cfg(feature = "disk")]
+pub use toolhub_store::{Behind, Compressed, Files, ManagerError, Sqlite, behind, files, open_store, sqlite};
 
 /// Everything a program that defines and calls tools usually needs.
 pub mod prelude {

@@ -32,6 +32,14 @@ use crate::{
 /// # Panics
 /// When the store breaks a promise; the message says which.
 pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
+    check_with(make, Table::Calls).await;
+}
+
+/// The same for a store that keeps states and not every other table: `other` is one that it keeps.
+///
+/// # Panics
+/// When the store breaks a promise; the message says which.
+pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table) {
     batches::all_or_nothing(&*make().await).await;
     batches::removed_and_made_again(&*make().await).await;
     batches::restored(&*make().await).await;
@@ -43,10 +51,10 @@ pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
     batches::swept_a_few_at_a_time(&*make().await).await;
     pages::without_gap_or_repetition(&*make().await).await;
     pages::behind_any_cursor(&*make().await).await;
-    news::in_order(&*make().await).await;
+    news::in_order(&*make().await, other).await;
     race::one_of_many_is_first(&make().await).await;
     race::dropped_commits_are_whole(&make().await).await;
-    random(&make, 100, 7).await;
+    random_with(&make, 100, 7, other).await;
 }
 
 /// Puts a store that survives its process through the checks about that. `open` opens the store of this name, and makes it
@@ -77,8 +85,16 @@ pub async fn lives<B: Backend>(open: impl AsyncFn(&str) -> Arc<B>) {
 /// # Panics
 /// When the store and the model differ; the message names the program and the step.
 pub async fn random<B: Backend>(make: impl AsyncFn() -> Arc<B>, programs: u64, seed: u64) {
+    random_with(make, programs, seed, Table::Calls).await;
+}
+
+/// The same for a store that keeps states and not every other table: `other` is one that it keeps.
+///
+/// # Panics
+/// When the store and the model differ; the message names the program and the step.
+pub async fn random_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, programs: u64, seed: u64, other: Table) {
     for program in 0..programs {
-        model::compare(&*make().await, seed.wrapping_add(program)).await;
+        model::compare(&*make().await, seed.wrapping_add(program), [Table::State, other]).await;
     }
 }
 

@@ -8,7 +8,7 @@ use rusqlite::{Error, ErrorCode};
 use smol_str::SmolStr;
 use toolhub_core::backend::{StoreError, Table};
 
-use super::lock::Holder;
+use crate::lock::{Holder, NotTaken};
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +71,14 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Why the lock of a file was not taken.
+    pub(super) fn of_lock(path: &std::path::Path, why: NotTaken) -> Self {
+        match why {
+            NotTaken::InUse(holder) => Self::InUse { path: path.to_owned(), holder },
+            NotTaken::Io(path, error) => Self::Io { path, error },
+        }
+    }
+
     /// What SQLite says while a file is opened.
     pub(super) fn of(path: &std::path::Path, error: &Error) -> Self {
         let (path, reason) = (path.to_owned(), error.to_string());

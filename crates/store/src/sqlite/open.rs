@@ -15,13 +15,12 @@ use super::{
     backup::{Backups, Clerk},
     connection, epoch,
     error::OpenError,
-    lock::Lock,
     read::Readers,
     scan::Scanners,
     schema::{self, Step},
     writer::{Setup, Writer},
 };
-use crate::watch::News;
+use crate::{lock::Lock, watch::News};
 
 /// The first version without the bug that damages a log while it is reset.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -67,7 +66,7 @@ impl Sqlite {
             return Err(OpenError::OldSqlite { found: rusqlite::version() });
         }
         let path = whole(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
-        let lock = Lock::take(&path)?;
+        let lock = Lock::take(&path).map_err(|why| OpenError::of_lock(&path, why))?;
         let failed = |error| OpenError::of(&path, &error);
         let log = Arc::new(AtomicU32::new(0));
         let Options { at_most, backups } = options;

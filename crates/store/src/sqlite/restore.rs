@@ -18,11 +18,10 @@ use super::{
     backup::{Backup, beside, copy_hashed, is_sound, link_or_copy, remove},
     epoch,
     error::is_damage,
-    lock::Lock,
     open::{sync_folder, whole},
     schema,
 };
-use crate::failpoint;
+use crate::{failpoint, lock::Lock};
 
 /// Why a backup was not restored. The store is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +79,7 @@ pub struct Restored {
 /// disk is full. The store is then as it was.
 pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Restored, RestoreError> {
     let path = whole(path.as_ref()).map_err(|error| OpenError::Io { path: path.as_ref().to_owned(), error })?;
-    let _lock = Lock::take(&path)?;
+    let _lock = Lock::take(&path).map_err(|why| OpenError::of_lock(&path, why))?;
     let new = beside(&path, ".restoring");
     let broken = |error| RestoreError::Io { path: new.clone(), error };
     let clear = || ["", "-wal", "-shm", "-journal"].iter().try_for_each(|ending| remove(&beside(&new, ending)));

@@ -1,11 +1,17 @@
 //! What the stores of this crate promise beyond the trait, in one test binary.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
+mod agree;
 mod backup;
 mod behind;
 mod contract;
 mod damage;
+mod drive;
 mod failpoints;
+mod files;
+mod files_crash;
+mod files_damage;
+mod files_kill;
 mod full;
 mod kill;
 mod lock;

@@ -16,7 +16,6 @@ use crate::{
 };
 
 const STEPS: usize = 60;
-const TABLES: [Table; 2] = [Table::State, Table::Calls];
 
 /// Rows by partition, table and id; fences by partition.
 #[derive(Default)]
@@ -26,25 +25,25 @@ struct Model {
 }
 
 /// One random program, the same for the same seed.
-pub(super) async fn compare(store: &impl Backend, seed: u64) {
+pub(super) async fn compare(store: &impl Backend, seed: u64, tables: [Table; 2]) {
     let (mut random, mut model, mut now) = (Rng::with_seed(seed), Model::default(), NOW);
     let mut seen = vec![Seen { version: 1, stamp: 0 }];
     for step in 0..STEPS {
         let place = format!("program {seed}, step {step}");
         match random.u8(0..10) {
             0..5 => {
-                let batch = batch(&mut random, &seen, now);
+                let batch = batch(&mut random, tables, &seen, now);
                 let (ours, theirs) = (model.commit(&batch, now), store.commit(batch.clone(), now).await);
                 assert_eq!(theirs, ours, "{place}: {batch:?}");
             }
             5..7 => {
-                let keys: Vec<Key> = (0..random.usize(1..4)).map(|_| key(&mut random)).collect();
+                let keys: Vec<Key> = (0..random.usize(1..4)).map(|_| key(&mut random, tables)).collect();
                 let ours: Vec<Option<Row>> = keys.iter().map(|key| model.load(key, now)).collect();
                 assert_eq!(store.load(&keys, now).await, Ok(ours.clone()), "{place}: {keys:?}");
                 seen.extend(ours.into_iter().flatten().map(|row| row.seen));
             }
             7 => {
-                let scan = scan(&mut random);
+                let scan = scan(&mut random, tables);
                 let theirs = store.scan(scan.clone(), now).await.map(|page| (page.rows, page.next));
                 let Page { rows, next } = model.scan(&scan, now);
                 assert_eq!(theirs, Ok((rows, next)), "{place}: {scan:?}");
@@ -168,15 +167,15 @@ fn partition(random: &mut Rng) -> Partition {
     }
 }
 
-fn key(random: &mut Rng) -> Key {
-    let (table, id) = (TABLES[random.usize(0..2)], SmolStr::new(["a", "ab", "b"][random.usize(0..3)]));
+fn key(random: &mut Rng, tables: [Table; 2]) -> Key {
+    let (table, id) = (tables[random.usize(0..2)], SmolStr::new(["a", "ab", "b"][random.usize(0..3)]));
     Key { partition: partition(random), table, id }
 }
 
-fn batch(random: &mut Rng, seen: &[Seen], now: Timestamp) -> Batch {
+fn batch(random: &mut Rng, tables: [Table; 2], seen: &[Seen], now: Timestamp) -> Batch {
     let soon = |random: &mut Rng| random.bool().then(|| now + Duration::from_millis(random.u64(0..3_000)));
     let writes = (0..random.usize(1..4)).map(|_| {
-        let Key { table, id, .. } = key(random);
+        let Key { table, id, .. } = key(random, tables);
         let expect = match random.u8(0..4) {
             0 => Expect::Absent,
             1 => Expect::Same(seen[random.usize(0..seen.len())]),
@@ -205,13 +204,13 @@ fn batch(random: &mut Rng, seen: &[Seen], now: Timestamp) -> Batch {
     Batch { writes, fence, stamp: random.u64(..), ..Batch::on(partition(random)) }
 }
 
-fn scan(random: &mut Rng) -> Scan {
+fn scan(random: &mut Rng, tables: [Table; 2]) -> Scan {
     let scope = match random.u8(0..3) {
         0 => Scope::All,
         1 => Scope::Tenant(Tenant::default()),
         _ => Scope::Partition(partition(random)),
     };
-    let table = TABLES[random.usize(0..2)];
+    let table = tables[random.usize(0..2)];
     let last = random.bool().then(|| {
         let partition = if let Scope::Partition(only) = &scope { only.clone() } else { partition(random) };
         let id = ["", "a", "aa", "ab", "b", "c"][random.usize(0..6)].into();

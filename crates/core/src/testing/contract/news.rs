@@ -7,12 +7,12 @@ use futures_util::StreamExt;
 use super::{NOW, answered, put, thread, write};
 use crate::backend::{Backend, Batch, Change, Changed, Durability, Expect, Table, Write};
 
-pub(super) async fn in_order(store: &impl Backend) {
+pub(super) async fn in_order(store: &impl Backend, other: Table) {
     let mut watcher = store.watch(Table::State);
     let batch = |writes| Batch { writes, ..Batch::on(thread("t")) };
     answered(store.commit(batch(vec![put("a", "1")]), NOW)).await;
     answered(store.commit(batch(vec![put("a", "2"), put("b", "1")]), NOW)).await;
-    let elsewhere = Write { table: Table::Calls, durability: Durability::KillSafe, ..put("a", "1") };
+    let elsewhere = Write { table: other, durability: Durability::KillSafe, ..put("a", "1") };
     answered(store.commit(batch(vec![elsewhere]), NOW)).await;
     let removals = vec![write("a", Expect::Any, Change::Remove), write("none", Expect::Any, Change::Remove)];
     answered(store.commit(batch(removals), NOW)).await;

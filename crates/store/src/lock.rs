@@ -8,12 +8,10 @@ use std::{
     fmt,
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use toolhub_core::clock::{Clock, SystemClock, Timestamp};
-
-use super::error::OpenError;
 
 /// Who has a store open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,25 +23,33 @@ pub struct Holder {
     pub since: Option<Timestamp>,
 }
 
+/// Why a lock was not taken.
+pub(crate) enum NotTaken {
+    /// Somebody has it.
+    InUse(Holder),
+    /// Its file cannot be used.
+    Io(PathBuf, io::Error),
+}
+
 /// Held while the store is open.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     file: File,
 }
 
 impl Drop for Lock {
-    /// Said, not only closed: a process this one is just starting has the file open too, until it runs its program.
     fn drop(&mut self) {
+        // On purpose and not only by closing it: a process that is being started at this moment has the file open too.
         let _ = self.file.unlock();
     }
 }
 
 impl Lock {
     /// Takes the lock of a store, also over from a process that died with it.
-    pub(super) fn take(store: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn take(store: &Path) -> Result<Self, NotTaken> {
         let mut path = store.as_os_str().to_owned();
         path.push(".lock");
-        let failed = |error| OpenError::Io { path: path.clone().into(), error };
+        let failed = |error| NotTaken::Io(path.clone().into(), error);
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = open.map_err(failed)?;
         match file.try_lock() {
@@ -52,7 +58,7 @@ impl Lock {
                 let mut text = String::new();
                 // Whatever cannot be read is not known; that the store is in use is certain.
                 let _ = file.read_to_string(&mut text);
-                return Err(OpenError::InUse { path: store.to_owned(), holder: Holder::read(&text) });
+                return Err(NotTaken::InUse(Holder::read(&text)));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }

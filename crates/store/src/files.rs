@@ -1,0 +1,135 @@
+//! What tools remember as readable files: one JSON file for each context, and nothing else to keep house for.
+//!
+//! In: the requests of `Backend`, for states, their snapshots and their history. Out: their answers. `doc` is what a file
+//! holds and `text` how it is written; `index` and `shelf` know which files there are and read them; `writer` is the one
+//! thread that writes; `intent` makes one of several files; `disk` is what is asked of the file system. One process at a
+//! time has the folder (`crate::lock`).
+
+mod cache;
+mod disk;
+mod doc;
+mod error;
+mod index;
+mod intent;
+mod name;
+mod open;
+mod pack;
+mod plain;
+mod read;
+mod scan;
+mod shelf;
+mod text;
+mod writer;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use futures_core::future::BoxFuture;
+use toolhub_core::{
+    backend::{Backend, Batch, Key, Page, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
+};
+
+pub use crate::lock::Holder;
+use crate::{lock::Lock, watch::News};
+pub use disk::{Disk, LocalDisk};
+pub use error::{Damaged, OpenError};
+
+/// How a folder is opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Whether files are compressed with zstd when they are written. Files of both sorts are read, so this may be said
+    /// otherwise at any opening.
+    pub compression: bool,
+}
+
+/// A backend that keeps what tools remember in one JSON file for each context, and keeps nothing else.
+///
+/// ```
+/// use serde_json::json;
+/// use toolhub_core::{StateKind, ToolHub, ids::{StateName, Tenant, ThreadId}};
+/// use toolhub_store::{Files, files::Options};
+///
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("toolhub-doc-files-{}", std::process::id()));
+/// let hub = ToolHub::builder().store(Files::open(&folder, Options::default())?).build().await?;
+/// let (state, tenant) = (hub.state(), Tenant::default());
+/// let cart = state.create_context(&tenant, &StateName::new("cart")?, &ThreadId::new("t1")?).await?;
+/// state.set_state(&tenant, &cart, StateKind::Business, json!({"tea": 1}), None).await?;
+///
+/// // `contexts/4e/t1-cart-….json`, for people to read. Only the store writes: it finds out what others changed.
+/// # drop((hub, state));
+/// # let files = std::fs::read_dir(folder.join("contexts"))?.map(|at| at.unwrap().path()).map(|at| std::fs::read_dir(at).unwrap().next());
+/// # let file = files.flatten().next().ok_or("there is a file")??.path();
+/// let text = std::fs::read_to_string(file)?;
+/// assert!(text.contains(r#""state": "cart""#));
+/// assert!(text.contains(r#""tea": 1"#));
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok(()) }
+/// ```
+///
+/// Records of calls, approvals and the like are refused: a hub that runs tools keeps them in another store.
+///
+/// The answers come from threads of its own, which tokio's paused time does not wait for: a test that stops the clock
+/// uses the store in memory.
+// The order matters: the lock is given back when nobody writes any more.
+pub struct Files {
+    folder: PathBuf,
+    readers: read::Readers,
+    writer: writer::Writer,
+    news: News,
+    shelf: Arc<shelf::Shelf>,
+    _lock: Lock,
+}
+
+impl Files {
+    /// Where the files are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The files that could not be read and were set aside since the folder was opened. What they held is answered with
+    /// [`Damaged`](StoreError::Damaged) until it is written anew, as long as they lie there.
+    #[must_use]
+    pub fn damaged(&self) -> Vec<Damaged> {
+        self.shelf.lock().damaged.clone()
+    }
+
+    /// How many files there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shelf.lock().len()
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl Backend for Files {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        Box::pin(self.readers.load(keys, now))
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        Box::pin(self.writer.commit(batch, now))
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        Box::pin(self.readers.scan(scan, now))
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(self.writer.sweep(most, now))
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.news.watch(table)
+    }
+}

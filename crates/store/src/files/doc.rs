@@ -1,0 +1,134 @@
+//! What lies in one file: the rows of a context, or a fence.
+//!
+//! In: rows to keep or to let go. Out: the rows that are there, and the head that tells what a scan or a sweep must know
+//! without reading them all. A row keeps its text beside it, so that writing a file again puts texts together and makes none.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use smol_str::SmolStr;
+use toolhub_core::{
+    backend::{Row, Table},
+    clock::Timestamp,
+};
+
+use super::{name::Context, text};
+
+/// The tables that are kept here, in the order of a file.
+pub(super) const TABLES: [Table; 3] = [Table::State, Table::Versions, Table::History];
+/// Later than everything that has an end.
+pub(super) const NEVER: Timestamp = Timestamp::from_millis(i64::MAX);
+/// What a row takes in memory beside its value and its text, about.
+const ROW: usize = 200;
+
+/// Where a table lies in a file; `None` for one that is not kept here.
+pub(super) fn place(table: Table) -> Option<usize> {
+    TABLES.iter().position(|kept| *kept == table)
+}
+
+/// The contents of one file.
+#[derive(Debug, Clone)]
+pub(super) struct Doc {
+    pub(super) context: Context,
+    /// Grows with every write to the store: of two files for one context, the one with the greater number counts.
+    pub(super) write: u64,
+    pub(super) fence: u64,
+    rows: [BTreeMap<SmolStr, Arc<Kept>>; 3],
+    bytes: usize,
+}
+
+/// A row and its text.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) row: Row,
+    pub(super) text: Box<str>,
+}
+
+/// What is known of a file without its rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The ids of its states.
+    pub(super) states: Box<[SmolStr]>,
+    /// The first and the last id of each of the other tables.
+    pub(super) spans: [Option<Box<(SmolStr, SmolStr)>>; 2],
+    /// No row ends before this.
+    pub(super) soonest: Timestamp,
+}
+
+impl Head {
+    /// The first and the last id of a table.
+    pub(super) fn span(&self, table: Table) -> Option<(&SmolStr, &SmolStr)> {
+        match place(table)? {
+            0 => Some((self.states.first()?, self.states.last()?)),
+            at => self.spans[at - 1].as_deref().map(|(first, last)| (first, last)),
+        }
+    }
+}
+
+impl Doc {
+    pub(super) fn empty(context: Context) -> Self {
+        Self { context, write: 0, fence: 0, rows: Default::default(), bytes: ROW }
+    }
+
+    /// Without rows and fence it is as good as none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fence == 0 && self.rows.iter().all(BTreeMap::is_empty)
+    }
+
+    /// What it takes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The rows of a table, in the order of their ids.
+    pub(super) fn rows(&self, table: Table) -> &BTreeMap<SmolStr, Arc<Kept>> {
+        const NONE: &BTreeMap<SmolStr, Arc<Kept>> = &BTreeMap::new();
+        place(table).map_or(NONE, |at| &self.rows[at])
+    }
+
+    /// A row, expired or not.
+    pub(super) fn get(&self, table: Table, id: &str) -> Option<&Row> {
+        self.rows(table).get(id).map(|kept| &kept.row)
+    }
+
+    pub(super) fn put(&mut self, table: Table, id: SmolStr, row: Row) {
+        let Some(at) = place(table) else { return };
+        let text = text::row(table, &id, &row).into_boxed_str();
+        self.bytes += ROW + row.value.len() + text.len();
+        if let Some(old) = self.rows[at].insert(id, Arc::new(Kept { row, text })) {
+            self.bytes -= old.bytes();
+        }
+    }
+
+    pub(super) fn remove(&mut self, table: Table, id: &str) {
+        let removed = place(table).and_then(|at| self.rows[at].remove(id));
+        self.bytes -= removed.map_or(0, |kept| kept.bytes());
+    }
+
+    /// Removes rows that have expired, at most so many; answers how many.
+    pub(super) fn sweep(&mut self, most: usize, now: Timestamp) -> usize {
+        let mut swept = 0;
+        for table in TABLES {
+            let expired = self.rows(table).iter().filter(|(_, kept)| kept.row.is_expired(now));
+            let ids: Vec<SmolStr> = expired.take(most - swept).map(|(id, _)| id.clone()).collect();
+            ids.iter().for_each(|id| self.remove(table, id));
+            swept += ids.len();
+        }
+        swept
+    }
+
+    pub(super) fn head(&self) -> Head {
+        let span = |at: usize| {
+            let (first, last) = (self.rows[at].first_key_value()?.0, self.rows[at].last_key_value()?.0);
+            Some(Box::new((first.clone(), last.clone())))
+        };
+        let ends = self.rows.iter().flat_map(BTreeMap::values).filter_map(|kept| kept.row.expires);
+        let states = self.rows[0].keys().cloned().collect();
+        Head { states, spans: [span(1), span(2)], soonest: ends.min().unwrap_or(NEVER) }
+    }
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        ROW + self.row.value.len() + self.text.len()
+    }
+}

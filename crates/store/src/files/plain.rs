@@ -1,0 +1,171 @@
+//! JSON as people read it, and back to the very bytes it was made of.
+//!
+//! In: the bytes of a record. Out: how they stand in a file: as JSON where that loses nothing, otherwise as a text or as
+//! digits. Nothing is parsed into values: numbers, keys that come twice and escapes stay as they are.
+
+use serde::de::IgnoredAny;
+
+/// JSON that is nested deeper is left on one line: it would be mostly space.
+const DEEPEST: usize = 32;
+
+/// How the bytes of a record can stand in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form<'a> {
+    /// JSON without a space too many.
+    Json(&'a str),
+    /// Any other text.
+    Text(&'a str),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Form<'a> {
+    pub(super) fn of(value: &'a [u8]) -> Self {
+        let Ok(text) = std::str::from_utf8(value) else { return Self::Bytes(value) };
+        let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
+        if is_json && !outside(text).any(|(c, _)| is_space(c)) { Self::Json(text) } else { Self::Text(text) }
+    }
+}
+
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\n' | '\r' | '\t')
+}
+
+/// The characters of a JSON text that are outside of strings, with their places; a string is told by its first quote.
+fn outside(text: &str) -> impl Iterator<Item = (char, usize)> {
+    let (mut inside, mut escaped) = (false, false);
+    text.char_indices().filter_map(move |(at, c)| {
+        if inside {
+            (inside, escaped) = (escaped || c != '"', !escaped && c == '\\');
+            return None;
+        }
+        inside = c == '"';
+        Some((c, at))
+    })
+}
+
+/// JSON without a space too many.
+pub(super) fn compact(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    for (_, at) in outside(text).filter(|(c, _)| is_space(*c)) {
+        out.push_str(&text[from..at]);
+        from = at + 1;
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
+/// Writes JSON that has no space too many over several lines. All but the first are indented by so many spaces.
+pub(super) fn spread(out: &mut String, text: &str, indent: usize) {
+    if depth(text) > DEEPEST {
+        return out.push_str(text);
+    }
+    let line = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n(' ', indent + 2 * depth));
+    };
+    let (mut depth, mut from) = (0, 0);
+    for (c, at) in outside(text) {
+        let is_empty = |end: char| text[at + 1..].starts_with(end);
+        let before = |out: &mut String| out.push_str(&text[from..at]);
+        match c {
+            '{' | '[' if !is_empty(if c == '{' { '}' } else { ']' }) => {
+                before(out);
+                depth += 1;
+                out.push(c);
+                line(out, depth);
+            }
+            '}' | ']' if !text[..at].ends_with(if c == '}' { '{' } else { '[' }) => {
+                before(out);
+                depth -= 1;
+                line(out, depth);
+                out.push(c);
+            }
+            ',' => {
+                before(out);
+                out.push(',');
+                line(out, depth);
+            }
+            ':' => {
+                before(out);
+                out.push_str(": ");
+            }
+            _ => continue,
+        }
+        from = at + 1;
+    }
+    out.push_str(&text[from..]);
+}
+
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for (c, _) in outside(text) {
+        match c {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// Bytes as two digits each.
+pub(super) fn digits(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// The bytes of such digits.
+pub(super) fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| Some(16 * digit(pair.first()?)? + digit(pair.get(1)?)?)).collect()
+}
+
+/// A text in quotes.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_spread_over_lines_and_back_to_the_same_bytes() {
+        let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
+        for text in [
+            "1",
+            "null",
+            r#""a b""#,
+            "{}",
+            "[]",
+            "[[],{}]",
+            r#"{"a":1.50,"a":{"b":[1,2,{}]},"":[]}"#,
+            r#"{"q":"\"{[,: ]}\\","e":"\u00e9 \ud800","n":1e400}"#,
+            r#"["\\\"",":",{"x,y":[" "]}]"#,
+            &deep,
+        ] {
+            assert_eq!(Form::of(text.as_bytes()), Form::Json(text));
+            let mut out = String::new();
+            spread(&mut out, text, 4);
+            assert_eq!(compact(&out), text);
+            assert_eq!(compact(text), text);
+            assert!(out.len() < 3 * text.len() + 200, "{}", out.len());
+        }
+        let mut out = String::new();
+        spread(&mut out, r#"{"a":[1,{}],"b":{"c":null}}"#, 2);
+        assert_eq!(out, "{\n    \"a\": [\n      1,\n      {}\n    ],\n    \"b\": {\n      \"c\": null\n    }\n  }");
+    }
+
+    #[test]
+    fn what_is_no_compact_json_stands_as_text_or_digits() {
+        for text in ["", " 1", "1\n", "{\"a\": 1}", "nul", "{", "a b", "\0"] {
+            assert_eq!(Form::of(text.as_bytes()), Form::Text(text));
+        }
+        assert_eq!(Form::of(&[0xff, 0]), Form::Bytes(&[0xff, 0]));
+        assert_eq!(bytes(&digits(&[0, 255, 16])), Some(vec![0, 255, 16]));
+        assert_eq!((bytes("0"), bytes("zz"), bytes("")), (None, None, Some(Vec::new())));
+    }
+}

@@ -1,0 +1,207 @@
+//! The text of a file: readable JSON with a head, the rows, and checksums over both.
+//!
+//! In: a document. Out: its text; `read` is the way back. The head comes first and has a checksum of
+//! its own, so that a folder of many files is opened by reading the beginning of each. Everything but the line of the
+//! checksums is under a checksum, so a text in which one byte is different is never taken for one of ours.
+
+mod read;
+
+use std::fmt::Write;
+
+use crc32fast::Hasher;
+use smol_str::SmolStr;
+use toolhub_core::{
+    backend::{Row, Table},
+    clock::Timestamp,
+};
+
+pub(super) use read::{Beginning, Unreadable, beginning, head, read};
+
+use super::{
+    doc::{Doc, NEVER, TABLES},
+    name::Part,
+    plain::{self, Form},
+};
+
+/// The format this version writes.
+pub(super) const FORMAT: u32 = 1;
+const BEGIN: &str = "{\n  \"format\": \"toolhub-state ";
+const CHECKSUM: &str = "\",\n  \"checksum\": \"";
+/// Where the head ends and the rows begin. No text inside a string holds a line break.
+const ROWS: &str = ",\n  \"states\": [";
+
+/// The two parts of a file: the head and the rows.
+pub(super) fn write(doc: &Doc, packed: bool) -> (String, String) {
+    let head = head_of(doc, packed);
+    let mut rows = String::with_capacity(doc.bytes());
+    for (table, begin) in TABLES.into_iter().zip([ROWS, ",\n  \"versions\": [", ",\n  \"history\": ["]) {
+        rows.push_str(begin);
+        for (at, kept) in doc.rows(table).values().enumerate() {
+            rows.push_str(if at == 0 { "\n    " } else { ",\n    " });
+            rows.push_str(&kept.text);
+        }
+        rows.push_str(if doc.rows(table).is_empty() { "]" } else { "\n  ]" });
+    }
+    rows.push_str("\n}\n");
+    let format = format!("{BEGIN}{FORMAT}");
+    let (first, all) = checksums(&format, &head, &rows);
+    (format!("{format}{CHECKSUM}{first:08x} {all:08x}{head}"), rows)
+}
+
+/// The head behind the checksum.
+fn head_of(doc: &Doc, packed: bool) -> String {
+    let (context, head) = (&doc.context, doc.head());
+    let mut out = format!("\",\n  \"write\": {}", doc.write);
+    let mut parts = context.home.splitn(3, '/');
+    let (tenant, sort, place) = (parts.next(), parts.next(), parts.next().unwrap_or_default());
+    let _ = write!(out, ",\n  \"tenant\": {}", plain::quoted(tenant.unwrap_or_default()));
+    let word = if sort == Some("t") { "thread" } else { "shared" };
+    let _ = write!(out, ",\n  \"{word}\": {}", plain::quoted(place));
+    let _ = match &context.part {
+        Part::Fence => write!(out, ",\n  \"fence\": {}", doc.fence),
+        Part::Rows(beginning) => match beginning.strip_suffix('/') {
+            Some(state) => write!(out, ",\n  \"state\": {}", plain::quoted(state)),
+            None => write!(out, ",\n  \"row\": {}", plain::quoted(beginning)),
+        },
+    };
+    let _ = write!(out, ",\n  \"codec\": \"json\",\n  \"compression\": \"{}\"", if packed { "zstd" } else { "none" });
+    if head.soonest != NEVER {
+        let _ = write!(out, ",\n  \"soonest\": {}", time(head.soonest));
+    }
+    let list = |ids: &mut dyn Iterator<Item = &SmolStr>| ids.map(|id| plain::quoted(id)).collect::<Vec<_>>().join(", ");
+    let _ = write!(out, ",\n  \"holds\": [{}]", list(&mut head.states.iter()));
+    for (word, span) in ["snapshots", "entries"].into_iter().zip(&head.spans) {
+        if let Some(span) = span {
+            let _ = write!(out, ",\n  \"{word}\": [{}]", list(&mut [&span.0, &span.1].into_iter()));
+        }
+    }
+    out
+}
+
+/// Of the head, and of all.
+fn checksums(format: &str, head: &str, rows: &str) -> (u32, u32) {
+    let mut hasher = Hasher::new();
+    hasher.update(format.as_bytes());
+    hasher.update(head.as_bytes());
+    let first = hasher.clone().finalize();
+    hasher.update(rows.as_bytes());
+    (first, hasher.finalize())
+}
+
+/// The text of one row: a state over several lines, everything else on one.
+pub(super) fn row(table: Table, id: &str, row: &Row) -> String {
+    let (begin, between, end) = if table == Table::State { ("\n      ", "\n      ", "\n    ") } else { ("", " ", "") };
+    let mut out = format!("{{{begin}\"id\": {},{between}\"version\": {}", plain::quoted(id), row.seen.version);
+    let _ = write!(out, ",{between}\"stamp\": \"{:016x}\",{between}\"schema\": {}", row.seen.stamp, row.schema);
+    let _ = write!(out, ",{between}\"created\": {},{between}\"updated\": {}", time(row.created), time(row.updated));
+    if let Some(expires) = row.expires {
+        let _ = write!(out, ",{between}\"expires\": {}", time(expires));
+    }
+    let _ = write!(out, ",{between}");
+    match Form::of(&row.value) {
+        Form::Json(json) if table == Table::State => {
+            out.push_str("\"data\": ");
+            plain::spread(&mut out, json, 6);
+        }
+        Form::Json(json) => out.extend(["\"data\": ", json]),
+        Form::Text(text) => out.extend(["\"text\": ", &plain::quoted(text)]),
+        Form::Bytes(bytes) => out.extend(["\"hex\": \"", &plain::digits(bytes), "\""]),
+    }
+    out.extend([end, "}"]);
+    out
+}
+
+/// As people write it; as milliseconds where the calendar ends.
+fn time(at: Timestamp) -> String {
+    let text = at.to_string();
+    if text.parse::<Timestamp>().is_ok_and(|read| read == at) { plain::quoted(&text) } else { at.millis().to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use toolhub_core::backend::Seen;
+
+    use super::{super::name::Context, *};
+
+    fn at(value: &[u8], version: u64, expires: Option<i64>) -> Row {
+        let [created, updated] = [5, i64::MAX].map(Timestamp::from_millis);
+        let (seen, expires) = (Seen { version, stamp: u64::MAX - version }, expires.map(Timestamp::from_millis));
+        Row { seen, schema: 1, value: value.into(), expires, created, updated }
+    }
+
+    fn doc() -> Doc {
+        let home: Arc<str> = "main/t/t1".into();
+        let mut doc = Doc::empty(Context::of(&home, "cart/business"));
+        doc.write = 7;
+        doc.put(Table::State, "cart/business".into(), at(br#"{"tea":1,"list":[]}"#, 3, None));
+        doc.put(Table::State, "cart/\u{1f375}\"\n".into(), at(b"null", 1, Some(1_000)));
+        doc.put(Table::Versions, "cart/2".into(), at(b" 1", 1, None));
+        doc.put(Table::History, "cart/b".into(), at(&[0xff], 1, Some(-5)));
+        doc.put(Table::History, "cart/a".into(), at(br#"{"type":"note","what":",\n  \"states\": ["}"#, 1, None));
+        doc
+    }
+
+    fn whole(doc: &Doc) -> String {
+        let (head, rows) = write(doc, false);
+        head + &rows
+    }
+
+    #[test]
+    fn a_file_is_json_that_people_can_read() {
+        let text = whole(&doc());
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&json["tenant"], &json["thread"], &json["state"]), (&"main".into(), &"t1".into(), &"cart".into()));
+        assert_eq!(json["states"][0]["data"]["tea"], 1);
+        assert_eq!(json["states"][0]["version"], 3);
+        assert_eq!(json["history"].as_array().unwrap().len(), 2);
+        assert!(text.contains("\n      \"data\": {\n        \"tea\": 1,\n        \"list\": []\n      }\n"), "{text}");
+    }
+
+    #[test]
+    fn a_file_is_read_back_to_the_last_byte() {
+        let home: Arc<str> = "main/h/a/b\u{0}".into();
+        let mut fence = Doc::empty(Context::fence(&home));
+        fence.fence = 5;
+        let mut loose = Doc::empty(Context::of(&home, "loose"));
+        loose.put(Table::State, "loose".into(), at(b"x", 1, None));
+        for doc in [doc(), fence, loose] {
+            let text = whole(&doc);
+            let back = read(text.as_bytes()).unwrap();
+            assert_eq!((back.write, back.fence, &back.context), (doc.write, doc.fence, &doc.context));
+            for table in TABLES {
+                let rows =
+                    |doc: &Doc| doc.rows(table).iter().map(|(id, k)| (id.clone(), k.row.clone())).collect::<Vec<_>>();
+                assert_eq!(rows(&back), rows(&doc));
+            }
+            assert_eq!((back.bytes(), whole(&back)), (doc.bytes(), text.clone()));
+            let begin = beginning(text.as_bytes()).unwrap().unwrap();
+            assert_eq!((begin.context, begin.head), (doc.context.clone(), doc.head()));
+        }
+    }
+
+    #[test]
+    fn no_other_byte_and_no_cut_is_taken_for_ours() {
+        let text = whole(&doc()).into_bytes();
+        for at in 0..text.len() {
+            for other in [text[at] ^ 1, text[at] ^ 0x20, 0, b'0', b' ', 0xff] {
+                let mut mutant = text.clone();
+                mutant[at] = other;
+                assert!(other == text[at] || matches!(read(&mutant), Err(Unreadable::Damaged(_))), "{at} {other}");
+            }
+            assert!(matches!(read(&text[..at]), Err(Unreadable::Damaged(_))), "{at}");
+        }
+        assert!(read(&[&text[..], b"\n"].concat()).is_err());
+    }
+
+    #[test]
+    fn a_later_format_is_told_from_damage() {
+        let (text, rows) = write(&doc(), false);
+        let head = &text[text.find(CHECKSUM).unwrap() + CHECKSUM.len() + 17..];
+        let format = format!("{BEGIN}2");
+        let (first, all) = checksums(&format, head, &rows);
+        let later = format!("{format}{CHECKSUM}{first:08x} {all:08x}{head}{rows}");
+        assert_eq!(read(later.as_bytes()).unwrap_err(), Unreadable::Newer(2));
+    }
+}

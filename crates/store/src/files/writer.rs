@@ -1,0 +1,235 @@
+//! The one thread that writes: takes whatever waits, puts what concerns one partition together, and answers when it is
+//! written.
+//!
+//! In: batches and sweeps. Out: versions and counts, or an error that says whether nothing was written or nobody knows.
+//! `stage` makes batches in memory, `put` makes files of what came out.
+
+mod put;
+mod stage;
+
+use std::{
+    io,
+    panic::{self, AssertUnwindSafe},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread::JoinHandle,
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use toolhub_core::{
+    backend::{Batch, Change, Durability, StoreError, Write},
+    clock::Timestamp,
+};
+
+use self::{
+    put::{Replacement, Workshop},
+    stage::{Made, Stage},
+};
+use super::{
+    doc::{Doc, place},
+    name,
+    shelf::{Content, Shelf},
+};
+use crate::watch::News;
+
+/// How much may wait: so many batches, each of a long record counted more than once.
+const ROOM: u32 = 1024;
+/// The bytes that count as one more.
+const HEAVY: usize = 64 * 1024;
+/// How many are taken at once at most.
+const TOGETHER: usize = 256;
+
+/// The way to the thread. Dropped, it waits until everything that was sent is written.
+pub(super) struct Writer {
+    jobs: Option<Sender<Job>>,
+    room: Arc<Semaphore>,
+    thread: Option<JoinHandle<()>>,
+}
+
+type Reply = oneshot::Sender<Result<Vec<u64>, StoreError>>;
+
+/// Something to do, and who waits for it.
+struct Job {
+    task: Task,
+    now: Timestamp,
+    reply: Reply,
+    _room: OwnedSemaphorePermit,
+}
+
+enum Task {
+    /// A batch, and the text of its partition.
+    Commit(Batch, Arc<str>),
+    /// Answered with one number: how many rows went.
+    Sweep(usize),
+}
+
+impl Writer {
+    pub(super) fn begin(shelf: Arc<Shelf>, packed: bool, write: u64, news: News) -> io::Result<Self> {
+        // Not bounded by itself: a job is sent with its room, and of that there is only so much.
+        let (jobs, waiting) = mpsc::channel();
+        let workshop = Workshop::new(shelf.clone(), packed, write);
+        let work = move || Thread { waiting, shelf, workshop, news, broken: false }.run();
+        let thread = std::thread::Builder::new().name("toolhub-files".into()).spawn(work)?;
+        Ok(Self { jobs: Some(jobs), room: Arc::new(Semaphore::new(ROOM as usize)), thread: Some(thread) })
+    }
+
+    pub(super) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        if let Some(Write { table, id, .. }) = batch.written_twice() {
+            return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
+        }
+        let mut weight = 0;
+        for Write { table, id, change, .. } in &batch.writes {
+            if place(*table).is_none() {
+                return Err(StoreError::Refused(format!(
+                    "it writes the {table} row `{id}`, and files keep only what tools remember (state, versions, history); \
+                     keep {table} in SQLite or in memory"
+                )));
+            }
+            if let Change::Put { value, .. } | Change::Restore { value, .. } = change {
+                weight += value.len() / HEAVY;
+            }
+        }
+        let Some(home) = name::home(&batch.partition) else {
+            return Err(StoreError::Refused(format!(
+                "it writes to `{}`, and files keep only what threads remember, or share; keep the rest in SQLite or in memory",
+                batch.partition
+            )));
+        };
+        self.ask(Task::Commit(batch, home), weight, now).await
+    }
+
+    pub(super) async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
+        let swept = self.ask(Task::Sweep(most), 0, now).await?;
+        Ok(swept.first().map_or(0, |swept| usize::try_from(*swept).unwrap_or(most)))
+    }
+
+    async fn ask(&self, task: Task, weight: usize, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        let closed = || StoreError::Unavailable("the store is closed".into());
+        let weight = u32::try_from(weight).unwrap_or(ROOM).saturating_add(1).min(ROOM);
+        let room = self.room.clone().acquire_many_owned(weight).await.map_err(|_| closed())?;
+        let (reply, answer) = oneshot::channel();
+        let jobs = self.jobs.as_ref().ok_or_else(closed)?;
+        jobs.send(Job { task, now, reply, _room: room }).map_err(|_| closed())?;
+        // No answer comes when the thread fell over while the job was in its hands.
+        answer.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer fell over".into())))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // Whoever opens the folder next finds everything written and the lock free. A panic was told already.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Thread {
+    waiting: Receiver<Job>,
+    shelf: Arc<Shelf>,
+    workshop: Workshop,
+    news: News,
+    /// It fell over once, and what is known in memory may not be what the files hold.
+    broken: bool,
+}
+
+/// Batches on one partition, in the order they came.
+struct Unit {
+    home: Arc<str>,
+    batches: Vec<(Batch, Timestamp, Reply)>,
+}
+
+impl Thread {
+    fn run(mut self) {
+        while let Ok(first) = self.waiting.recv() {
+            let mut group = vec![first];
+            group.extend(self.waiting.try_iter().take(TOGETHER - 1));
+            let served = panic::catch_unwind(AssertUnwindSafe(|| self.serve(group)));
+            if served.is_err() {
+                tracing::error!("the writer of the store fell over; nothing more is written until it is opened again");
+                self.broken = true;
+            }
+        }
+    }
+
+    fn serve(&mut self, group: Vec<Job>) {
+        let mut units: Vec<Unit> = Vec::new();
+        for Job { task, now, reply, .. } in group {
+            match task {
+                _ if self.broken => {
+                    let _ = reply.send(Err(StoreError::Unavailable("the store must be opened again".into())));
+                }
+                Task::Commit(batch, home) => match units.iter_mut().find(|unit| unit.home == home) {
+                    Some(unit) => unit.batches.push((batch, now, reply)),
+                    None => units.push(Unit { home, batches: vec![(batch, now, reply)] }),
+                },
+                Task::Sweep(most) => {
+                    units.drain(..).for_each(|unit| self.commit(unit));
+                    let _ = reply.send(self.sweep(most, now).map(|swept| vec![swept as u64]));
+                }
+            }
+        }
+        units.into_iter().for_each(|unit| self.commit(unit));
+    }
+
+    /// All batches of a unit are written together; those that are refused take no other with them.
+    fn commit(&mut self, Unit { home, batches }: Unit) {
+        let mut stage = Stage::new(&self.shelf, home.clone());
+        let mut made: Vec<(Batch, Timestamp, Reply, Made)> = Vec::new();
+        for (batch, now, reply) in batches {
+            match stage.make(&batch, now) {
+                Ok(done) => made.push((batch, now, reply, done)),
+                Err(refusal) => drop(reply.send(Err(refusal))),
+            }
+        }
+        let (replacements, level) = stage.replacements();
+        match self.workshop.put(replacements, level) {
+            Ok(()) => made.into_iter().for_each(|(_, _, reply, done)| {
+                self.tell(&done);
+                // Nobody may wait for it any more; it is written all the same.
+                let _ = reply.send(Ok(done.versions));
+            }),
+            // Nothing was written, because of one of them: each for itself.
+            Err(StoreError::Unavailable(_)) if made.len() > 1 => {
+                for (batch, now, reply, _) in made {
+                    self.commit(Unit { home: home.clone(), batches: vec![(batch, now, reply)] });
+                }
+            }
+            Err(error) => {
+                for (_, _, reply, done) in made {
+                    if matches!(error, StoreError::Unknown(_)) {
+                        // It is there for whoever looks.
+                        self.tell(&done);
+                    }
+                    let _ = reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    fn tell(&self, made: &Made) {
+        for (key, version) in made.news.iter().filter(|(key, _)| self.news.is_heard(key.table)) {
+            self.news.tell(key.clone(), *version);
+        }
+    }
+
+    fn sweep(&mut self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
+        let (mut swept, mut last) = (0, None);
+        while swept < most {
+            let Some(found) = self.shelf.lock().expired(last.as_ref(), now) else { break };
+            if let Content::Doc(before) = self.shelf.get(&found.1)? {
+                let mut doc = Doc::clone(&before);
+                swept += doc.sweep(most - swept, now);
+                let (context, doc) = (found.1.clone(), Some(doc).filter(|doc| !doc.is_empty()));
+                // What is expired is gone to everybody; after a loss of power it is swept again.
+                let one = Replacement { context, before: Some(before), now: doc };
+                self.workshop.put(vec![one], Durability::KillSafe)?;
+            }
+            last = Some(found);
+        }
+        Ok(swept)
+    }
+}

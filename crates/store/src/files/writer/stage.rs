@@ -1,0 +1,178 @@
+//! One batch after the other, in memory: all of it, or a refusal that leaves no trace.
+//!
+//! In: batches on one partition. Out: versions, what watchers are to be told, and the documents that must be written for
+//! all of it to become true.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use smol_str::SmolStr;
+use toolhub_core::{
+    backend::{Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Write},
+    clock::Timestamp,
+};
+
+use super::{
+    super::{
+        doc::Doc,
+        name::Context,
+        shelf::{Content, Shelf},
+    },
+    put::Replacement,
+};
+
+/// What a batch did.
+pub(super) struct Made {
+    pub(super) versions: Vec<u64>,
+    pub(super) news: Vec<(Key, Option<u64>)>,
+}
+
+/// What is to become of a partition.
+pub(super) struct Stage<'a> {
+    shelf: &'a Shelf,
+    home: Arc<str>,
+    contexts: BTreeMap<Context, Staged>,
+    level: Durability,
+}
+
+struct Staged {
+    before: Option<Arc<Doc>>,
+    now: Arc<Doc>,
+    /// Why the file was set aside, if it was and nobody has replaced it.
+    aside: Option<String>,
+    changed: bool,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(shelf: &'a Shelf, home: Arc<str>) -> Self {
+        Self { shelf, home, contexts: BTreeMap::new(), level: Durability::KillSafe }
+    }
+
+    /// Makes a batch, on top of those before it.
+    pub(super) fn make(&mut self, batch: &Batch, now: Timestamp) -> Result<Made, StoreError> {
+        let fence = Context::fence(&self.home);
+        if let Some(given) = batch.fence {
+            let staged = self.load(&fence)?;
+            if staged.aside.is_some() {
+                let why = format!("the fence of {} cannot be read any more, so nobody knows who may write", self.home);
+                return Err(StoreError::Unavailable(why));
+            }
+            let seen = staged.now.fence;
+            if given < seen {
+                return Err(StoreError::Fenced { given, seen });
+            }
+        }
+        // All are looked at before the first is made, so a refusal leaves nothing to undo.
+        for write in &batch.writes {
+            self.load(&Context::of(&self.home, &write.id))?.expect(write, now)?;
+        }
+        if let Some(given) = batch.fence {
+            let staged = self.load(&fence)?;
+            if given > staged.now.fence {
+                staged.change().fence = given;
+            }
+        }
+        let mut made = Made { versions: Vec::with_capacity(batch.writes.len()), news: Vec::new() };
+        for Write { table, id, change, .. } in &batch.writes {
+            let staged = self.load(&Context::of(&self.home, id))?;
+            let (version, changed) = staged.make(Name { table: *table, id }, change, batch.stamp, now);
+            made.versions.push(version);
+            if changed {
+                let key = Key { partition: batch.partition.clone(), table: *table, id: id.clone() };
+                made.news.push((key, (version > 0).then_some(version)));
+            }
+        }
+        self.level = self.level.max(batch.durability());
+        Ok(made)
+    }
+
+    /// The files that must be written, and how much that must survive.
+    pub(super) fn replacements(self) -> (Vec<Replacement>, Durability) {
+        let changed = self.contexts.into_iter().filter(|(_, staged)| staged.changed);
+        let replacements = changed.map(|(context, staged)| {
+            let now = Some(staged.now).filter(|doc| !doc.is_empty());
+            Replacement { context, before: staged.before, now: now.map(Arc::unwrap_or_clone) }
+        });
+        (replacements.collect(), self.level)
+    }
+
+    fn load(&mut self, context: &Context) -> Result<&mut Staged, StoreError> {
+        if !self.contexts.contains_key(context) {
+            let (before, aside) = match self.shelf.get(context)? {
+                Content::Doc(doc) => (Some(doc), None),
+                Content::Aside(reason) => (None, Some(reason)),
+                Content::Nothing | Content::Unread => (None, None),
+            };
+            let now = before.clone().unwrap_or_else(|| Arc::new(Doc::empty(context.clone())));
+            self.contexts.insert(context.clone(), Staged { before, now, aside, changed: false });
+        }
+        let missing = || StoreError::Unavailable("a context was lost on the way".into());
+        self.contexts.get_mut(context).ok_or_else(missing)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Name<'a> {
+    table: toolhub_core::backend::Table,
+    id: &'a SmolStr,
+}
+
+impl Staged {
+    fn change(&mut self) -> &mut Doc {
+        self.changed = true;
+        Arc::make_mut(&mut self.now)
+    }
+
+    /// The row as it is now; `None` where its time has passed.
+    fn row(&self, name: Name<'_>, now: Timestamp) -> Option<&Row> {
+        self.now.get(name.table, name.id).filter(|row| !row.is_expired(now))
+    }
+
+    fn expect(&self, write: &Write, now: Timestamp) -> Result<(), StoreError> {
+        let Write { table, id, expect, change, .. } = write;
+        let blind = matches!(expect, Expect::Any)
+            && matches!(change, Change::Put { .. } | Change::Restore { .. } | Change::Remove);
+        if let Some(reason) = self.aside.clone().filter(|_| !blind) {
+            // Nobody knows what was in it. It may be replaced by whoever does not ask.
+            return Err(StoreError::Damaged { table: *table, id: id.clone(), reason });
+        }
+        let seen = self.row(Name { table: *table, id }, now).map(|row| row.seen);
+        let holds = match expect {
+            Expect::Any => true,
+            Expect::Absent => seen.is_none(),
+            Expect::Same(expected) => seen == Some(*expected),
+        };
+        let found = seen.map(|seen| seen.version);
+        if holds { Ok(()) } else { Err(StoreError::Conflict { table: *table, id: id.clone(), found }) }
+    }
+
+    /// Makes one change; answers the row's version afterwards, and whether there is anything to tell.
+    fn make(&mut self, name: Name<'_>, change: &Change, stamp: u64, now: Timestamp) -> (u64, bool) {
+        let before = self.row(name, now);
+        let version = before.map_or(0, |row| row.seen.version);
+        match change {
+            Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
+                let at_least = if let Change::Restore { version, .. } = change { *version } else { 0 };
+                let seen = Seen { version: at_least.max(version + 1), stamp };
+                let created = before.map_or(now, |row| row.created);
+                let row = Row { seen, schema: *schema, value: value.clone(), expires: *expires, created, updated: now };
+                self.aside = None;
+                self.change().put(name.table, name.id.clone(), row);
+                (seen.version, true)
+            }
+            Change::Touch { expires } => {
+                if let Some(row) = before.filter(|row| row.expires != *expires) {
+                    let row = Row { expires: *expires, ..row.clone() };
+                    self.change().put(name.table, name.id.clone(), row);
+                }
+                (version, false)
+            }
+            Change::Keep => (version, false),
+            Change::Remove => {
+                if self.now.get(name.table, name.id).is_some() {
+                    self.change().remove(name.table, name.id);
+                }
+                (0, version > 0)
+            }
+        }
+    }
+}

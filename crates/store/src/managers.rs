@@ -1,0 +1,102 @@
+//! Opens the stores that the configs of states ask for.
+//!
+//! In: what an owner says about states. Out: a store that does it, put together of the rooms of this crate.
+
+use std::{fs, io, path::PathBuf, sync::Arc};
+
+use toolhub_core::{
+    BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig,
+    backend::{Backend, Memory, StoreError},
+};
+
+use crate::{Behind, Compressed, Files, Sqlite, behind, files, sqlite};
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// Its folder cannot be made.
+    #[error("the folder {} cannot be made: {error}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A SQLite file.
+    #[error(transparent)]
+    Sqlite(#[from] sqlite::OpenError),
+    /// A folder of files.
+    #[error(transparent)]
+    Files(#[from] files::OpenError),
+    /// Writing behind needs a row of its own in the store.
+    #[error("writing behind cannot begin: {0}")]
+    Behind(#[from] StoreError),
+    /// There is no such store.
+    #[error("there is no store for `manager_type = distributed` yet; use `persistent`")]
+    NotThere,
+}
+
+/// Opens the store that these configs ask for: `persistence_path`, `persistence_format`, `compression` and
+/// `state_compression`, `sync_on_change` and `sync_interval`, `backup_enabled`, `backup_interval` and `backup_retention`.
+/// With `sqlite` the records are in `state.db` in the folder, with `json` in the folder itself; backups in `backups` there.
+///
+/// ```
+/// use toolhub_core::{ManagerType, StateManagerConfig, ToolHub};
+///
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("toolhub-doc-managers-{}", std::process::id()));
+/// let states = StateManagerConfig {
+///     manager_type: Some(ManagerType::Persistent),
+///     persistence_path: folder.clone(),
+///     ..StateManagerConfig::default()
+/// };
+/// let hub = ToolHub::builder().state_manager(states).managers(toolhub_store::open_store).build().await?;
+/// assert!(folder.join("state.db").is_file());
+/// # drop(hub); std::fs::remove_dir_all(folder)?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// When the folder cannot be made, the store cannot be opened, or there is none of that sort.
+pub fn open_store(
+    manager: &StateManagerConfig,
+    business: &BusinessStateConfig,
+) -> Result<Arc<dyn Backend>, ManagerError> {
+    match manager.manager_type {
+        Some(ManagerType::Distributed) => return Err(ManagerError::NotThere),
+        Some(ManagerType::Memory | ManagerType::Session) => return Ok(Arc::new(Memory::new())),
+        Some(ManagerType::Persistent) | None => {}
+    }
+    let folder = &manager.persistence_path;
+    fs::create_dir_all(folder).map_err(|error| ManagerError::Folder { path: folder.clone(), error })?;
+    let packed = manager.compression || business.state_compression;
+    let store: Arc<dyn Backend> = match manager.persistence_format {
+        PersistenceFormat::Sqlite => {
+            let mut options = sqlite::Options::default();
+            if business.backup_enabled {
+                let mut backups = sqlite::Backups::into(folder.join("backups"));
+                (backups.every, backups.keep_for) = (business.backup_interval, business.backup_retention);
+                options = options.backups(backups);
+            }
+            let store = Sqlite::open(folder.join("state.db"), options)?;
+            if packed { Arc::new(Compressed(store)) } else { Arc::new(store) }
+        }
+        PersistenceFormat::Json => Arc::new(Files::open(folder, files::Options { compression: packed })?),
+    };
+    if business.sync_on_change { Ok(store) } else { write_behind(store, business) }
+}
+
+/// Asks the store on a thread of its own: whoever builds a hub or registers a tool may have no runtime to wait on.
+fn write_behind(store: Arc<dyn Backend>, business: &BusinessStateConfig) -> Result<Arc<dyn Backend>, ManagerError> {
+    let options = behind::Options { every: business.sync_interval, ..behind::Options::default() };
+    let opened = std::thread::scope(|scope| {
+        let open = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            runtime.block_on(Behind::open(store, options))
+        };
+        scope.spawn(open).join().unwrap_or_else(|_| Err(StoreError::Unknown("the opening fell over".into())))
+    });
+    Ok(Arc::new(opened?))
+}

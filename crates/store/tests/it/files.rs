@@ -1,0 +1,271 @@
+//! The store of files keeps what every store promises, as files that people can read.
+
+use std::{
+    fs,
+    hash::{BuildHasher, Hasher, RandomState},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use serde_json::Value;
+use toolhub_core::{
+    backend::{Backend, Batch, Change, Key, Partition, Place, Scan, Scope, StoreError, Table},
+    ids::Tenant,
+    testing::contract,
+};
+use toolhub_store::{
+    Files,
+    files::{OpenError, Options},
+};
+
+use crate::{
+    drive::Drive,
+    shelf::{Folder, NOW, commit, get, put, thread},
+};
+
+const PLAIN: Options = Options { compression: false };
+const PACKED: Options = Options { compression: true };
+
+fn open(folder: &Path) -> Files {
+    Files::open(folder, PLAIN).unwrap()
+}
+
+/// An empty store each time it is asked, on a drive of its own.
+fn stores(folder: &Folder, options: Options) -> impl AsyncFn() -> Arc<Files> {
+    let made = AtomicU32::new(0);
+    async move || {
+        let path = folder.path(&made.fetch_add(1, Ordering::Relaxed).to_string());
+        Arc::new(Files::open_on(path, options, Arc::new(Drive::default())).unwrap())
+    }
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_of_files_keeps_every_promise() {
+    let folder = Folder::in_memory();
+    contract::check_with(async || Arc::new(open(&folder.path(&fastrand::u64(..).to_string()))), Table::History).await;
+}
+
+#[tokio::test]
+async fn random_programs_find_no_difference_to_a_naive_model() {
+    let programs = if std::env::var_os("TOOLHUB_SOAK").is_some() { 10_000 } else { 250 };
+    // Other programs each time; the message of a failure names the seed.
+    let seed = RandomState::new().build_hasher().finish();
+    for options in [PLAIN, PACKED] {
+        contract::random_with(stores(&Folder::in_memory(), options), programs, seed, Table::History).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_when_the_folder_is_opened_again_compressed_or_not() {
+    let folder = Folder::new();
+    let path = folder.path("state");
+    let values: [&[u8]; 7] = [
+        b"{\"a\":[1.10,{}]}",
+        b"null",
+        b" 1",
+        b"",
+        b"{\"states\":[],\"x\":\"\\u0000\"}",
+        &[0, 255],
+        "\u{1f375}".as_bytes(),
+    ];
+    let mut before = Vec::new();
+    for (round, options) in [PLAIN, PACKED, PACKED, PLAIN].into_iter().enumerate() {
+        let store = Files::open(&path, options).unwrap();
+        for (n, value) in values.iter().enumerate() {
+            let row = get(&store, "t", &format!("s{n}/business")).await.unwrap();
+            assert_eq!(row, before.get(n).cloned().flatten(), "round {round}, value {n}");
+            // Some files stay as they are.
+            if (n + round) % 3 != 0 || round == 0 {
+                let version = commit(&store, "t", vec![put(&format!("s{n}/business"), value)]).await.unwrap();
+                assert_eq!(version, [before.get(n).cloned().flatten().map_or(1, |row| row.seen.version + 1)]);
+            }
+        }
+        before.clear();
+        for n in 0..values.len() {
+            before.push(get(&store, "t", &format!("s{n}/business")).await.unwrap());
+            assert_eq!(before[n].as_ref().unwrap().value.to_vec(), values[n]);
+        }
+        assert_eq!(store.count(), values.len());
+    }
+    let names: Vec<PathBuf> = files(&path.join("contexts"));
+    assert_eq!(names.len(), values.len(), "one file for each context: {names:?}");
+    let packed = names.iter().filter(|name| name.to_string_lossy().ends_with(".json.zst")).count();
+    assert!(packed > 0 && packed < names.len(), "those that were not written since are as they were: {packed}");
+
+    let store = open(&path);
+    let fence = |fence| Batch { fence: Some(fence), ..Batch::on(thread("t")) };
+    store.commit(fence(7), NOW).await.unwrap();
+    drop(store);
+    assert_eq!(open(&path).commit(fence(6), NOW).await, Err(StoreError::Fenced { given: 6, seen: 7 }));
+}
+
+#[tokio::test]
+async fn a_context_is_one_file_that_people_can_read() {
+    let folder = Folder::new();
+    let store = open(&folder.path("state"));
+    let mut writes = vec![
+        put("cart/business", b"{\"tea\":1,\"cake\":null}"),
+        put("cart/00001", b"{\"tea\":1}"),
+        put("cart/e", b"1"),
+    ];
+    (writes[1].table, writes[2].table) = (Table::Versions, Table::History);
+    let shared = Partition { tenant: Tenant::new("acme").unwrap(), place: Place::State("rates".into()) };
+    commit(&store, "T1", writes).await.unwrap();
+    store.commit(Batch::on(shared).with(put("rates/business", b"{}")), NOW).await.unwrap();
+    drop(store);
+    let mut files = files(&folder.path("state/contexts"));
+    files.sort_by_key(|file| file.file_name().map(ToOwned::to_owned));
+    let texts: Vec<String> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let json: Vec<Value> = texts.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    assert_eq!(json.len(), 2);
+    assert_eq!(
+        (&json[0]["tenant"], &json[0]["shared"], &json[0]["state"]),
+        (&"acme".into(), &"rates".into(), &"rates".into())
+    );
+    let cart = &json[1];
+    assert_eq!((&cart["tenant"], &cart["thread"], &cart["state"]), (&"main".into(), &"T1".into(), &"cart".into()));
+    assert_eq!(cart["states"][0]["data"], serde_json::json!({"tea": 1, "cake": null}));
+    assert_eq!((&cart["versions"][0]["data"]["tea"], &cart["history"][0]["version"]), (&1.into(), &1.into()));
+    assert!(texts[1].contains("        \"tea\": 1,\n"), "a state is spread over lines: {}", texts[1]);
+    let name = files[1].file_name().unwrap().to_string_lossy();
+    assert!(name.starts_with("t1-cart-"), "{name}");
+}
+
+#[tokio::test]
+async fn a_context_without_rows_leaves_no_file() {
+    let folder = Folder::new();
+    let store = open(&folder.path("state"));
+    commit(&store, "t", vec![put("a/x", b"1"), put("b/x", b"1"), put("b/y", b"1")]).await.unwrap();
+    let gone = |id| toolhub_core::backend::Write { change: Change::Remove, ..put(id, b"") };
+    assert_eq!(commit(&store, "t", vec![gone("a/x"), gone("b/x")]).await, Ok(vec![0, 0]));
+    assert_eq!(files(&folder.path("state/contexts")).len(), 1);
+    assert_eq!(commit(&store, "t", vec![gone("b/y")]).await, Ok(vec![0]));
+    assert_eq!((files(&folder.path("state/contexts")).len(), store.count()), (0, 0));
+    assert!(files(&folder.path("state/new")).is_empty(), "nothing is left of what was made");
+}
+
+#[tokio::test]
+async fn what_files_do_not_keep_is_refused_and_says_where_to_keep_it() {
+    let folder = Folder::new();
+    let store = open(&folder.path("state"));
+    let mut call = put("call", b"{}");
+    call.table = Table::Calls;
+    let refused = commit(&store, "t", vec![put("a/b", b"1"), call]).await.unwrap_err();
+    assert!(
+        matches!(&refused, StoreError::Refused(why) if why.contains("calls") && why.contains("SQLite")),
+        "{refused}"
+    );
+    let tool = Partition { tenant: Tenant::default(), place: Place::Grants };
+    let refused = store.commit(Batch::on(tool.clone()).with(put("a/b", b"1")), NOW).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Refused(why) if why.contains("main/g/")), "{refused}");
+    assert_eq!(store.count(), 0, "nothing was written");
+    let key = Key { partition: tool, table: Table::Calls, id: "a".into() };
+    assert_eq!(store.load(&[key], NOW).await, Ok(vec![None]));
+    for scan in [Scan::of(Table::Threads, Scope::All), Scan::of(Table::Calls, Scope::Partition(thread("t")))] {
+        assert!(store.scan(scan, NOW).await.unwrap().rows.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn ids_of_any_sort_have_files_inside_the_folder() {
+    let folder = Folder::new();
+    let path = folder.path("state");
+    let long = "x".repeat(5_000);
+    let ids = ["../../etc/x", "..", "/", "", "a/../../b", "ü\u{10ffff}/ß", "A/b", "a/b", "con/x", "a\0/\n", &long];
+    let store = open(&path);
+    for id in ids {
+        commit(&store, "t", vec![put(id, id.as_bytes())]).await.unwrap();
+        let shared = Partition { tenant: Tenant::default(), place: Place::State(id.into()) };
+        store.commit(Batch::on(shared).with(put(id, id.as_bytes())), NOW).await.unwrap();
+    }
+    drop(store);
+    let store = open(&path);
+    assert_eq!(store.damaged(), []);
+    for id in ids {
+        let shared = Partition { tenant: Tenant::default(), place: Place::State(id.into()) };
+        let keys = [thread("t"), shared].map(|partition| Key { partition, table: Table::State, id: id.into() });
+        let rows = store.load(&keys, NOW).await.unwrap();
+        assert!(rows.iter().all(|row| row.as_ref().unwrap().value.to_vec() == id.as_bytes()), "{id}");
+    }
+    let page = store.scan(Scan::of(Table::State, Scope::All), NOW).await.unwrap();
+    assert_eq!(page.rows.len(), 2 * ids.len());
+    assert!(page.rows.is_sorted_by_key(|(key, _)| (key.id.clone(), key.partition.to_string())));
+    let beside: Vec<_> = fs::read_dir(folder.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(beside, ["state"], "nothing was written beside the folder");
+}
+
+#[tokio::test]
+async fn one_process_at_a_time_has_a_folder() {
+    let folder = Folder::new();
+    let store = open(&folder.path("state"));
+    let refused = Files::open(folder.path("state/../state"), PLAIN).unwrap_err();
+    let OpenError::InUse { holder, .. } = &refused else { panic!("{refused}") };
+    assert_eq!(holder.process, Some(std::process::id()));
+    drop(store);
+    drop(open(&folder.path("state")));
+    fs::write(folder.path("file"), "").unwrap();
+    assert!(matches!(Files::open(folder.path("file"), PLAIN), Err(OpenError::Io { .. })));
+}
+
+#[tokio::test]
+async fn a_later_format_is_refused_loudly() {
+    let folder = Folder::new();
+    let path = folder.path("state");
+    drop(open(&path));
+    fs::write(path.join("format"), "toolhub-files 2\n").unwrap();
+    let refused = Files::open(&path, PLAIN).unwrap_err();
+    assert!(matches!(refused, OpenError::Newer { found: 2, known: 1, .. }), "{refused}");
+    fs::write(path.join("format"), "\0\0").unwrap();
+    drop(open(&path));
+    assert_eq!(
+        fs::read_to_string(path.join("format")).unwrap(),
+        "toolhub-files 1\n",
+        "what cannot be read is made again"
+    );
+}
+
+#[tokio::test]
+async fn many_that_wait_for_one_context_share_its_file() {
+    let folder = Folder::in_memory();
+    let drive = Drive::default();
+    let store = Files::open_on(folder.path("state"), PLAIN, Arc::new(drive.clone())).unwrap();
+    commit(&store, "t", vec![put("n/business", b"0")]).await.unwrap();
+    drive.syncs();
+    let many = (0..200).map(|n| commit(&store, "t", vec![put("n/business", n.to_string().as_bytes())]));
+    let mut versions: Vec<u64> =
+        futures_util::future::join_all(many).await.into_iter().map(|answer| answer.unwrap()[0]).collect();
+    versions.sort_unstable();
+    assert_eq!(versions, (2..202).collect::<Vec<_>>());
+    assert!(drive.syncs() < 40, "two syncs for each turn of the writer");
+}
+
+#[tokio::test]
+async fn a_write_costs_two_syncs_and_one_that_need_not_survive_a_loss_of_power_none() {
+    let folder = Folder::in_memory();
+    let drive = Drive::default();
+    let store = Files::open_on(folder.path("state"), PLAIN, Arc::new(drive.clone())).unwrap();
+    let soft = |id: &str| {
+        let mut write = put(id, b"1");
+        write.durability = toolhub_core::backend::Durability::KillSafe;
+        write
+    };
+    commit(&store, "t", vec![put("a/x", b"1")]).await.unwrap();
+    drive.syncs();
+    commit(&store, "t", vec![put("a/x", b"2")]).await.unwrap();
+    assert_eq!(drive.syncs(), 2, "the file and its folder");
+    for _ in 0..3 {
+        commit(&store, "t", vec![soft("b/x")]).await.unwrap();
+    }
+    assert_eq!(drive.syncs(), 0);
+    commit(&store, "t", vec![soft("a/x")]).await.unwrap();
+    assert_eq!(drive.syncs(), 1, "what replaces something safe is safe before it does");
+}

@@ -1,0 +1,317 @@
+//! Stopped at any step, without power, on a full or failing disk: what was acknowledged is there, and nothing by halves.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use fastrand::Rng;
+use toolhub_core::{
+    backend::{Backend, Batch, Change, Durability, Memory, Scan, Scope, StoreError, Table, Write},
+    clock::Timestamp,
+};
+use toolhub_store::{Files, files::Options};
+
+use crate::{
+    drive::{Drive, Half},
+    shelf::{Folder, NOW, commit, get, put, thread},
+};
+
+const HALVES: [Half; 3] = [Half::Not, Half::Partly, Half::Done];
+const LATER: Timestamp = Timestamp::from_millis(2_000_000);
+
+fn is_soak() -> bool {
+    std::env::var_os("TOOLHUB_SOAK").is_some()
+}
+
+/// The lock is a real file; everything else is on the drive.
+struct Place(PathBuf, #[expect(dead_code, reason = "it goes away with the test")] Folder);
+
+impl Place {
+    fn new() -> Self {
+        let folder = Folder::in_memory();
+        Self(folder.path("state"), folder)
+    }
+
+    fn open(&self, drive: &Drive, compression: bool) -> Files {
+        self.try_open(drive, compression).unwrap()
+    }
+
+    fn try_open(&self, drive: &Drive, compression: bool) -> Result<Files, toolhub_store::files::OpenError> {
+        Files::open_on(&self.0, Options { compression }, Arc::new(drive.clone()))
+    }
+}
+
+/// Everything a store holds: the value and the version of every row.
+type Holds = BTreeMap<(String, Table, String), (Vec<u8>, u64)>;
+
+async fn holds(store: &impl Backend) -> Holds {
+    let mut all = Holds::new();
+    for table in [Table::State, Table::Versions, Table::History] {
+        let page = store.scan(Scan::of(table, Scope::All).limit(10_000), NOW).await.unwrap();
+        for (key, row) in page.rows {
+            all.insert((key.partition.to_string(), table, key.id.to_string()), (row.value.to_vec(), row.seen.version));
+        }
+    }
+    all
+}
+
+fn of(table: Table, mut write: Write) -> Write {
+    write.table = table;
+    write
+}
+
+fn gone(id: &str) -> Write {
+    Write { change: Change::Remove, ..put(id, b"") }
+}
+
+fn soft(mut write: Write) -> Write {
+    write.durability = Durability::KillSafe;
+    write
+}
+
+/// Three contexts in two threads, one of them with an end.
+async fn fill(store: &impl Backend) {
+    commit(store, "t", vec![put("a/x", b"{\"n\":1}"), put("b/x", b"1"), of(Table::History, put("b/1", b"1"))])
+        .await
+        .unwrap();
+    commit(store, "u", vec![put("a/x", b"1")]).await.unwrap();
+    let mut ends = put("end/x", b"1");
+    ends.change = Change::Put { value: b"1".as_slice().into(), schema: 1, expires: Some(LATER) };
+    commit(store, "u", vec![ends, put("stays/x", b"1")]).await.unwrap();
+}
+
+/// What is done when the process stops: the batch; none for a sweep.
+fn deeds() -> Vec<(&'static str, Option<Batch>)> {
+    let on = |writes| Some(Batch { writes, stamp: 5, ..Batch::on(thread("t")) });
+    vec![
+        ("a new file", on(vec![put("new/x", b"1")])),
+        ("one replaced", on(vec![put("a/x", b"2"), of(Table::Versions, put("a/2", b"2"))])),
+        ("one removed", on(vec![gone("a/x")])),
+        ("several", on(vec![put("a/x", b"2"), put("new/x", b"2"), of(Table::History, put("b/2", b"2"))])),
+        ("some come and some go", on(vec![gone("a/x"), put("new/x", b"2"), put("b/x", b"2")])),
+        ("a fence", Some(Batch { fence: Some(3), writes: vec![put("a/x", b"2")], stamp: 5, ..Batch::on(thread("t")) })),
+        ("one replaced, kill-safe", on(vec![soft(put("a/x", b"2"))])),
+        ("several, kill-safe", on(vec![soft(put("a/x", b"2")), soft(put("b/x", b"2"))])),
+        ("a sweep", None),
+    ]
+}
+
+async fn act(store: &Files, deed: Option<Batch>) -> Result<(), StoreError> {
+    match deed {
+        Some(batch) => store.commit(batch, NOW).await.map(drop),
+        None => store.sweep(10, LATER).await.map(drop),
+    }
+}
+
+/// A drive with a filled store, on which the deed was stopped at this step; whether it was, and how the deed ended.
+async fn stopped(
+    place: &Place,
+    compression: bool,
+    deed: Option<Batch>,
+    stop: Option<(usize, Half)>,
+) -> (Drive, bool, Result<(), StoreError>) {
+    let drive = Drive::default();
+    // Files that were written otherwise must change their names as well.
+    fill(&place.open(&drive, !compression)).await;
+    let store = place.open(&drive, compression);
+    if let Some((step, half)) = stop {
+        drive.stop_at(step, half);
+    }
+    let answer = act(&store, deed).await;
+    drop(store);
+    let stopped = drive.restart();
+    (drive, stopped, answer)
+}
+
+#[tokio::test]
+async fn stopped_at_any_step_a_batch_is_whole_or_not_at_all() {
+    let place = Place::new();
+    let mut random = Rng::with_seed(3);
+    for (number, (name, deed)) in deeds().into_iter().enumerate() {
+        // Both in turn, unless there is time.
+        for compression in [false, true].into_iter().filter(|it| is_soak() || *it == (number % 2 == 0)) {
+            let memory = Memory::new();
+            fill(&memory).await;
+            let before = holds(&memory).await;
+            let (drive, ..) = stopped(&place, compression, deed.clone(), None).await;
+            let after = holds(&place.open(&drive, compression)).await;
+            assert_ne!(before, after, "{name}");
+            let mut steps = 0;
+            for (step, half) in (1..).flat_map(|step| HALVES.map(|half| (step, half))) {
+                let (drive, was_stopped, answer) = stopped(&place, compression, deed.clone(), Some((step, half))).await;
+                if !was_stopped {
+                    assert_eq!(answer, Ok(()), "{name}");
+                    break;
+                }
+                steps = step;
+                let right = |found: &Holds, what: &str| {
+                    let done = *found == after;
+                    assert!(done || *found == before, "{name}, {what} at step {step} ({half:?}): {found:?}");
+                    let may_be_lost = what != "killed" && matches!(name, "one replaced, kill-safe" | "a sweep");
+                    let kept = done || may_be_lost || answer.is_err();
+                    assert!(kept, "{name}, {what} at step {step} ({half:?}): it was acknowledged");
+                };
+                // What was only to survive a kill may be lost with the power; but it takes nothing else with it.
+                let cut = drive.cut_power(&mut random);
+                right(&holds(&place.open(&cut, compression)).await, "without power");
+                // Whoever recovers may be stopped as well.
+                let again = if is_soak() { 1..15 } else { 0..1 }
+                    .map(|again| if again == 0 { random.usize(4..15) } else { again });
+                for again in again.collect::<Vec<_>>() {
+                    let cut = drive.cut_power(&mut random);
+                    cut.stop_at(again, HALVES[random.usize(0..3)]);
+                    let _ = place.try_open(&cut, compression).map(drop);
+                    cut.restart();
+                    let cut = cut.cut_power(&mut random);
+                    right(&holds(&place.open(&cut, compression)).await, "recovered twice");
+                }
+                right(&holds(&place.open(&drive, compression)).await, "killed");
+                assert!(drive.files(".damaged").is_empty());
+            }
+            assert!(steps >= 2, "{name}: {steps}");
+        }
+    }
+}
+
+/// A random batch on one of two threads. Some of its contexts come and go.
+fn batch(random: &mut Rng, number: u64, durability: Option<Durability>) -> Batch {
+    let durability = durability.unwrap_or(if random.bool() { Durability::KillSafe } else { Durability::PowerSafe });
+    let mut writes = Vec::new();
+    for id in ["a/x", "a/y", "b/x", "c/x", "d"] {
+        let table = if id == "a/y" { Table::History } else { Table::State };
+        let write = match random.u8(0..6) {
+            0..3 => put(id, number.to_string().as_bytes()),
+            3 => gone(id),
+            _ => continue,
+        };
+        writes.push(Write { table, durability, ..write });
+    }
+    let fence = (random.u8(0..8) == 0).then_some(number);
+    Batch { writes, fence, stamp: number, ..Batch::on(thread(["t", "u"][random.usize(0..2)])) }
+}
+
+/// Batches until the process stops or the power is cut, again and again, and after each what must be there is.
+async fn lives(place: &Place, seed: u64, durability: Option<Durability>) {
+    let mut random = Rng::with_seed(seed);
+    let (mut drive, mut done, mut number) = (Drive::default(), Vec::<Batch>::new(), 0);
+    for life in 0..6 {
+        let store = place.open(&drive, random.bool());
+        drive.stop_at(random.usize(1..80), HALVES[random.usize(0..3)]);
+        let last = loop {
+            number += 1;
+            let next = batch(&mut random, number, durability);
+            match store.commit(next.clone(), NOW).await {
+                Ok(_) => done.push(next),
+                Err(_) => break next,
+            }
+        };
+        drop(store);
+        drive.restart();
+        if durability == Some(Durability::PowerSafe) && random.bool() {
+            drive = drive.cut_power(&mut random);
+        }
+        let found = holds(&place.open(&drive, random.bool())).await;
+        let memory = Memory::new();
+        for batch in &done {
+            memory.commit(batch.clone(), NOW).await.unwrap();
+        }
+        if found != holds(&memory).await {
+            memory.commit(last.clone(), NOW).await.unwrap();
+            assert_eq!(found, holds(&memory).await, "seed {seed}, life {life}");
+            done.push(last);
+        }
+        assert!(drive.files(".damaged").is_empty(), "seed {seed}, life {life}");
+    }
+}
+
+#[tokio::test]
+async fn stopped_anywhere_in_random_programs_all_that_was_acknowledged_is_there() {
+    let place = Place::new();
+    let programs = if is_soak() { 5_000 } else { 60 };
+    let seed = fastrand::u64(..);
+    for program in 0..programs {
+        let durability = if program % 2 == 0 { Some(Durability::PowerSafe) } else { None };
+        lives(&place, seed.wrapping_add(program), durability).await;
+    }
+}
+
+/// The next number of a writer, in two contexts of one batch and alone in a third.
+async fn count(store: &Files, writer: usize, together: bool) -> Result<u64, StoreError> {
+    let partition = format!("writer-{writer}");
+    let next = get(store, &partition, "one/n").await?.map_or(0, |row| row.seen.version) + 1;
+    let writes = if together {
+        vec![put("one/n", next.to_string().as_bytes()), put("two/n", next.to_string().as_bytes())]
+    } else {
+        let alone = get(store, &partition, "alone/n").await?.map_or(0, |row| row.seen.version) + 1;
+        return commit(store, &partition, vec![put("alone/n", b"1")]).await.map(|_| alone);
+    };
+    commit(store, &partition, writes).await.map(|_| next)
+}
+
+#[tokio::test]
+async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
+    let place = Place::new();
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = Rng::with_seed(seed);
+    let (drive, mut told) = (Drive::default(), BTreeMap::new());
+    let store = place.open(&drive, false);
+    let elsewhere = Place::new();
+    let (mut unknown, mut unavailable) = (0, 0);
+    for _ in 0..if is_soak() { 3_000 } else { 150 } {
+        drive.fail_syncs(random.usize(0..7), random.usize(1..6));
+        for _ in 0..4 {
+            let (writer, together) = (random.usize(0..3), random.bool());
+            match count(&store, writer, together).await {
+                Ok(next) => drop(told.insert((writer, together), next)),
+                Err(StoreError::Unknown(_)) => unknown += 1,
+                Err(StoreError::Unavailable(_)) => unavailable += 1,
+                Err(error) => panic!("{error}"),
+            }
+            let both = [
+                get(&store, &format!("writer-{writer}"), "one/n").await,
+                get(&store, &format!("writer-{writer}"), "two/n").await,
+            ];
+            let [one, two] = both.map(|row| row.unwrap().map(|row| row.value));
+            assert_eq!(one, two, "reads go on, and see nothing by halves");
+        }
+        drive.fail_syncs(0, 0);
+        told.insert((0, true), count(&store, 0, true).await.expect("it mends itself"));
+        let cut = drive.cut_power(&mut random);
+        let after = holds(&elsewhere.open(&cut.moved(&place.0, &elsewhere.0), false)).await;
+        for ((writer, together), last) in &told {
+            let version = |id: &str| {
+                after
+                    .get(&(thread(&format!("writer-{writer}")).to_string(), Table::State, id.to_owned()))
+                    .map_or(0, |(_, v)| *v)
+            };
+            if *together {
+                assert_eq!(version("one/n"), version("two/n"), "nothing by halves");
+                assert!(version("one/n") >= *last, "writer {writer} was told of {last}");
+            } else {
+                assert!(version("alone/n") >= *last, "writer {writer} was told of {last}");
+            }
+        }
+    }
+    assert!(unknown > 10 && unavailable > 10, "{unknown} {unavailable}");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_an_error_that_wrote_nothing_and_ends_with_the_lack() {
+    let (place, drive) = (Place::new(), Drive::default());
+    let store = place.open(&drive, false);
+    let several = || vec![put("a/x", &[1; 500]), put("b/x", &[1; 500])];
+    commit(&store, "t", several()).await.unwrap();
+    for version in 2..5 {
+        drive.set_full(true);
+        for _ in 0..3 {
+            for writes in [several(), vec![put("a/x", b"1")], vec![put("c/x", b"1")]] {
+                let refused = commit(&store, "t", writes).await;
+                assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+            }
+            assert_eq!(get(&store, "t", "a/x").await.unwrap().unwrap().seen.version, version - 1, "reads go on");
+            assert_eq!(get(&store, "t", "c/x").await, Ok(None));
+        }
+        drive.set_full(false);
+        assert_eq!(commit(&store, "t", several()).await, Ok(vec![version, version]));
+    }
+    assert_eq!(drive.files("/new/1").len(), 0, "nothing is left behind");
+}

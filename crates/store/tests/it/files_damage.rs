@@ -1,0 +1,234 @@
+//! A file that is damaged or not ours is named and set aside, and the rest is served; whatever the files are like, nobody
+//! falls over.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use fastrand::Rng;
+use toolhub_core::backend::{Backend, Batch, Expect, Scan, Scope, StoreError, Table, Write};
+use toolhub_store::{
+    Files,
+    files::{OpenError, Options},
+};
+
+use crate::shelf::{Folder, NOW, commit, get, put, thread};
+
+const CONTEXTS: usize = 24;
+/// How many files are damaged at a time.
+const HIT: usize = 10;
+
+fn value(n: usize) -> Vec<u8> {
+    format!("{{\"value\":\"{}\"}}", format!("{n} ").repeat(1 + n * 5)).into_bytes()
+}
+
+/// A store with two dozen contexts, each with a state and a history.
+async fn filled(folder: &Path) {
+    for compression in [false, true] {
+        let store = Files::open(folder, Options { compression }).unwrap();
+        for n in (0..CONTEXTS).filter(|n| (n % 2 == 0) == compression) {
+            let mut entry = put(&format!("s{n}/0001"), b"{\"type\":\"note\"}");
+            entry.table = Table::History;
+            let writes = vec![put(&format!("s{n}/business"), &value(n)), entry];
+            commit(&store, &format!("t{}", n % 4), writes).await.unwrap();
+        }
+    }
+}
+
+/// The files of all contexts, by their number.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = vec![PathBuf::new(); CONTEXTS];
+    for fan in fs::read_dir(folder.join("contexts")).unwrap() {
+        for file in fs::read_dir(fan.unwrap().path()).unwrap() {
+            let file = file.unwrap().path();
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            let number: usize = name.split('-').nth(1).unwrap()[1..].parse().unwrap();
+            files[number] = file;
+        }
+    }
+    files
+}
+
+async fn read(store: &Files, n: usize) -> Result<Vec<u8>, StoreError> {
+    let row = get(store, &format!("t{}", n % 4), &format!("s{n}/business")).await?;
+    Ok(row.unwrap_or_else(|| panic!("context {n} is missing")).value.to_vec())
+}
+
+/// Nothing is cut from a file without a trace, so each mutant is found out.
+fn mutate(content: &mut Vec<u8>, random: &mut Rng) {
+    let before = content.clone();
+    while *content == before {
+        match random.u8(0..6) {
+            0 => content.truncate(random.usize(0..content.len())),
+            1 => {
+                let (at, many) = (random.usize(0..content.len()), random.usize(1..64));
+                let end = (at + many).min(content.len());
+                content[at..end].fill(random.u8(..));
+            }
+            2 => content.extend(std::iter::repeat_with(|| random.u8(..)).take(1 + before.len() % 50)),
+            3 => {
+                let at = random.usize(0..content.len());
+                content.remove(at);
+            }
+            _ => {
+                for _ in 0..random.usize(1..8) {
+                    let at = random.usize(0..content.len());
+                    content[at] = random.u8(..);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
+    let folder = Folder::in_memory();
+    let path = folder.path("state");
+    filled(&path).await;
+    let files = files(&path);
+    let sound: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    let mutants = if std::env::var_os("TOOLHUB_SOAK").is_some() { 5_000 } else { 2_000 };
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    for round in 0..mutants / HIT as u64 {
+        let mut random = Rng::with_seed(seed.wrapping_add(round));
+        let mut numbers: Vec<usize> = (0..CONTEXTS).collect();
+        random.shuffle(&mut numbers);
+        let hit = &numbers[..HIT];
+        for n in hit {
+            let mut content = sound[*n].clone();
+            mutate(&mut content, &mut random);
+            fs::write(&files[*n], &content).unwrap();
+        }
+        let store = Files::open(&path, Options::default()).unwrap();
+        for (n, file) in files.iter().enumerate() {
+            match read(&store, n).await {
+                Ok(found) => {
+                    assert_eq!(found, value(n), "round {round}");
+                    // A frame with nothing in it, or a bit that zstd does not look at, is no damage.
+                    let is_packed = file.extension().unwrap() == "zst";
+                    assert!(!hit.contains(&n) || is_packed, "round {round}: context {n} was served");
+                }
+                Err(StoreError::Damaged { .. }) if hit.contains(&n) => {}
+                Err(error) => panic!("round {round}, context {n}: {error}"),
+            }
+        }
+        let aside = |n: usize| PathBuf::from(format!("{}.damaged", files[n].display()));
+        let mut damaged: Vec<PathBuf> = store.damaged().into_iter().map(|damaged| damaged.file).collect();
+        let mut expected: Vec<PathBuf> = hit.iter().map(|n| aside(*n)).filter(|aside| aside.exists()).collect();
+        damaged.sort();
+        expected.sort();
+        assert_eq!(damaged, expected, "round {round}");
+        for table in [Table::State, Table::History] {
+            let page = store.scan(Scan::of(table, Scope::All), NOW).await.unwrap();
+            assert_eq!(page.rows.len(), CONTEXTS - damaged.len(), "round {round}: the rest is served");
+        }
+        assert_eq!(store.sweep(10, NOW).await, Ok(0));
+        drop(store);
+        for n in hit {
+            let _ = fs::remove_file(aside(*n));
+            fs::write(&files[*n], &sound[*n]).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_damaged_is_told_until_it_is_written_anew() {
+    let folder = Folder::in_memory();
+    let path = folder.path("state");
+    filled(&path).await;
+    let file = files(&path)[5].clone();
+    let content = fs::read(&file).unwrap();
+    fs::write(&file, &content[..content.len() - 3]).unwrap();
+    let is_damaged = |answer: Result<Vec<u8>, StoreError>| matches!(answer, Err(StoreError::Damaged { id, .. }) if id == "s5/business");
+    for _ in 0..2 {
+        let store = Files::open(&path, Options::default()).unwrap();
+        assert!(is_damaged(read(&store, 5).await), "also for whoever opens the folder after it was set aside");
+        let careful = Write { expect: Expect::Absent, ..put("s5/business", b"1") };
+        let refused = commit(&store, "t1", vec![careful]).await;
+        assert!(matches!(refused, Err(StoreError::Damaged { .. })), "nobody knows what it was like: {refused:?}");
+    }
+    let store = Files::open(&path, Options::default()).unwrap();
+    assert_eq!(commit(&store, "t1", vec![put("s5/business", b"new")]).await, Ok(vec![1]));
+    assert_eq!(read(&store, 5).await, Ok(b"new".to_vec()));
+    drop(store);
+    let store = Files::open(&path, Options::default()).unwrap();
+    assert_eq!((read(&store, 5).await, store.damaged()), (Ok(b"new".to_vec()), Vec::new()));
+    let aside = format!("{}.damaged", file.display());
+    assert_eq!(fs::read(aside).unwrap(), &content[..content.len() - 3], "and what was set aside is still there");
+}
+
+#[tokio::test]
+async fn files_that_are_not_ours_are_set_aside_or_left_alone() {
+    let folder = Folder::in_memory();
+    let path = folder.path("state");
+    filled(&path).await;
+    let files = files(&path);
+    let beside = |n: usize, name: &str| files[n].with_file_name(name);
+    fs::copy(&files[3], beside(3, "copy-of-it.json")).unwrap();
+    fs::write(beside(4, "notes.json"), "{\"a\": 1}").unwrap();
+    fs::write(beside(4, "notes.txt"), "mine").unwrap();
+    fs::write(path.join("contexts/zz"), "a file where folders are").unwrap();
+    fs::write(path.join("new/17"), "left behind").unwrap();
+    fs::write(path.join("new/intent"), "toolhub-intent 1 00000000\n[]\n").unwrap();
+    let store = Files::open(&path, Options::default()).unwrap();
+    let mut damaged: Vec<PathBuf> = store.damaged().into_iter().map(|damaged| damaged.file).collect();
+    damaged.sort();
+    let mut expected = vec![beside(3, "copy-of-it.json.damaged"), beside(4, "notes.json.damaged")];
+    expected.sort();
+    assert_eq!(damaged, expected);
+    assert!(beside(4, "notes.txt").exists());
+    assert_eq!(fs::read_dir(path.join("new")).unwrap().count(), 0);
+    for n in 0..CONTEXTS {
+        assert_eq!(read(&store, n).await, Ok(value(n)));
+    }
+    // Somebody takes a file away while the store is open.
+    drop(store);
+    let store = Files::open(&path, Options::default()).unwrap();
+    fs::remove_file(&files[7]).unwrap();
+    assert!(matches!(read(&store, 7).await, Err(StoreError::Damaged { .. })));
+}
+
+#[tokio::test]
+async fn a_damaged_fence_lets_nobody_pass_who_has_one() {
+    let folder = Folder::in_memory();
+    let path = folder.path("state");
+    let fenced = |fence| Batch { fence: Some(fence), ..Batch::on(thread("t")) };
+    let store = Files::open(&path, Options::default()).unwrap();
+    store.commit(fenced(5), NOW).await.unwrap();
+    drop(store);
+    let fan = fs::read_dir(path.join("contexts")).unwrap().next().unwrap().unwrap().path();
+    let file = fs::read_dir(fan).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("\"fence\": 5", "\"fence\": 3")).unwrap();
+    let store = Files::open(&path, Options::default()).unwrap();
+    assert!(matches!(store.commit(fenced(9), NOW).await, Err(StoreError::Unavailable(_))));
+    assert_eq!(commit(&store, "t", vec![put("a/b", b"1")]).await, Ok(vec![1]), "who has none passes");
+}
+
+/// The file of a later version, as far as this one can know it: its head is whole.
+#[tokio::test]
+async fn a_file_of_a_later_format_stops_the_opening_and_stays_as_it_is() {
+    let folder = Folder::in_memory();
+    let path = folder.path("state");
+    filled(&path).await;
+    let file = files(&path)[1].clone();
+    let text = fs::read_to_string(&file).unwrap();
+    let text = text.replacen("toolhub-state 1", "toolhub-state 2", 1);
+    let (begin, rest) = text.split_once("\",\n  \"checksum\": \"").unwrap();
+    let (head, rows) = rest[17..].split_once(",\n  \"states\": [").unwrap();
+    let first = crc32(&[begin, head].concat());
+    let later = format!("{begin}\",\n  \"checksum\": \"{first:08x} 00000000{head},\n  \"states\": [{rows}");
+    fs::write(&file, &later).unwrap();
+    let refused = Files::open(&path, Options::default()).unwrap_err();
+    assert!(matches!(&refused, OpenError::Newer { file: named, found: 2, known: 1 } if *named == file), "{refused}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), later);
+}
+
+fn crc32(text: &str) -> u32 {
+    let step = |sum: u32, byte: &u8| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { (sum >> 1) ^ 0xedb8_8320 } else { sum >> 1 })
+    };
+    !text.as_bytes().iter().fold(u32::MAX, step)
+}
