@@ -29,6 +29,7 @@ mod journal_query;
 mod journal_reads;
 mod killed;
 mod limits;
+mod managers;
 mod offers;
 mod output;
 mod policies;

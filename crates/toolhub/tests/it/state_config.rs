@@ -33,14 +33,23 @@ const MANAGER: &[Field] = &[
         By(&[
             "a_session_that_nobody_uses_is_gone_at_once_for_every_reader_and_the_next_one_begins_anew",
             "managers_that_are_not_there_yet_are_refused",
+            "states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_says",
+            "one_tool_may_keep_its_state_elsewhere_and_all_that_share_it_find_it_there",
         ]),
     ),
     ("ttl", By(&["the_managers_own_time_to_live_holds_where_nothing_is_said"])),
     ("auto_cleanup", By(&["without_auto_cleanup_nothing_is_removed_and_nobody_sees_what_has_expired"])),
     ("cleanup_interval", By(&["what_has_expired_leaves_the_store_as_often_as_the_owner_says"])),
-    ("persistence_path", Brings("disk", || json!("./elsewhere"))),
-    ("persistence_format", Brings("disk", || json!("json"))),
-    ("compression", Brings("disk", || json!(true))),
+    ("persistence_path", By(&["states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_says"])),
+    (
+        "persistence_format",
+        By(&[
+            "states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_says",
+            "a_file_of_states_is_text_that_people_can_read",
+            "pickle_is_refused_with_the_safe_formats",
+        ]),
+    ),
+    ("compression", By(&["states_are_packed_where_either_config_says_so_and_read_back_as_they_were"])),
     ("redis_url", Brings("redis", || json!("redis://127.0.0.1"))),
     ("redis_prefix", Brings("redis", || json!("mine"))),
     ("redis_db", Brings("redis", || json!(3))),
@@ -52,20 +61,20 @@ const MANAGER: &[Field] = &[
 const BUSINESS: &[Field] = &[
     ("max_history_size", By(&["history_tells_what_happened_without_secrets_and_within_its_limit"])),
     ("max_state_size", By(&["what_is_no_object_or_too_large_is_refused_and_changes_nothing"])),
-    ("state_compression", Brings("disk", || json!(true))),
+    ("state_compression", By(&["states_are_packed_where_either_config_says_so_and_read_back_as_they_were"])),
     ("versioning", By(&["without_versioning_numbers_stay_and_there_is_nothing_to_go_back_to"])),
     ("max_versions", By(&["as_many_snapshots_are_kept_as_asked_for"])),
     ("auto_save", By(&["without_auto_save_only_an_explicit_save_is_committed"])),
-    ("sync_interval", Brings("disk", || json!(1_000))),
-    ("sync_on_change", Brings("disk", || json!(false))),
+    ("sync_interval", By(&["what_waits_is_written_at_the_interval"])),
+    ("sync_on_change", By(&["written_behind_an_answer_says_so_and_the_end_of_the_hub_writes_what_waits"])),
     (
         "conflict_resolution",
         // For `set` and `update` it is there: `with_reject_a_write_that_came_second_is_told_so`.
         By(&["a_tool_that_may_run_again_is_run_again_after_a_conflict", "two_changes_of_different_members_are_merged"]),
     ),
-    ("backup_enabled", Brings("disk", || json!(true))),
-    ("backup_interval", Brings("disk", || json!(1_000))),
-    ("backup_retention", Brings("disk", || json!(1_000))),
+    ("backup_enabled", By(&["backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says"])),
+    ("backup_interval", By(&["backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says"])),
+    ("backup_retention", By(&["backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says"])),
 ];
 
 const CONNECTION: &[Field] = &[
@@ -110,7 +119,7 @@ fn every_field_of_the_three_configs_has_a_test_that_shows_what_it_does() {
                         assert!(functions.contains(test), "{config}.{field}: no test is called {test}");
                     }
                 }
-                Brings(what, _) => assert!(["disk", "redis", "rest pools"].contains(what), "{config}.{field}: {what}"),
+                Brings(what, _) => assert!(["redis", "rest pools"].contains(what), "{config}.{field}: {what}"),
             }
         }
     }

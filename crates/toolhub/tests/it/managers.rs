@@ -1,0 +1,230 @@
+//! The persistent manager does what the configs of states say: where, in which form, how safe, and with which backups.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use toolhub::{
+    Acknowledged, BusinessStateConfig, HubBuilder, ManagerType, PersistenceFormat, Sqlite, StateKind::Business,
+    StateManagerConfig, prelude::*, sqlite::Options, testing::AssertOutcome,
+};
+
+use crate::{shop::add_to_cart, state_manager::main};
+
+/// A folder that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("toolhub-managers-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self(std::env::temp_dir().join(name))
+    }
+
+    /// Where a hub is to keep its states.
+    fn states(&self) -> PathBuf {
+        self.0.join("states")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn config(folder: &Folder, format: PersistenceFormat) -> StateManagerConfig {
+    StateManagerConfig {
+        manager_type: Some(ManagerType::Persistent),
+        persistence_path: folder.states(),
+        persistence_format: format,
+        ..Default::default()
+    }
+}
+
+fn builder(config: StateManagerConfig, business: BusinessStateConfig) -> HubBuilder {
+    let hub = ToolHub::builder().state_manager(config).business_state(business).managers(toolhub::open_store);
+    hub.tool(tool("add_to_cart", add_to_cart))
+}
+
+/// A sku that is long, and easy to pack.
+fn item() -> Value {
+    json!({"sku": "tea ".repeat(200), "qty": 1})
+}
+
+async fn add(hub: &ToolHub) -> Outcome {
+    let outcome = hub.call("add_to_cart", item()).thread("t").await;
+    outcome.assert_success();
+    outcome
+}
+
+async fn close(hub: ToolHub) {
+    hub.shutdown(Duration::from_secs(5)).await;
+}
+
+async fn version(hub: &ToolHub) -> Option<u64> {
+    let cart = "t/cart".parse().unwrap();
+    hub.state().get_state(&main(), &cart, Business).await.unwrap().map(|entry| entry.version)
+}
+
+/// All files under a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn ends_with(path: &Path, ending: &str) -> bool {
+    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.ends_with(ending))
+}
+
+#[tokio::test]
+async fn states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_says() {
+    for (format, ending) in [(PersistenceFormat::Sqlite, "state.db"), (PersistenceFormat::Json, ".json")] {
+        let folder = Folder::new();
+        let hub = || builder(config(&folder, format), BusinessStateConfig::default()).build();
+        for round in 1..=3 {
+            let hub = hub().await.unwrap();
+            assert_eq!(add(&hub).await.durability, Acknowledged::Durable);
+            assert_eq!(version(&hub).await, Some(round), "{format:?}");
+            let history = hub.state().history(&main(), &"t/cart".parse().unwrap(), 99).await.unwrap();
+            assert_eq!(history.len() as u64, 3 * round, "{format:?}");
+            close(hub).await;
+        }
+        assert!(files(&folder.states()).iter().any(|path| ends_with(path, ending)), "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_states_is_text_that_people_can_read() {
+    let folder = Folder::new();
+    let hub = builder(config(&folder, PersistenceFormat::Json), BusinessStateConfig::default()).build().await.unwrap();
+    add(&hub).await;
+    close(hub).await;
+    let text = files(&folder.states()).into_iter().find(|path| ends_with(path, ".json")).map(fs::read_to_string);
+    assert!(text.unwrap().unwrap().contains("tea tea tea"));
+}
+
+#[tokio::test]
+async fn states_are_packed_where_either_config_says_so_and_read_back_as_they_were() {
+    let plain = BusinessStateConfig::default;
+    let packed = || BusinessStateConfig { state_compression: true, ..plain() };
+    for format in [PersistenceFormat::Sqlite, PersistenceFormat::Json] {
+        for (compression, business) in [(true, plain()), (false, packed())] {
+            let folder = Folder::new();
+            // Written as it is first: what is there already stays readable.
+            let first = builder(config(&folder, format), plain()).build().await.unwrap();
+            add(&first).await;
+            close(first).await;
+            let config = StateManagerConfig { compression, ..config(&folder, format) };
+            let hub = builder(config, business).build().await.unwrap();
+            add(&hub).await;
+            let entry = hub.state().get_state(&main(), &"t/cart".parse().unwrap(), Business).await.unwrap().unwrap();
+            assert_eq!(entry.data["lines"], json!([["tea ".repeat(200), 1], ["tea ".repeat(200), 1]]));
+            assert_eq!(hub.state().versions(&main(), &"t/cart".parse().unwrap()).await.unwrap().len(), 2);
+            close(hub).await;
+            match format {
+                PersistenceFormat::Json => {
+                    assert!(files(&folder.states()).iter().any(|path| ends_with(path, ".json.zst")));
+                }
+                PersistenceFormat::Sqlite => {
+                    let file = rusqlite::Connection::open(folder.states().join("state.db")).unwrap();
+                    let long = "SELECT max(length(value)) FROM rows WHERE tab = 'state'";
+                    let longest: Result<i64, _> = file.query_row(long, (), |row| row.get(0));
+                    assert!(longest.unwrap() < 400, "the state takes less room than its text");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn written_behind_an_answer_says_so_and_the_end_of_the_hub_writes_what_waits() {
+    for format in [PersistenceFormat::Sqlite, PersistenceFormat::Json] {
+        let folder = Folder::new();
+        let hour = Duration::from_secs(3600);
+        let business = || BusinessStateConfig { sync_on_change: false, sync_interval: hour, ..Default::default() };
+        let hub = builder(config(&folder, format), business()).build().await.unwrap();
+        let outcome = add(&hub).await;
+        assert_eq!(outcome.durability, Acknowledged::Behind);
+        assert_eq!(serde_json::to_value(&outcome).unwrap()["durability"], "behind");
+        let record = hub.call_record(&main(), outcome.id).await.unwrap().unwrap();
+        assert_eq!(record.outcome.unwrap().durability, Acknowledged::Behind);
+        assert_eq!(version(&hub).await, Some(1), "everybody sees it at once");
+        close(hub).await;
+        let hub = builder(config(&folder, format), BusinessStateConfig::default()).build().await.unwrap();
+        assert_eq!(version(&hub).await, Some(1), "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_written_at_the_interval() {
+    let folder = Folder::new();
+    let soon = Duration::from_millis(20);
+    let business = BusinessStateConfig { sync_on_change: false, sync_interval: soon, ..Default::default() };
+    let hub = builder(config(&folder, PersistenceFormat::Json), business).build().await.unwrap();
+    add(&hub).await;
+    let written = || files(&folder.states()).iter().any(|path| ends_with(path, ".json") && holds_tea(path));
+    // It comes by itself; a test that waits for ever would say that it does not.
+    while !written() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn holds_tea(path: &Path) -> bool {
+    fs::read_to_string(path).is_ok_and(|text| text.contains("tea tea"))
+}
+
+#[tokio::test]
+async fn backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says() {
+    let folder = Folder::new();
+    let (often, soon) = (Duration::from_millis(30), Duration::from_millis(1));
+    let business = BusinessStateConfig {
+        backup_enabled: true,
+        backup_interval: often,
+        backup_retention: soon,
+        ..Default::default()
+    };
+    let hub = builder(config(&folder, PersistenceFormat::Sqlite), business).build().await.unwrap();
+    add(&hub).await;
+    let backups = folder.states().join("backups");
+    let all = || {
+        let paths = fs::read_dir(&backups).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let mut all: Vec<PathBuf> = paths.filter(|path| ends_with(path, ".db")).collect();
+        all.sort();
+        all
+    };
+    // The first may be of the moment before the call. Two later ones show the interval, and that old ones go.
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 3 {
+        seen.extend(all());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    close(hub).await;
+    assert!(all().len() < seen.len(), "the oldest is gone");
+    let last = all().pop().unwrap();
+    let restored = folder.0.join("restored.db");
+    toolhub::sqlite::restore(&last, &restored).unwrap();
+    let hub = ToolHub::builder().store(Sqlite::open(&restored, Options::default()).unwrap()).build().await.unwrap();
+    assert_eq!(version(&hub).await, Some(1));
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_told_and_what_nothing_heeds_is_refused() {
+    let folder = Folder::new();
+    fs::create_dir_all(&folder.0).unwrap();
+    fs::write(folder.states(), "a file where the folder should be").unwrap();
+    let refused = builder(config(&folder, PersistenceFormat::Sqlite), BusinessStateConfig::default()).build().await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains(folder.states().to_str().unwrap()), "{refused}");
+    // Settings of the persistent manager where there is none.
+    let config = StateManagerConfig { compression: true, ..Default::default() };
+    let business = BusinessStateConfig { backup_enabled: true, ..Default::default() };
+    let refused = builder(config, business).build().await.unwrap_err().to_string();
+    for field in ["compression", "backup_enabled", "manager_type = persistent"] {
+        assert!(refused.contains(field), "{field}: {refused}");
+    }
+}
