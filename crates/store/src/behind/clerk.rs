@@ -6,7 +6,10 @@
 use std::{
     collections::HashSet,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -14,7 +17,6 @@ use std::{
 use futures_util::stream::{self, StreamExt};
 use tokio::{
     sync::{
-        Notify,
         mpsc::{self, UnboundedReceiver, UnboundedSender},
         oneshot,
     },
@@ -43,15 +45,18 @@ pub(super) enum Task {
     /// Write this now, behind everything that waits in its partition.
     Through(Batch, Timestamp, Reply<Vec<u64>>),
     Sweep(usize, Timestamp, Reply<usize>),
+    /// Write what waits soon; nobody waits for that.
+    Hurry,
     /// Write everything and the mark of a clean end.
     Close(Reply<()>),
 }
 
 /// The way to the thread. Dropped, it waits until everything is written, or cannot be.
 pub(super) struct Clerk {
-    // Not bounded by itself: each task has somebody who waits for it.
+    // Not bounded by itself: each task has somebody who waits for it, but for one to hurry.
     tasks: Option<UnboundedSender<Task>>,
-    hurry: Arc<Notify>,
+    /// Whether it was told to hurry and has not heard it yet.
+    hurried: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -59,12 +64,12 @@ impl Clerk {
     pub(super) fn begin(shared: Arc<Shared>, every: Duration, epoch: u64) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let (tasks, waiting) = mpsc::unbounded_channel();
-        let hurry = Arc::<Notify>::default();
+        let hurried = Arc::<AtomicBool>::default();
         let every = every.clamp(Duration::from_millis(1), LONGEST);
-        let desk = Desk { shared, waiting, hurry: hurry.clone(), every, epoch, unsure: Mutex::default() };
+        let desk = Desk { shared, waiting, hurried: hurried.clone(), every, epoch, unsure: Mutex::default() };
         let work = move || runtime.block_on(desk.run());
         let thread = std::thread::Builder::new().name("toolhub-behind".into()).spawn(work)?;
-        Ok(Self { tasks: Some(tasks), hurry, thread: Some(thread) })
+        Ok(Self { tasks: Some(tasks), hurried, thread: Some(thread) })
     }
 
     /// Has something done, and waits for it. It is done also when nobody waits any more.
@@ -77,7 +82,11 @@ impl Clerk {
 
     /// Has it write soon.
     pub(super) fn hurry(&self) {
-        self.hurry.notify_one();
+        if !self.hurried.swap(true, Ordering::Relaxed)
+            && let Some(tasks) = &self.tasks
+        {
+            let _ = tasks.send(Task::Hurry);
+        }
     }
 }
 
@@ -93,7 +102,7 @@ impl Drop for Clerk {
 struct Desk {
     shared: Arc<Shared>,
     waiting: UnboundedReceiver<Task>,
-    hurry: Arc<Notify>,
+    hurried: Arc<AtomicBool>,
     every: Duration,
     epoch: u64,
     /// Batches whose answer was lost: they may be written already.
@@ -107,11 +116,11 @@ impl Desk {
             if Instant::now() >= next {
                 next = Instant::now() + self.write_in_time().await;
             }
-            let task = tokio::select! {
-                task = timeout_at(next, self.waiting.recv()) => task,
-                () = self.hurry.notified() => { next = Instant::now(); continue }
-            };
-            match task {
+            match timeout_at(next, self.waiting.recv()).await {
+                Ok(Some(Task::Hurry)) => {
+                    self.hurried.store(false, Ordering::Relaxed);
+                    next = Instant::now();
+                }
                 Ok(Some(Task::Flush(only, reply))) => drop(reply.send(self.flush(only).await)),
                 Ok(Some(Task::Through(batch, now, reply))) => drop(reply.send(self.through(batch, now).await)),
                 Ok(Some(Task::Sweep(most, now, reply))) => drop(reply.send(self.sweep(most, now).await)),

@@ -71,7 +71,7 @@ impl Readers {
     }
 
     fn one(&self, connection: &Connection, key: &Key, now: Timestamp) -> Result<Option<Row>, StoreError> {
-        let partition = key.partition.to_string();
+        let partition = row::text_of(&key.partition);
         let name = row::Name { partition: &partition, table: key.table, id: &key.id };
         let load = || -> Result<_> {
             let mut load = connection.prepare_cached(LOAD)?;

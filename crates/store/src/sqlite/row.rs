@@ -3,10 +3,12 @@
 //! In: columns. Out: a `Row`, or why it cannot be trusted. The record has a checksum of its own, so that a write may
 //! check what it replaces without reading the record.
 
+use std::fmt::Write;
+
 use crc32fast::Hasher;
 use rusqlite::{Result, types::FromSql};
 use toolhub_core::{
-    backend::{Row, Seen, StoreError, Table},
+    backend::{Partition, Row, Seen, StoreError, Table},
     clock::Timestamp,
 };
 
@@ -38,6 +40,14 @@ impl Name<'_> {
     pub(super) fn damaged(&self, reason: impl Into<String>) -> StoreError {
         StoreError::Damaged { table: self.table, id: self.id.into(), reason: reason.into() }
     }
+}
+
+/// The text of a partition, with room for a usual one from the start: every load and every write needs it.
+pub(super) fn text_of(partition: &Partition) -> String {
+    let mut text = String::with_capacity(96);
+    // Nothing can go wrong with a text in memory.
+    let _ = write!(text, "{partition}");
+    text
 }
 
 /// The checksum of a record.

@@ -16,7 +16,7 @@ use super::{
     super::{
         aside::{self, Aside},
         error,
-        row::{Head, Name, body_of},
+        row::{Head, Name, body_of, text_of},
     },
     Task,
 };
@@ -98,7 +98,7 @@ fn commit(
     now: Timestamp,
     news: &News,
 ) -> Result<Result<Made, StoreError>, StoreError> {
-    let partition = batch.partition.to_string();
+    let partition = text_of(&batch.partition);
     let seen = match batch.fence {
         Some(_) => fence(hand.connection, &partition).map_err(|error| error::nothing(&error))?,
         None => 0,
