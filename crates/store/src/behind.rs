@@ -215,4 +215,8 @@ impl Backend for Behind {
     fn is_behind(&self) -> bool {
         true
     }
+
+    fn alone(&self) -> bool {
+        self.shared.inner.alone()
+    }
 }
