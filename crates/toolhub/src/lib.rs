@@ -90,6 +90,8 @@ mod guide {
     mod policies {}
     #[doc = include_str!("../../../docs/guide/threads.md")]
     mod threads {}
+    #[doc = include_str!("../../../docs/guide/stores.md")]
+    mod stores {}
     #[doc = include_str!("../../../docs/guide/journal.md")]
     mod journal {}
 }
