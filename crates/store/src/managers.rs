@@ -32,6 +32,12 @@ pub enum ManagerError {
     /// Writing behind needs a row of its own in the store.
     #[error("writing behind cannot begin: {0}")]
     Behind(#[from] StoreError),
+    /// Files have no backups of their own.
+    #[error(
+        "a folder of JSON files makes no backups of itself, so `backup_enabled` is refused; copy the folder, where each file \
+         is whole at any moment, or use `persistence_format = sqlite`"
+    )]
+    NoBackups,
     /// There is no such store.
     #[error("there is no store for `manager_type = distributed` yet; use `persistent`")]
     NotThere,
@@ -82,6 +88,7 @@ pub fn open_store(
             let store = Sqlite::open(folder.join("state.db"), options)?;
             if packed { Arc::new(Compressed(store)) } else { Arc::new(store) }
         }
+        PersistenceFormat::Json if business.backup_enabled => return Err(ManagerError::NoBackups),
         PersistenceFormat::Json => Arc::new(Files::open(folder, files::Options { compression: packed })?),
     };
     if business.sync_on_change { Ok(store) } else { write_behind(store, business) }

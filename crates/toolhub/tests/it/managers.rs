@@ -220,6 +220,10 @@ async fn what_cannot_be_opened_is_told_and_what_nothing_heeds_is_refused() {
     let refused = builder(config(&folder, PersistenceFormat::Sqlite), BusinessStateConfig::default()).build().await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains(folder.states().to_str().unwrap()), "{refused}");
+    // Nobody believes in backups that are not made.
+    let (other, business) = (Folder::new(), BusinessStateConfig { backup_enabled: true, ..Default::default() });
+    let refused = builder(config(&other, PersistenceFormat::Json), business).build().await.unwrap_err().to_string();
+    assert!(refused.contains("persistence_format = sqlite"), "{refused}");
     // Settings of the persistent manager where there is none.
     let config = StateManagerConfig { compression: true, ..Default::default() };
     let business = BusinessStateConfig { backup_enabled: true, ..Default::default() };
