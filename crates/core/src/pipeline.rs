@@ -48,7 +48,7 @@ use crate::{
 };
 pub(crate) use admission::{Slot, WeakSlot};
 pub(crate) use again::run_again;
-pub(crate) use interrupted::{close as close_interrupted, tell as tell_interrupted};
+pub(crate) use interrupted::{close as close_open, outcome as interrupted, tell as tell_interrupted};
 pub(crate) use prepare::prepare;
 use ticket::Ticket;
 
@@ -307,8 +307,7 @@ fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
         let outcome = walk(&engine, found, false).await;
         drop(running);
         if outcome.error_kind().is_some_and(|kind| matches!(kind, ErrorKind::StoreUnavailable | ErrorKind::Internal)) {
-            // Perhaps its end could not be written down.
-            engine.journal.left_open.notify_one();
+            engine.journal.perhaps_open(&outcome);
         }
         if let Some(progress) = progress {
             progress.close();
