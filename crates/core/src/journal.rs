@@ -10,7 +10,11 @@ mod nodes;
 mod plain;
 mod query;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -21,7 +25,7 @@ use crate::{
     backend::{
         Backend, Change, Durability, Expect, Key, Partition, Place, Row, Seen, StoreError, Table, Write, decode, encode,
     },
-    call::{Call, Outcome, Status},
+    call::{Call, Effect, Outcome, Status},
     clock::{Clock, Timestamp},
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     status::Evidence,
@@ -108,6 +112,8 @@ pub(crate) struct Claim {
 
 /// The layout of all these records.
 const LAYOUT: u32 = 1;
+/// How many ends are remembered that could not be written down. They may be large.
+const UNWRITTEN: usize = 200;
 /// A key's partition holds one row.
 const CLAIM: SmolStr = SmolStr::new_static("claim");
 /// A thread's evidence is one row: what succeeded first can be told only when all of it is seen together.
@@ -126,6 +132,8 @@ pub(crate) struct Journal {
     pub(crate) plain: Option<Arc<Plain>>,
     /// Told when a call may have been left open here.
     pub(crate) left_open: Arc<Notify>,
+    /// How calls ended whose end could not be written down.
+    unwritten: Arc<Mutex<HashMap<CallId, Outcome>>>,
 }
 
 impl Journal {
@@ -140,7 +148,27 @@ impl Journal {
     ) -> Self {
         let plain = given.then(|| Arc::new(Plain::new(store.clone(), clock, keep)));
         let node = format_smolstr!("{:016x}", fastrand::u64(..));
-        Self { store, keep, node, alone, plain, left_open: Arc::default() }
+        Self { store, keep, node, alone, plain, left_open: Arc::default(), unwritten: Arc::default() }
+    }
+
+    /// A call has ended here, and perhaps its end could not be written down. Somebody looks after that.
+    pub(crate) fn perhaps_open(&self, outcome: &Outcome) {
+        if outcome.effect != Effect::None {
+            self.remember([(outcome.id, outcome.clone())]);
+        }
+        self.left_open.notify_one();
+    }
+
+    /// Remembers ends that could not be written down, as many as there is room for.
+    pub(crate) fn remember(&self, ends: impl IntoIterator<Item = (CallId, Outcome)>) {
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = UNWRITTEN.saturating_sub(unwritten.len());
+        unwritten.extend(ends.into_iter().take(room));
+    }
+
+    /// The ends that are remembered, to be written down now.
+    pub(crate) fn unwritten(&self) -> HashMap<CallId, Outcome> {
+        std::mem::take(&mut self.unwritten.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The write that opens a call. It never expires: the call is still running, or somebody must be told that it was

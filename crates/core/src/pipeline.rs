@@ -48,7 +48,7 @@ use crate::{
 };
 pub(crate) use admission::{Slot, WeakSlot};
 pub(crate) use again::run_again;
-pub(crate) use interrupted::{close as close_interrupted, tell as tell_interrupted};
+pub(crate) use interrupted::{close as close_open, outcome as interrupted, tell as tell_interrupted};
 pub(crate) use prepare::prepare;
 use ticket::Ticket;
 
@@ -58,30 +58,28 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
 
     //  1. resolve: which tool? `Call → Found`. It stands in `run` and `start`: the tool decides where its call runs.
 
-    // A call that is run again, because its process died, has passed the doors up to 8 before.
-    let allowed = if found.0.left_open().is_some() {
-        Allowed(found.0)
-    } else {
-        //  2. replay: was this very call made before?
-        let found = match replay::look(journal, services, found).await? {
-            replay::Seen::Before(outcome) => return Ok(ticket.replayed(*outcome)),
-            replay::Seen::Never(found) => found,
-        };
-        //  3. status pre-check: is the tool withheld?
-        status::pre_check(statuses, &found)?;
-        //  4. dependencies: has its time come?
-        dependencies::check(journal, services, &found).await?;
-        //  5. before-hooks: what does the owner's own code say?
-        let found = hooks::before(found).await?;
-        //  6. validate: do the arguments fit? `Found → Valid`
-        let valid = validate::check(engine, found)?;
-        //  7. policy: deny, ask, allow. `Valid → Allowed`
-        let allowed = policy::decide(engine, valid).await?;
-        //  8. cache: is the answer known?
-        match cache::look(engine, allowed, ticket).await? {
-            cache::Known::Yes(outcome) => return Ok(*outcome),
-            cache::Known::No(allowed) => allowed,
-        }
+    // A call that is run again, because its process died, has passed the doors up to 8 before: what was asked then is not
+    // asked again. Not told by a branch here, because every call would carry its size.
+
+    //  2. replay: was this very call made before?
+    let found = match replay::look(journal, services, found).await? {
+        replay::Seen::Before(outcome) => return Ok(ticket.replayed(*outcome)),
+        replay::Seen::Never(found) => found,
+    };
+    //  3. status pre-check: is the tool withheld?
+    status::pre_check(statuses, &found)?;
+    //  4. dependencies: has its time come?
+    dependencies::check(journal, services, &found).await?;
+    //  5. before-hooks: what does the owner's own code say?
+    let found = hooks::before(found).await?;
+    //  6. validate: do the arguments fit? `Found → Valid`
+    let valid = validate::check(engine, found)?;
+    //  7. policy: deny, ask, allow. `Valid → Allowed`
+    let allowed = policy::decide(engine, valid).await?;
+    //  8. cache: is the answer known?
+    let allowed = match cache::look(engine, allowed, ticket).await? {
+        cache::Known::Yes(outcome) => return Ok(*outcome),
+        cache::Known::No(allowed) => allowed,
     };
     //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
     let mut placed = match admission::place(services, allowed)? {
@@ -178,6 +176,11 @@ impl Way {
     /// The record of a call whose process died; it is run again.
     fn left_open(&self) -> Option<&OpenCall> {
         self.along.as_ref()?.left_open.as_deref()
+    }
+
+    /// Whether it is run again, because its process died.
+    fn runs_again(&self) -> bool {
+        self.left_open().is_some()
     }
 
     /// What the model is told beside the result.
@@ -304,8 +307,7 @@ fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
         let outcome = walk(&engine, found, false).await;
         drop(running);
         if outcome.error_kind().is_some_and(|kind| matches!(kind, ErrorKind::StoreUnavailable | ErrorKind::Internal)) {
-            // Perhaps its end could not be written down.
-            engine.journal.left_open.notify_one();
+            engine.journal.perhaps_open(&outcome);
         }
         if let Some(progress) = progress {
             progress.close();

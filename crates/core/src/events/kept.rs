@@ -39,8 +39,8 @@ const LOOKED_AT: usize = 2_000;
 /// How soon a store that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// A millisecond has so many numbers. Numbers begin with the time a hub was built, so that they go on after a restart
-/// whether or not the last ones were written; a hub that told more than four million events a second would be ahead of it.
-const NUMBERS: u64 = 4_096;
+/// whether or not the last ones were written; only a hub that told more than a million events a second would be ahead of it.
+const NUMBERS: u64 = 1_024;
 
 /// An event that was kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,10 +2,11 @@
 //!
 //! In: the open calls in the store. Out: each of them closed as `interrupted`, once, however many hubs look; or run again
 //! where the tool's owner asked for that. Who is dead is told by `journal/nodes.rs`; a hub that has its store alone need not
-//! ask. A call of this very hub that is open and does not run had an end that could not be written down.
+//! ask. A call of this very hub that is open and does not run had an end that could not be written down; it is written down
+//! now, if it is still known.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     pin::pin,
     sync::{Arc, Weak},
     time::Duration,
@@ -21,8 +22,9 @@ use tokio::sync::Semaphore;
 
 use crate::{
     backend::{Changed, Row, Scan, Scope, StoreError, Table, Watcher},
+    call::Outcome,
     engine::Engine,
-    ids::Tenant,
+    ids::{CallId, Tenant},
     journal::{Journal, OpenCall, RENEW, Watched},
     pipeline,
     registry::{Base, Tool},
@@ -102,13 +104,24 @@ async fn another(nodes: &mut Option<Watcher>, own: &SmolStr) {
 impl Recovery {
     /// Looks at the open calls, and ends those of the dead; about `most` of them.
     pub(super) async fn look(&mut self, engine: &Arc<Engine>, most: usize) -> Looked {
-        self.try_look(engine, most).await.unwrap_or_else(|error| {
+        let mut unwritten = engine.journal.unwritten();
+        let looked = self.try_look(engine, most, &mut unwritten).await;
+        if looked != Ok(Looked::AllIsWell) {
+            engine.journal.remember(unwritten);
+        }
+        looked.unwrap_or_else(|error| {
             tracing::warn!(%error, "the calls that are open could not be looked at; they are looked at again");
             Looked::LookAgain
         })
     }
 
-    async fn try_look(&mut self, engine: &Arc<Engine>, most: usize) -> Result<Looked, StoreError> {
+    /// The same; what it closes is taken out of `unwritten`.
+    async fn try_look(
+        &mut self,
+        engine: &Arc<Engine>,
+        most: usize,
+        unwritten: &mut HashMap<CallId, Outcome>,
+    ) -> Result<Looked, StoreError> {
         let Engine { journal, services, .. } = &**engine;
         let leases = if journal.alone { Default::default() } else { journal.leases(services.clock.now()).await? };
         let mut looked = Looked::AllIsWell;
@@ -131,12 +144,17 @@ impl Recovery {
                 match may_run_again(engine, &open) {
                     _ if !dead => looked = Looked::LookAgain,
                     Some(tool) => pipeline::run_again(engine, tenant, open, tool, self.places.clone()),
-                    None => closing.push(close(engine, tenant, open)),
+                    None => {
+                        let ended = unwritten.get(&open.record.id).cloned();
+                        closing.push(close(engine, tenant, open, ended));
+                    }
                 }
             }
-            while let Some(done) = closing.next().await {
+            while let Some((call, done)) = closing.next().await {
                 closed += 1;
-                if !done {
+                if done {
+                    unwritten.remove(&call);
+                } else {
                     looked = Looked::LookAgain;
                 }
             }
@@ -148,6 +166,8 @@ impl Recovery {
             tokio::task::yield_now().await;
         }
         self.watched.only(&seen);
+        // The others are closed: their ends were written down after all.
+        unwritten.retain(|call, _| seen.contains(&SmolStr::from(*call)));
         Ok(looked)
     }
 
@@ -173,25 +193,21 @@ fn may_run_again(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Base)> 
     (elsewhere && open.starts() < STARTS && fits(&found.0)).then_some(found)
 }
 
-/// Closes a call; says whether that was possible.
-async fn close(engine: &Engine, tenant: Tenant, open: OpenCall) -> bool {
+/// Closes a call as it ended, or as interrupted where nobody knows; says whether that was possible.
+async fn close(engine: &Engine, tenant: Tenant, open: OpenCall, ended: Option<Outcome>) -> (CallId, bool) {
     let own = open.node() == engine.journal.node;
     let why = match open.starts() {
         _ if own => "the end of the call could not be written down".into(),
         1 => "the process that ran the call is gone".into(),
         starts => format!("the process that ran the call is gone; it was started {starts} times"),
     };
-    match pipeline::close_interrupted(engine, &tenant, &open, &why).await {
-        Ok(ended) => {
-            // Of a call of this hub an end was told when it came.
-            if let Some(outcome) = ended.filter(|_| !own) {
-                pipeline::tell_interrupted(engine, &tenant, &open, &outcome);
-            }
-            true
-        }
-        Err(error) => {
-            tracing::warn!(%error, call = %open.record.id, "a call that was interrupted could not be closed");
-            false
-        }
+    let outcome = ended.unwrap_or_else(|| pipeline::interrupted(&open, &why, engine.services.clock.now()));
+    let closed = pipeline::close_open(engine, &tenant, &open, &outcome).await;
+    match &closed {
+        // Of a call of this hub an end was told when it came.
+        Ok(true) if !own => pipeline::tell_interrupted(engine, &tenant, &open, &outcome),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, call = %outcome.id, "a call that was left open could not be closed"),
     }
+    (outcome.id, closed.is_ok())
 }

@@ -125,7 +125,7 @@ impl Journal {
         let mut stretch = Stretch { rows: BTreeMap::new(), end: None };
         // The open ones first: a call that is closed in between is then seen twice, and not missed.
         for table in [Table::Open, Table::Calls] {
-            if !query.status.is_none_or(|status| (status == Status::Executing) == (table == Table::Open)) {
+            if query.status.is_some_and(|status| (status == Status::Executing) != (table == Table::Open)) {
                 continue;
             }
             let scope = match &query.thread {

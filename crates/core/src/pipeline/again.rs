@@ -71,10 +71,11 @@ async fn walk(
     };
     ticket.count(ErrorKind::Interrupted);
     let why = format!("the process that ran the call is gone, and it could not be run again: {}", refusal.operator);
-    match interrupted::close(engine, &tenant, &open, &why).await {
-        Ok(Some(outcome)) => report::report(ticket, &outcome),
+    let outcome = interrupted::outcome(&open, &why, engine.services.clock.now());
+    match interrupted::close(engine, &tenant, &open, &outcome).await {
+        Ok(true) => report::report(ticket, &outcome),
         // Its end is told by whoever has it now.
-        Ok(None) => ticket.settle(),
+        Ok(false) => ticket.settle(),
         Err(error) => leave(engine, ticket, &error),
     }
 }

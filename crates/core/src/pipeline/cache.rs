@@ -58,7 +58,7 @@ async fn give(services: &Services, way: Way, answer: &Answer, ticket: &Ticket<'_
 
 async fn look_up(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<Known, CallError> {
     let Allowed(mut way) = allowed;
-    let keyed = way.call.key.is_some() || way.permit().is_some();
+    let keyed = way.call.key.is_some() || way.permit().is_some() || way.runs_again();
     if keyed || (way.base != Base::No && way.call.thread.is_some()) {
         return Ok(Known::No(Allowed(way)));
     }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(super) async fn check(journal: &Journal, services: &Services, found: &Found) -> Result<(), CallError> {
-    if found.0.tool.definition.depends_on.is_empty() {
+    if found.0.tool.definition.depends_on.is_empty() || found.0.runs_again() {
         return Ok(());
     }
     Box::pin(look(journal, services, &found.0)).await

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// May block the call or rewrite its arguments; they are validated afterwards.
 pub(super) async fn before(found: Found) -> Result<Found, CallError> {
-    if found.0.tool.hooks.is_empty() { Ok(found) } else { Box::pin(ask_before(found)).await }
+    if found.0.tool.hooks.is_empty() || found.0.runs_again() { Ok(found) } else { Box::pin(ask_before(found)).await }
 }
 
 async fn ask_before(found: Found) -> Result<Found, CallError> {

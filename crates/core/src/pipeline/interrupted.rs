@@ -1,7 +1,8 @@
-//! Closes a call whose process died before it ended.
+//! Closes a call that nobody runs any more.
 //!
-//! In: an open call that nobody runs any more. Out: its record, closed as `interrupted`, and what the history of its states
-//! is told; or that somebody else was faster. Whether its process is dead is decided elsewhere.
+//! In: an open call whose process died, or whose end could not be written down when it came. Out: its record, closed as
+//! `interrupted` or as it ended, and what the history of its states is told; or that somebody else was faster. Whether its
+//! process is dead is decided elsewhere.
 
 use std::sync::Arc;
 
@@ -19,23 +20,22 @@ use crate::{
     state::{Draft, Happened, Parked, Told},
 };
 
-/// Closes an open call; answers how it ended, or nothing where somebody else has closed it or taken it over.
+/// Closes an open call; says no where somebody else has closed it or taken it over.
 pub(crate) async fn close(
     engine: &Engine,
     tenant: &Tenant,
     open: &OpenCall,
-    why: &str,
-) -> Result<Option<Outcome>, StoreError> {
+    outcome: &Outcome,
+) -> Result<bool, StoreError> {
     let Engine { journal, services, .. } = engine;
     let now = services.clock.now();
-    let outcome = outcome(open, why, now);
     let record = open.record.clone().closed(outcome.clone());
     let mut batch = Batch::on(Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id));
     batch.writes = journal.close(&record, Some(open.seen), now)?;
-    batch.writes.extend(history(engine, tenant, open, &outcome).await);
+    batch.writes.extend(history(engine, tenant, open, outcome).await);
     match journal.store.commit(batch, now).await {
-        Ok(_) => Ok(Some(outcome)),
-        Err(StoreError::Conflict { .. }) => Ok(None),
+        Ok(_) => Ok(true),
+        Err(StoreError::Conflict { .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -45,8 +45,8 @@ pub(crate) fn tell(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &
     report::tell_of(&engine.services, tenant, (outcome.id, Some(open.record.tool.clone())), outcome);
 }
 
-/// Nobody knows what the tool did, unless it is one that changes nothing.
-fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
+/// The end of a call whose process died. Nobody knows what the tool did, unless it is one that changes nothing.
+pub(crate) fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
     let record = &open.record;
     let opening = record.opening.as_deref();
     let harmless = opening.is_some_and(|opening| opening.read_only);

@@ -20,7 +20,7 @@ const MOST_ALIKE: usize = 32;
 
 pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
     let Valid(way) = valid;
-    if let Some(run) = way.call.run {
+    if let Some(run) = way.call.run.filter(|_| !way.runs_again()) {
         let arguments = digest::canonical(&way.call.arguments);
         let now = engine.services.clock.instant();
         let (guard, name) = (&engine.scheduler.guard, &way.tool.definition.name);
@@ -31,6 +31,8 @@ pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, Cal
     match verdict(&way) {
         Verdict::Allow => Ok(Allowed(way)),
         Verdict::Deny(reason) => Err(forbidden(&way, &reason)),
+        // A person was asked before it was opened.
+        Verdict::Ask(_) if way.runs_again() => Ok(Allowed(way)),
         Verdict::Ask(asks) => Box::pin(ask(engine, way, asks)).await,
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum Seen {
 }
 
 pub(super) async fn look(journal: &Journal, services: &Services, found: Found) -> Result<Seen, CallError> {
-    if found.0.call.key.is_none() {
+    if found.0.call.key.is_none() || found.0.runs_again() {
         return Ok(Seen::Never(found));
     }
     // In a box, like every part of the way that plain calls do not take: they would carry its size.

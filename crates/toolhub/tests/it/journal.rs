@@ -298,6 +298,46 @@ async fn a_call_that_kills_its_process_is_started_three_times_and_no_more() {
 
 #[tokio::test]
 async fn a_call_that_cannot_be_run_again_is_closed() {
+    let changes: [fn(HubBuilder, ToolBuilder) -> HubBuilder; 2] = [
+        // The tool takes other arguments by now.
+        |hub, pay| hub.tool(pay.parameters(json!({"type": "object", "properties": {"n": {"type": "string"}}}))),
+        // A rule forbids it by now.
+        |hub, pay| hub.tool(pay).rule(Rule::deny("pay")),
+    ];
+    for change in changes {
+        let [shelf, _] = Shelf::both();
+        let ((pay, paying), first) = (retried([Step::Hang]), shelf.clone());
+        let id = dies(
+            async move || first.hub().await.tool(pay).build().await.unwrap(),
+            |hub| {
+                let call = hub.call("pay", json!({"n": 1})).start();
+                let id = call.id();
+                (vec![call], id)
+            },
+            begun(&[&paying], 1),
+        );
+        let (pay, paying) = retried([]);
+        let builder = change(shelf.hub().await, pay);
+        let mut recorder = Recorder::from(builder.subscribe());
+        let hub = builder.build().await.unwrap();
+        ended(&hub, id).await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
+        hub.shutdown(Duration::from_secs(5)).await;
+        assert_eq!((recorder.ends_of(id), paying.asked().len()), (1, 0));
+    }
+}
+
+/// Counts what it sees.
+struct Counter(Arc<AtomicUsize>);
+
+impl Hook for Counter {
+    fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Ok(Before::Pass) })
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_asked_twice_about_a_call_that_is_run_again() {
     let [shelf, _] = Shelf::both();
     let ((pay, paying), first) = (retried([Step::Hang]), shelf.clone());
     let id = dies(
@@ -309,18 +349,16 @@ async fn a_call_that_cannot_be_run_again_is_closed() {
         },
         begun(&[&paying], 1),
     );
-    // The tool takes other arguments by now.
-    let (pay, paying) = retried([]);
-    let pay = pay.parameters(json!({"type": "object", "properties": {"n": {"type": "string"}}}));
-    let hub = shelf.hub().await.tool(pay).build().await.unwrap();
-    record(&hub, id).await.outcome.unwrap().assert_error(ErrorKind::Interrupted);
-    assert!(paying.asked().is_empty());
+    let seen: Arc<AtomicUsize> = Arc::default();
+    let hub = shelf.hub().await.tool(retried([]).0.confirm()).hook("*", Counter(seen.clone())).build().await.unwrap();
+    ended(&hub, id).await.assert_success();
+    assert_eq!(seen.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
 async fn only_an_idempotent_tool_can_be_run_again() {
     let built = ToolHub::builder().tool(scripted("pay", []).0.rerun_interrupted()).build().await;
-    let error = built.err().expect("it is refused").to_string();
+    let error = built.expect_err("it is refused").to_string();
     assert!(error.contains("`pay`") && error.contains("idempotent"), "{error}");
     let hub = ToolHub::builder().build().await.unwrap();
     let refused = hub.register(scripted("pay", []).0.rerun_interrupted()).unwrap_err();
