@@ -24,8 +24,6 @@ pub(super) struct Entry {
     /// The number of its last write.
     pub(super) write: u64,
     pub(super) packed: bool,
-    /// Whether it may hold something that must survive a loss of power.
-    pub(super) synced: bool,
     pub(super) head: Head,
 }
 

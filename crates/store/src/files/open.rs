@@ -174,9 +174,9 @@ impl Survey {
             }
         };
         let old = shelf.contexts.join(context.file(old));
-        // Not before the new one is sure to be there.
-        let synced = old.parent().map_or(Ok(()), |folder| shelf.disk.sync_folder(folder));
-        synced.and_then(|()| gone(shelf.disk.remove(&old))).map_err(|error| failed(&old, error))
+        // Not before the new one is sure to be there; and for good, so that it is not there again when that one goes.
+        let sync = || old.parent().map_or(Ok(()), |folder| shelf.disk.sync_folder(folder));
+        sync().and_then(|()| gone(shelf.disk.remove(&old))).and_then(|()| sync()).map_err(|error| failed(&old, error))
     }
 
     /// Puts all of it into the index; answers the greatest number of a write.
@@ -185,8 +185,7 @@ impl Survey {
         self.aside.into_iter().for_each(|stem| index.set_aside(stem, "its file was set aside".into()));
         let last = self.found.values().map(|(begin, _)| begin.write).max().unwrap_or(0);
         for (context, (begin, packed)) in self.found {
-            // What was synced is not known any more, so everything may be.
-            index.put(&context, Entry { write: begin.write, packed, synced: true, head: begin.head });
+            index.put(&context, Entry { write: begin.write, packed, head: begin.head });
             // What was set aside of it before is only kept for people to look at.
             index.replaced(&context);
         }

@@ -4,8 +4,8 @@
 //! aside and gets its name when it is whole, so whoever looks sees the old content or the new. A sync that failed is
 //! never tried again on the same file: what is to be safe is then written into a new one.
 //!
-//! A write that need not survive a loss of power is synced all the same where it replaces something that must: otherwise
-//! a file that was safe could be lost for one that was not.
+//! What a file holds is always synced before it gets its name: otherwise a loss of power could leave half a file where a
+//! safe one was. A write that need not survive one is spared the sync of the folder only.
 
 use std::{
     collections::HashSet,
@@ -128,16 +128,12 @@ impl Workshop {
     }
 
     fn put_one(&mut self, Replacement { context, before, now }: Replacement, level: Durability) -> Put {
-        let was_synced = {
-            let mut index = self.shelf.lock();
-            before.into_iter().for_each(|doc| index.begin(doc));
-            index.entry(&context).is_some_and(|entry| entry.synced)
-        };
+        before.into_iter().for_each(|doc| self.shelf.lock().begin(doc));
         let put = match now {
             Some(mut doc) => {
                 self.write += 1;
                 doc.write = self.write;
-                self.replace(doc, level, was_synced)
+                self.replace(doc, level)
             }
             None => self.remove(&context, level),
         };
@@ -145,12 +141,11 @@ impl Workshop {
         put
     }
 
-    fn replace(&mut self, doc: Doc, level: Durability, was_synced: bool) -> Put {
+    fn replace(&mut self, doc: Doc, level: Durability) -> Put {
         let shelf = self.shelf.clone();
         let (ready, target) = (self.ready().1, shelf.contexts.join(doc.context.file(self.packed)));
-        let synced = level == Durability::PowerSafe || was_synced;
         let made = pack::write(&doc, self.packed)
-            .and_then(|content| shelf.disk.write(&ready, &content, synced))
+            .and_then(|content| shelf.disk.write(&ready, &content, true))
             .and_then(|()| self.make_folder(&target))
             .and_then(|()| shelf.disk.rename(&ready, &target));
         if let Err(error) = made {
@@ -158,23 +153,25 @@ impl Workshop {
             let _ = shelf.disk.remove(&ready);
             return Put::Nothing(error);
         }
-        let other = shelf.contexts.join(doc.context.file(!self.packed));
         let had_other = shelf.lock().entry(&doc.context).is_some_and(|entry| entry.packed != self.packed);
-        self.show(doc, synced);
+        let other = had_other.then(|| shelf.contexts.join(doc.context.file(!self.packed)));
+        self.show(doc);
         let mut rest = Ok(());
         if had_other || level == Durability::PowerSafe {
             rest = self.sync_folders([&*target]);
         }
-        // Not before the new one is sure to be there. Should it come back, its number is the smaller one.
-        if had_other {
-            rest = rest.and_then(|()| gone(shelf.disk.remove(&other)));
+        if let Some(other) = other {
+            // Not before the new one is sure to be there; and for good, so that it is not there again when that one goes.
+            rest = rest.and_then(|()| gone(shelf.disk.remove(&other))).and_then(|()| self.sync_folders([&*target]));
         }
         rest.map_or_else(Put::Unsure, |()| Put::Done)
     }
 
     fn remove(&mut self, context: &Context, level: Durability) -> Put {
         let shelf = self.shelf.clone();
-        let [other, target] = [!self.packed, self.packed].map(|packed| shelf.contexts.join(context.file(packed)));
+        // What an error may have left of another sort goes first: when this one is gone, so is the context.
+        let packed = shelf.lock().entry(context).map_or(self.packed, |entry| entry.packed);
+        let [other, target] = [!packed, packed].map(|packed| shelf.contexts.join(context.file(packed)));
         let removed = gone(shelf.disk.remove(&other)).and_then(|()| gone(shelf.disk.remove(&target)));
         if let Err(error) = removed {
             return Put::Nothing(error);
@@ -229,7 +226,7 @@ impl Workshop {
         }
         for Replacement { context, now, .. } in owed.replacements {
             match now {
-                Some(doc) => self.show(doc, true),
+                Some(doc) => self.show(doc),
                 None => shelf.lock().forget(&context),
             }
             shelf.lock().end(&context);
@@ -282,7 +279,7 @@ impl Workshop {
         for Replacement { context, now, .. } in &owed.replacements {
             match now {
                 Some(doc) => {
-                    index.put(context, Entry { write: doc.write, packed, synced: true, head: doc.head() });
+                    index.put(context, Entry { write: doc.write, packed, head: doc.head() });
                     index.begin(Arc::new(doc.clone()));
                 }
                 None => {
@@ -296,10 +293,10 @@ impl Workshop {
     }
 
     /// Everybody may see this document from here on.
-    fn show(&self, doc: Doc, synced: bool) {
+    fn show(&self, doc: Doc) {
         let (doc, packed) = (Arc::new(doc), self.packed);
         let mut index = self.shelf.lock();
-        index.put(&doc.context, Entry { write: doc.write, packed, synced, head: doc.head() });
+        index.put(&doc.context, Entry { write: doc.write, packed, head: doc.head() });
         index.keep(&doc);
         index.replaced(&doc.context);
     }
