@@ -34,7 +34,7 @@ pub(super) async fn loaded_before_and_committed_after<B: Backend>(open: &impl As
 
 /// Whatever was on its way when the store went: acknowledged is there, and nothing is there by halves.
 pub(super) async fn cut_off_in_the_middle<B: Backend>(open: &impl AsyncFn() -> Arc<B>) {
-    let mut acknowledged = vec![None::<u32>; 8];
+    let mut acknowledged = [None::<u32>; 8];
     for life in 0..6_u32 {
         let store = open().await;
         let writers = (0..8).map(|writer| {
