@@ -353,7 +353,7 @@ impl<'a> Book<'a> {
         let answers = error.kind != ErrorKind::StoreUnavailable;
         let failed = failed(outcome, error, ticket);
         if !answers {
-            return failed;
+            return self.not_written(failed);
         }
         drafts.list.iter_mut().for_each(|draft| draft.text = None);
         let told = self.told(&failed);
@@ -361,8 +361,16 @@ impl<'a> Book<'a> {
         let noted = history.into_iter().filter(|write| write.table == Table::History).collect();
         match self.commit(&failed, noted).await {
             Ok(()) => failed,
-            Err(error) => self::failed(failed, error.into(), ticket),
+            Err(error) => self.not_written(self::failed(failed, error.into(), ticket)),
         }
+    }
+
+    /// The call stays open for now.
+    fn not_written(&self, outcome: Outcome) -> Outcome {
+        if self.opened.is_some() {
+            self.engine.journal.not_written(&outcome);
+        }
+        outcome
     }
 }
 
