@@ -53,7 +53,7 @@ pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) 
 }
 
 /// Takes all rows of a thread away, its own row last: a sweep that was cut short is found again. As soon as the thread's own
-/// row is written by somebody, nothing more is taken. The states in `kept` outlive the thread. What lies in `other` stores
+/// row is written by somebody, or a call on this node names the thread, nothing more is taken. The states in `kept` outlive the thread. What lies in `other` stores
 /// goes first.
 pub(crate) async fn remove(
     book: &Book,
@@ -76,7 +76,7 @@ pub(crate) async fn remove(
     let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
     let commit = async |batch| match store.commit(batch, now).await {
         Ok(_) => Ok(true),
-        Err(StoreError::Conflict { table: Table::Threads, .. }) => Ok(false),
+        Err(StoreError::Conflict { .. }) => Ok(false),
         Err(error) => Err(error),
     };
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Threads) {
@@ -86,8 +86,8 @@ pub(crate) async fn remove(
             let rows: Vec<_> = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept)).collect();
             let mut batch = Batch::on(partition.clone()).with(own(Change::Keep));
             gone += rows.len();
-            batch.writes.extend(rows.into_iter().map(|(key, _)| removal(table, key)));
-            if batch.writes.len() > 1 && !commit(batch).await? {
+            batch.writes.extend(rows.into_iter().map(|(key, row)| removal(table, key, row.seen)));
+            if batch.writes.len() > 1 && (book.knows(owner) || !commit(batch).await?) {
                 return Ok(Removed::Awake);
             }
             tokio::task::yield_now().await;
@@ -118,13 +118,17 @@ async fn remove_states(
             let page = store.scan(scan.clone(), now).await?;
             let rows = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept));
             let mut batch = Batch::on(partition.clone());
-            batch.writes.extend(rows.map(|(key, _)| removal(table, key)));
+            batch.writes.extend(rows.map(|(key, row)| removal(table, key, row.seen)));
             gone += batch.writes.len();
             if !batch.writes.is_empty() {
-                if book.stored(owner).await?.map(|(_, seen)| seen) != seen {
+                if book.stored(owner).await?.map(|(_, seen)| seen) != seen || book.knows(owner) {
                     return Ok(Removed::Awake);
                 }
-                store.commit(batch, now).await?;
+                match store.commit(batch, now).await {
+                    Ok(_) => {}
+                    Err(StoreError::Conflict { .. }) => return Ok(Removed::Awake),
+                    Err(error) => return Err(error),
+                }
             }
             match page.next {
                 Some(next) => scan.after = Some(next),
@@ -135,8 +139,10 @@ async fn remove_states(
     Ok(Removed::Rows(gone))
 }
 
-fn removal(table: Table, key: Key) -> Write {
-    Write { table, id: key.id, expect: Expect::Any, change: Change::Remove, durability: Durability::KillSafe }
+/// Takes a row away as it was seen: what somebody has written since is not lost.
+fn removal(table: Table, key: Key, seen: Seen) -> Write {
+    let (expect, durability) = (Expect::Same(seen), Durability::KillSafe);
+    Write { table, id: key.id, expect, change: Change::Remove, durability }
 }
 
 /// Whether a row belongs to a state that outlives its thread.
