@@ -1,6 +1,9 @@
 //! A store in memory whose commits a test looks at first: it may do something before one, or let it go wrong.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use toolhub::{
     BoxFuture,
@@ -22,6 +25,8 @@ type Look = dyn Fn(&Batch) -> BoxFuture<'static, Then> + Send + Sync;
 #[derive(Default)]
 pub(crate) struct Meddled {
     pub(crate) memory: Arc<Memory>,
+    /// How many pages were asked for.
+    pub(crate) scans: AtomicUsize,
     look: Mutex<Option<Arc<Look>>>,
 }
 
@@ -57,6 +62,7 @@ impl Backend for Meddled {
         })
     }
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
         self.memory.scan(scan, now)
     }
     fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
