@@ -9,7 +9,7 @@ use std::{
 };
 
 use toolhub::{
-    BusinessStateConfig, ContextFilter, Happened, HubBuilder, ManagerType, StateCleanup,
+    BusinessStateConfig, ConflictResolution, ContextFilter, Happened, HubBuilder, ManagerType, StateCleanup,
     StateKind::Business,
     StateManagerConfig,
     backend::{Backend, Change, Memory, Scan, Scope, Table},
@@ -259,4 +259,38 @@ async fn what_is_written_while_an_idle_thread_is_swept_is_not_lost() {
         assert_eq!(noted(&hub).await, 3);
         store.before_commits(|_| Box::pin(async { Then::Made }));
     }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Tally {
+    count: u32,
+}
+impl ToolState for Tally {
+    const NAME: &'static str = "tally";
+}
+
+#[tokio::test]
+async fn a_tool_is_not_run_once_more_after_a_state_of_it_was_committed_elsewhere() {
+    let (disk, own): (Arc<Memory>, Arc<Memory>) = (Arc::default(), Arc::default());
+    let other = builder(&disk, &own).build().await.unwrap();
+    let both = move |_: NoArguments, mut notes: State<Notes>, mut tally: State<Tally>| {
+        let other = other.state();
+        async move {
+            notes.0.push("noted".into());
+            tally.count += 1;
+            // Somebody else writes, the first time.
+            let tally = "t/tally".parse().unwrap();
+            if other.get_state(&main(), &tally, Business).await.unwrap().is_none() {
+                other.set_state(&main(), &tally, Business, json!({"count": 10}), None).await.unwrap();
+            }
+            Ok::<_, ToolError>(())
+        }
+    };
+    let both = tool("both", both).on_conflict(ConflictResolution::Retry).rerunnable();
+    let note = tool("note", note).manager_type(ManagerType::Persistent);
+    let hub = builder(&disk, &own).tool(note).tool(both).build().await.unwrap();
+    let outcome = hub.call("both", json!({})).thread("t").await;
+    let notes = hub.state().get_state(&main(), &"t/notes".parse().unwrap(), Business).await.unwrap().unwrap();
+    assert_eq!(notes.data, json!(["noted"]), "one call, one note");
+    outcome.assert_effect(Effect::Done).assert_error(ErrorKind::StateConflict);
 }
