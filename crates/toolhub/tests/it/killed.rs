@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Mutex,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use toolhub::{
@@ -114,7 +114,7 @@ async fn order(hub: ToolHub, writer: usize, life: usize, left: Vec<String>) {
 async fn works_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let life: usize = std::env::var(LIFE).unwrap().parse().unwrap();
-    let began = Instant::now();
+    let began = tokio::time::Instant::now();
     let hub = hub(&folder).await;
     say(&format!("ready {}", began.elapsed().as_millis()));
     let left = fs::read_to_string(folder.join("left")).unwrap_or_default();
