@@ -9,10 +9,12 @@ use super::{Book, Owner, book};
 use crate::{
     approvals::{Approval, ApprovalState},
     backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Scan, Scope, Seen, StoreError, Table, Write,
+        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
+        Write,
     },
     clock::Timestamp,
     ids::StateName,
+    journal::OpenCall,
 };
 
 /// How many rows go in one batch.
@@ -53,7 +55,7 @@ pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) 
 }
 
 /// Takes all rows of a thread away, its own row last: a sweep that was cut short is found again. As soon as the thread's own
-/// row is written by somebody, or a call on this node names the thread, nothing more is taken. The states in `kept` outlive the thread. What lies in `other` stores
+/// row is written by somebody, a call on this node names the thread, or one is open in it, nothing more is taken. The states in `kept` outlive the thread. What lies in `other` stores
 /// goes first.
 pub(crate) async fn remove(
     book: &Book,
@@ -64,6 +66,11 @@ pub(crate) async fn remove(
 ) -> Result<Removed, StoreError> {
     let own = book::key(owner);
     let seen = book.stored(owner).await?.map(|(_, seen)| seen);
+    let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
+    let open = Scan::of(Table::Open, Scope::Partition(partition.clone())).limit(AT_ONCE);
+    if store.scan(open, now).await?.rows.iter().any(is_open) {
+        return Ok(Removed::Awake);
+    }
     let mut gone = 0;
     for store in other {
         match remove_states(&**store, (book, seen), owner, kept, now).await? {
@@ -73,7 +80,6 @@ pub(crate) async fn remove(
     }
     let expect = seen.map_or(Expect::Absent, Expect::Same);
     let own = |change| Write { table: own.table, id: own.id.clone(), expect, change, durability: Durability::KillSafe };
-    let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
     let commit = async |batch| match store.commit(batch, now).await {
         Ok(_) => Ok(true),
         Err(StoreError::Conflict { .. }) => Ok(false),
@@ -83,6 +89,9 @@ pub(crate) async fn remove(
         let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
         loop {
             let page = store.scan(scan.clone(), now).await?;
+            if table == Table::Open && page.rows.iter().any(is_open) {
+                return Ok(Removed::Awake);
+            }
             let rows: Vec<_> = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept)).collect();
             let mut batch = Batch::on(partition.clone()).with(own(Change::Keep));
             gone += rows.len();
@@ -137,6 +146,12 @@ async fn remove_states(
         }
     }
     Ok(Removed::Rows(gone))
+}
+
+/// Whether this is a call that runs, here or on another node, or that somebody will close. Nobody ends one that cannot be
+/// read.
+fn is_open((key, row): &(Key, Row)) -> bool {
+    OpenCall::read(&key.id, row).is_ok()
 }
 
 /// Takes a row away as it was seen: what somebody has written since is not lost.
