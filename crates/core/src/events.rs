@@ -123,7 +123,7 @@ impl Events {
         let kept = self.0.kept.get().filter(|_| news.is_kept());
         if self.heard() || kept.is_some() {
             let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
-            *last += 1;
+            *last = (*last + 1).max(if self.0.kept.get().is_some() { kept::first_number(timestamp) } else { 0 });
             let event = Arc::new(Event { id: *last, timestamp, tenant, thread, news });
             if let Some(kept) = kept {
                 kept.note(event.clone());

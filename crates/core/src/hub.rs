@@ -47,6 +47,9 @@ use crate::{
     tool::{Definition, Kind, ToolName},
 };
 
+/// How soon calls are cancelled that were made after a hub cancelled all others.
+const CANCEL_AGAIN: Duration = Duration::from_millis(100);
+
 /// The one place through which tool calls pass. Cheap to clone; all clones are the same hub.
 ///
 /// ```
@@ -243,7 +246,10 @@ impl ToolHub {
         tasks.close();
         if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
             live.cancel_all();
-            tasks.wait().await;
+            // Somebody may go on making calls, and nobody must wait for those either.
+            while tokio::time::timeout(CANCEL_AGAIN, tasks.wait()).await.is_err() {
+                live.cancel_all();
+            }
         }
         services.rooms.shut().await;
         if let Err(error) = book.close().await {

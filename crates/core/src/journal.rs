@@ -11,8 +11,8 @@ mod plain;
 mod query;
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -25,7 +25,7 @@ use crate::{
     backend::{
         Backend, Change, Durability, Expect, Key, Partition, Place, Row, Seen, StoreError, Table, Write, decode, encode,
     },
-    call::{Call, Effect, Outcome, Status},
+    call::{Call, Outcome, Status},
     clock::{Clock, Timestamp},
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     status::Evidence,
@@ -119,6 +119,15 @@ const CLAIM: SmolStr = SmolStr::new_static("claim");
 /// A thread's evidence is one row: what succeeded first can be told only when all of it is seen together.
 const EVIDENCE: SmolStr = SmolStr::new_static("evidence");
 
+/// Calls of this hub whose end could not be written down.
+#[derive(Default)]
+struct Unwritten {
+    /// How they ended.
+    ends: HashMap<CallId, Outcome>,
+    /// Those that still count as running. There are never more than calls that run.
+    ending: HashSet<CallId>,
+}
+
 #[derive(Clone)]
 pub(crate) struct Journal {
     pub(crate) store: Arc<dyn Backend>,
@@ -132,8 +141,7 @@ pub(crate) struct Journal {
     pub(crate) plain: Option<Arc<Plain>>,
     /// Told when a call may have been left open here.
     pub(crate) left_open: Arc<Notify>,
-    /// How calls ended whose end could not be written down.
-    unwritten: Arc<Mutex<HashMap<CallId, Outcome>>>,
+    unwritten: Arc<Mutex<Unwritten>>,
 }
 
 impl Journal {
@@ -151,24 +159,34 @@ impl Journal {
         Self { store, keep, node, alone, plain, left_open: Arc::default(), unwritten: Arc::default() }
     }
 
-    /// A call has ended here, and perhaps its end could not be written down. Somebody looks after that.
-    pub(crate) fn perhaps_open(&self, outcome: &Outcome) {
-        if outcome.effect != Effect::None {
-            self.remember([(outcome.id, outcome.clone())]);
+    /// The end of an opened call could not be written down. To be followed by `gone`, when the call does not count as
+    /// running any more.
+    pub(crate) fn not_written(&self, outcome: &Outcome) {
+        self.remember([(outcome.id, outcome.clone())]);
+        self.of_unwritten().ending.insert(outcome.id);
+    }
+
+    /// A call that failed does not run here any more. If it may be open still, somebody looks after it.
+    pub(crate) fn gone(&self, call: CallId) {
+        if self.of_unwritten().ending.remove(&call) {
+            self.left_open.notify_one();
         }
-        self.left_open.notify_one();
     }
 
     /// Remembers ends that could not be written down, as many as there is room for.
     pub(crate) fn remember(&self, ends: impl IntoIterator<Item = (CallId, Outcome)>) {
-        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = UNWRITTEN.saturating_sub(unwritten.len());
-        unwritten.extend(ends.into_iter().take(room));
+        let ends_here = &mut self.of_unwritten().ends;
+        let room = UNWRITTEN.saturating_sub(ends_here.len());
+        ends_here.extend(ends.into_iter().take(room));
     }
 
     /// The ends that are remembered, to be written down now.
     pub(crate) fn unwritten(&self) -> HashMap<CallId, Outcome> {
-        std::mem::take(&mut self.unwritten.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.of_unwritten().ends)
+    }
+
+    fn of_unwritten(&self) -> MutexGuard<'_, Unwritten> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The write that opens a call. It never expires: the call is still running, or somebody must be told that it was

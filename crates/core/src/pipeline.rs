@@ -297,7 +297,8 @@ impl Pending {
 fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
     let (tell, told) = oneshot::channel();
     let otherwise = Some(Box::new(Ticket::new(&engine.services, &found.0.call).lost()));
-    let running = engine.live.enter(found.0.call.id, found.0.call.cancel.clone());
+    let id = found.0.call.id;
+    let running = engine.live.enter(id, found.0.call.cancel.clone());
     let progress = found.0.call.progress.clone();
     let (tasks, runtime) = (engine.tasks.clone(), engine.runtime.clone());
     let engine = engine.clone();
@@ -306,8 +307,8 @@ fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
     let task = async move {
         let outcome = walk(&engine, found, false).await;
         drop(running);
-        if outcome.error_kind().is_some_and(|kind| matches!(kind, ErrorKind::StoreUnavailable | ErrorKind::Internal)) {
-            engine.journal.perhaps_open(&outcome);
+        if outcome.error.is_some() {
+            engine.journal.gone(id);
         }
         if let Some(progress) = progress {
             progress.close();
@@ -338,7 +339,11 @@ async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
         }
         Err(panic) => {
             ticket.count(ErrorKind::Internal);
-            ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic)))
+            let outcome = ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic)));
+            if !in_place {
+                engine.journal.not_written(&outcome);
+            }
+            outcome
         }
     };
     report::report(ticket, &outcome);

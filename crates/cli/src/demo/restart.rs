@@ -23,6 +23,8 @@ const KEY: &str = "order-19";
 const STEPS: u32 = 5;
 /// How long running calls may go on; there are none.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long it takes at most until the second process has begun; far longer than it does.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// What the process says when there is something to be lost.
 const BUSY: &str = "busy";
 
@@ -32,7 +34,9 @@ pub(super) struct Folder(PathBuf);
 impl Folder {
     pub(super) fn new() -> std::io::Result<Self> {
         let path = std::env::temp_dir().join(format!("toolhub-demo-{}", std::process::id()));
-        std::fs::create_dir_all(&path)?;
+        // A tour that was killed may have left one behind, and a later process may have its number.
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path)?;
         Ok(Self(path))
     }
 
@@ -57,7 +61,7 @@ pub(super) async fn stop(hub: ToolHub, store: &Path) -> Result<ToolHub, Box<dyn 
     let mut second = second.spawn()?;
     let mut lines = BufReader::new(second.stdout.take().ok_or("the second process says nothing")?).lines();
     loop {
-        match lines.next_line().await?.as_deref() {
+        match tokio::time::timeout(PATIENCE, lines.next_line()).await??.as_deref() {
             Some(BUSY) => break,
             Some(line) => print::detail(line),
             None => return Err("the second process ended by itself".into()),
@@ -86,6 +90,7 @@ pub(super) async fn work(store: &Path) -> Result<(), Box<dyn Error>> {
     while !matches!(events.next().await.news, News::ExecutionStarted { .. }) {}
     println!("process {}: slow {{\"steps\":{STEPS}}} with key {KEY} has begun", std::process::id());
     println!("{BUSY}");
-    // Longer than anybody waits before the kill.
-    std::future::pending().await
+    // It is killed long before. If whoever wanted to do that is gone, it must not stay behind.
+    tokio::time::sleep(2 * PATIENCE).await;
+    Ok(())
 }

@@ -38,9 +38,15 @@ const AT_ONCE: usize = 200;
 const LOOKED_AT: usize = 2_000;
 /// How soon a store that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// A millisecond has so many numbers. Numbers begin with the time a hub was built, so that they go on after a restart
-/// whether or not the last ones were written; only a hub that told more than a million events a second would be ahead of it.
+/// A millisecond has so many numbers. Numbers follow the time, so that they go on after a restart whether or not the last
+/// ones were written, and so that those of hubs that share a store lie among each other: whoever has heard of one misses
+/// nothing later of the others. Only a hub that told more than a million events a second would be ahead of it.
 const NUMBERS: u64 = 1_024;
+
+/// The first number of events that happen at this time.
+pub(super) fn first_number(time: Timestamp) -> u64 {
+    u64::try_from(time.millis()).unwrap_or(0).saturating_mul(NUMBERS)
+}
 
 /// An event that was kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -127,7 +133,7 @@ impl Kept {
         let scan = Scan { newest: true, ..Scan::of(Table::Events, Scope::Partition(place())).limit(1) };
         let page = self.store.scan(scan, now).await?;
         let last = page.rows.first().and_then(|(key, _)| number(&key.id)).unwrap_or(0);
-        Ok(last.max(u64::try_from(now.millis()).unwrap_or(0).saturating_mul(NUMBERS)))
+        Ok(last.max(first_number(now)))
     }
 
     /// A page of the events after a number that concern a tenant or everybody.

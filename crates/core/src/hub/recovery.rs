@@ -123,6 +123,8 @@ impl Recovery {
         unwritten: &mut HashMap<CallId, Outcome>,
     ) -> Result<Looked, StoreError> {
         let Engine { journal, services, .. } = &**engine;
+        // Before they are read: what is said while all these calls are looked at is news the next time.
+        let asked_at = services.clock.instant();
         let leases = if journal.alone { Default::default() } else { journal.leases(services.clock.now()).await? };
         let mut looked = Looked::AllIsWell;
         let (mut seen, mut closed) = (HashSet::new(), 0);
@@ -135,15 +137,22 @@ impl Recovery {
                 seen.insert(key.id.clone());
                 // Looked up after the row was read: a call of this hub is running before it is opened.
                 if engine.live.has(open.record.id) {
+                    // One that waits to be run again may still be refused.
+                    if open.node() != journal.node {
+                        looked = Looked::LookAgain;
+                    }
                     continue;
                 }
                 let dead = open.node() == journal.node
                     || journal.alone
-                    || self.watched.is_dead(&key.id, &open, &leases, services.clock.instant());
+                    || self.watched.is_dead(&key.id, &open, &leases, asked_at);
                 let tenant = key.partition.tenant.clone();
                 match may_run_again(engine, &open) {
                     _ if !dead => looked = Looked::LookAgain,
-                    Some(tool) => pipeline::run_again(engine, tenant, open, tool, self.places.clone()),
+                    Some(tool) => {
+                        pipeline::run_again(engine, tenant, open, tool, self.places.clone());
+                        looked = Looked::LookAgain;
+                    }
                     None => {
                         let ended = unwritten.get(&open.record.id).cloned();
                         closing.push(close(engine, tenant, open, ended));

@@ -135,9 +135,11 @@ impl Journal {
             let after = before.map(|id| Cursor(just_before(tenant, table, id)));
             let scan = Scan { newest: true, after, ..Scan::of(table, scope).limit(query.at_once()) };
             let found = self.store.scan(scan, now).await?;
-            let last = || found.rows.iter().rev().find_map(|(key, _)| key.id.parse::<CallId>().ok());
-            // Of what lies before the last row of either table, the other has not told everything.
-            stretch.end = stretch.end.max(found.next.as_ref().and_then(|_| last()));
+            // Of what lies before the last row of either table, the other has not told everything. That row itself may be
+            // one that is passed over, because it is damaged.
+            let last = |Cursor(key): &Cursor| key.id.parse::<CallId>().ok();
+            let last_read = || found.rows.iter().rev().find_map(|(key, _)| key.id.parse::<CallId>().ok());
+            stretch.end = stretch.end.max(found.next.as_ref().and_then(|next| last(next).or_else(last_read)));
             let ids = found.rows.into_iter().filter_map(|(key, row)| Some((key.id.parse().ok()?, (table, key, row))));
             stretch.rows.extend(ids);
         }
@@ -164,7 +166,8 @@ fn just_before(tenant: &Tenant, table: Table, id: CallId) -> Key {
 impl CallQuery {
     /// How many records are read at once: one more than the page holds, where every record is wanted.
     fn at_once(&self) -> usize {
-        let all = self.tool.is_none() && self.caller.is_none();
+        let any_end = self.status.is_none_or(|status| status == Status::Executing);
+        let all = self.tool.is_none() && self.caller.is_none() && any_end;
         if all { self.limit.clamp(1, AT_ONCE - 1) + 1 } else { AT_ONCE }
     }
 

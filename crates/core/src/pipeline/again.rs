@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Found, Way, attempts, interrupted, report, route, ticket::Ticket};
 use crate::{
-    backend::StoreError,
     call::Call,
     engine::Engine,
     error::{CallError, ErrorKind},
@@ -34,8 +33,10 @@ pub(crate) fn run_again(
     let (tasks, runtime, engine) = (engine.tasks.clone(), engine.runtime.clone(), engine.clone());
     let task = async move {
         let _place = places.acquire().await;
+        let id = open.record.id;
         walk(&engine, tenant, open, tool, cancel).await;
         drop(running);
+        engine.journal.gone(id);
     };
     tasks.spawn_on(task, &runtime);
 }
@@ -65,7 +66,7 @@ async fn walk(
             ticket.count(ErrorKind::Internal);
             let error = CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic));
             let outcome = ticket.refused(error);
-            engine.journal.left_open.notify_one();
+            engine.journal.not_written(&outcome);
             return report::report(ticket, &outcome);
         }
     };
@@ -74,17 +75,14 @@ async fn walk(
     let outcome = interrupted::outcome(&open, &why, engine.services.clock.now());
     match interrupted::close(engine, &tenant, &open, &outcome).await {
         Ok(true) => report::report(ticket, &outcome),
-        // Its end is told by whoever has it now.
+        // Its end is told by whoever has it now. That may be this hub, if it was not told that it has taken the call over.
         Ok(false) => ticket.settle(),
-        Err(error) => leave(engine, ticket, &error),
+        // It stays open, and is looked at again.
+        Err(error) => {
+            tracing::warn!(%error, call = %outcome.id, "a call that was interrupted could not be closed");
+            ticket.settle();
+        }
     }
-}
-
-/// The store does not answer. The call stays open, and is looked at again.
-fn leave(engine: &Engine, ticket: Ticket<'_>, error: &StoreError) {
-    tracing::warn!(%error, "a call that was interrupted could not be closed; it is tried again");
-    ticket.settle();
-    engine.journal.left_open.notify_one();
 }
 
 /// The call as it was opened. Nobody waits for it any more, and it goes on without anybody.

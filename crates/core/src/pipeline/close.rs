@@ -206,7 +206,7 @@ impl<'a> Book<'a> {
     /// written all the same is decided by `state`.
     async fn settle(&self, outcome: &Outcome, drafts: &mut Drafts) -> Result<(), Unsettled> {
         let told = self.told(outcome);
-        self.settle_elsewhere(drafts, told.as_ref()).await?;
+        let elsewhere = self.settle_elsewhere(drafts, told.as_ref()).await?;
         loop {
             let mut all = self.writes(drafts, told.as_ref()).await?;
             let proof = if outcome.is_success() {
@@ -220,7 +220,10 @@ impl<'a> Book<'a> {
             }
             match self.commit(outcome, all).await {
                 Err(StoreError::Conflict { table: Table::Evidence, .. }) => {}
-                Err(StoreError::Conflict { table: Table::State, .. }) => self.renew(drafts).await?,
+                Err(StoreError::Conflict { table: Table::State, .. }) => match self.renew(drafts).await {
+                    Err(Unsettled::RunAgain) if elsewhere > 0 => return Err(half_done().into()),
+                    renewed => renewed?,
+                },
                 Ok(()) => {
                     dependencies::tell(self.engine, self.way, &proof);
                     return Ok(());
@@ -231,12 +234,13 @@ impl<'a> Book<'a> {
     }
 
     /// States that do not lie with the call's records, because all threads share them or another store keeps them, are
-    /// committed first, one by one. If the process dies before the end of the call is written down too, what its tool remembers is true, and the
-    /// call stays open.
-    async fn settle_elsewhere(&self, drafts: &mut Drafts, told: Option<&Told>) -> Result<(), Unsettled> {
+    /// committed first, one by one; says how many were. If the process dies before the end of the call is written down
+    /// too, what its tool remembers is true, and the call stays open.
+    async fn settle_elsewhere(&self, drafts: &mut Drafts, told: Option<&Told>) -> Result<usize, Unsettled> {
         let (state, tenant) = (&self.engine.services.state, &self.way.call.tenant);
         let elsewhere = drafts.list.iter_mut().filter(|draft| !self.is_here(draft));
-        for (already, draft) in elsewhere.enumerate() {
+        let mut already = 0;
+        for draft in elsewhere {
             loop {
                 let now = self.engine.services.clock.now();
                 let mut batch = Batch::on(draft.context.partition(tenant));
@@ -251,8 +255,9 @@ impl<'a> Book<'a> {
                     Err(error) => return Err(error.into()),
                 }
             }
+            already += usize::from(draft.text.is_some());
         }
-        Ok(())
+        Ok(already)
     }
 
     /// What is written with the end of the call.
@@ -353,7 +358,7 @@ impl<'a> Book<'a> {
         let answers = error.kind != ErrorKind::StoreUnavailable;
         let failed = failed(outcome, error, ticket);
         if !answers {
-            return failed;
+            return self.not_written(failed);
         }
         drafts.list.iter_mut().for_each(|draft| draft.text = None);
         let told = self.told(&failed);
@@ -361,8 +366,16 @@ impl<'a> Book<'a> {
         let noted = history.into_iter().filter(|write| write.table == Table::History).collect();
         match self.commit(&failed, noted).await {
             Ok(()) => failed,
-            Err(error) => self::failed(failed, error.into(), ticket),
+            Err(error) => self.not_written(self::failed(failed, error.into(), ticket)),
         }
+    }
+
+    /// The call stays open for now.
+    fn not_written(&self, outcome: Outcome) -> Outcome {
+        if self.opened.is_some() {
+            self.engine.journal.not_written(&outcome);
+        }
+        outcome
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::report;
 use crate::{
-    backend::{Batch, Partition, Row, StoreError, Table, Write},
+    backend::{Backend, Batch, Partition, Row, StoreError, Table, Write},
     call::{Acknowledged, Effect, Outcome, Status},
     clock::Timestamp,
     engine::Engine,
@@ -32,12 +32,19 @@ pub(crate) async fn close(
     let record = open.record.clone().closed(outcome.clone());
     let mut batch = Batch::on(Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id));
     batch.writes = journal.close(&record, Some(open.seen), now)?;
-    batch.writes.extend(history(engine, tenant, open, outcome).await);
+    let (here, elsewhere) = history(engine, tenant, open, outcome).await;
+    batch.writes.extend(here);
     match journal.store.commit(batch, now).await {
-        Ok(_) => Ok(true),
-        Err(StoreError::Conflict { .. }) => Ok(false),
-        Err(error) => Err(error),
+        Ok(_) => {}
+        Err(StoreError::Conflict { .. }) => return Ok(false),
+        Err(error) => return Err(error),
     }
+    for batch in elsewhere {
+        if let Err(error) = services.state.homes().commit(batch, now).await {
+            tracing::warn!(%error, call = %record.id, "the history of a state is not told of a call that was interrupted");
+        }
+    }
+    Ok(true)
 }
 
 /// Tells listeners of a call that was closed here.
@@ -73,25 +80,33 @@ pub(crate) fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
     }
 }
 
-/// What the history of the tool's states in the thread is told, as after any call that failed. Nothing where the tool is
-/// not known any more, or the states cannot be read: the call must be closed all the same.
-async fn history(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) -> Vec<Write> {
+/// What the history of the tool's states is told, as after any call that failed: what is written with the end of the call,
+/// and after it what lies elsewhere. Nothing where the tool is not known any more, or the states cannot be read: the call
+/// must be closed all the same.
+async fn history(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) -> (Vec<Write>, Vec<Batch>) {
     let (record, state) = (&open.record, &engine.services.state);
     let tool = engine.registry.find(&record.tool).filter(|(tool, _)| !tool.definition.annotations.read_only);
-    let (Some((tool, _)), Some(error)) = (tool, &outcome.error) else { return Vec::new() };
+    let (mut with_it, mut after_it) = (Vec::new(), Vec::new());
+    let (Some((tool, _)), Some(error)) = (tool, &outcome.error) else { return (with_it, after_it) };
     let parameters = Happened::parameters(&record.arguments);
     let told = Told { began: record.opened_at, parameters, end: Happened::error(error) };
     let here = Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id);
-    let contexts = tool.state.names.iter().filter_map(|name| state.context_for(name, record.thread.as_ref()));
-    let mut writes = Vec::new();
-    for context in contexts.filter(|context| context.partition(tenant) == here) {
+    for name in &tool.state.names {
+        let Some(context) = state.context_for(name, record.thread.as_ref()) else { continue };
         let Ok(found) = state.take_out(tenant, &context).await else { continue };
         let draft = Draft { context, found, text: None, parked: Arc::new(Untouched) };
         let all = state.writes_of(tenant, &draft, &tool.state, Some(&told), outcome.ended_at).await;
         // Only what cannot be in anybody's way.
-        writes.extend(all.unwrap_or_default().into_iter().filter(|write| write.table == Table::History));
+        let writes = all.unwrap_or_default().into_iter().filter(|write| write.table == Table::History);
+        let partition = draft.context.partition(tenant);
+        if partition == here && state.homes().is_with_calls(name.as_str()) {
+            with_it.extend(writes);
+        } else {
+            after_it.push(Batch { writes: writes.collect(), ..Batch::on(partition) });
+        }
     }
-    writes
+    after_it.retain(|batch| !batch.writes.is_empty());
+    (with_it, after_it)
 }
 
 /// A state that a dead process may have changed in its memory, and nobody will ever know how.

@@ -6,9 +6,10 @@
 
 use futures_core::future::BoxFuture;
 
-use super::{Along, Opened, Placed, Way, policy, ticket::Ticket};
+use super::{Along, Opened, Placed, Way, interrupted, policy, ticket::Ticket};
 use crate::{
     backend::{Batch, Partition, Seen, StoreError, Table},
+    call::{Effect, Outcome},
     engine::Engine,
     error::{CallError, ErrorKind},
     events::News,
@@ -82,13 +83,29 @@ async fn write(engine: &Engine, way: &Way) -> Result<OpenCall, CallError> {
         }
     }
     let seen = Seen { version: 1, stamp: batch.stamp };
-    journal.store.commit(batch, now).await.map_err(|error| refused(way, error))?;
+    let opened = journal.store.commit(batch, now).await;
+    let open = OpenCall { record, seen };
+    if let Err(error) = opened {
+        if matches!(error, StoreError::Unknown(_)) {
+            never_ran(engine, &open);
+        }
+        return Err(refused(way, error));
+    }
     if let Err(refused) = claim(journal, services, way).await {
-        // If this does not reach the store either, the record is closed as interrupted like any other open one.
-        let _ = journal.store.commit(Batch::on(partition).with(journal.unopen(record.id, seen)), now).await;
+        let unopen = Batch::on(partition).with(journal.unopen(open.record.id, seen));
+        if journal.store.commit(unopen, now).await.is_err() {
+            never_ran(engine, &open);
+        }
         return Err(refused);
     }
-    Ok(OpenCall { record, seen })
+    Ok(open)
+}
+
+/// The call is refused, and may be open in the journal. It will be closed as what it is: one that has changed nothing.
+fn never_ran(engine: &Engine, open: &OpenCall) {
+    let why = "the call was refused, because the store did not answer when it was opened";
+    let outcome = interrupted::outcome(open, why, engine.services.clock.now());
+    engine.journal.not_written(&Outcome { effect: Effect::None, attempts: 0, ..outcome });
 }
 
 /// Takes over a call that a dead process left open, and counts that it is started once more. It has its key already, and

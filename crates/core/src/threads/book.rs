@@ -92,6 +92,11 @@ impl Book {
         Ok(record.map(|record| info(owner.1.clone(), record)))
     }
 
+    /// Whether a call on this node has named the thread lately. The store may not know yet.
+    pub(super) fn knows(&self, owner: &Owner) -> bool {
+        self.known.get(owner).is_some()
+    }
+
     /// The thread as the store knows it, and which writing that was.
     pub(super) async fn stored(&self, owner: &Owner) -> Result<Option<(Record, Seen)>, StoreError> {
         let keys = [key(owner)];

@@ -9,10 +9,12 @@ use super::{Book, Owner, book};
 use crate::{
     approvals::{Approval, ApprovalState},
     backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Scan, Scope, Seen, StoreError, Table, Write,
+        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
+        Write,
     },
     clock::Timestamp,
     ids::StateName,
+    journal::OpenCall,
 };
 
 /// How many rows go in one batch.
@@ -53,7 +55,7 @@ pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) 
 }
 
 /// Takes all rows of a thread away, its own row last: a sweep that was cut short is found again. As soon as the thread's own
-/// row is written by somebody, nothing more is taken. The states in `kept` outlive the thread. What lies in `other` stores
+/// row is written by somebody, a call on this node names the thread, or one is open in it, nothing more is taken. The states in `kept` outlive the thread. What lies in `other` stores
 /// goes first.
 pub(crate) async fn remove(
     book: &Book,
@@ -64,6 +66,11 @@ pub(crate) async fn remove(
 ) -> Result<Removed, StoreError> {
     let own = book::key(owner);
     let seen = book.stored(owner).await?.map(|(_, seen)| seen);
+    let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
+    let open = Scan::of(Table::Open, Scope::Partition(partition.clone())).limit(AT_ONCE);
+    if store.scan(open, now).await?.rows.iter().any(is_open) {
+        return Ok(Removed::Awake);
+    }
     let mut gone = 0;
     for store in other {
         match remove_states(&**store, (book, seen), owner, kept, now).await? {
@@ -73,21 +80,23 @@ pub(crate) async fn remove(
     }
     let expect = seen.map_or(Expect::Absent, Expect::Same);
     let own = |change| Write { table: own.table, id: own.id.clone(), expect, change, durability: Durability::KillSafe };
-    let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
     let commit = async |batch| match store.commit(batch, now).await {
         Ok(_) => Ok(true),
-        Err(StoreError::Conflict { table: Table::Threads, .. }) => Ok(false),
+        Err(StoreError::Conflict { .. }) => Ok(false),
         Err(error) => Err(error),
     };
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Threads) {
         let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
         loop {
             let page = store.scan(scan.clone(), now).await?;
+            if table == Table::Open && page.rows.iter().any(is_open) {
+                return Ok(Removed::Awake);
+            }
             let rows: Vec<_> = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept)).collect();
             let mut batch = Batch::on(partition.clone()).with(own(Change::Keep));
             gone += rows.len();
-            batch.writes.extend(rows.into_iter().map(|(key, _)| removal(table, key)));
-            if batch.writes.len() > 1 && !commit(batch).await? {
+            batch.writes.extend(rows.into_iter().map(|(key, row)| removal(table, key, row.seen)));
+            if batch.writes.len() > 1 && (book.knows(owner) || !commit(batch).await?) {
                 return Ok(Removed::Awake);
             }
             tokio::task::yield_now().await;
@@ -118,13 +127,17 @@ async fn remove_states(
             let page = store.scan(scan.clone(), now).await?;
             let rows = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept));
             let mut batch = Batch::on(partition.clone());
-            batch.writes.extend(rows.map(|(key, _)| removal(table, key)));
+            batch.writes.extend(rows.map(|(key, row)| removal(table, key, row.seen)));
             gone += batch.writes.len();
             if !batch.writes.is_empty() {
-                if book.stored(owner).await?.map(|(_, seen)| seen) != seen {
+                if book.stored(owner).await?.map(|(_, seen)| seen) != seen || book.knows(owner) {
                     return Ok(Removed::Awake);
                 }
-                store.commit(batch, now).await?;
+                match store.commit(batch, now).await {
+                    Ok(_) => {}
+                    Err(StoreError::Conflict { .. }) => return Ok(Removed::Awake),
+                    Err(error) => return Err(error),
+                }
             }
             match page.next {
                 Some(next) => scan.after = Some(next),
@@ -135,8 +148,16 @@ async fn remove_states(
     Ok(Removed::Rows(gone))
 }
 
-fn removal(table: Table, key: Key) -> Write {
-    Write { table, id: key.id, expect: Expect::Any, change: Change::Remove, durability: Durability::KillSafe }
+/// Whether this is a call that runs, here or on another node, or that somebody will close. Nobody ends one that cannot be
+/// read.
+fn is_open((key, row): &(Key, Row)) -> bool {
+    OpenCall::read(&key.id, row).is_ok()
+}
+
+/// Takes a row away as it was seen: what somebody has written since is not lost.
+fn removal(table: Table, key: Key, seen: Seen) -> Write {
+    let (expect, durability) = (Expect::Same(seen), Durability::KillSafe);
+    Write { table, id: key.id, expect, change: Change::Remove, durability }
 }
 
 /// Whether a row belongs to a state that outlives its thread.

@@ -327,3 +327,40 @@ async fn progress_ends_with_the_call_even_if_the_tool_keeps_its_context() {
     let context = kept.lock().unwrap().take().unwrap();
     assert!(!context.is_cancelled(), "a call that ended well was not cancelled");
 }
+
+/// Makes another call when it is dropped.
+struct Stubborn(ToolHub);
+
+impl Drop for Stubborn {
+    fn drop(&mut self) {
+        drop(self.0.call("stubborn", json!({"last": true})).detached().start());
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Last {
+    #[serde(default)]
+    last: bool,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_goes_down_although_calls_are_made_while_it_cancels_the_others() {
+    let hub = ToolHub::builder().build().await.unwrap();
+    let maker = hub.clone();
+    let stubborn = move |Last { last }: Last| {
+        let again = (!last).then(|| Stubborn(maker.clone()));
+        async move {
+            let _again = again;
+            std::future::pending::<Result<(), ToolError>>().await
+        }
+    };
+    hub.register(tool("stubborn", stubborn).timeout(Duration::from_secs(3600))).unwrap();
+    let running = hub.call("stubborn", json!({})).start();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = tokio::time::Instant::now();
+    hub.shutdown(Duration::ZERO).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());
+    assert_eq!(hub.running(), 0);
+    running.await.assert_error(ErrorKind::Cancelled);
+    hub.clear().await;
+}

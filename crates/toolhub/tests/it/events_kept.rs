@@ -129,3 +129,23 @@ async fn without_a_store_no_events_are_kept() {
     set(&hub, ToolStatus::Maintenance).await;
     assert_eq!(hub.events_since(&main(), 0).await.unwrap(), EventPage::default());
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_heard_of_one_hub_misses_nothing_later_of_another_that_is_older() {
+    let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
+    let build = async || {
+        let tools = [scripted("pay", []).0, scripted("ask", []).0.confirm()];
+        ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).tools(tools).build().await.unwrap()
+    };
+    let older = build().await;
+    clock.advance(Duration::from_secs(3600)).await;
+    let younger = build().await;
+    ask(&younger, &main()).await;
+    let heard = younger.events_since(&main(), 0).await.unwrap().events[0].id;
+    clock.advance(Duration::from_secs(1)).await;
+    // Another question: one that was asked is not asked again.
+    let asked = older.call("ask", json!({"n": 2})).cannot_wait().await;
+    asked.assert_error(ErrorKind::ApprovalRequired);
+    let since = older.events_since(&main(), heard).await.unwrap();
+    assert_eq!(names(&since), ["approval.requested"]);
+}

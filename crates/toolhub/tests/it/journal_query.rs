@@ -1,6 +1,9 @@
 //! Questions to the journal: filters, pages, and cursors that stay good.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use toolhub::{
     CallPage, CallQuery, CallQueryError, Status, ToolName,
@@ -11,7 +14,7 @@ use toolhub::{
     testing::{AssertOutcome, Step, TestClock, scripted},
 };
 
-use crate::journal::Shelf;
+use crate::{journal::Shelf, meddled_store::Meddled};
 
 fn main() -> Tenant {
     Tenant::default()
@@ -166,4 +169,22 @@ async fn a_cursor_that_is_none_is_refused() {
         let query = CallQuery { cursor: Some(text.into()), ..CallQuery::default() };
         assert_eq!(hub.calls(&main(), &query).await, Err(CallQueryError::Cursor));
     }
+}
+
+#[tokio::test]
+async fn what_is_rare_is_looked_for_in_few_steps() {
+    let store: Arc<Meddled> = Arc::default();
+    let (pay, _) = scripted("pay", [Step::Fail(ToolError::new("no money"))]);
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(pay).build().await.unwrap();
+    let failed = hub.call("pay", json!({})).await;
+    // Ids of one millisecond stand in any order.
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    for _ in 0..300 {
+        hub.call("pay", json!({})).await.assert_success();
+    }
+    let before = store.scans.load(Ordering::Relaxed);
+    let query = CallQuery { status: Some(Status::Error), ..limited(1) };
+    assert_eq!(ids(&hub.calls(&main(), &query).await.unwrap()), [failed.id]);
+    let scans = store.scans.load(Ordering::Relaxed) - before;
+    assert!(scans < 20, "{scans} pages were read");
 }

@@ -1,18 +1,26 @@
 //! Who keeps which state: the hub's own store, another one for all of them, or another one for a tool's.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use toolhub::{
-    BusinessStateConfig, ContextFilter, HubBuilder, ManagerType, StateCleanup,
+    BusinessStateConfig, ConflictResolution, ContextFilter, Happened, HubBuilder, ManagerType, StateCleanup,
     StateKind::Business,
     StateManagerConfig,
-    backend::{Backend, Memory, Scan, Scope, Table},
+    backend::{Backend, Change, Memory, Scan, Scope, Table},
     clock::Timestamp,
     prelude::*,
     testing::AssertOutcome,
 };
 
 use crate::{
+    journal::dies,
+    meddled_store::{Meddled, Then},
     shop::{add_to_cart, show_cart},
     state_manager::main,
 };
@@ -33,7 +41,7 @@ fn tea() -> Value {
 }
 
 /// A hub whose persistent manager is this store, and whose own is that.
-fn builder(disk: &Arc<Memory>, own: &Arc<Memory>) -> HubBuilder {
+fn builder<B: Backend>(disk: &Arc<B>, own: &Arc<Memory>) -> HubBuilder {
     let disk: Arc<dyn Backend> = disk.clone();
     ToolHub::builder().shared_store(own.clone()).managers(move |manager, _: &BusinessStateConfig| {
         assert_eq!(manager.manager_type, Some(ManagerType::Persistent));
@@ -48,7 +56,7 @@ async fn rows(store: &Memory, table: Table) -> Vec<String> {
 
 #[tokio::test]
 async fn all_states_may_lie_in_another_store_than_the_calls() {
-    let (disk, own) = (Arc::default(), Arc::default());
+    let (disk, own): (Arc<Memory>, _) = (Arc::default(), Arc::default());
     let config = StateManagerConfig { manager_type: Some(ManagerType::Persistent), ..Default::default() };
     let hub = || builder(&disk, &own).state_manager(config.clone()).tool(tool("note", note));
     let first = hub().build().await.unwrap();
@@ -67,7 +75,7 @@ async fn all_states_may_lie_in_another_store_than_the_calls() {
 
 #[tokio::test]
 async fn one_tool_may_keep_its_state_elsewhere_and_all_that_share_it_find_it_there() {
-    let (disk, own) = (Arc::default(), Arc::default());
+    let (disk, own): (Arc<Memory>, _) = (Arc::default(), Arc::default());
     let hub = builder(&disk, &own)
         .tool(tool("add_to_cart", add_to_cart).manager_type(ManagerType::Persistent))
         .tool(tool("show_cart", show_cart).read_only())
@@ -113,7 +121,7 @@ async fn one_tool_may_keep_its_state_elsewhere_and_all_that_share_it_find_it_the
 
 #[tokio::test]
 async fn a_thread_takes_its_states_along_from_every_store_but_those_that_outlive_it() {
-    let (disk, own) = (Arc::default(), Arc::default());
+    let (disk, own): (Arc<Memory>, _) = (Arc::default(), Arc::default());
     let cart = tool("add_to_cart", add_to_cart).manager_type(ManagerType::Persistent);
     let notes = tool("note", note).manager_type(ManagerType::Persistent).state_cleanup(StateCleanup::Never);
     let hub = builder(&disk, &own).tool(cart).tool(notes).build().await.unwrap();
@@ -136,7 +144,7 @@ async fn a_failed_call_leaves_a_state_elsewhere_as_it_was_and_a_conflict_there_i
         notes.0.clear();
         Err(ToolError::new("no ink"))
     }
-    let (disk, own) = (Arc::default(), Arc::default());
+    let (disk, own): (Arc<Memory>, _) = (Arc::default(), Arc::default());
     let other = builder(&disk, &own).tool(tool("note", note).manager_type(ManagerType::Persistent)).build().await;
     let other = other.unwrap();
     let slow = {
@@ -162,7 +170,7 @@ async fn a_failed_call_leaves_a_state_elsewhere_as_it_was_and_a_conflict_there_i
 
 #[tokio::test]
 async fn what_cannot_be_is_refused_with_the_way_out() {
-    let (disk, own) = (Arc::default(), Arc::default());
+    let (disk, own): (Arc<Memory>, _) = (Arc::default(), Arc::default());
     let persistent = || tool("note", note).manager_type(ManagerType::Persistent);
     let nothing_opens = ToolHub::builder().tool(persistent()).build().await.unwrap_err().to_string();
     assert!(nothing_opens.contains(".managers("), "{nothing_opens}");
@@ -180,4 +188,109 @@ async fn what_cannot_be_is_refused_with_the_way_out() {
     assert!(refused.contains("sessions"), "{refused}");
     let stateless = tool("x", async |_: NoArguments| Ok::<_, ToolError>(())).manager_type(ManagerType::Memory);
     assert!(hub.register(stateless).unwrap_err().to_string().contains("it has no state"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_of_a_state_elsewhere_is_told_of_a_call_that_was_interrupted() {
+    async fn note_and_hang(
+        _: NoArguments,
+        mut notes: State<Notes>,
+        begun: Shared<Arc<AtomicUsize>>,
+    ) -> Result<(), ToolError> {
+        notes.0.push("lost".into());
+        begun.fetch_add(1, Ordering::Release);
+        std::future::pending().await
+    }
+    // In another store, and in one place for all threads.
+    for shared in [false, true] {
+        let (disk, own): (Arc<Memory>, Arc<Memory>) = (Arc::default(), Arc::default());
+        let isolated = StateManagerConfig { session_isolation: !shared, ..Default::default() };
+        let hub = builder(&disk, &own).state_manager(isolated.clone());
+        let begun = Arc::new(AtomicUsize::new(0));
+        let hangs = tool("note", note_and_hang).manager_type(ManagerType::Persistent);
+        let hub = hub.resource(begun.clone()).tool(hangs);
+        dies(
+            async move || hub.build().await.unwrap(),
+            |hub| (vec![hub.call("note", json!({})).thread("t").start()], ()),
+            move || begun.load(Ordering::Acquire) == 1,
+        );
+        let notes = tool("note", note).manager_type(ManagerType::Persistent);
+        let hub = builder(&disk, &own).state_manager(isolated).tool(notes).build().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let context = if shared { "~/notes" } else { "t/notes" }.parse().unwrap();
+        let history = hub.state().history(&main(), &context, 10).await.unwrap();
+        let last = history.last().map(|entry| entry.what.clone());
+        assert!(matches!(&last, Some(Happened::ExecutionError { error_type, .. }) if error_type == "interrupted"));
+        assert_eq!(rows(&own, Table::History).await, [""; 0], "nothing is left where nobody looks");
+        assert_eq!(hub.call("note", json!({})).thread("t").await.assert_success(), &json!(1), "nothing was committed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_while_an_idle_thread_is_swept_is_not_lost() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    for elsewhere in [true, false] {
+        let (store, calls): (Arc<Meddled>, Arc<Memory>) = (Arc::default(), Arc::default());
+        let hub = if elsewhere {
+            builder(&store, &calls).tool(tool("note", note).manager_type(ManagerType::Persistent))
+        } else {
+            ToolHub::builder().shared_store(store.clone()).tool(tool("note", note))
+        };
+        let hub = hub.clock(toolhub::testing::TestClock::new()).idle_threads(DAY).build().await.unwrap();
+        let noted = async |hub: &ToolHub| hub.call("note", json!({})).thread("t").await.assert_success().clone();
+        assert_eq!(noted(&hub).await, 1);
+        let (here, once) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
+        let (awake, swept) = (here.clone(), once.clone());
+        store.before_commits(move |batch| {
+            let states = [Table::History, Table::Versions, Table::State];
+            let removes = batch.writes.iter().any(|it| it.change == Change::Remove && states.contains(&it.table));
+            let hub: Option<ToolHub> =
+                (removes && !swept.swap(true, Ordering::AcqRel)).then(|| awake.get().cloned()).flatten();
+            Box::pin(async move {
+                if let Some(hub) = hub {
+                    hub.call("note", json!({})).thread("t").await.assert_success();
+                }
+                Then::Made
+            })
+        });
+        assert!(here.set(hub.clone()).is_ok());
+        tokio::time::sleep(DAY + DAY / 4).await;
+        assert!(once.load(Ordering::Acquire), "it was about to be swept");
+        assert_eq!(noted(&hub).await, 3);
+        store.before_commits(|_| Box::pin(async { Then::Made }));
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Tally {
+    count: u32,
+}
+impl ToolState for Tally {
+    const NAME: &'static str = "tally";
+}
+
+#[tokio::test]
+async fn a_tool_is_not_run_once_more_after_a_state_of_it_was_committed_elsewhere() {
+    let (disk, own): (Arc<Memory>, Arc<Memory>) = (Arc::default(), Arc::default());
+    let other = builder(&disk, &own).build().await.unwrap();
+    let both = move |_: NoArguments, mut notes: State<Notes>, mut tally: State<Tally>| {
+        let other = other.state();
+        async move {
+            notes.0.push("noted".into());
+            tally.count += 1;
+            // Somebody else writes, the first time.
+            let tally = "t/tally".parse().unwrap();
+            if other.get_state(&main(), &tally, Business).await.unwrap().is_none() {
+                other.set_state(&main(), &tally, Business, json!({"count": 10}), None).await.unwrap();
+            }
+            Ok::<_, ToolError>(())
+        }
+    };
+    let both = tool("both", both).on_conflict(ConflictResolution::Retry).rerunnable();
+    let note = tool("note", note).manager_type(ManagerType::Persistent);
+    let hub = builder(&disk, &own).tool(note).tool(both).build().await.unwrap();
+    let outcome = hub.call("both", json!({})).thread("t").await;
+    let notes = hub.state().get_state(&main(), &"t/notes".parse().unwrap(), Business).await.unwrap().unwrap();
+    assert_eq!(notes.data, json!(["noted"]), "one call, one note");
+    outcome.assert_effect(Effect::Done).assert_error(ErrorKind::StateConflict);
 }

@@ -270,3 +270,19 @@ async fn a_store_that_is_away_for_a_while_learns_of_the_threads_later() {
     tokio::time::sleep(MINUTE).await;
     assert!(is_known(&hub().await.unwrap(), "t1").await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_is_not_deleted_under_a_call_that_runs_on_another_hub() {
+    let store: Arc<Memory> = Arc::default();
+    let here = shop(&store).build().await.unwrap();
+    let (slow, script) = scripted("slow", [Step::Wait(MINUTE), Step::Return(json!("done"))]);
+    let there = shop(&store).tool(slow.timeout(10 * MINUTE)).build().await.unwrap();
+    let running = there.call("slow", json!({})).thread("t1").start();
+    tokio::time::sleep(MINUTE / 6).await;
+    assert_eq!(script.asked().len(), 1);
+    assert_eq!(here.delete_thread(&main(), &id("t1")).await, Err(ThreadError::Busy(id("t1"))));
+    let ended = running.await;
+    ended.assert_success();
+    assert!(there.call_record(&main(), ended.id).await.unwrap().is_some(), "it has its record");
+    assert!(here.delete_thread(&main(), &id("t1")).await.unwrap());
+}

@@ -1,0 +1,166 @@
+//! The journal while its store makes trouble: whatever could not be written is written later, as the caller was told.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use toolhub::{
+    backend::{Batch, Memory, Table},
+    ids::CallId,
+    prelude::*,
+    testing::{AssertOutcome, Recorder, Step, scripted},
+};
+
+use crate::{
+    awkward_store::Awkward,
+    journal::dies,
+    meddled_store::{Meddled, Then},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn outcome(hub: &ToolHub, call: CallId) -> Option<Outcome> {
+    hub.call_record(&Tenant::default(), call).await.unwrap().and_then(|record| record.outcome)
+}
+
+/// Whether a commit writes a row of this table.
+fn writes(batch: &Batch, table: Table) -> bool {
+    batch.writes.iter().any(|write| write.table == table)
+}
+
+/// A call with the key `k` that a dead hub left open in this store.
+fn left_open(store: &Arc<Memory>) -> CallId {
+    let ((pay, paying), store) = (scripted("pay", [Step::Hang]), store.clone());
+    dies(
+        async move || ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap(),
+        |hub| {
+            let call = hub.call("pay", json!({})).idempotency_key("k").start();
+            let id = call.id();
+            (vec![call], id)
+        },
+        move || paying.asked().len() == 1,
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_call_that_failed_is_written_when_the_store_is_back() {
+    let store = Arc::new(Awkward::default());
+    let trouble = store.clone();
+    let pay = move |_: NoArguments| {
+        trouble.gone.store(true, Ordering::Release);
+        async { Err::<(), _>(ToolError::new("no money")) }
+    };
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(tool("pay", pay)).build().await.unwrap();
+    let first = hub.call("pay", json!({})).idempotency_key("k").await;
+    first.assert_error(ErrorKind::ToolError);
+    store.gone.store(false, Ordering::Release);
+    tokio::time::sleep(20 * SECOND).await;
+    assert_eq!(outcome(&hub, first.id).await, Some(first), "as its caller was told");
+    let again = hub.call("pay", json!({})).idempotency_key("k").await;
+    assert!(again.replayed, "{again:?}");
+    again.assert_error(ErrorKind::ToolError);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_call_that_was_run_again_is_written_when_the_store_is_back() {
+    let store: Arc<Meddled> = Arc::default();
+    let id = left_open(&store.memory);
+    let gone = Arc::new(AtomicBool::new(false));
+    let (trouble, away) = (gone.clone(), gone.clone());
+    store.before_commits(move |_| {
+        let then = if away.load(Ordering::Acquire) { Then::Refused } else { Then::Made };
+        Box::pin(async { then })
+    });
+    let pay = tool("pay", move |_: NoArguments| {
+        trouble.store(true, Ordering::Release);
+        async { Ok::<_, ToolError>("paid") }
+    });
+    let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    tokio::time::sleep(30 * SECOND).await;
+    assert!(gone.load(Ordering::Acquire), "it was run again");
+    assert_eq!(outcome(&hub, id).await, None, "and the end could not be written");
+    gone.store(false, Ordering::Release);
+    tokio::time::sleep(30 * SECOND).await;
+    let ended = outcome(&hub, id).await.expect("it has an end");
+    assert_eq!((ended.effect, ended.output), (Effect::Done, json!("paid")));
+    assert_eq!(recorder.ends_of(id), 1);
+    assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_taken_over_unheard_is_closed_soon() {
+    let store: Arc<Meddled> = Arc::default();
+    let id = left_open(&store.memory);
+    let unheard = AtomicUsize::new(0);
+    store.before_commits(move |batch| {
+        let first = writes(batch, Table::Open) && unheard.fetch_add(1, Ordering::Relaxed) == 0;
+        Box::pin(async move { if first { Then::Unheard } else { Then::Made } })
+    });
+    let (pay, paying) = scripted("pay", []);
+    let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
+    tokio::time::sleep(60 * SECOND).await;
+    outcome(&hub, id).await.expect("it has an end").assert_error(ErrorKind::Interrupted);
+    assert_eq!(paying.asked().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_takes_nothing_is_not_asked_without_a_pause() {
+    let store: Arc<Meddled> = Arc::default();
+    let id = left_open(&store.memory);
+    let (asked, full) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let (counter, is_full) = (asked.clone(), full.clone());
+    store.before_commits(move |batch| {
+        let refused = is_full.load(Ordering::Acquire);
+        let asked = counter.fetch_add(usize::from(refused && writes(batch, Table::Open)), Ordering::Relaxed);
+        Box::pin(async move {
+            if asked > 100 {
+                // Otherwise time would never move, and the test never end.
+                tokio::time::sleep(SECOND).await;
+            }
+            if refused { Then::Refused } else { Then::Made }
+        })
+    });
+    let (pay, paying) = scripted("pay", [Step::Return(json!("paid"))]);
+    let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(asked.load(Ordering::Relaxed) < 100, "it is asked again and again");
+    full.store(false, Ordering::Release);
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(outcome(&hub, id).await.expect("it has an end").output, json!("paid"));
+    assert_eq!(paying.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_refused_while_it_was_opened_is_closed_as_one_that_changed_nothing() {
+    // Whose answer is lost: that of the opening, or that of the key and of the taking back.
+    for lost in [Table::Open, Table::Claims] {
+        let store: Arc<Meddled> = Arc::default();
+        let lose = Arc::new(AtomicBool::new(true));
+        let loses = lose.clone();
+        store.before_commits(move |batch| {
+            let removes = batch.writes.iter().any(|write| matches!(write.change, toolhub::backend::Change::Remove));
+            let then = match loses.load(Ordering::Acquire) {
+                true if lost == Table::Claims && removes => Then::Refused,
+                true if writes(batch, lost) => Then::Unheard,
+                _ => Then::Made,
+            };
+            Box::pin(async { then })
+        });
+        let (pay, paying) = scripted("pay", [Step::Return(json!("paid"))]);
+        let hub = ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap();
+        let refused = hub.call("pay", json!({})).idempotency_key("k").await;
+        refused.assert_effect(Effect::None).assert_error(ErrorKind::StoreUnavailable);
+        lose.store(false, Ordering::Release);
+        tokio::time::sleep(20 * SECOND).await;
+        let closed = outcome(&hub, refused.id).await.expect("it has an end");
+        closed.assert_effect(Effect::None).assert_error(ErrorKind::Interrupted);
+        let again = hub.call("pay", json!({})).idempotency_key("k").await;
+        assert_eq!(again.assert_success(), &json!("paid"), "nothing had happened, so it is made now");
+        assert_eq!(paying.asked().len(), 1);
+    }
+}
