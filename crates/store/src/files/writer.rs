@@ -48,6 +48,18 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What the thread works with.
+pub(super) struct Setup {
+    pub(super) shelf: Arc<Shelf>,
+    /// Whether it compresses.
+    pub(super) packed: bool,
+    /// The number of the last write.
+    pub(super) write: u64,
+    /// The lowest version a row is written with.
+    pub(super) floor: u64,
+    pub(super) news: News,
+}
+
 type Reply = oneshot::Sender<Result<Vec<u64>, StoreError>>;
 
 /// Something to do, and who waits for it.
@@ -66,11 +78,11 @@ enum Task {
 }
 
 impl Writer {
-    pub(super) fn begin(shelf: Arc<Shelf>, packed: bool, write: u64, news: News) -> io::Result<Self> {
+    pub(super) fn begin(Setup { shelf, packed, write, floor, news }: Setup) -> io::Result<Self> {
         // Not bounded by itself: a job is sent with its room, and of that there is only so much.
         let (jobs, waiting) = mpsc::channel();
         let workshop = Workshop::new(shelf.clone(), packed, write);
-        let work = move || Thread { waiting, shelf, workshop, news, broken: false }.run();
+        let work = move || Thread { waiting, shelf, workshop, floor, news, broken: false }.run();
         let thread = std::thread::Builder::new().name("toolhub-files".into()).spawn(work)?;
         Ok(Self { jobs: Some(jobs), room: Arc::new(Semaphore::new(ROOM as usize)), thread: Some(thread) })
     }
@@ -131,6 +143,7 @@ struct Thread {
     waiting: Receiver<Job>,
     shelf: Arc<Shelf>,
     workshop: Workshop,
+    floor: u64,
     news: News,
     /// It fell over once, and what is known in memory may not be what the files hold.
     broken: bool,
@@ -177,7 +190,7 @@ impl Thread {
 
     /// All batches of a unit are written together; those that are refused take no other with them.
     fn commit(&mut self, Unit { home, batches }: Unit) {
-        let mut stage = Stage::new(&self.shelf, home.clone());
+        let mut stage = Stage::new(&self.shelf, home.clone(), self.floor);
         let mut made: Vec<(Batch, Timestamp, Reply, Made)> = Vec::new();
         for (batch, now, reply) in batches {
             match stage.make(&batch, now) {
