@@ -163,7 +163,7 @@ async fn no_mutation_of_the_file_or_its_log_makes_anybody_fall_over() {
     assert!(log.len() > 100_000, "the log holds what was written: {}", log.len());
 
     let (mut sound, mut refused) = (0, 0);
-    let mutants = if std::env::var_os("TOOLHUB_SOAK").is_some() { 5_000 } else { 200 };
+    let mutants = if std::env::var_os("TOOLHUB_SOAK").is_some() { 10_000 } else { 2_000 };
     for seed in 0..mutants {
         let mut random = Rng::with_seed(seed);
         let (mut file, mut log) =
