@@ -233,6 +233,27 @@ async fn stopped_anywhere_in_random_programs_all_that_was_acknowledged_is_there(
     }
 }
 
+#[tokio::test]
+async fn a_note_that_comes_back_takes_nothing_that_was_written_in_a_later_life() {
+    let (place, mut random) = (Place::new(), Rng::with_seed(5));
+    for round in 0..40 {
+        let drive = Drive::default();
+        let store = place.open(&drive, false);
+        for id in ["a/x", "b/x"] {
+            commit(&store, "t", vec![put(id, b"1")]).await.unwrap();
+        }
+        commit(&store, "t", vec![gone("a/x"), gone("b/x")]).await.unwrap();
+        drop(store);
+        // Nothing is left that tells how far the numbers of writes had come.
+        let store = place.open(&drive, false);
+        commit(&store, "t", vec![put("b/x", b"2")]).await.unwrap();
+        let cut = drive.cut_power(&mut random);
+        drop(store);
+        let found = get(&place.open(&cut, false), "t", "b/x").await.unwrap();
+        assert!(found.is_some(), "round {round}: what was acknowledged is gone");
+    }
+}
+
 /// The next number of a writer, in two contexts of one batch and alone in a third.
 async fn count(store: &Files, writer: usize, together: bool) -> Result<u64, StoreError> {
     let partition = format!("writer-{writer}");
