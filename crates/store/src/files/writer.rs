@@ -8,6 +8,7 @@ mod put;
 mod stage;
 
 use std::{
+    collections::VecDeque,
     io,
     panic::{self, AssertUnwindSafe},
     sync::{
@@ -82,7 +83,8 @@ impl Writer {
         // Not bounded by itself: a job is sent with its room, and of that there is only so much.
         let (jobs, waiting) = mpsc::channel();
         let workshop = Workshop::new(shelf.clone(), packed, write);
-        let work = move || Thread { waiting, shelf, workshop, floor, news, broken: false }.run();
+        let work =
+            move || Thread { waiting, shelf, workshop, floor, news, put_off: VecDeque::new(), broken: false }.run();
         let thread = std::thread::Builder::new().name("toolhub-files".into()).spawn(work)?;
         Ok(Self { jobs: Some(jobs), room: Arc::new(Semaphore::new(ROOM as usize)), thread: Some(thread) })
     }
@@ -145,6 +147,8 @@ struct Thread {
     workshop: Workshop,
     floor: u64,
     news: News,
+    /// Sweeps that came while another was made.
+    put_off: VecDeque<Job>,
     /// It fell over once, and what is known in memory may not be what the files hold.
     broken: bool,
 }
@@ -157,7 +161,7 @@ struct Unit {
 
 impl Thread {
     fn run(mut self) {
-        while let Ok(first) = self.waiting.recv() {
+        while let Some(first) = self.put_off.pop_front().or_else(|| self.waiting.recv().ok()) {
             let mut group = vec![first];
             group.extend(self.waiting.try_iter().take(TOGETHER - 1));
             let served = panic::catch_unwind(AssertUnwindSafe(|| self.serve(group)));
@@ -242,7 +246,16 @@ impl Thread {
                 self.workshop.put(vec![one], Durability::KillSafe)?;
             }
             last = Some(found);
+            self.let_others_write();
         }
         Ok(swept)
+    }
+
+    /// A sweep may write a thousand files. Nobody who waits to write waits for more than one of them.
+    fn let_others_write(&mut self) {
+        let waiting = self.waiting.try_iter().take(TOGETHER);
+        let (commits, sweeps): (Vec<Job>, Vec<Job>) = waiting.partition(|job| matches!(job.task, Task::Commit(..)));
+        self.put_off.extend(sweeps);
+        self.serve(commits);
     }
 }
