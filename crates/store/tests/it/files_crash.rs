@@ -225,7 +225,7 @@ async fn lives(place: &Place, seed: u64, durability: Option<Durability>) {
 #[tokio::test]
 async fn stopped_anywhere_in_random_programs_all_that_was_acknowledged_is_there() {
     let place = Place::new();
-    let programs = if is_soak() { 3_000 } else { 60 };
+    let programs = if is_soak() { 2_000 } else { 60 };
     let seed = fastrand::u64(..);
     for program in 0..programs {
         let durability = if program % 2 == 0 { Some(Durability::PowerSafe) } else { None };
