@@ -77,7 +77,7 @@ fn run_and_kill(path: &Path, acknowledgements: usize) -> HashMap<u64, u64> {
 
 #[tokio::test]
 async fn whatever_was_acknowledged_is_there_after_a_kill() {
-    let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 500 } else { 10 };
+    let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 300 } else { 10 };
     let mut folder = Folder::in_memory();
     for kill in 1..=kills {
         // Every entry lies in the same file, and each makes it longer: begun anew before that is all that takes time.
