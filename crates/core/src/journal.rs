@@ -23,7 +23,8 @@ use tokio::sync::Notify;
 
 use crate::{
     backend::{
-        Backend, Change, Durability, Expect, Key, Partition, Place, Row, Seen, StoreError, Table, Write, decode, encode,
+        Backend, Batch, Change, Durability, Expect, Key, Partition, Place, Row, Seen, StoreError, Table, Write, decode,
+        encode,
     },
     call::{Call, Outcome, Status},
     clock::{Clock, Timestamp},
@@ -288,8 +289,18 @@ impl Journal {
         now: Timestamp,
     ) -> Result<(Evidence, Option<Seen>), StoreError> {
         let partition = Partition::of_thread(tenant.clone(), thread.clone());
-        let keys = [Key { partition, table: Table::Evidence, id: EVIDENCE }];
-        let row = self.store.load(&keys, now).await?.pop().flatten();
+        let keys = [Key { partition: partition.clone(), table: Table::Evidence, id: EVIDENCE }];
+        let row = match self.store.load(&keys, now).await {
+            Err(damaged @ StoreError::Damaged { .. }) => {
+                damaged.passed_over();
+                // A store keeps the place of what it cannot read until somebody says that it is free.
+                let (expect, durability) = (Expect::Any, Durability::KillSafe);
+                let free = Write { table: Table::Evidence, id: EVIDENCE, expect, change: Change::Remove, durability };
+                self.store.commit(Batch::on(partition).with(free), now).await?;
+                None
+            }
+            loaded => loaded?.pop().flatten(),
+        };
         // Evidence that cannot be read is none: whoever waits for it waits again, and the next success takes its place.
         Ok(row.map_or_else(Default::default, |row| {
             let evidence = decode(Table::Evidence, &EVIDENCE, LAYOUT, &row).inspect_err(StoreError::passed_over);

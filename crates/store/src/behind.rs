@@ -18,7 +18,7 @@ use std::{
 use futures_core::future::BoxFuture;
 use tokio::sync::RwLock;
 use toolhub_core::{
-    backend::{Backend, Batch, Key, Page, Row, Scan, Scope, StoreError, Table, Watcher, Write},
+    backend::{Backend, Batch, Change, Key, Page, Row, Scan, Scope, StoreError, Table, Watcher, Write},
     clock::Timestamp,
 };
 
@@ -62,8 +62,8 @@ impl Default for Options {
 /// # Ok(()) }
 /// ```
 ///
-/// A batch with a fence is written at once, and so is the first of each table: a store that does not take them says so to
-/// the one who asked. A power-safe commit of the store behind must carry the earlier ones of its partition with it.
+/// A batch with a fence is written at once, and so are the first of each sort and one that would take half of the room: a
+/// store that does not take them says so to the one who asked. A power-safe commit of the store behind must carry the earlier ones of its partition with it.
 pub struct Behind {
     shared: Arc<Shared>,
     clerk: Clerk,
@@ -141,10 +141,16 @@ impl Behind {
         if let Some(Write { table, id, .. }) = batch.written_twice() {
             return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
         }
+        if self.clerk.is_gone() {
+            return Err(StoreError::Unavailable(
+                "whoever writes what waits has fallen over; open the store again".into(),
+            ));
+        }
         self.make_room().await?;
+        let is_heavy = weight(&batch) >= self.shared.at_most / 2;
         let mut batch = batch;
         loop {
-            if batch.fence.is_some() || !self.shared.waiting().knows_tables(&batch) {
+            if is_heavy || batch.fence.is_some() || !self.shared.waiting().knows_sorts(&batch) {
                 return self.clerk.ask(|reply| Task::Through(batch, now, reply)).await;
             }
             let open = self.shared.gate.read().await;
@@ -179,6 +185,15 @@ impl Behind {
             }
         }
     }
+}
+
+/// The bytes of its records.
+fn weight(batch: &Batch) -> usize {
+    let bytes = |write: &Write| match &write.change {
+        Change::Put { value, .. } | Change::Restore { value, .. } => value.len(),
+        _ => 0,
+    };
+    batch.writes.iter().map(bytes).sum()
 }
 
 impl fmt::Debug for Behind {

@@ -19,7 +19,7 @@ const WORTH_IT: usize = 128;
 /// A good deal smaller, and quick.
 const LEVEL: i32 = 3;
 /// No state is this large. What claims to be was not written by us.
-const LARGEST: u64 = 1 << 30;
+const LARGEST: usize = 1 << 30;
 
 /// A backend before another one, which keeps the values of states packed.
 ///
@@ -33,7 +33,7 @@ fn packs(table: Table) -> bool {
 }
 
 fn pack(table: Table, value: &mut Arc<[u8]>) {
-    if packs(table) && value.len() >= WORTH_IT {
+    if packs(table) && (WORTH_IT..LARGEST).contains(&value.len()) {
         // What cannot be packed is kept as it is.
         match zstd::bulk::compress(value, LEVEL) {
             Ok(packed) if packed.len() < value.len() => *value = packed.into(),
@@ -48,10 +48,10 @@ fn unpack(key: &Key, row: &mut Row) -> Result<(), StoreError> {
     }
     let mut text = Vec::new();
     let decoder = zstd::stream::read::Decoder::with_buffer(&*row.value);
-    let read = decoder.and_then(|decoder| decoder.take(LARGEST).read_to_end(&mut text));
+    let read = decoder.and_then(|decoder| decoder.take(LARGEST as u64).read_to_end(&mut text));
     let damaged =
-        |_| StoreError::Damaged { table: key.table, id: key.id.clone(), reason: "it cannot be decompressed".into() };
-    read.map_err(damaged)?;
+        || StoreError::Damaged { table: key.table, id: key.id.clone(), reason: "it cannot be decompressed".into() };
+    read.ok().filter(|read| *read < LARGEST).ok_or_else(damaged)?;
     row.value = text.into();
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! One at a time tells, so the versions of a row are told in order.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::broadcast::{self, error::RecvError};
 use toolhub_core::backend::{Changed, Key, Table, Watcher};
@@ -10,29 +10,31 @@ use toolhub_core::backend::{Changed, Key, Table, Watcher};
 /// How many changes of a table a watcher may be behind before it is told that it missed some.
 const BACKLOG: usize = 1024;
 
-/// One line per table.
+/// One line per table, begun by the first who listens: most tables have nobody, and a line takes room for its backlog.
 #[derive(Clone)]
-pub(crate) struct News(Arc<[Line]>);
+pub(crate) struct News(Arc<[OnceLock<Line>]>);
 
 type Line = broadcast::Sender<(Key, Option<u64>)>;
 
 impl News {
     pub(crate) fn new() -> Self {
-        Self(Table::ALL.map(|_| broadcast::Sender::new(BACKLOG)).into())
+        Self(Table::ALL.map(|_| OnceLock::new()).into())
     }
 
     /// Whether anybody would hear of it.
     pub(crate) fn is_heard(&self, table: Table) -> bool {
-        self.0[table as usize].receiver_count() > 0
+        self.0[table as usize].get().is_some_and(|line| line.receiver_count() > 0)
     }
 
     pub(crate) fn tell(&self, key: Key, version: Option<u64>) {
-        // Whoever stopped listening meanwhile misses nothing.
-        let _ = self.0[key.table as usize].send((key, version));
+        if let Some(line) = self.0[key.table as usize].get() {
+            // Whoever stopped listening meanwhile misses nothing.
+            let _ = line.send((key, version));
+        }
     }
 
     pub(crate) fn watch(&self, table: Table) -> Watcher {
-        let line = self.0[table as usize].subscribe();
+        let line = self.0[table as usize].get_or_init(|| broadcast::Sender::new(BACKLOG)).subscribe();
         Box::pin(futures_util::stream::unfold(line, |mut line| async move {
             match line.recv().await {
                 Ok((key, version)) => Some((Changed::Row(key, version), line)),

@@ -76,8 +76,19 @@ impl Clerk {
     pub(super) async fn ask<T>(&self, task: impl FnOnce(Reply<T>) -> Task) -> Result<T, StoreError> {
         let closed = || StoreError::Unavailable("the store is closed".into());
         let (reply, answer) = oneshot::channel();
-        self.tasks.as_ref().ok_or_else(closed)?.send(task(reply)).map_err(|_| closed())?;
-        answer.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer fell over".into())))
+        let tasks = self.tasks.as_ref().ok_or_else(closed)?;
+        tasks.send(task(reply)).map_err(|_| closed())?;
+        if let Ok(answer) = answer.await {
+            return answer;
+        }
+        // Whoever is told so finds it gone.
+        tasks.closed().await;
+        Err(StoreError::Unknown("the writer fell over".into()))
+    }
+
+    /// Whether it fell over: nothing that waits will ever be written.
+    pub(super) fn is_gone(&self) -> bool {
+        self.tasks.as_ref().is_none_or(UnboundedSender::is_closed)
     }
 
     /// Has it write soon.
@@ -202,9 +213,13 @@ impl Desk {
     }
 
     async fn write_one(&self, pending: &Pending, level: Durability) -> Result<(), StoreError> {
-        if lock(&self.unsure).contains(&pending.number) && self.is_written(pending).await? {
+        let unsure = lock(&self.unsure).contains(&pending.number);
+        if unsure {
+            let is_written = self.is_written(pending).await?;
             lock(&self.unsure).remove(&pending.number);
-            return Ok(());
+            if is_written {
+                return Ok(());
+            }
         }
         let mut batch = pending.batch.clone();
         batch.writes.iter_mut().for_each(|write| write.durability = level);
@@ -240,7 +255,11 @@ impl Desk {
             _ => None,
         });
         let Some((key, version)) = put else { return Ok(false) };
-        let row = self.shared.inner.load(&[key], pending.now).await?.pop().flatten();
+        let row = match self.shared.inner.load(&[key], pending.now).await {
+            // What cannot be read is replaced.
+            Err(StoreError::Damaged { .. }) => None,
+            loaded => loaded?.pop().flatten(),
+        };
         Ok(row.is_some_and(|row| row.seen == Seen { version, stamp: pending.batch.stamp }))
     }
 }

@@ -30,20 +30,27 @@ pub(crate) fn key() -> Key {
 
 /// The epoch to go on in: the same after a clean end, a later one after an unclean one.
 pub(crate) fn next_epoch(value: &[u8], version: u64) -> u64 {
+    // Its version tells the epoch too.
+    let known = epoch::of_version(version);
     match serde_json::from_slice::<Mark>(value) {
-        Ok(Mark { epoch, clean: true }) => epoch,
-        Ok(Mark { epoch, clean: false }) => epoch + 1,
-        Err(_) => epoch::of_version(version) + 1,
+        Ok(Mark { epoch, clean: true }) => epoch.max(known),
+        Ok(Mark { epoch, clean: false }) => epoch.max(known).saturating_add(1),
+        Err(_) => known + 1,
     }
 }
 
 /// Looks how it ended last time, and notes that it has begun. Answers the epoch.
 pub(super) async fn begin(store: &dyn Backend) -> Result<u64, StoreError> {
-    let found = store.load(&[key()], SystemClock.now()).await?.pop().flatten();
-    let epoch = found.map_or(0, |row| next_epoch(&row.value, row.seen.version));
+    let now = SystemClock.now();
+    let (epoch, lost) = match store.load(&[key()], now).await {
+        Ok(mut found) => (found.pop().flatten().map_or(0, |row| next_epoch(&row.value, row.seen.version)), false),
+        // Nobody knows how it ended, so it was not clean.
+        Err(StoreError::Damaged { .. }) => (epoch::after(0, now), true),
+        Err(error) => return Err(error),
+    };
     let version = write(store, epoch, false).await?;
-    // The store behind may be in a later epoch by itself: it then gave the mark a version of that.
-    let given = epoch::of_version(version);
+    // The store behind may be in a later epoch by itself, or remember the version the mark had: it then gave it one of that.
+    let given = epoch::of_version(version) + u64::from(lost);
     if given > epoch {
         write(store, given, false).await?;
     }

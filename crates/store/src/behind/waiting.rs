@@ -3,11 +3,14 @@
 //! In: batches, and what the store behind has of the rows they write. Out: the answers that store would give. Pure but for
 //! the news; who holds the lock and who writes is decided elsewhere.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    mem::{Discriminant, discriminant},
+};
 
 use smol_str::SmolStr;
 use toolhub_core::{
-    backend::{Batch, Change, Expect, Key, Partition, Row, Seen, StoreError, Table, Write},
+    backend::{Batch, Change, Expect, Key, Partition, Place, Row, Seen, StoreError, Table, Write},
     clock::Timestamp,
 };
 
@@ -28,7 +31,8 @@ pub(super) struct Waiting {
     left: u64,
     /// The lowest version a row is written with.
     floor: u64,
-    tables: HashSet<Table>,
+    /// What the store behind has taken: tables, and the sorts of partitions they lie in.
+    taken: HashSet<(Table, Discriminant<Place>)>,
 }
 
 /// What waits in one partition.
@@ -59,21 +63,23 @@ pub(super) struct Moment(Vec<(Partition, u64)>);
 impl Waiting {
     pub(super) fn new(epoch: u64) -> Self {
         let floor = epoch::floor(epoch);
-        Self { drawers: HashMap::new(), bytes: 0, count: 0, left: 0, floor, tables: HashSet::new() }
+        Self { drawers: HashMap::new(), bytes: 0, count: 0, left: 0, floor, taken: HashSet::new() }
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether the store behind has taken every table of the batch before.
-    pub(super) fn knows_tables(&self, batch: &Batch) -> bool {
-        batch.writes.iter().all(|write| self.tables.contains(&write.table))
+    /// Whether the store behind has taken every sort of row that is in the batch before.
+    pub(super) fn knows_sorts(&self, batch: &Batch) -> bool {
+        let sort = discriminant(&batch.partition.place);
+        batch.writes.iter().all(|write| self.taken.contains(&(write.table, sort)))
     }
 
     /// The store behind has taken a batch that did not wait here.
     pub(super) fn written_through(&mut self, batch: &Batch) {
-        self.tables.extend(batch.writes.iter().map(|write| write.table));
+        let sort = discriminant(&batch.partition.place);
+        self.taken.extend(batch.writes.iter().map(|write| (write.table, sort)));
         self.count += 1;
         self.left = self.count;
     }

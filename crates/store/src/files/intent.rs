@@ -48,10 +48,11 @@ pub(super) fn recover(shelf: &Shelf) -> io::Result<()> {
             None => tracing::info!("several files were about to be written together when the store stopped; none was"),
         }
         disk.remove(&note)?;
-        // It must not come back and find files that were written since.
-        disk.sync_folder(workshop)?;
     }
-    names.iter().filter(|name| *name != NOTE).try_for_each(|name| gone(disk.remove(&workshop.join(name))))
+    names.iter().filter(|name| *name != NOTE).try_for_each(|name| gone(disk.remove(&workshop.join(name))))?;
+    // No note may come back and find files that were written since; nor one of an earlier life, which was done and removed:
+    // from here on numbers of writes may come again.
+    disk.sync_folder(workshop)
 }
 
 fn finish(shelf: &Shelf, steps: &[Step]) -> io::Result<()> {

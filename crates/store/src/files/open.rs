@@ -13,20 +13,25 @@ use std::{
     },
 };
 
+use toolhub_core::{
+    backend::{Key, StoreError},
+    clock::{Clock, SystemClock},
+};
+
 use super::{
     Files, Options,
     disk::{Disk, LocalDisk, gone},
     error::OpenError,
     index::Entry,
     intent,
-    name::{Context, PACKED, PLAIN},
+    name::{self, Context, PACKED, PLAIN},
     pack,
     read::Readers,
-    shelf::{ASIDE, Shelf},
+    shelf::{self, Content, Shelf},
     text::{self, Beginning, Unreadable},
-    writer::Writer,
+    writer::{Setup, Writer},
 };
-use crate::{lock::Lock, watch::News};
+use crate::{behind::mark, epoch, lock::Lock, watch::News};
 
 /// What the folder's own file begins with.
 const FORMAT: &str = "toolhub-files ";
@@ -61,8 +66,10 @@ impl Files {
         let failed = |error| failed(&shelf.workshop, error);
         intent::recover(&shelf).map_err(failed)?;
         let write = survey(&shelf)?;
+        let floor = epoch::floor(epoch(&shelf).map_err(|error| failed(io::Error::other(error)))?);
         let news = News::new();
-        let writer = Writer::begin(shelf.clone(), options.compression, write, news.clone()).map_err(failed)?;
+        let setup = Setup { shelf: shelf.clone(), packed: options.compression, write, floor, news: news.clone() };
+        let writer = Writer::begin(setup).map_err(failed)?;
         let readers = Readers::new(shelf.clone());
         Ok(Self { folder, readers, writer, news, shelf, _lock: lock })
     }
@@ -141,7 +148,7 @@ impl Survey {
         };
         let mut survey = Self::default();
         for name in names {
-            let (name, was_set_aside) = name.strip_suffix(ASIDE).map_or((&*name, false), |name| (name, true));
+            let (name, was_set_aside) = shelf::aside_of(&name).map_or((&*name, false), |name| (name, true));
             let Some((stem, packed)) = stem(name) else { continue };
             let (stem, file) = (format!("{folder}/{stem}"), path.join(name));
             if was_set_aside {
@@ -191,6 +198,18 @@ impl Survey {
         }
         last
     }
+}
+
+/// The epoch to write in. A store that was written behind and had an unclean end has given out versions no file knows of.
+fn epoch(shelf: &Shelf) -> Result<u64, StoreError> {
+    let Key { partition, table, id } = mark::key();
+    let Some(home) = name::home(&partition) else { return Ok(0) };
+    Ok(match shelf.get(&Context::of(&home, &id))? {
+        Content::Doc(doc) => doc.get(table, &id).map_or(0, |row| mark::next_epoch(&row.value, row.seen.version)),
+        // Nobody knows how it ended.
+        Content::Aside(_) => epoch::after(0, SystemClock.now()),
+        Content::Nothing | Content::Unread => 0,
+    })
 }
 
 /// The name of a context's file without its ending, and whether it is compressed.

@@ -23,9 +23,12 @@ use super::{
 };
 
 /// What is put behind the name of a file that cannot be read.
-pub(super) const ASIDE: &str = ".damaged";
+const ASIDE: &str = ".damaged";
 /// How often a file is read again that does not hold the write it should. With every turn somebody else has written.
 const TURNS: usize = 1_000;
+
+/// How many of one context are set aside, each under a name of its own.
+const MOST_ASIDE: u32 = 1_000;
 
 pub(super) struct Shelf {
     /// Below it are the files of all contexts.
@@ -160,12 +163,29 @@ impl Shelf {
 
     /// Gives a file that cannot be read another name, and says so. Nothing is ever thrown away.
     pub(super) fn set_aside(&self, index: &mut Index, path: &Path, stem: String, reason: &str) {
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(ASIDE);
-        let moved = self.disk.rename(path, Path::new(&aside));
-        let file = if moved.is_ok() { PathBuf::from(aside) } else { path.to_owned() };
+        let name = |number: u32| {
+            let mut aside = path.as_os_str().to_owned();
+            aside.push(ASIDE);
+            if number > 1 {
+                aside.push(format!("-{number}"));
+            }
+            PathBuf::from(aside)
+        };
+        // Earlier ones stay.
+        let is_free =
+            |aside: &PathBuf| matches!(self.disk.read(aside, 0), Err(error) if error.kind() == io::ErrorKind::NotFound);
+        let aside = (1..=MOST_ASIDE).map(name).find(is_free);
+        let moved = aside.filter(|aside| self.disk.rename(path, aside).is_ok());
+        let file = moved.unwrap_or_else(|| path.to_owned());
         tracing::warn!(file = %file.display(), reason, "a file of the store cannot be read and is set aside");
         index.set_aside(stem, reason.into());
         index.damaged.push(Damaged { file, reason: reason.into() });
     }
+}
+
+/// The name a file had before it was set aside; `None` for one that was not.
+pub(super) fn aside_of(name: &str) -> Option<&str> {
+    let (before, behind) = name.rsplit_once(ASIDE)?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+    (behind.is_empty() || behind.strip_prefix('-').is_some_and(is_number)).then_some(before)
 }

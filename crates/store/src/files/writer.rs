@@ -8,6 +8,7 @@ mod put;
 mod stage;
 
 use std::{
+    collections::VecDeque,
     io,
     panic::{self, AssertUnwindSafe},
     sync::{
@@ -48,6 +49,18 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What the thread works with.
+pub(super) struct Setup {
+    pub(super) shelf: Arc<Shelf>,
+    /// Whether it compresses.
+    pub(super) packed: bool,
+    /// The number of the last write.
+    pub(super) write: u64,
+    /// The lowest version a row is written with.
+    pub(super) floor: u64,
+    pub(super) news: News,
+}
+
 type Reply = oneshot::Sender<Result<Vec<u64>, StoreError>>;
 
 /// Something to do, and who waits for it.
@@ -66,11 +79,12 @@ enum Task {
 }
 
 impl Writer {
-    pub(super) fn begin(shelf: Arc<Shelf>, packed: bool, write: u64, news: News) -> io::Result<Self> {
+    pub(super) fn begin(Setup { shelf, packed, write, floor, news }: Setup) -> io::Result<Self> {
         // Not bounded by itself: a job is sent with its room, and of that there is only so much.
         let (jobs, waiting) = mpsc::channel();
         let workshop = Workshop::new(shelf.clone(), packed, write);
-        let work = move || Thread { waiting, shelf, workshop, news, broken: false }.run();
+        let work =
+            move || Thread { waiting, shelf, workshop, floor, news, put_off: VecDeque::new(), broken: false }.run();
         let thread = std::thread::Builder::new().name("toolhub-files".into()).spawn(work)?;
         Ok(Self { jobs: Some(jobs), room: Arc::new(Semaphore::new(ROOM as usize)), thread: Some(thread) })
     }
@@ -131,7 +145,10 @@ struct Thread {
     waiting: Receiver<Job>,
     shelf: Arc<Shelf>,
     workshop: Workshop,
+    floor: u64,
     news: News,
+    /// Sweeps that came while another was made.
+    put_off: VecDeque<Job>,
     /// It fell over once, and what is known in memory may not be what the files hold.
     broken: bool,
 }
@@ -144,7 +161,7 @@ struct Unit {
 
 impl Thread {
     fn run(mut self) {
-        while let Ok(first) = self.waiting.recv() {
+        while let Some(first) = self.put_off.pop_front().or_else(|| self.waiting.recv().ok()) {
             let mut group = vec![first];
             group.extend(self.waiting.try_iter().take(TOGETHER - 1));
             let served = panic::catch_unwind(AssertUnwindSafe(|| self.serve(group)));
@@ -177,7 +194,7 @@ impl Thread {
 
     /// All batches of a unit are written together; those that are refused take no other with them.
     fn commit(&mut self, Unit { home, batches }: Unit) {
-        let mut stage = Stage::new(&self.shelf, home.clone());
+        let mut stage = Stage::new(&self.shelf, home.clone(), self.floor);
         let mut made: Vec<(Batch, Timestamp, Reply, Made)> = Vec::new();
         for (batch, now, reply) in batches {
             match stage.make(&batch, now) {
@@ -229,7 +246,16 @@ impl Thread {
                 self.workshop.put(vec![one], Durability::KillSafe)?;
             }
             last = Some(found);
+            self.let_others_write();
         }
         Ok(swept)
+    }
+
+    /// A sweep may write a thousand files. Nobody who waits to write waits for more than one of them.
+    fn let_others_write(&mut self) {
+        let waiting = self.waiting.try_iter().take(TOGETHER);
+        let (commits, sweeps): (Vec<Job>, Vec<Job>) = waiting.partition(|job| matches!(job.task, Task::Commit(..)));
+        self.put_off.extend(sweeps);
+        self.serve(commits);
     }
 }

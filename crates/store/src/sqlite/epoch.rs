@@ -4,15 +4,12 @@
 //! versions and give some out for a second time; in a new epoch it does not.
 
 use rusqlite::{Connection, OptionalExtension, Result};
-use toolhub_core::clock::Timestamp;
+use toolhub_core::clock::{Clock, SystemClock};
 
 use crate::{
     behind::mark,
-    epoch::{LAST, of_version},
+    epoch::{LAST, after, of_version},
 };
-
-/// The first moment of 2025, in milliseconds.
-const BEGIN: i64 = 1_735_689_600_000;
 
 /// The epoch of a file.
 pub(super) fn of(connection: &Connection) -> Result<u64> {
@@ -26,13 +23,20 @@ pub(super) fn of(connection: &Connection) -> Result<u64> {
 pub(super) fn settle(connection: &Connection) -> Result<u64> {
     let known = of(connection)?;
     let key = mark::key();
+    let partition = key.partition.to_string();
+    let name = (partition.as_str(), key.table.as_str(), key.id.as_str());
     let find = "SELECT value, version FROM rows WHERE partition = ?1 AND tab = ?2 AND id = ?3";
-    let name = (key.partition.to_string(), key.table.as_str(), key.id.as_str());
     let found = connection.query_row(find, name, |row| {
         let (value, version) = (row.get_ref(0)?.as_blob().unwrap_or_default(), row.get_ref(1)?.as_i64().unwrap_or(0));
         Ok(mark::next_epoch(value, version.cast_unsigned()))
     });
-    let next = found.optional()?.unwrap_or(0).min(LAST);
+    let aside = "SELECT 1 FROM damaged WHERE partition = ?1 AND tab = ?2 AND id = ?3 AND free = 0";
+    let next = match found.optional()? {
+        Some(next) => next.min(LAST),
+        // Nobody knows how it ended.
+        None if connection.prepare(aside)?.exists(name)? => after(0, SystemClock.now()),
+        None => 0,
+    };
     if next > known {
         set(connection, next)?;
     }
@@ -52,10 +56,4 @@ pub(super) fn highest(connection: &Connection) -> Result<u64> {
     let version: i64 = connection.query_row(find, (), |row| row.get(0))?;
     // A file of the first schema has no epoch of its own.
     Ok(of(connection).unwrap_or(0).max(of_version(version.cast_unsigned())))
-}
-
-/// One that is later than those that are known, and than those of a store that is lost: by the hours that have passed.
-pub(super) fn after(known: u64, now: Timestamp) -> u64 {
-    let hours = u64::try_from((now.millis() - BEGIN) / 3_600_000).unwrap_or(0);
-    (known + 1).max(hours).min(LAST)
 }

@@ -21,7 +21,7 @@ use super::{
     open::{sync_folder, whole},
     schema,
 };
-use crate::{failpoint, lock::Lock};
+use crate::{epoch::after, failpoint, lock::Lock};
 
 /// Why a backup was not restored. The store is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -170,23 +170,24 @@ fn prepare(backup: &Backup, new: &Path, known: u64) -> Result<(), RestoreError> 
     let found = schema::found(&backup.path, &copy, schema::STEPS)?;
     schema::bring_up_copy(&mut copy, found).map_err(failed)?;
     let known = known.max(epoch::highest(&copy).map_err(failed)?);
-    epoch::set(&copy, epoch::after(known, SystemClock.now())).map_err(failed)?;
+    epoch::set(&copy, after(known, SystemClock.now())).map_err(failed)?;
     copy.query_row("PRAGMA journal_mode = DELETE", (), |_| Ok(())).map_err(failed)?;
     copy.close().map_err(|(_, error)| failed(error))
 }
 
-/// Gives the old store a second name, and takes a log that could not be emptied away from its first.
+/// Gives the old store a second name, and takes a log away from its first: one that could not be emptied, or whose file is
+/// gone.
 fn keep(path: &Path) -> io::Result<Option<PathBuf>> {
-    if !path.exists() {
-        return Ok(None);
-    }
     let free = |kept: &PathBuf| {
         ["", "-wal", "-journal"].iter().all(|ending| fs::symlink_metadata(beside(kept, ending)).is_err())
     };
     let names = std::iter::once(beside(path, ".before-restore"))
         .chain((2..).map(|number| beside(path, &format!(".before-restore-{number}"))));
     let kept = names.into_iter().find(free).ok_or(io::ErrorKind::AlreadyExists)?;
-    link_or_copy(path, &kept)?;
+    let there = path.exists();
+    if there {
+        link_or_copy(path, &kept)?;
+    }
     for log in ["-wal", "-journal"] {
         match fs::rename(beside(path, log), beside(&kept, log)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -196,5 +197,5 @@ fn keep(path: &Path) -> io::Result<Option<PathBuf>> {
     remove(&beside(path, "-shm"))?;
     // No log may come back after a loss of power once the new file has the name.
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()?;
-    Ok(Some(kept))
+    Ok(there.then_some(kept))
 }

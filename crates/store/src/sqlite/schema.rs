@@ -4,11 +4,14 @@
 //! transaction, and before each the file is copied; a step that was released is never changed, only followed.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, Result, TransactionBehavior, backup::Backup};
+use rusqlite::{
+    Connection, Result, TransactionBehavior,
+    backup::{Backup, StepResult},
+};
 use toolhub_core::clock::{Clock, SystemClock};
 
 use super::{error::OpenError, open::sync_folder};
@@ -146,13 +149,18 @@ fn back_up(path: &Path, connection: &Connection, version: u32) -> Result<(), Ope
     if half.exists() {
         fs::remove_file(&half).map_err(broken)?;
     }
-    let made = || -> Result<()> {
-        let mut to = Connection::open(&half)?;
+    let mut to = Connection::open(&half).map_err(|error| OpenError::of(&copy, &error))?;
+    // Nobody else may read it than may read the store. Asking for this opens no descriptor of the store.
+    fs::metadata(path).and_then(|store| fs::set_permissions(&half, store.permissions())).map_err(broken)?;
+    let made = || -> Result<bool> {
         to.execute_batch("PRAGMA synchronous = FULL")?;
-        Backup::new(connection, &mut to)?.step(-1)?;
-        to.close().map_err(|(_, error)| error)
+        let copied = Backup::new(connection, &mut to)?.step(-1)?;
+        to.close().map_err(|(_, error)| error)?;
+        Ok(copied == StepResult::Done)
     };
-    made().map_err(|error| OpenError::of(&copy, &error))?;
+    if !made().map_err(|error| OpenError::of(&copy, &error))? {
+        return Err(broken(io::ErrorKind::ResourceBusy.into()));
+    }
     fs::rename(&half, &copy).map_err(broken)?;
     sync_folder(path)
 }

@@ -1,6 +1,6 @@
 //! All stores give the same answers: random programs run on memory, files and SQLite side by side.
 //!
-//! With `TOOLHUB_SOAK` set forty times as many programs are run.
+//! With `TOOLHUB_SOAK` set thirty times as many programs are run.
 
 use std::{
     fmt::Debug,
@@ -32,7 +32,7 @@ use crate::{
 const TABLES: [Table; 3] = [Table::State, Table::Versions, Table::History];
 
 fn programs(few: u64) -> u64 {
-    if std::env::var_os("TOOLHUB_SOAK").is_some() { 40 * few } else { few }
+    if std::env::var_os("TOOLHUB_SOAK").is_some() { 30 * few } else { few }
 }
 
 /// The same rows in every store of this workspace.

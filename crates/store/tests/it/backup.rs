@@ -9,6 +9,7 @@ use toolhub_store::{
 };
 
 use crate::{
+    failpoints::back_to_the_first_schema,
     kill::is_sound,
     shelf::{Folder, commit, get, open, put},
     vfs::Disk,
@@ -149,6 +150,46 @@ async fn the_next_backup_is_due_an_interval_after_the_last_and_trouble_is_told()
 }
 
 #[tokio::test]
+async fn what_a_process_that_died_left_of_a_backup_is_removed_with_the_next() {
+    let (folder, backups) = (Folder::new(), Folder::new());
+    let ours = ["store-2020-01-01T00-00-00.000Z.db.half", "store-2020-01-01T00-00-00.000Z.db.half-journal"];
+    let alone = ["store-2020-01-02T00-00-00.000Z.db.json", "store-2020-01-02T00-00-00.000Z.db.json.half"];
+    let others = ["notes.half", "store-notes.json", "other-2020-01-01T00-00-00.000Z.db.half"];
+    for name in ours.iter().chain(&alone).chain(&others) {
+        fs::write(backups.path(name), "{}").unwrap();
+    }
+    let store = Sqlite::open(folder.path("store.db"), Options::default().backups(Backups::into(backups.path(""))));
+    let store = store.unwrap();
+    while store.backups().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    // The thread that does it is asked for something else, and so has done it.
+    store.backup(folder.path("one more")).await.unwrap();
+    let left = names(&backups);
+    assert!(!left.iter().any(|name| ours.contains(&name.as_str()) || alone.contains(&name.as_str())), "{left:?}");
+    assert_eq!(left.iter().filter(|name| others.contains(&name.as_str())).count(), 3, "{left:?}");
+    assert_eq!(left.len(), 5, "{left:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nobody_may_read_a_copy_who_may_not_read_the_store() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let path = folder.path("store.db");
+    write(&open(&path), 1).await;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    open(&path).backup(folder.path("backup.db")).await.unwrap();
+    back_to_the_first_schema(&path);
+    write(&open(&path), 2).await;
+    sqlite::restore(folder.path("backup.db"), &path).unwrap();
+    for name in ["store.db", "backup.db", "store.db.before-2", "store.db.before-restore"] {
+        let mode = fs::metadata(folder.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
     let folder = Folder::new();
     let path = folder.path("store.db");
@@ -220,6 +261,22 @@ async fn the_log_of_the_old_store_is_never_applied_to_the_new_one() {
     sqlite::restore(&backup, &path).unwrap();
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
     assert_eq!(fs::read_to_string(folder.path("store.db.before-restore-2")).unwrap(), garbage);
+}
+
+#[tokio::test]
+async fn a_log_whose_file_is_gone_is_not_applied_to_the_new_one_either() {
+    let folder = Folder::new();
+    let (path, backup) = (folder.path("store.db"), folder.path("backup.db"));
+    let store = open(&folder.path("other.db"));
+    write(&store, 3).await;
+    store.backup(&backup).await.unwrap();
+    died(&path).await;
+    let log = fs::read(folder.path("store.db-wal")).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert_eq!(sqlite::restore(&backup, &path).unwrap().kept, None);
+    assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
+    is_sound(&path);
+    assert_eq!(fs::read(folder.path("store.db.before-restore-wal")).unwrap(), log, "nor is it lost");
 }
 
 #[tokio::test]

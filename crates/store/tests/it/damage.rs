@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use fastrand::Rng;
-use toolhub_core::backend::{Backend, Batch, Change, Expect, Scan, Scope, Seen, StoreError, Table};
+use toolhub_core::backend::{Backend, Batch, Change, Expect, Scan, Scope, Seen, StoreError, Table, Write};
 use toolhub_store::{Sqlite, sqlite::Options};
 
 use crate::{
@@ -16,10 +16,11 @@ async fn filled(path: &Path) {
 }
 
 async fn fill(store: &Sqlite) {
-    for n in 0..40 {
-        let value = format!("value {n} ").repeat(1 + n * 3);
-        let writes = vec![put(&format!("row-{n:02}"), value.as_bytes()), put("other", value.as_bytes())];
-        commit(store, &format!("t{}", n % 5), writes).await.unwrap();
+    for t in 0..5 {
+        let row = |n: usize| put(&format!("row-{n:02}"), format!("value {n} ").repeat(1 + n * 3).as_bytes());
+        let mut writes: Vec<Write> = (t..40).step_by(5).map(row).collect();
+        writes.push(put("other", b"value"));
+        commit(store, &format!("t{t}"), writes).await.unwrap();
     }
     store.commit(Batch { fence: Some(3), ..Batch::on(thread("t0")) }, NOW).await.unwrap();
 }
@@ -132,6 +133,9 @@ async fn ask_everything(store: &Sqlite) -> usize {
     sound
 }
 
+/// How many threads share the mutants.
+const THREADS: usize = 4;
+
 fn mutate(file: &mut Vec<u8>, random: &mut Rng) {
     match random.u8(0..4) {
         0 => file.truncate(random.usize(0..file.len())),
@@ -162,25 +166,37 @@ async fn no_mutation_of_the_file_or_its_log_makes_anybody_fall_over() {
     let (closed, file, log) = (read("closed"), read("open"), read("open-wal"));
     assert!(log.len() > 100_000, "the log holds what was written: {}", log.len());
 
-    let (mut sound, mut refused) = (0, 0);
-    let mutants = if std::env::var_os("TOOLHUB_SOAK").is_some() { 5_000 } else { 200 };
-    for seed in 0..mutants {
-        let mut random = Rng::with_seed(seed);
-        let (mut file, mut log) =
-            if random.bool() { (closed.clone(), None) } else { (file.clone(), Some(log.clone())) };
-        mutate(log.as_mut().unwrap_or(&mut file), &mut random);
-        fs::write(folder.path("mutant"), file).unwrap();
-        if let Some(log) = log {
-            fs::write(folder.path("mutant-wal"), log).unwrap();
+    let mutants = if std::env::var_os("TOOLHUB_SOAK").is_some() { 10_000 } else { 2_000 };
+    // What a thread makes of its share: how many rows it was served, and how many files were refused.
+    let share = |first: u64| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (mut sound, mut refused) = (0, 0);
+        for seed in (first..mutants).step_by(THREADS) {
+            let mut random = Rng::with_seed(seed);
+            let (mut file, mut log) =
+                if random.bool() { (closed.clone(), None) } else { (file.clone(), Some(log.clone())) };
+            mutate(log.as_mut().unwrap_or(&mut file), &mut random);
+            let name = |ending: &str| folder.path(&format!("mutant-{first}{ending}"));
+            fs::write(name(""), file).unwrap();
+            if let Some(log) = log {
+                fs::write(name("-wal"), log).unwrap();
+            }
+            match Sqlite::open(name(""), Options::default()) {
+                Ok(store) => sound += runtime.block_on(ask_everything(&store)),
+                Err(_) => refused += 1,
+            }
+            for ending in ["", "-wal", "-shm", ".lock"] {
+                let _ = fs::remove_file(name(ending));
+            }
         }
-        match Sqlite::open(folder.path("mutant"), Options::default()) {
-            Ok(store) => sound += ask_everything(&store).await,
-            Err(_) => refused += 1,
-        }
-        for ending in ["", "-wal", "-shm", ".lock"] {
-            let _ = fs::remove_file(folder.path(&format!("mutant{ending}")));
-        }
-    }
+        (sound, refused)
+    };
+    let share = &share;
+    let (sound, refused) = std::thread::scope(|scope| {
+        let shares: Vec<_> = (0..THREADS as u64).map(|first| scope.spawn(move || share(first))).collect();
+        let made = shares.into_iter().map(|share| share.join().unwrap());
+        made.fold((0, 0), |(sound, refused), (more, and)| (sound + more, refused + and))
+    });
     assert!(refused < mutants / 2, "most damage leaves a store that opens: {refused}");
     assert!(sound as u64 > mutants * 10, "and most of its rows are served: {sound}");
 }

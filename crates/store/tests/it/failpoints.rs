@@ -105,7 +105,7 @@ async fn a_process_that_dies_while_it_writes_loses_nothing_it_acknowledged() {
 }
 
 /// Makes a file what it was before the second step of the schema.
-fn back_to_the_first_schema(path: &Path) {
+pub(crate) fn back_to_the_first_schema(path: &Path) {
     let file = rusqlite::Connection::open(path).unwrap();
     file.execute_batch("DROP TABLE facts; DROP TABLE damaged; DELETE FROM steps WHERE version = 2").unwrap();
 }

@@ -3,10 +3,12 @@
 use std::{
     fs,
     hash::{BuildHasher, Hasher, RandomState},
+    io,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
+        mpsc::{Receiver, Sender, channel},
     },
 };
 
@@ -18,7 +20,7 @@ use toolhub_core::{
 };
 use toolhub_store::{
     Files,
-    files::{OpenError, Options},
+    files::{Disk, OpenError, Options},
 };
 
 use crate::{
@@ -56,7 +58,7 @@ async fn the_store_of_files_keeps_every_promise() {
 
 #[tokio::test]
 async fn random_programs_find_no_difference_to_a_naive_model() {
-    let programs = if std::env::var_os("TOOLHUB_SOAK").is_some() { 10_000 } else { 250 };
+    let programs = if std::env::var_os("TOOLHUB_SOAK").is_some() { 8_000 } else { 250 };
     // Other programs each time; the message of a failure names the seed.
     let seed = RandomState::new().build_hasher().finish();
     for options in [PLAIN, PACKED] {
@@ -269,4 +271,79 @@ async fn a_write_costs_two_syncs_and_one_that_need_not_survive_a_loss_of_power_o
         commit(&store, "t", vec![soft("b/x")]).await.unwrap();
     }
     assert_eq!(drive.syncs(), 6, "what a file holds is safe before it takes another's place");
+}
+
+/// A drive on which every file that is made waits until it may be.
+struct Gate {
+    drive: Drive,
+    began: Sender<()>,
+    may: Mutex<Receiver<()>>,
+}
+
+impl Disk for Gate {
+    fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
+        self.drive.read(path, most)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.drive.list(folder)
+    }
+
+    fn write(&self, path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
+        let _ = self.began.send(());
+        // From when the test has ended, everything may.
+        let _ = self.may.lock().unwrap().recv();
+        self.drive.write(path, content, sync)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.drive.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.drive.remove(path)
+    }
+
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        self.drive.make_folder(path)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.drive.sync_folder(path)
+    }
+}
+
+#[tokio::test]
+async fn whoever_writes_does_not_wait_for_a_whole_sweep() {
+    let (folder, drive) = (Folder::in_memory(), Drive::default());
+    let store = Files::open_on(folder.path("state"), PLAIN, Arc::new(drive.clone())).unwrap();
+    for n in 0..10 {
+        let mut ends = put(&format!("s{n}/cache"), b"1");
+        ends.change = Change::Put { value: b"1".as_slice().into(), schema: 1, expires: Some(NOW) };
+        commit(&store, "t", vec![ends, put(&format!("s{n}/business"), b"1")]).await.unwrap();
+    }
+    drop(store);
+    let ((began, begins), (may, waits)) = (channel(), channel());
+    let gate = Gate { drive, began, may: Mutex::new(waits) };
+    let store = Arc::new(Files::open_on(folder.path("state"), PLAIN, Arc::new(gate)).unwrap());
+    let sweep = tokio::spawn({
+        let store = store.clone();
+        async move { store.sweep(100, NOW).await }
+    });
+    tokio::task::yield_now().await;
+    begins.recv().unwrap();
+    // The first file of the sweep is being made. The next is to be this one.
+    let write = tokio::spawn({
+        let store = store.clone();
+        async move { commit(&*store, "t", vec![put("new/business", b"1")]).await }
+    });
+    tokio::task::yield_now().await;
+    may.send(()).unwrap();
+    may.send(()).unwrap();
+    let written = tokio::time::timeout(std::time::Duration::from_secs(20), write).await;
+    let is_swept = sweep.is_finished();
+    drop(may);
+    assert_eq!(written.expect("it waits for the sweep").unwrap(), Ok(vec![1]));
+    assert!(!is_swept);
+    assert_eq!(sweep.await.unwrap(), Ok(10));
 }

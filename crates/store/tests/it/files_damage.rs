@@ -160,6 +160,34 @@ async fn what_was_damaged_is_told_until_it_is_written_anew() {
 }
 
 #[tokio::test]
+async fn what_was_set_aside_before_is_not_thrown_away() {
+    let folder = Folder::in_memory();
+    let path = folder.path("state");
+    filled(&path).await;
+    let file = files(&path)[5].clone();
+    for n in 1..=3 {
+        fs::write(&file, format!("damaged {n}")).unwrap();
+        let store = Files::open(&path, Options::default()).unwrap();
+        assert!(matches!(read(&store, 5).await, Err(StoreError::Damaged { .. })));
+        let told = store.damaged()[0].file.clone();
+        assert_eq!(fs::read_to_string(told).unwrap(), format!("damaged {n}"));
+        drop(store);
+        // Also for whoever finds only what was set aside.
+        let store = Files::open(&path, Options::default()).unwrap();
+        assert!(matches!(read(&store, 5).await, Err(StoreError::Damaged { .. })));
+        commit(&store, "t1", vec![put("s5/business", b"new")]).await.unwrap();
+    }
+    let mut kept: Vec<String> = fs::read_dir(file.parent().unwrap())
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .filter(|file| file.to_string_lossy().contains(".damaged"))
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
+    kept.sort();
+    assert_eq!(kept, ["damaged 1", "damaged 2", "damaged 3"]);
+}
+
+#[tokio::test]
 async fn files_that_are_not_ours_are_set_aside_or_left_alone() {
     let folder = Folder::in_memory();
     let path = folder.path("state");

@@ -4,6 +4,7 @@
 mod agree;
 mod backup;
 mod behind;
+mod behind_others;
 mod contract;
 mod damage;
 mod drive;

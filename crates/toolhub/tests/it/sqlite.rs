@@ -37,8 +37,8 @@ async fn shown(hub: &ToolHub) -> Value {
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("toolhub-sqlite-{}", std::process::id()));
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("toolhub-sqlite-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -53,7 +53,7 @@ impl Drop for Folder {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
     let each: u64 = if std::env::var_os("TOOLHUB_SOAK").is_some() { 100 } else { 5 };
-    let folder = Folder::new();
+    let folder = Folder::new("exact");
     let path = folder.0.join("store.db");
     let store = Arc::new(Sqlite::open(&path, Options::default()).unwrap());
     let hubs = [hub_on(&store).await, hub_on(&store).await];
@@ -85,4 +85,29 @@ async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
     let hub = hub_on(&Arc::new(Sqlite::open(&path, Options::default()).unwrap())).await;
     assert_eq!(shown(&hub).await, 64 * each);
     assert_eq!(*hub.call("add", json!({})).thread("t").await.assert_success(), 64 * each + 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn evidence_that_is_damaged_on_the_disk_is_none_and_the_next_success_takes_its_place() {
+    let folder = Folder::new("evidence");
+    let path = folder.0.join("store.db");
+    let hub = async || {
+        let store = Sqlite::open(&path, Options::default()).unwrap();
+        let tools = [tool("base", add), tool("next", show).after("base")];
+        ToolHub::builder().store(store).tools(tools).build().await.unwrap()
+    };
+    let before = hub().await;
+    before.call("base", json!({})).thread("t").await.assert_success();
+    before.call("next", json!({})).thread("t").await.assert_success();
+    before.shutdown(Duration::from_secs(10)).await;
+    drop(before);
+    let file = rusqlite::Connection::open(&path).unwrap();
+    assert_eq!(file.execute("UPDATE rows SET stamp = stamp + 1 WHERE tab = 'evidence'", ()).unwrap(), 1);
+    drop(file);
+
+    let hub = hub().await;
+    hub.call("next", json!({})).thread("t").await.assert_error(ErrorKind::DependencyNotMet);
+    hub.call("base", json!({})).thread("t").await.assert_success();
+    hub.call("next", json!({})).thread("t").await.assert_success();
+    hub.shutdown(Duration::from_secs(10)).await;
 }

@@ -5,7 +5,7 @@
 //! never tried again on the same file: what is to be safe is then written into a new one.
 //!
 //! What a file holds is always synced before it gets its name: otherwise a loss of power could leave half a file where a
-//! safe one was. A write that need not survive one is spared the sync of the folder only.
+//! safe one was. A write that need not survive one is spared the sync of the folder only, until the next that must.
 
 use std::{
     collections::HashSet,
@@ -57,6 +57,8 @@ pub(super) struct Workshop {
     folders: HashSet<PathBuf>,
     /// Whether a folder was made and not synced.
     new_folders: bool,
+    /// Folders in which names changed and were not synced.
+    unsynced: HashSet<PathBuf>,
     /// What a note promises and could not be done yet.
     owed: Option<Owed>,
 }
@@ -70,8 +72,8 @@ struct Owed {
 
 impl Workshop {
     pub(super) fn new(shelf: Arc<Shelf>, packed: bool, write: u64) -> Self {
-        let folders = HashSet::new();
-        Self { shelf, packed, write, made: 0, folders, new_folders: true, owed: None }
+        let (folders, unsynced) = (HashSet::new(), HashSet::new());
+        Self { shelf, packed, write, made: 0, folders, new_folders: true, unsynced, owed: None }
     }
 
     /// Replaces all these files, or none.
@@ -157,8 +159,9 @@ impl Workshop {
         let other = had_other.then(|| shelf.contexts.join(doc.context.file(!self.packed)));
         self.show(doc);
         let mut rest = Ok(());
+        self.unsynced.extend(target.parent().map(Path::to_owned));
         if had_other || level == Durability::PowerSafe {
-            rest = self.sync_folders([&*target]);
+            rest = self.sync_folders([]);
         }
         if let Some(other) = other {
             // Not before the new one is sure to be there; and for good, so that it is not there again when that one goes.
@@ -177,10 +180,11 @@ impl Workshop {
             return Put::Nothing(error);
         }
         shelf.lock().forget(context);
+        self.unsynced.extend(target.parent().map(Path::to_owned));
         if level < Durability::PowerSafe {
             return Put::Done;
         }
-        self.sync_folders([&*target]).map_or_else(Put::Unsure, |()| Put::Done)
+        self.sync_folders([]).map_or_else(Put::Unsure, |()| Put::Done)
     }
 
     /// Several files, always synced: one that is lost would break what belongs together.
@@ -318,10 +322,14 @@ impl Workshop {
         Ok(())
     }
 
-    /// The names of these files have reached the disk afterwards.
+    /// The names of these files have reached the disk afterwards, and all that were spared it before: whoever is told that
+    /// something is safe may rely on what was there when it was written.
     fn sync_folders<'p>(&mut self, files: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
-        let folders: HashSet<&Path> = files.into_iter().filter_map(Path::parent).collect();
-        folders.into_iter().try_for_each(|folder| self.shelf.disk.sync_folder(folder))?;
+        self.unsynced.extend(files.into_iter().filter_map(Path::parent).map(Path::to_owned));
+        while let Some(folder) = self.unsynced.iter().next().cloned() {
+            self.shelf.disk.sync_folder(&folder)?;
+            self.unsynced.remove(&folder);
+        }
         if self.new_folders {
             self.shelf.disk.sync_folder(&self.shelf.contexts)?;
             self.new_folders = false;

@@ -30,6 +30,8 @@ pub(super) struct Made {
 pub(super) struct Stage<'a> {
     shelf: &'a Shelf,
     home: Arc<str>,
+    /// The lowest version a row is written with.
+    floor: u64,
     contexts: BTreeMap<Context, Staged>,
     level: Durability,
 }
@@ -43,8 +45,8 @@ struct Staged {
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(shelf: &'a Shelf, home: Arc<str>) -> Self {
-        Self { shelf, home, contexts: BTreeMap::new(), level: Durability::KillSafe }
+    pub(super) fn new(shelf: &'a Shelf, home: Arc<str>, floor: u64) -> Self {
+        Self { shelf, home, floor, contexts: BTreeMap::new(), level: Durability::KillSafe }
     }
 
     /// Makes a batch, on top of those before it.
@@ -71,10 +73,11 @@ impl<'a> Stage<'a> {
                 staged.change().fence = given;
             }
         }
+        let floor = self.floor;
         let mut made = Made { versions: Vec::with_capacity(batch.writes.len()), news: Vec::new() };
         for Write { table, id, change, .. } in &batch.writes {
             let staged = self.load(&Context::of(&self.home, id))?;
-            let (version, changed) = staged.make(Name { table: *table, id }, change, batch.stamp, now);
+            let (version, changed) = staged.make(Name { table: *table, id }, change, (batch.stamp, floor), now);
             made.versions.push(version);
             if changed {
                 let key = Key { partition: batch.partition.clone(), table: *table, id: id.clone() };
@@ -146,13 +149,13 @@ impl Staged {
     }
 
     /// Makes one change; answers the row's version afterwards, and whether there is anything to tell.
-    fn make(&mut self, name: Name<'_>, change: &Change, stamp: u64, now: Timestamp) -> (u64, bool) {
+    fn make(&mut self, name: Name<'_>, change: &Change, (stamp, floor): (u64, u64), now: Timestamp) -> (u64, bool) {
         let before = self.row(name, now);
         let version = before.map_or(0, |row| row.seen.version);
         match change {
             Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
                 let at_least = if let Change::Restore { version, .. } = change { *version } else { 0 };
-                let seen = Seen { version: at_least.max(version + 1), stamp };
+                let seen = Seen { version: at_least.max(version + 1).max(floor), stamp };
                 let created = before.map_or(now, |row| row.created);
                 let row = Row { seen, schema: *schema, value: value.clone(), expires: *expires, created, updated: now };
                 self.aside = None;

@@ -111,6 +111,7 @@ impl Desk {
             return left;
         }
         let made = due.and_then(|_| {
+            self.remove_halves(&settings.folder).map_err(BackupError::io(&settings.folder))?;
             let into = settings.folder.join(self.name(SystemClock.now()));
             let made = copy::make(&self.store, &into, &self.stop)?;
             tracing::info!(backup = %made.path.display(), bytes = made.bytes, "a backup is made");
@@ -138,11 +139,41 @@ impl Desk {
         }))
     }
 
+    /// Removes what processes left that died while they made a backup: as long as the store, and of no use.
+    fn remove_halves(&self, folder: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let Some((ours, behind)) = self.ours(&name) else { continue };
+            if is_left(folder, ours, behind) {
+                copy::remove(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of a backup of ours, and what stands behind it.
+    fn ours<'n>(&self, name: &'n str) -> Option<(&'n str, &'n str)> {
+        let stem = self.store.file_stem()?.to_str()?;
+        let moment = name.strip_prefix(stem)?.strip_prefix('-')?;
+        let (moment, behind) = moment.split_once(".db")?;
+        let (day, time) = moment.split_once('T')?;
+        format!("{day}T{}", time.replace('-', ":")).parse::<Timestamp>().ok()?;
+        Some((&name[..name.len() - behind.len()], behind))
+    }
+
     /// A name no other backup has: by the moment.
     fn name(&self, now: Timestamp) -> PathBuf {
         let stem = self.store.file_stem().unwrap_or_default();
         beside(Path::new(stem), &format!("-{}.db", now.to_string().replace(':', "-")))
     }
+}
+
+/// Whether this is what is left of a backup with a name of ours (in `name`) that a process was making when it died, by what
+/// stands behind that name.
+fn is_left(folder: &Path, name: &str, behind: &str) -> bool {
+    let half = ["", "-wal", "-shm", "-journal"].iter().any(|ending| behind.strip_prefix(".half") == Some(ending));
+    half || behind == ".json.half" || (behind == ".json" && !folder.join(name).exists())
 }
 
 /// Removes what is older than it may become, but for the latest that is still what it was.

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::{Connection, ErrorCode, Result};
+use rusqlite::{Connection, ErrorCode, Result, config::DbConfig};
 use tokio::time::Instant;
 use toolhub_core::backend::{Durability, StoreError};
 
@@ -99,7 +99,9 @@ impl File {
 
     /// Begins anew before anything else is written.
     pub(super) fn distrust(&mut self) {
-        self.open = None;
+        if let Some(open) = self.open.take() {
+            leave_log(&open, true);
+        }
         self.level = None;
     }
 
@@ -123,8 +125,10 @@ impl File {
         self.write_log_again().map_err(|error| wait(&error))?;
         let mended = || -> Result<(Connection, bool)> {
             let connection = connection::writing(&self.path, self.at_most, self.log.clone())?;
+            leave_log(&connection, true);
             connection.execute_batch("PRAGMA synchronous = FULL")?;
             let emptied = checkpoint(&connection, "TRUNCATE")?;
+            leave_log(&connection, !emptied);
             Ok((connection, emptied))
         };
         match mended().map_err(|error| wait(&error))? {
@@ -188,6 +192,14 @@ fn committed(connection: &Connection, level: Durability) -> Result<Option<Durati
 /// Whether the transaction is over. Some errors have ended it already.
 fn roll_back(connection: &Connection) -> bool {
     connection.is_autocommit() || run(connection, "ROLLBACK").is_ok()
+}
+
+/// Whether the log stays when the last connection is closed. After trouble it must: SQLite would empty it with a sync that
+/// may only seem to work, and remove it.
+fn leave_log(connection: &Connection, leave: bool) {
+    if let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave) {
+        tracing::warn!(%error, "a connection cannot be told what to do with its log");
+    }
 }
 
 /// Moves pages from the log to the file; whether all that was asked for could be done.

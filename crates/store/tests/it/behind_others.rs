@@ -1,0 +1,248 @@
+//! Written behind, files and packed SQLite keep what SQLite keeps: clean and unclean ends, loss of power, damage.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use fastrand::Rng;
+use futures_core::future::BoxFuture;
+use toolhub_core::{
+    backend::{Backend, Batch, Key, Memory, Page, Partition, Place, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
+    ids::{CallId, Tenant},
+};
+use toolhub_store::{Behind, Compressed, Files, behind, files::Options};
+
+use crate::{
+    drive::Drive,
+    shelf::{Folder, NOW, commit, get, open, put},
+};
+
+/// How a store is opened in a folder.
+type Open = fn(&Path) -> Arc<dyn Backend>;
+
+const STORES: [(&str, Open); 4] = [
+    ("files", |path| Arc::new(Files::open(path, Options { compression: false }).unwrap())),
+    ("packed files", |path| Arc::new(Files::open(path, Options { compression: true }).unwrap())),
+    ("sqlite", |path| Arc::new(open(&path.join("store.db")))),
+    ("packed sqlite", |path| Arc::new(Compressed(open(&path.join("store.db"))))),
+];
+
+async fn behind(inner: Arc<dyn Backend>) -> Behind {
+    let never = behind::Options { every: std::time::Duration::MAX, ..behind::Options::default() };
+    Behind::open(inner, never).await.unwrap()
+}
+
+/// What a process that dies now leaves.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+fn folder(of: &Folder, name: &str) -> PathBuf {
+    let path = of.path(name);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Writes a state that is long enough to be packed; answers its version.
+async fn write(store: &impl Backend) -> u64 {
+    commit(store, "t", vec![put("cart/business", format!("\"{}\"", "tea ".repeat(100)).as_bytes())]).await.unwrap()[0]
+}
+
+/// For those that are known by their trait alone.
+struct Any(Arc<dyn Backend>);
+
+impl Backend for Any {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.0.load(keys, now)
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        self.0.commit(batch, now)
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.0.scan(scan, now)
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.0.sweep(most, now)
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.0.watch(table)
+    }
+}
+
+// One thread for everything: whoever drops it waits for a thread that must not need this one.
+#[tokio::test]
+async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice() {
+    for (name, open) in STORES {
+        let of = Folder::in_memory();
+        let first = folder(&of, "first");
+        for version in 1..=3 {
+            let store = behind(open(&first)).await;
+            assert_eq!(write(&store).await, version, "{name}");
+            // Dropped or closed, it is a clean end.
+            if version == 2 {
+                store.close().await.unwrap();
+            }
+        }
+        let plain = open(&first);
+        assert_eq!(write(&Any(plain)).await, 4, "{name}: it may be used without anything before it");
+
+        let store = behind(open(&first)).await;
+        let told = (write(&store).await, write(&store).await).1;
+        assert_eq!(told, 6, "{name}");
+        for next in ["plain", "behind"] {
+            copy(&first, &of.path(next));
+            let mut last = told;
+            for _ in 0..3 {
+                let again = if next == "plain" {
+                    write(&Any(open(&of.path(next)))).await
+                } else {
+                    let store = behind(open(&of.path(next))).await;
+                    let again = write(&store).await;
+                    store.close().await.unwrap();
+                    again
+                };
+                assert!(again > last && again < 1 << 53, "{name}, {next}: {again} after {last}");
+                assert!(last == told || again == last + 1, "{name}, {next}: it begins anew only once");
+                last = again;
+            }
+            let store = behind(open(&of.path(next))).await;
+            assert!(write(&store).await > last, "{name}, {next}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_mark_is_taken_for_an_unclean_end() {
+    for (name, open) in STORES {
+        let of = Folder::in_memory();
+        let path = folder(&of, "first");
+        // An epoch later than the first, so that no guess is right by chance.
+        let store = behind(open(&path)).await;
+        write(&store).await;
+        let copied = folder(&of, "copied");
+        copy(&path, &copied);
+        drop(store);
+        let store = behind(open(&copied)).await;
+        let told = write(&store).await;
+        assert!(told > 1 << 32, "{name}");
+        let dead = folder(&of, "dead");
+        copy(&copied, &dead);
+        drop(store);
+        if name.ends_with("sqlite") {
+            let file = rusqlite::Connection::open(dead.join("store.db")).unwrap();
+            let spoil = "UPDATE rows SET value = x'00', stamp = 99 WHERE id = '~behind'";
+            assert_eq!(file.execute(spoil, ()).unwrap(), 1);
+        } else {
+            let fans = fs::read_dir(dead.join("contexts")).unwrap().map(|fan| fan.unwrap().path());
+            let all = fans.flat_map(|fan| fs::read_dir(fan).unwrap().map(|file| file.unwrap().path()));
+            let mark = all.into_iter().find(|file| file.to_string_lossy().contains("behind")).unwrap();
+            fs::write(mark, "nonsense").unwrap();
+        }
+        let mut last = told;
+        for _ in 0..2 {
+            let store = behind(open(&dead)).await;
+            let again = write(&store).await;
+            assert!(again > last && again < 1 << 53, "{name}: {again} after {last}");
+            last = again;
+        }
+        let plain = open(&dead);
+        assert_eq!(write(&Any(plain)).await, last + 1, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_flushed_and_a_clean_end_survive_a_loss_of_power_together() {
+    let (of, mut random) = (Folder::in_memory(), Rng::with_seed(7));
+    for round in 0..60 {
+        let (drive, path) = (Drive::default(), of.path("state"));
+        let open = |drive: &Drive| {
+            Arc::new(Files::open_on(&path, Options { compression: round % 2 == 0 }, Arc::new(drive.clone())).unwrap())
+        };
+        let store = behind(open(&drive)).await;
+        write(&store).await;
+        store.flush().await.unwrap();
+        for n in 0..5 {
+            commit(&store, "t", vec![put(&format!("s{n}/business"), b"1")]).await.unwrap();
+        }
+        let after = if round % 3 == 0 {
+            store.flush().await.unwrap();
+            let after = drive.cut_power(&mut random);
+            drop(store);
+            after
+        } else {
+            store.close().await.unwrap();
+            drive.cut_power(&mut random)
+        };
+        let store = open(&after);
+        for n in 0..5 {
+            let found = get(&*store, "t", &format!("s{n}/business")).await.unwrap();
+            assert!(found.is_some(), "round {round}: s{n} is missing");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_store_behind_would_refuse_is_not_acknowledged() {
+    let of = Folder::in_memory();
+    let store = behind(Arc::new(Files::open(of.path("state"), Options::default()).unwrap())).await;
+    write(&store).await;
+    write(&store).await;
+    // Files keep states of threads, and of nobody else.
+    let elsewhere = Partition { tenant: Tenant::default(), place: Place::Call(CallId::mint(NOW)) };
+    let refused = store.commit(Batch { writes: vec![put("a", b"1")], ..Batch::on(elsewhere) }, NOW).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    let mut call = put("a", b"1");
+    call.table = Table::Calls;
+    assert!(matches!(commit(&store, "t", vec![call]).await, Err(StoreError::Refused(_))));
+}
+
+/// Falls over at every commit but the first ones.
+struct Fragile(Memory, std::sync::atomic::AtomicUsize);
+
+impl Backend for Fragile {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.0.load(keys, now)
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        let before = self.1.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        assert!(before < 2, "the store behind falls over");
+        self.0.commit(batch, now)
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.0.scan(scan, now)
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.0.sweep(most, now)
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.0.watch(table)
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_that_nobody_will_write() {
+    let store = behind(Arc::new(Fragile(Memory::new(), 0.into()))).await;
+    assert_eq!((write(&store).await, write(&store).await), (1, 2));
+    assert!(store.flush().await.is_err());
+    let refused = commit(&store, "t", vec![put("a", b"1")]).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+}
