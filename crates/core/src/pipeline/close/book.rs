@@ -1,0 +1,251 @@
+//! What is committed with the end of a call, and what becomes of it when that is not possible.
+//!
+//! In: a call, how it ended and what its tool left of its states. Out: the batch of all that, committed; or why it is not,
+//! and the outcome the caller is given then.
+
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use serde_json::Value;
+
+use crate::{
+    backend::{Backend, Batch, Partition, Seen, StoreError, Table, Write},
+    call::{Content, Effect, Outcome},
+    engine::Engine,
+    error::{CallError, ErrorKind},
+    journal::{CallRecord, OpenCall},
+    pipeline::{Way, attempts::panic_text, dependencies, ticket::Ticket},
+    registry::Tool,
+    state::{Draft, Drafts, Happened, Renewed, Told},
+};
+
+/// The call's record and where it goes.
+pub(super) struct Book<'a> {
+    engine: &'a Engine,
+    way: &'a Way,
+    record: CallRecord,
+    /// The writing that opened it, if it was opened.
+    opened: Option<Seen>,
+}
+
+/// Why nothing was committed.
+pub(super) enum Unsettled {
+    Because(CallError),
+    /// The tool may run once more with the states as they are now.
+    RunAgain,
+}
+
+impl<E: Into<CallError>> From<E> for Unsettled {
+    fn from(error: E) -> Self {
+        Self::Because(error.into())
+    }
+}
+
+impl<'a> Book<'a> {
+    pub(super) fn of(engine: &'a Engine, way: &'a Way, open: Option<&OpenCall>) -> Self {
+        let opened = open.map(|open| open.seen);
+        let record = match open {
+            Some(open) => open.record.clone(),
+            None => CallRecord::opened(&way.call, &way.tool.definition.name, engine.services.clock.now()),
+        };
+        Self { engine, way, record, opened }
+    }
+
+    /// Commits the end with the states and the evidence of it. Another call of the thread may leave evidence at the same
+    /// moment; both count, so whoever comes second looks again. Somebody else may have written a state; whether it can be
+    /// written all the same is decided by `state`.
+    pub(super) async fn settle(&self, outcome: &Outcome, drafts: &mut Drafts) -> Result<(), Unsettled> {
+        let told = self.told(outcome);
+        let elsewhere = self.settle_elsewhere(drafts, told.as_ref()).await?;
+        loop {
+            let mut all = self.writes(drafts, told.as_ref()).await?;
+            let proof = if outcome.is_success() {
+                dependencies::prove(self.engine, self.way).await?
+            } else {
+                Default::default()
+            };
+            all.extend(proof.write.clone());
+            if all.is_empty() && self.opened.is_none() {
+                return Ok(());
+            }
+            match self.commit(outcome, all).await {
+                Err(StoreError::Conflict { table: Table::Evidence, .. }) => {}
+                Err(StoreError::Conflict { table: Table::State, .. }) => match self.renew(drafts).await {
+                    Err(Unsettled::RunAgain) if elsewhere > 0 => return Err(half_done().into()),
+                    renewed => renewed?,
+                },
+                Ok(()) => {
+                    dependencies::tell(self.engine, self.way, &proof);
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// States that do not lie with the call's records, because all threads share them or another store keeps them, are
+    /// committed first, one by one; says how many were. If the process dies before the end of the call is written down
+    /// too, what its tool remembers is true, and the call stays open.
+    async fn settle_elsewhere(&self, drafts: &mut Drafts, told: Option<&Told>) -> Result<usize, Unsettled> {
+        let (state, tenant) = (&self.engine.services.state, &self.way.call.tenant);
+        let elsewhere = drafts.list.iter_mut().filter(|draft| !self.is_here(draft));
+        let mut already = 0;
+        for draft in elsewhere {
+            loop {
+                let now = self.engine.services.clock.now();
+                let mut batch = Batch::on(draft.context.partition(tenant));
+                batch.writes = state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?;
+                match state.homes().commit(batch, now).await {
+                    Ok(_) => break,
+                    Err(StoreError::Conflict { .. }) => match self.renew_one(draft).await {
+                        // What another state of the tool remembers of this run is written.
+                        Err(Unsettled::RunAgain) if already > 0 => return Err(half_done().into()),
+                        renewed => renewed?,
+                    },
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            already += usize::from(draft.text.is_some());
+        }
+        Ok(already)
+    }
+
+    /// What is written with the end of the call.
+    async fn writes(&self, drafts: &Drafts, told: Option<&Told>) -> Result<Vec<Write>, Unsettled> {
+        let (services, tenant) = (&self.engine.services, &self.way.call.tenant);
+        let (state, now) = (&services.state, services.clock.now());
+        let drafts: Vec<&Draft> = drafts.list.iter().filter(|draft| self.is_here(draft)).collect();
+        let mut all = Vec::new();
+        for draft in &drafts {
+            all.extend(state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?);
+        }
+        all.extend(state.joined(tenant, &drafts, told.is_some(), now).await?);
+        Ok(all)
+    }
+
+    async fn renew(&self, drafts: &mut Drafts) -> Result<(), Unsettled> {
+        for draft in &mut drafts.list {
+            if self.is_here(draft) {
+                self.renew_one(draft).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a state is committed together with the end of the call.
+    fn is_here(&self, draft: &Draft) -> bool {
+        let homes = self.engine.services.state.homes();
+        draft.context.partition(&self.way.call.tenant) == self.partition()
+            && homes.is_with_calls(draft.context.state().as_str())
+    }
+
+    async fn renew_one(&self, draft: &mut Draft) -> Result<(), Unsettled> {
+        let state = &self.engine.services.state;
+        // A store in memory answers without a pause; let the others finish.
+        tokio::task::yield_now().await;
+        // Closures and merging are the author's code, and may panic.
+        let renewing = AssertUnwindSafe(state.renew(&self.way.call.tenant, draft, &self.way.tool.state));
+        let renewed = renewing.catch_unwind().await.unwrap_or_else(|panic| {
+            let text = format!(
+                "somebody else wrote the state, and putting the changes together failed: {}",
+                panic_text(panic)
+            );
+            Ok(Renewed::Refused(CallError::new(ErrorKind::StateConflict).operator(text)))
+        });
+        match renewed? {
+            Renewed::Ready => Ok(()),
+            Renewed::RunAgain => Err(Unsettled::RunAgain),
+            Renewed::Refused(error) => Err(Unsettled::Because(error)),
+        }
+    }
+
+    /// What the history of its states is told about the call. Whoever only reads leaves no trace there.
+    fn told(&self, outcome: &Outcome) -> Option<Told> {
+        let Tool { definition, .. } = &*self.way.tool;
+        if definition.annotations.read_only {
+            return None;
+        }
+        let end = match &outcome.error {
+            None => Happened::success(&outcome.output),
+            Some(error) => Happened::error(error),
+        };
+        let parameters = Happened::parameters(&self.way.call.arguments);
+        Some(Told { began: outcome.started_at + outcome.queued, parameters, end })
+    }
+
+    fn partition(&self) -> Partition {
+        let call = &self.way.call;
+        Partition::of_call(call.tenant.clone(), call.thread.as_ref(), call.id)
+    }
+
+    async fn commit(&self, outcome: &Outcome, writes: Vec<Write>) -> Result<(), StoreError> {
+        let (journal, now) = (&self.engine.journal, self.engine.services.clock.now());
+        let record = self.record.clone().closed(outcome.clone());
+        let mut batch = Batch::on(self.partition());
+        batch.writes = journal.close(&record, self.opened, now)?;
+        batch.writes.extend(writes);
+        journal.store.commit(batch, now).await.map(|_| ())
+    }
+
+    /// Somebody has closed the call already, because this node was not heard of for too long. What stands in the journal
+    /// is how it ended.
+    pub(super) async fn as_recorded(&self, outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
+        let (journal, call, now) = (&self.engine.journal, &self.way.call, self.engine.services.clock.now());
+        let record = journal.record(&call.tenant, call.thread.as_ref(), call.id, now).await;
+        let recorded = record.ok().flatten().and_then(|record| record.outcome);
+        recorded.unwrap_or_else(|| failed(outcome, error, ticket))
+    }
+
+    /// The state could not be committed. The call still ends, with its result and the reason.
+    pub(super) async fn without_state(
+        &self,
+        outcome: Outcome,
+        error: CallError,
+        drafts: &mut Drafts,
+        ticket: &Ticket<'_>,
+    ) -> Outcome {
+        // The store answers, so the end can still be written down; only not with everything it was to be written with.
+        let answers = error.kind != ErrorKind::StoreUnavailable;
+        let failed = failed(outcome, error, ticket);
+        if !answers {
+            return self.not_written(failed);
+        }
+        drafts.list.iter_mut().for_each(|draft| draft.text = None);
+        let told = self.told(&failed);
+        let history = self.writes(drafts, told.as_ref()).await.unwrap_or_default();
+        let noted = history.into_iter().filter(|write| write.table == Table::History).collect();
+        match self.commit(&failed, noted).await {
+            Ok(()) => failed,
+            Err(error) => self.not_written(self::failed(failed, error.into(), ticket)),
+        }
+    }
+
+    /// The call stays open for now.
+    fn not_written(&self, outcome: Outcome) -> Outcome {
+        if self.opened.is_some() {
+            self.engine.journal.not_written(&outcome);
+        }
+        outcome
+    }
+}
+
+fn half_done() -> CallError {
+    let text =
+        "somebody else wrote one of the states; another one is committed already, so the tool cannot run once more";
+    CallError::new(ErrorKind::StateConflict).operator(text)
+}
+
+fn failed(outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
+    // An error there was before says more than ours; that something is lost is told all the same. Whatever it is, a tool
+    // that has done its work must not be asked to do it again.
+    let mut error = match outcome.error {
+        None => error,
+        Some(first) => {
+            let both = format!("{}; {}", first.operator, error.operator);
+            first.operator(both)
+        }
+    };
+    error.retryable &= outcome.effect == Effect::None;
+    let (effect, output, content): (Effect, Value, Vec<Content>) = (outcome.effect, outcome.output, outcome.content);
+    ticket.ended(effect, output, content, Some(error))
+}
