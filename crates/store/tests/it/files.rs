@@ -56,6 +56,12 @@ async fn the_store_of_files_keeps_every_promise() {
     contract::check_with(async || Arc::new(open(&folder.path(&fastrand::u64(..).to_string()))), Table::History).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn from_one_life_to_the_next_the_store_of_files_keeps_every_promise() {
+    let folder = Folder::in_memory();
+    contract::lives(async |name: &str| Arc::new(open(&folder.path(name)))).await;
+}
+
 #[tokio::test]
 async fn random_programs_find_no_difference_to_a_naive_model() {
     let programs = if std::env::var_os("TOOLHUB_SOAK").is_some() { 8_000 } else { 250 };
