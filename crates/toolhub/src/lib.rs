@@ -54,6 +54,8 @@
 #![forbid(unsafe_code)]
 
 pub use toolhub_core::*;
+#[cfg(feature = "server")]
+pub use toolhub_server as server;
 #[cfg(feature = "disk")]
 pub use toolhub_store::{Behind, Compressed, Files, ManagerError, Sqlite, behind, files, open_store, sqlite};
 

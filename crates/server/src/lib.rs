@@ -1,0 +1,67 @@
+//! Ways in to a hub: HTTP, events, metrics.
+//!
+//! In: a hub, the store it stands on, and what the owner says. Out: answers to requests. The router can be used without
+//! a socket; the door is what listens.
+#![forbid(unsafe_code)]
+
+mod api;
+mod app;
+mod door;
+mod extract;
+mod guard;
+mod openapi;
+mod problem;
+mod route;
+mod scope;
+mod settings;
+mod steward;
+
+use std::sync::Arc;
+
+use axum::Router;
+use toolhub_core::{ToolHub, backend::Backend};
+
+pub use door::{Bound, ServeError};
+pub use scope::{NoScope, Scope};
+pub use settings::{Auth, KeySetting, Limits, Settings};
+pub use steward::{Backup, Reloaded, Steward, StewardError};
+
+use app::App;
+
+/// A server in the making.
+#[must_use = "a server serves only after `bind`"]
+pub struct Server {
+    app: App,
+}
+
+impl Server {
+    /// A server for a hub. `store` is the one the hub stands on: keys and the audit are kept there.
+    pub fn new(hub: ToolHub, store: Arc<dyn Backend>, settings: Settings) -> Self {
+        Self { app: App::new(hub, store, None, settings) }
+    }
+
+    /// The program around it, that is asked for its config, reloads and backups.
+    pub fn with_steward(hub: ToolHub, store: Arc<dyn Backend>, settings: Settings, steward: Arc<dyn Steward>) -> Self {
+        Self { app: App::new(hub, store, Some(steward), settings) }
+    }
+
+    /// All routes, for whoever has a way of their own to bring requests: no socket, no limits of connections and time.
+    #[must_use]
+    pub fn router(&self) -> Router {
+        route::router(api::routes(), &self.app)
+    }
+
+    /// The description of the API.
+    #[must_use]
+    pub fn openapi() -> serde_json::Value {
+        openapi::document(&api::routes(), env!("CARGO_PKG_VERSION"))
+    }
+
+    /// Takes its address.
+    ///
+    /// # Errors
+    /// When the address is taken or may not be used, or would let strangers in.
+    pub async fn bind(self) -> Result<Bound, ServeError> {
+        door::bind(self.app).await
+    }
+}

@@ -1,0 +1,151 @@
+//! The description of the API, OpenAPI 3.1, made from the routes and the types they take and give.
+//!
+//! In: the list of routes. Out: one JSON document. Nothing in it is written by hand but the introduction.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    problem::{Code, ProblemBody},
+    route::{Access, Route},
+};
+
+/// A route's description in the making.
+pub(crate) struct Operation<'a> {
+    schemas: &'a mut SchemaGenerator,
+    parameters: Vec<Value>,
+    body: Option<Value>,
+}
+
+impl Operation<'_> {
+    /// The members of a type as parameters, in the path or behind the `?`.
+    pub(crate) fn parameters<P: JsonSchema>(&mut self, place: &str) {
+        // Parameters are listed one by one, so the type itself must not become a reference.
+        let mut schema = P::json_schema(self.schemas);
+        let required: Vec<String> =
+            schema.get("required").and_then(|names| serde_json::from_value(names.clone()).ok()).unwrap_or_default();
+        let Some(Value::Object(properties)) = schema.remove("properties") else { return };
+        for (name, mut schema) in properties {
+            let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+            let required = place == "path" || required.contains(&name);
+            let mut parameter = json!({"name": name, "in": place, "required": required, "schema": schema});
+            if let (Some(parameter), Some(text)) = (parameter.as_object_mut(), description) {
+                parameter.insert("description".into(), text);
+            }
+            self.parameters.push(parameter);
+        }
+    }
+
+    /// A header.
+    pub(crate) fn header(&mut self, name: &str, description: &str, schema: &Value) {
+        let header =
+            json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema});
+        self.parameters.push(header);
+    }
+
+    /// The body.
+    pub(crate) fn body<B: JsonSchema>(&mut self, required: bool) {
+        let schema = self.schemas.subschema_for::<B>();
+        self.body = Some(json!({"required": required, "content": {"application/json": {"schema": schema}}}));
+    }
+}
+
+/// What every route may answer, whatever it does.
+const ALWAYS: &[Code] =
+    &[Code::MISDIRECTED, Code::FOREIGN_ORIGIN, Code::TOO_LARGE, Code::INTERNAL, Code::SHUTTING_DOWN];
+/// What every route may answer that asks who is there.
+const GUARDED: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
+/// What a route may answer that reads a body.
+const WITH_BODY: &[Code] = &[Code::INVALID_JSON, Code::INVALID_REQUEST, Code::UNSUPPORTED_MEDIA_TYPE];
+
+/// The whole document.
+pub(crate) fn document(routes: &[Route], version: &str) -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    let mut schemas = settings.into_generator();
+    let problem = schemas.subschema_for::<ProblemBody>();
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for route in routes {
+        let operation = describe(route, &mut schemas, problem.as_value());
+        paths.entry(route.path).or_default().insert(route.method.as_str().to_ascii_lowercase(), operation);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Toolhub",
+            "version": version,
+            "description": "The one place through which an agent's tool calls pass. Answers that are no success are problems (RFC 9457); their `code` is stable.",
+            "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.take_definitions(true),
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key made by `toolhub keys create`. Not needed in local mode."}},
+        },
+    })
+}
+
+fn describe(route: &Route, schemas: &mut SchemaGenerator, problem: &Value) -> Value {
+    let mut operation = Operation { schemas, parameters: Vec::new(), body: None };
+    (route.inputs)(&mut operation);
+    let (parameters, body) = (operation.parameters, operation.body);
+    let mut responses = Map::new();
+    for says in &route.answers {
+        let mut answer = json!({"description": says.what});
+        if let (Some(answer), true) = (answer.as_object_mut(), !says.media.is_empty()) {
+            let schema = says.schema.map_or_else(|| json!({}), |schema| schema(schemas).to_value());
+            let media = if says.schema.is_some() { json!({"schema": schema}) } else { json!({}) };
+            answer.insert("content".into(), json!({ says.media: media }));
+        }
+        responses.insert(says.status.to_string(), answer);
+    }
+    let mut codes: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    let guarded = if matches!(route.access, Access::Needs(_)) { GUARDED } else { &[] };
+    let with_body = if body.is_some() { WITH_BODY } else { &[] };
+    let with_query = if parameters.iter().any(|one| one["in"] == "query") { &[Code::INVALID_REQUEST][..] } else { &[] };
+    let with_path = if parameters.iter().any(|one| one["in"] == "path") { &[Code::NOT_FOUND][..] } else { &[] };
+    for code in [ALWAYS, guarded, with_body, with_query, with_path, &route.problems].into_iter().flatten() {
+        codes.entry(code.status).or_default().push(code.name);
+    }
+    for kind in &route.refusals {
+        codes.entry(kind.row().http).or_default().push(kind.name());
+    }
+    for (status, mut names) in codes {
+        names.sort_unstable();
+        names.dedup();
+        let description = format!("`{}`", names.join("`, `"));
+        responses.entry(status.to_string()).or_insert_with(
+            || json!({"description": description, "content": {"application/problem+json": {"schema": problem}}}),
+        );
+    }
+    let mut described = json!({
+        "operationId": operation_id(route),
+        "tags": [route.tag],
+        "summary": route.summary,
+        "responses": responses,
+    });
+    if let Some(described) = described.as_object_mut() {
+        if !parameters.is_empty() {
+            described.insert("parameters".into(), parameters.into());
+        }
+        described.extend(body.map(|body| ("requestBody".into(), body)));
+        if let Access::Needs(scope) = route.access {
+            described.insert("security".into(), json!([{"key": []}]));
+            described.insert("x-toolhub-scope".into(), scope.as_str().into());
+        }
+    }
+    described
+}
+
+/// `get_tools_name_calls`: the method and the words of the path.
+fn operation_id(route: &Route) -> String {
+    let words = route.path.split('/').map(|part| part.trim_matches(['{', '}'])).filter(|part| !part.is_empty());
+    let words = words.filter(|part| !matches!(*part, "api" | "v1"));
+    let method = route.method.as_str().to_ascii_lowercase();
+    std::iter::once(method.as_str()).chain(words).collect::<Vec<_>>().join("_").replace(['-', '.'], "_")
+}

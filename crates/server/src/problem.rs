@@ -1,0 +1,195 @@
+//! What a request is answered with when it cannot be served: RFC 9457, one shape everywhere.
+//!
+//! In: an error of the core, or a code of the table below. Out: `application/problem+json`. Codes of calls come from the
+//! core's table of errors, codes of HTTP itself from the table here; nobody else invents one.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use toolhub_core::{CallError, ErrorKind};
+
+/// A code that belongs to HTTP, not to calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Code {
+    pub(crate) name: &'static str,
+    pub(crate) status: u16,
+    pub(crate) title: &'static str,
+}
+
+macro_rules! codes {
+    ($($constant:ident $name:literal $status:literal $title:literal;)*) => {
+        impl Code {
+            $(#[doc = $title] pub(crate) const $constant: Self = Self { name: $name, status: $status, title: $title };)*
+            /// Every code of HTTP itself.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$constant,)*];
+        }
+    };
+}
+
+codes! {
+    INVALID_JSON "invalid_json" 400 "The body is not JSON";
+    INVALID_REQUEST "invalid_request" 422 "The request is not valid";
+    UNAUTHENTICATED "unauthenticated" 401 "A key is needed";
+    FORBIDDEN "forbidden" 403 "This key may not do that";
+    FOREIGN_ORIGIN "foreign_origin" 403 "Requests from other sites are not served";
+    NOT_FOUND "not_found" 404 "There is nothing here";
+    TOOL_NOT_FOUND "tool_not_found" 404 "There is no such tool";
+    THREAD_NOT_FOUND "thread_not_found" 404 "There is no such thread";
+    CALL_NOT_FOUND "call_not_found" 404 "There is no such call";
+    APPROVAL_NOT_FOUND "approval_not_found" 404 "There is no such approval";
+    GRANT_NOT_FOUND "grant_not_found" 404 "There is no such grant";
+    ARTIFACT_NOT_FOUND "artifact_not_found" 404 "There is no such artifact";
+    KEY_NOT_FOUND "key_not_found" 404 "There is no such key";
+    STATE_NOT_FOUND "state_not_found" 404 "There is no such state";
+    METHOD_NOT_ALLOWED "method_not_allowed" 405 "This address does not take that method";
+    NOT_ACCEPTABLE "not_acceptable" 406 "The answer cannot be given in that form";
+    CONFLICT "conflict" 409 "It is not as the request expects";
+    ALREADY_RESOLVED "already_resolved" 409 "The question was answered before";
+    PRECONDITION_FAILED "precondition_failed" 412 "It was changed in the meantime";
+    TOO_LARGE "too_large" 413 "The request is too large";
+    UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 "The body must be JSON";
+    MISDIRECTED "misdirected" 421 "This server does not answer for that host";
+    INTERNAL "internal" 500 "Toolhub itself failed";
+    STORE_UNAVAILABLE "store_unavailable" 503 "The store does not answer";
+    SHUTTING_DOWN "shutting_down" 503 "The server is going away";
+}
+
+/// A problem on its way to the client.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    status: u16,
+    code: &'static str,
+    title: String,
+    detail: String,
+    hint: Option<String>,
+    retry_after: Option<u64>,
+    more: Map<String, Value>,
+}
+
+pub(crate) type Answer<T> = Result<T, Problem>;
+
+impl Problem {
+    /// A problem of HTTP itself, in words for this request.
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self {
+            status: code.status,
+            code: code.name,
+            title: code.title.into(),
+            detail: detail.into(),
+            hint: None,
+            retry_after: None,
+            more: Map::new(),
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Another status than the code's own.
+    pub(crate) fn status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// One more member.
+    pub(crate) fn with(mut self, name: &str, value: impl Serialize) -> Self {
+        if let Ok(value) = serde_json::to_value(value) {
+            self.more.insert(name.into(), value);
+        }
+        self
+    }
+
+    /// Its body.
+    pub(crate) fn body(&self) -> Value {
+        let mut body = Map::new();
+        body.insert("type".into(), format!("/problems/{}", self.code).into());
+        body.insert("title".into(), self.title.clone().into());
+        body.insert("status".into(), self.status.into());
+        body.insert("code".into(), self.code.into());
+        body.insert("detail".into(), self.detail.clone().into());
+        body.extend(self.hint.clone().map(|hint| ("hint".into(), hint.into())));
+        body.extend(self.more.clone());
+        Value::Object(body)
+    }
+}
+
+/// A refusal of the core, by its row of the table.
+impl From<CallError> for Problem {
+    fn from(error: CallError) -> Self {
+        let row = error.kind.row();
+        let mut problem = Self {
+            // A call that ran is an outcome, not a problem; where one still becomes a problem, it is our doing.
+            status: if row.http == 200 { 500 } else { row.http },
+            code: row.name,
+            title: sentence(row.operator),
+            detail: error.operator.clone(),
+            hint: None,
+            retry_after: error.retry_after.map(|wait| wait.as_secs_f64().ceil() as u64),
+            more: Map::new(),
+        };
+        if !error.suggestions().is_empty() {
+            problem = problem.with("suggestions", error.suggestions());
+        }
+        if !error.missing().is_empty() {
+            problem = problem.with("missing", error.missing());
+        }
+        if let Some(approval) = error.approval() {
+            problem = problem.with("approvalId", approval);
+        }
+        if !error.problems().is_empty() {
+            problem = problem.with("errors", error.problems());
+        }
+        problem
+    }
+}
+
+impl From<toolhub_core::backend::StoreError> for Problem {
+    fn from(error: toolhub_core::backend::StoreError) -> Self {
+        Self::from(CallError::new(ErrorKind::StoreUnavailable).operator(error.to_string()))
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self.body())).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// The body of every problem, for the description of the API.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Problem")]
+pub(crate) struct ProblemBody {
+    /// Where the code is explained.
+    pub(crate) r#type: String,
+    /// The code in words.
+    pub(crate) title: String,
+    /// The status of the answer.
+    pub(crate) status: u16,
+    /// The stable name of what went wrong.
+    pub(crate) code: String,
+    /// What went wrong with this request.
+    pub(crate) detail: String,
+    /// What to do about it.
+    pub(crate) hint: Option<String>,
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

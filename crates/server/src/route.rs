@@ -1,0 +1,117 @@
+//! One route: its address, who may use it, who serves it and what it says, in one place.
+//!
+//! In: the list of `api::routes`. Out: a router in which every route is guarded by the access it names, and the description
+//! of the API. A route cannot be added without an access or without being described.
+
+use axum::{
+    Router,
+    handler::Handler,
+    http::Method,
+    routing::{MethodFilter, MethodRouter},
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::{app::App, extract::Inputs, guard, openapi::Operation, problem::Code, scope::Scope};
+
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everybody who reaches the server.
+    Open,
+    /// Whoever has this scope.
+    Needs(Scope),
+}
+
+/// What one status of an answer means, and holds.
+pub(crate) struct Says {
+    pub(crate) status: u16,
+    pub(crate) what: &'static str,
+    pub(crate) media: &'static str,
+    pub(crate) schema: Option<fn(&mut SchemaGenerator) -> Schema>,
+}
+
+/// One route.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    pub(crate) tag: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) answers: Vec<Says>,
+    pub(crate) problems: Vec<Code>,
+    /// Names of the core's kinds of errors it may answer with.
+    pub(crate) refusals: Vec<toolhub_core::ErrorKind>,
+    pub(crate) inputs: fn(&mut Operation<'_>),
+    served: MethodRouter<App>,
+}
+
+impl Route {
+    /// A route in the group `tag`, served by `handler`.
+    pub(crate) fn new<T, H>(method: Method, path: &'static str, access: Access, tag: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, App>,
+        T: Inputs + 'static,
+    {
+        let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
+        Self {
+            method,
+            path,
+            access,
+            tag,
+            summary: "",
+            answers: Vec::new(),
+            problems: Vec::new(),
+            refusals: Vec::new(),
+            inputs: T::describe,
+            served: MethodRouter::new().on(filter, handler),
+        }
+    }
+
+    /// What it does, in one line.
+    pub(crate) fn says(mut self, summary: &'static str) -> Self {
+        self.summary = summary;
+        self
+    }
+
+    /// Answers with JSON of this type.
+    pub(crate) fn answers<T: JsonSchema>(mut self, status: u16, what: &'static str) -> Self {
+        let schema: fn(&mut SchemaGenerator) -> Schema = |schemas| schemas.subschema_for::<T>();
+        self.answers.push(Says { status, what, media: "application/json", schema: Some(schema) });
+        self
+    }
+
+    /// Answers with something that is no JSON.
+    pub(crate) fn answers_as(mut self, status: u16, media: &'static str, what: &'static str) -> Self {
+        self.answers.push(Says { status, what, media, schema: None });
+        self
+    }
+
+    /// Answers with nothing but a status.
+    pub(crate) fn answers_nothing(self, status: u16, what: &'static str) -> Self {
+        self.answers_as(status, "", what)
+    }
+
+    /// The problems of HTTP it may answer with, beyond those every route may.
+    pub(crate) fn problems(mut self, codes: &[Code]) -> Self {
+        self.problems.extend_from_slice(codes);
+        self
+    }
+
+    /// The refusals of the core it may answer with.
+    pub(crate) fn refusals(mut self, kinds: &[toolhub_core::ErrorKind]) -> Self {
+        self.refusals.extend_from_slice(kinds);
+        self
+    }
+}
+
+/// All routes as one router, each behind its guard.
+pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
+    let guarded = routes.into_iter().fold(Router::new(), |router, route| {
+        let guard = axum::middleware::from_fn_with_state((app.clone(), route.access), guard::authorize);
+        router.route(route.path, route.served.layer(guard))
+    });
+    guarded
+        .fallback(crate::api::nothing_here)
+        .method_not_allowed_fallback(crate::api::not_that_method)
+        .with_state(app.clone())
+}

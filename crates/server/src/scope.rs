@@ -1,0 +1,93 @@
+//! What a key may do, and who is asking.
+//!
+//! In: the words of a key's scopes. Out: small values that routes name and the guard compares.
+
+use std::{fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolhub_core::ids::{Caller, Tenant};
+
+/// One thing a key may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Scope {
+    /// Look at tools, their statuses, calls and events.
+    #[serde(rename = "tools:read")]
+    ToolsRead,
+    /// Call tools, and stop calls.
+    #[serde(rename = "tools:call")]
+    ToolsCall,
+    /// Answer questions about calls, and take grants back.
+    #[serde(rename = "approvals:write")]
+    ApprovalsWrite,
+    /// Look at what tools remember.
+    #[serde(rename = "state:read")]
+    StateRead,
+    /// Change what tools remember.
+    #[serde(rename = "state:write")]
+    StateWrite,
+    /// Everything, for everybody: statuses shared by all, keys, config, backups.
+    #[serde(rename = "admin")]
+    Admin,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Self; 6] =
+        [Self::ToolsRead, Self::ToolsCall, Self::ApprovalsWrite, Self::StateRead, Self::StateWrite, Self::Admin];
+
+    /// The word in keys and configs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolsRead => "tools:read",
+            Self::ToolsCall => "tools:call",
+            Self::ApprovalsWrite => "approvals:write",
+            Self::StateRead => "state:read",
+            Self::StateWrite => "state:write",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A word that is no scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no scope; there are tools:read, tools:call, approvals:write, state:read, state:write, admin")]
+pub struct NoScope(String);
+
+impl FromStr for Scope {
+    type Err = NoScope;
+
+    fn from_str(word: &str) -> Result<Self, NoScope> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == word).ok_or_else(|| NoScope(word.into()))
+    }
+}
+
+/// Who asks, and what they may do. Made by the guard, once per request.
+#[derive(Debug, Clone)]
+pub(crate) struct Principal {
+    /// Whose threads, state and approvals the request may see.
+    pub(crate) tenant: Tenant,
+    /// The name of the key; limits, rules and approvals look at it.
+    pub(crate) caller: Caller,
+    /// What it may do.
+    pub(crate) scopes: Vec<Scope>,
+}
+
+impl Principal {
+    /// Whoever sits at this machine: everything, as the default tenant.
+    pub(crate) fn local() -> Self {
+        Self { tenant: Tenant::default(), caller: Caller::default(), scopes: vec![Scope::Admin] }
+    }
+
+    /// Whether it may do this. `admin` may do everything.
+    pub(crate) fn may(&self, scope: Scope) -> bool {
+        self.scopes.iter().any(|have| *have == scope || *have == Scope::Admin)
+    }
+}

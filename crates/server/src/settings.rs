@@ -1,0 +1,99 @@
+//! What the owner of a server says about it.
+//!
+//! In: values from a config or from code. Out: the same values, for the rooms that heed them.
+
+use std::time::Duration;
+
+use crate::scope::Scope;
+
+/// Everything that can be said about a server.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Where it listens; loopback unless said otherwise.
+    pub host: String,
+    /// Its port; 0 lets the system choose.
+    pub port: u16,
+    /// The address people reach it by, for links in answers; made of host and port where absent.
+    pub public_url: Option<String>,
+    /// The hosts it answers for, without port. Requests for others are refused, so that no web page can reach it by a name
+    /// of its own.
+    pub allowed_hosts: Vec<String>,
+    /// Who may come in.
+    pub auth: Auth,
+    /// How much a client may ask of it.
+    pub limits: Limits,
+    /// How long running calls may go on after it was asked to stop.
+    pub drain: Duration,
+    /// Whether `/metrics` is served.
+    pub metrics: bool,
+}
+
+/// Who may come in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Auth {
+    /// Whoever reaches the loopback address of this machine.
+    Local,
+    /// Whoever has a key: one of these, or one made over the API.
+    Keys(Vec<KeySetting>),
+}
+
+/// A key that stands in the config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySetting {
+    /// Its name; limits, rules and records call its holder so.
+    pub name: String,
+    /// Whose threads it sees.
+    pub tenant: String,
+    /// `sha256:` and the digest of the key in hexadecimal. The key itself is nowhere.
+    pub hash: String,
+    /// What it may do.
+    pub scopes: Vec<Scope>,
+    /// When it ends, in milliseconds since 1970.
+    pub expires: Option<i64>,
+}
+
+/// How much a client may ask of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a body.
+    pub body: usize,
+    /// Bytes of all headers.
+    pub headers: usize,
+    /// Levels of JSON.
+    pub json_depth: usize,
+    /// Time until the headers are here.
+    pub header_time: Duration,
+    /// Time until the body is here.
+    pub body_time: Duration,
+    /// Connections at once.
+    pub connections: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".into(),
+            port: 8665,
+            public_url: None,
+            allowed_hosts: ["127.0.0.1", "localhost", "[::1]"].map(String::from).into(),
+            auth: Auth::Local,
+            limits: Limits::default(),
+            drain: Duration::from_secs(30),
+            metrics: true,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body: 2 << 20,
+            headers: 16 << 10,
+            json_depth: 64,
+            header_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(30),
+            connections: 4096,
+        }
+    }
+}
