@@ -11,6 +11,7 @@ mod partition;
 mod record;
 mod row;
 mod scan;
+mod shared;
 
 use std::pin::Pin;
 

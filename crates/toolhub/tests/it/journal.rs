@@ -11,38 +11,13 @@ use std::{
 };
 
 use toolhub::{
-    BoxFuture, CallRecord, ContextId, Happened, HubBuilder, RegistryError, Running, Sqlite, Status,
-    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
-    clock::Timestamp,
+    CallRecord, ContextId, Happened, HubBuilder, RegistryError, Running, Sqlite, Status,
+    backend::Memory,
     ids::CallId,
     prelude::*,
     sqlite::Options,
     testing::{AssertOutcome, Recorder, Scripted, Step, scripted},
 };
-
-/// A store in memory that outlives its hub, and that no other hub uses at the same time.
-struct Alone(Arc<Memory>);
-
-impl Backend for Alone {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        self.0.load(keys, now)
-    }
-    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        self.0.commit(batch, now)
-    }
-    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
-        self.0.scan(scan, now)
-    }
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        self.0.sweep(most, now)
-    }
-    fn watch(&self, table: Table) -> Watcher {
-        self.0.watch(table)
-    }
-    fn alone(&self) -> bool {
-        true
-    }
-}
 
 /// Where records lie while one hub after the other uses them.
 #[derive(Clone)]
@@ -72,7 +47,8 @@ impl Shelf {
     /// The next hub. What the one before does by itself ends a moment after it, and only then is the file free.
     pub(crate) async fn hub(&self) -> HubBuilder {
         match self {
-            Self::Memory(memory) => ToolHub::builder().store(Alone(memory.clone())),
+            // It outlives its hub, and no other hub uses it at the same time.
+            Self::Memory(memory) => ToolHub::builder().store(memory.clone()),
             Self::File(folder) => {
                 let path = folder.0.join("store.db");
                 let free = async {

@@ -88,6 +88,24 @@ async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_hands_a_store_to_a_hub_can_still_make_a_backup_of_it() {
+    let folder = Folder::new("kept");
+    let store = Arc::new(Sqlite::open(folder.0.join("store.db"), Options::default()).unwrap());
+    let hub = ToolHub::builder().store(store.clone()).tool(tool("add", add)).build().await.unwrap();
+    hub.call("add", json!({})).thread("t").await.assert_success();
+    let copy = folder.0.join("copy.db");
+    assert_eq!(store.backup(&copy).await.unwrap().path, copy);
+    assert_eq!(store.damaged().await.unwrap().len(), 0);
+    hub.shutdown(Duration::from_secs(10)).await;
+    drop((hub, store));
+
+    let later = ToolHub::builder().store(Sqlite::open(&copy, Options::default()).unwrap());
+    let later = later.tool(tool("show", show).read_only()).build().await.unwrap();
+    assert_eq!(shown(&later).await, 1);
+    later.shutdown(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evidence_that_is_damaged_on_the_disk_is_none_and_the_next_success_takes_its_place() {
     let folder = Folder::new("evidence");
     let path = folder.0.join("store.db");

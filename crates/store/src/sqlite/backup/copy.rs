@@ -4,7 +4,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read, Write},
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -16,14 +16,13 @@ use rusqlite::{
     Connection, Result,
     backup::{Backup as Copying, StepResult},
 };
-use sha2::{Digest, Sha256};
 use toolhub_core::clock::{Clock, SystemClock};
 
-use super::{
-    super::{connection, open::whole},
-    Backup, BackupError, beside, sqlite,
+use super::{super::connection, Backup, BackupError, copy_hashed, sqlite};
+use crate::{
+    backup::{beside, remove, sync_folder, whole},
+    failpoint,
 };
-use crate::failpoint;
 
 /// How many pages are copied before it is asked again whether the store is being closed.
 const PAGES: i32 = 512;
@@ -54,7 +53,7 @@ pub(super) fn make(store: &Path, into: &Path, stop: &Arc<AtomicBool>) -> Result<
     }
     failpoint::reach("backup: after the name");
     let folder = path.parent().unwrap_or(Path::new("/"));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(&broken)?;
+    sync_folder(folder).map_err(&broken)?;
     Ok(backup)
 }
 
@@ -113,24 +112,6 @@ pub(in super::super) fn is_sound(connection: &Connection) -> Result<Result<(), S
     Ok(if verdict == "ok" { Ok(()) } else { Err(verdict) })
 }
 
-/// Copies bytes to their end; answers their SHA-256, in hex, and how many there are.
-pub(in super::super) fn copy_hashed(mut from: impl Read, mut to: impl Write) -> io::Result<(String, u64)> {
-    let (mut hash, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; 1 << 18]);
-    loop {
-        let read = match from.read(&mut piece) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            read => read?,
-        };
-        if read == 0 {
-            let hex = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-            return Ok((hex, bytes));
-        }
-        hash.update(&piece[..read]);
-        to.write_all(&piece[..read])?;
-        bytes += read as u64;
-    }
-}
-
 /// Gives a file its name, unless something has it.
 fn place(half: &Path, path: &Path) -> io::Result<()> {
     match fs::hard_link(half, path) {
@@ -139,25 +120,6 @@ fn place(half: &Path, path: &Path) -> io::Result<()> {
         // Not every file system knows a second name.
         Err(_) if fs::symlink_metadata(path).is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
         Err(_) => fs::rename(half, path),
-    }
-}
-
-/// A second name for a file where the file system has such a thing, a copy elsewhere. On the disk when this returns.
-pub(in super::super) fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::hard_link(from, to) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            fs::copy(from, to)?;
-            File::open(to)?.sync_all()
-        }
-        linked => linked,
-    }
-}
-
-/// Removes a file that may not be there.
-pub(in super::super) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
     }
 }
 
