@@ -13,6 +13,7 @@ mod failpoint;
 pub mod files;
 mod lock;
 mod managers;
+mod queue;
 pub mod sqlite;
 mod watch;
 

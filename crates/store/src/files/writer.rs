@@ -11,16 +11,11 @@ use std::{
     collections::VecDeque,
     io,
     panic::{self, AssertUnwindSafe},
-    sync::{
-        Arc,
-        mpsc::{self, Receiver, Sender},
-    },
-    thread::JoinHandle,
+    sync::{Arc, mpsc::Receiver},
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use toolhub_core::{
-    backend::{Batch, Change, Durability, StoreError, Write},
+    backend::{Batch, Durability, StoreError, Write},
     clock::Timestamp,
 };
 
@@ -33,21 +28,16 @@ use super::{
     name,
     shelf::{Content, Shelf},
 };
-use crate::watch::News;
+use crate::{
+    queue::{self, Queue, Reply},
+    watch::News,
+};
 
-/// How much may wait: so many batches, each of a long record counted more than once.
-const ROOM: u32 = 1024;
-/// The bytes that count as one more.
-const HEAVY: usize = 64 * 1024;
 /// How many are taken at once at most.
 const TOGETHER: usize = 256;
 
 /// The way to the thread. Dropped, it waits until everything that was sent is written.
-pub(super) struct Writer {
-    jobs: Option<Sender<Job>>,
-    room: Arc<Semaphore>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(super) struct Writer(Queue<Task>);
 
 /// What the thread works with.
 pub(super) struct Setup {
@@ -61,49 +51,32 @@ pub(super) struct Setup {
     pub(super) news: News,
 }
 
-type Reply = oneshot::Sender<Result<Vec<u64>, StoreError>>;
-
-/// Something to do, and who waits for it.
-struct Job {
-    task: Task,
-    now: Timestamp,
-    reply: Reply,
-    _room: OwnedSemaphorePermit,
-}
+type Job = queue::Job<Task>;
 
 enum Task {
     /// A batch, and the text of its partition.
-    Commit(Batch, Arc<str>),
+    Commit(Batch, Arc<str>, Timestamp),
     /// Answered with one number: how many rows went.
-    Sweep(usize),
+    Sweep(usize, Timestamp),
 }
 
 impl Writer {
     pub(super) fn begin(Setup { shelf, packed, write, floor, news }: Setup) -> io::Result<Self> {
-        // Not bounded by itself: a job is sent with its room, and of that there is only so much.
-        let (jobs, waiting) = mpsc::channel();
         let workshop = Workshop::new(shelf.clone(), packed, write);
-        let work =
-            move || Thread { waiting, shelf, workshop, floor, news, put_off: VecDeque::new(), broken: false }.run();
-        let thread = std::thread::Builder::new().name("toolhub-files".into()).spawn(work)?;
-        Ok(Self { jobs: Some(jobs), room: Arc::new(Semaphore::new(ROOM as usize)), thread: Some(thread) })
+        let put_off = VecDeque::new();
+        let work = move |waiting| Thread { waiting, shelf, workshop, floor, news, put_off, broken: false }.run();
+        Queue::begin("toolhub-files", work).map(Self)
     }
 
     pub(super) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         if let Some(Write { table, id, .. }) = batch.written_twice() {
             return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
         }
-        let mut weight = 0;
-        for Write { table, id, change, .. } in &batch.writes {
-            if place(*table).is_none() {
-                return Err(StoreError::Refused(format!(
-                    "it writes the {table} row `{id}`, and files keep only what tools remember (state, versions, history); \
-                     keep {table} in SQLite or in memory"
-                )));
-            }
-            if let Change::Put { value, .. } | Change::Restore { value, .. } = change {
-                weight += value.len() / HEAVY;
-            }
+        if let Some(Write { table, id, .. }) = batch.writes.iter().find(|write| place(write.table).is_none()) {
+            return Err(StoreError::Refused(format!(
+                "it writes the {table} row `{id}`, and files keep only what tools remember (state, versions, history); \
+                 keep {table} in SQLite or in memory"
+            )));
         }
         let Some(home) = name::home(&batch.partition) else {
             return Err(StoreError::Refused(format!(
@@ -111,33 +84,12 @@ impl Writer {
                 batch.partition
             )));
         };
-        self.ask(Task::Commit(batch, home), weight, now).await
+        let weight = queue::weight(&batch);
+        self.0.ask(Task::Commit(batch, home, now), weight).await
     }
 
     pub(super) async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
-        let swept = self.ask(Task::Sweep(most), 0, now).await?;
-        Ok(swept.first().map_or(0, |swept| usize::try_from(*swept).unwrap_or(most)))
-    }
-
-    async fn ask(&self, task: Task, weight: usize, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let closed = || StoreError::Unavailable("the store is closed".into());
-        let weight = u32::try_from(weight).unwrap_or(ROOM).saturating_add(1).min(ROOM);
-        let room = self.room.clone().acquire_many_owned(weight).await.map_err(|_| closed())?;
-        let (reply, answer) = oneshot::channel();
-        let jobs = self.jobs.as_ref().ok_or_else(closed)?;
-        jobs.send(Job { task, now, reply, _room: room }).map_err(|_| closed())?;
-        // No answer comes when the thread fell over while the job was in its hands.
-        answer.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer fell over".into())))
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        drop(self.jobs.take());
-        if let Some(thread) = self.thread.take() {
-            // Whoever opens the folder next finds everything written and the lock free. A panic was told already.
-            let _ = thread.join();
-        }
+        self.0.ask(Task::Sweep(most, now), 1).await.map(|answer| queue::swept(&answer))
     }
 }
 
@@ -174,16 +126,16 @@ impl Thread {
 
     fn serve(&mut self, group: Vec<Job>) {
         let mut units: Vec<Unit> = Vec::new();
-        for Job { task, now, reply, .. } in group {
+        for Job { task, reply, .. } in group {
             match task {
                 _ if self.broken => {
                     let _ = reply.send(Err(StoreError::Unavailable("the store must be opened again".into())));
                 }
-                Task::Commit(batch, home) => match units.iter_mut().find(|unit| unit.home == home) {
+                Task::Commit(batch, home, now) => match units.iter_mut().find(|unit| unit.home == home) {
                     Some(unit) => unit.batches.push((batch, now, reply)),
                     None => units.push(Unit { home, batches: vec![(batch, now, reply)] }),
                 },
-                Task::Sweep(most) => {
+                Task::Sweep(most, now) => {
                     units.drain(..).for_each(|unit| self.commit(unit));
                     let _ = reply.send(self.sweep(most, now).map(|swept| vec![swept as u64]));
                 }
