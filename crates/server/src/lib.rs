@@ -10,6 +10,7 @@ mod door;
 mod extract;
 mod guard;
 mod openapi;
+mod page;
 mod problem;
 mod route;
 mod scope;
