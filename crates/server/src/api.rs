@@ -1,5 +1,6 @@
 //! The routes, by subject. This file is the list of them.
 
+mod calls;
 mod system;
 mod tools;
 
@@ -12,7 +13,7 @@ use crate::{
 
 /// Every route of the server.
 pub(crate) fn routes() -> Vec<Route> {
-    [tools::routes(), system::routes()].into_iter().flatten().collect()
+    [calls::routes(), tools::routes(), system::routes()].into_iter().flatten().collect()
 }
 
 /// No route has this address.

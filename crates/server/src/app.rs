@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolhub_core::{ToolHub, backend::Backend};
+use toolhub_core::{CancellationToken, ToolHub, backend::Backend};
 
 use crate::{settings::Settings, steward::Steward};
 
@@ -15,6 +15,7 @@ struct Parts {
     store: Arc<dyn Backend>,
     steward: Option<Arc<dyn Steward>>,
     settings: Settings,
+    stopping: CancellationToken,
 }
 
 impl App {
@@ -24,7 +25,7 @@ impl App {
         steward: Option<Arc<dyn Steward>>,
         settings: Settings,
     ) -> Self {
-        Self(Arc::new(Parts { hub, store, steward, settings }))
+        Self(Arc::new(Parts { hub, store, steward, settings, stopping: CancellationToken::new() }))
     }
 
     /// The hub behind the doors.
@@ -45,5 +46,10 @@ impl App {
     /// What the owner said.
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// Given when the server begins to go away: streams that would go on for ever end then.
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.0.stopping
     }
 }

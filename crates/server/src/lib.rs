@@ -9,11 +9,14 @@ mod app;
 mod door;
 mod extract;
 mod guard;
+mod links;
 mod openapi;
+mod page;
 mod problem;
 mod route;
 mod scope;
 mod settings;
+mod sse;
 mod steward;
 
 use std::sync::Arc;
@@ -24,7 +27,7 @@ use toolhub_core::{ToolHub, backend::Backend};
 pub use door::{Bound, ServeError};
 pub use scope::{NoScope, Scope};
 pub use settings::{Auth, KeySetting, Limits, Settings};
-pub use steward::{Backup, Reloaded, Steward, StewardError};
+pub use steward::{Backup, Reloaded, Steward, StewardError, ToolChangeError};
 
 use app::App;
 
