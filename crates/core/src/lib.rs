@@ -60,8 +60,8 @@ pub use handler::{
 };
 pub use hooks::{After, Before, Hook, HookedCall};
 pub use hub::{
-    BatchRequest, BuildError, CallRequest, Explanation, HubBuilder, Offer, RateLeft, Restored, Running, ThreadError,
-    ToolHub, ToolStatusInfo, View,
+    BatchRequest, BuildError, CallRequest, Change, Changed, Explanation, HubBuilder, Offer, RateLeft, Restored,
+    Running, ThreadError, ToolHub, ToolStatusInfo, View,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats};
 pub use monitor::{Latency, ToolStats};

@@ -5,13 +5,26 @@
 
 use axum::{
     Router,
+    extract::Request,
     handler::Handler,
     http::Method,
+    middleware::Next,
+    response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter},
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::{app::App, extract::Inputs, guard, openapi::Operation, problem::Code, scope::Scope};
+use crate::{
+    app::App,
+    extract::Inputs,
+    guard,
+    openapi::Operation,
+    problem::{Code, Problem},
+    scope::Scope,
+};
+
+/// The longest id of a request that is given back.
+const LONGEST_ID: usize = 128;
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +55,8 @@ pub(crate) struct Route {
     /// Names of the core's kinds of errors it may answer with.
     pub(crate) refusals: Vec<toolhub_core::ErrorKind>,
     pub(crate) inputs: fn(&mut Operation<'_>),
+    /// Whether its problems say `"success": false`.
+    admits: bool,
     served: MethodRouter<App>,
 }
 
@@ -63,6 +78,7 @@ impl Route {
             problems: Vec::new(),
             refusals: Vec::new(),
             inputs: T::describe,
+            admits: false,
             served: MethodRouter::new().on(filter, handler),
         }
     }
@@ -91,6 +107,12 @@ impl Route {
         self.answers_as(status, "", what)
     }
 
+    /// Its problems say `"success": false`, whoever answers with them.
+    pub(crate) fn admits_failure(mut self) -> Self {
+        self.admits = true;
+        self
+    }
+
     /// The problems of HTTP it may answer with, beyond those every route may.
     pub(crate) fn problems(mut self, codes: &[Code]) -> Self {
         self.problems.extend_from_slice(codes);
@@ -108,10 +130,31 @@ impl Route {
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
     let guarded = routes.into_iter().fold(Router::new(), |router, route| {
         let guard = axum::middleware::from_fn_with_state((app.clone(), route.access), guard::authorize);
-        router.route(route.path, route.served.layer(guard))
+        let served = route.served.layer(guard);
+        let served = if route.admits { served.layer(axum::middleware::map_response(admit)) } else { served };
+        router.route(route.path, served)
     });
     guarded
         .fallback(crate::api::nothing_here)
         .method_not_allowed_fallback(crate::api::not_that_method)
+        .layer(axum::middleware::from_fn(echo))
         .with_state(app.clone())
+}
+
+/// Adds `"success": false` to a problem.
+async fn admit(response: Response) -> Response {
+    match response.extensions().get::<Problem>().cloned() {
+        Some(problem) => problem.with("success", false).into_response(),
+        None => response,
+    }
+}
+
+/// Gives a request's own id back with its answer, so that both ends can find it in their logs.
+async fn echo(request: Request, next: Next) -> Response {
+    let id = request.headers().get("x-request-id").filter(|id| id.len() <= LONGEST_ID).cloned();
+    let mut response = next.run(request).await;
+    if let Some(id) = id {
+        response.headers_mut().insert("x-request-id", id);
+    }
+    response
 }

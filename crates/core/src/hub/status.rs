@@ -151,7 +151,7 @@ impl ToolHub {
             View::Shared => None,
             View::Thread(tenant, thread) => Some((tenant, thread)),
         };
-        let verdict = Verdict::of(&result, &statuses.settings);
+        let verdict = Verdict::of(&result, statuses);
         Standing::foreign(statuses, &known.definition.name, thread).report(verdict).await?;
         if result.is_ok() {
             known.desk.succeeded.note(self.now());

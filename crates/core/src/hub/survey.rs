@@ -77,6 +77,7 @@ impl ToolHub {
             View::Shared => Vec::new(),
             View::Thread(tenant, thread) => self.engine.offers.of(tenant, thread),
         };
+        let settings = self.engine.statuses.settings();
         let see = |tool: Arc<Tool>| {
             let (waits, presence) = match view {
                 // Evidence belongs to threads: for everybody no tool waits.
@@ -88,7 +89,7 @@ impl ToolHub {
                 }
             };
             let (own, shared) = self.records(&tool, view, now);
-            let read = |facts: &Facts| status::read(facts, &presence, &self.engine.statuses.settings, now);
+            let read = |facts: &Facts| status::read(facts, &presence, &settings, now);
             let mut reading = status::worse(read(&own), read(&shared));
             if presence == Presence::DependenciesMet && reading.status == ToolStatus::Available {
                 reading.next_change = grows_old(&tool.definition.depends_on, evidence);

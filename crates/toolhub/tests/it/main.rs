@@ -36,6 +36,7 @@ mod offers;
 mod output;
 mod policies;
 mod registry;
+mod reload;
 mod retries;
 mod runs;
 mod shop;
