@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     app::App,
+    door::Cut,
     openapi::Operation,
     problem::{Code, Problem},
     scope::Principal,
@@ -163,9 +164,8 @@ impl<B: DeserializeOwned> FromRequest<App> for MaybeBody<B> {
 async fn read<B: DeserializeOwned>(request: Request, app: &App) -> Result<Option<B>, Problem> {
     let json = is_json(request.headers());
     let limit = app.settings().limits.body;
-    let bytes: Bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|_| {
-        Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole"))
-    })?;
+    let bytes: Bytes =
+        axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| not_whole(&error, limit))?;
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -185,6 +185,14 @@ async fn read<B: DeserializeOwned>(request: Request, app: &App) -> Result<Option
         }
     })?;
     Ok(Some(body))
+}
+
+/// Why a body could not be read.
+fn not_whole(error: &axum::Error, limit: usize) -> Problem {
+    match Cut::in_error(error) {
+        Some(Cut::TooSlow) => Problem::new(Code::TOO_SLOW, "the body took longer to arrive than this server waits"),
+        _ => Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole")),
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -3,6 +3,8 @@
 //! In: the list of `api::routes`. Out: a router in which every route is guarded by the access it names, and the description
 //! of the API. A route cannot be added without an access or without being described.
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     handler::Handler,
@@ -11,7 +13,16 @@ use axum::{
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::{app::App, extract::Inputs, guard, openapi::Operation, problem::Code, scope::Scope};
+use tower::layer::layer_fn;
+
+use crate::{
+    app::App,
+    extract::Inputs,
+    guard::{Gate, Post},
+    openapi::Operation,
+    problem::Code,
+    scope::Scope,
+};
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +53,8 @@ pub(crate) struct Route {
     /// Names of the core's kinds of errors it may answer with.
     pub(crate) refusals: Vec<toolhub_core::ErrorKind>,
     pub(crate) inputs: fn(&mut Operation<'_>),
+    /// The word in the audit, where what happens here is kept.
+    pub(crate) audited: Option<&'static str>,
     served: MethodRouter<App>,
 }
 
@@ -63,6 +76,7 @@ impl Route {
             problems: Vec::new(),
             refusals: Vec::new(),
             inputs: T::describe,
+            audited: None,
             served: MethodRouter::new().on(filter, handler),
         }
     }
@@ -91,6 +105,12 @@ impl Route {
         self.answers_as(status, "", what)
     }
 
+    /// What happens here is kept in the audit, under this word: who, when, from where, and what came of it.
+    pub(crate) fn audited(mut self, word: &'static str) -> Self {
+        self.audited = Some(word);
+        self
+    }
+
     /// The problems of HTTP it may answer with, beyond those every route may.
     pub(crate) fn problems(mut self, codes: &[Code]) -> Self {
         self.problems.extend_from_slice(codes);
@@ -104,11 +124,13 @@ impl Route {
     }
 }
 
-/// All routes as one router, each behind its guard.
+/// All routes as one router, each behind its gate.
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
     let guarded = routes.into_iter().fold(Router::new(), |router, route| {
-        let guard = axum::middleware::from_fn_with_state((app.clone(), route.access), guard::authorize);
-        router.route(route.path, route.served.layer(guard))
+        let Route { method, path, access, audited, served, .. } = route;
+        let meter = app.meters().route(path, method.as_str());
+        let post = Arc::new(Post { app: app.clone(), access, route: path, audited, meter });
+        router.route(path, served.layer(layer_fn(move |route| Gate::new(post.clone(), route))))
     });
     guarded
         .fallback(crate::api::nothing_here)
