@@ -3,6 +3,8 @@
 //! In: the list of `api::routes`. Out: a router in which every route is guarded by the access it names, and the description
 //! of the API. A route cannot be added without an access or without being described.
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     extract::Request,
@@ -14,10 +16,12 @@ use axum::{
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use tower::layer::layer_fn;
+
 use crate::{
     app::App,
     extract::Inputs,
-    guard,
+    guard::{Gate, Post},
     openapi::Operation,
     problem::{Code, Problem},
     scope::Scope,
@@ -57,6 +61,8 @@ pub(crate) struct Route {
     pub(crate) inputs: fn(&mut Operation<'_>),
     /// Whether its problems say `"success": false`.
     admits: bool,
+    /// The word in the audit, where what happens here is kept.
+    pub(crate) audited: Option<&'static str>,
     served: MethodRouter<App>,
 }
 
@@ -79,6 +85,7 @@ impl Route {
             refusals: Vec::new(),
             inputs: T::describe,
             admits: false,
+            audited: None,
             served: MethodRouter::new().on(filter, handler),
         }
     }
@@ -113,6 +120,12 @@ impl Route {
         self
     }
 
+    /// What happens here is kept in the audit, under this word: who, when, from where, and what came of it.
+    pub(crate) fn audited(mut self, word: &'static str) -> Self {
+        self.audited = Some(word);
+        self
+    }
+
     /// The problems of HTTP it may answer with, beyond those every route may.
     pub(crate) fn problems(mut self, codes: &[Code]) -> Self {
         self.problems.extend_from_slice(codes);
@@ -126,13 +139,15 @@ impl Route {
     }
 }
 
-/// All routes as one router, each behind its guard.
+/// All routes as one router, each behind its gate.
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
     let guarded = routes.into_iter().fold(Router::new(), |router, route| {
-        let guard = axum::middleware::from_fn_with_state((app.clone(), route.access), guard::authorize);
-        let served = route.served.layer(guard);
-        let served = if route.admits { served.layer(axum::middleware::map_response(admit)) } else { served };
-        router.route(route.path, served)
+        let Route { method, path, access, audited, served, admits, .. } = route;
+        let meter = app.meters().route(path, method.as_str());
+        let post = Arc::new(Post { app: app.clone(), access, route: path, audited, meter });
+        let served = served.layer(layer_fn(move |route| Gate::new(post.clone(), route)));
+        let served = if admits { served.layer(axum::middleware::map_response(admit)) } else { served };
+        router.route(path, served)
     });
     guarded
         .fallback(crate::api::nothing_here)
