@@ -4,13 +4,15 @@
 //! The tools write every effect into a ledger of their own, which is synced before they answer. Acknowledgements are lines
 //! on the process's output. What the store says afterwards is held against both.
 
+mod http;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
     io::{BufRead, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -66,10 +68,14 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("hub.db")
 }
 
-async fn hub(folder: &Path) -> ToolHub {
+fn store(folder: &Path) -> Sqlite {
+    Sqlite::open(file(folder), Options::default()).unwrap()
+}
+
+async fn hub(folder: &Path, store: Arc<Sqlite>) -> ToolHub {
     let ledger = OpenOptions::new().create(true).append(true).open(folder.join("ledger")).unwrap();
     ToolHub::builder()
-        .store(Sqlite::open(file(folder), Options::default()).unwrap())
+        .store(store)
         .resource(Ledger(Mutex::new(ledger)))
         .tool(tool("pay", pay))
         .tool(tool("look", look).read_only())
@@ -115,7 +121,7 @@ async fn works_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let life: usize = std::env::var(LIFE).unwrap().parse().unwrap();
     let began = tokio::time::Instant::now();
-    let hub = hub(&folder).await;
+    let hub = hub(&folder, Arc::new(store(&folder))).await;
     say(&format!("ready {}", began.elapsed().as_millis()));
     let left = fs::read_to_string(folder.join("left")).unwrap_or_default();
     let mut writers = tokio::task::JoinSet::new();
@@ -178,7 +184,7 @@ fn run_and_kill(folder: &Path, life: usize, acknowledgements: usize) -> Said {
 
 #[tokio::test]
 async fn a_killed_hub_has_lost_nothing_it_acknowledged_and_done_nothing_twice() {
-    let folder = Folder::new();
+    let folder = Folder::new("hub");
     let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 1_000 } else { 30 };
     let (mut paid, mut interrupted) = (BTreeMap::new(), BTreeSet::new());
     let mut slowest = Duration::ZERO;
@@ -214,7 +220,7 @@ async fn look_at(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: &BTre
     for key in paid.keys() {
         assert!(effects.contains_key(key.as_str()), "{key} was acknowledged and did not happen");
     }
-    let hub = hub(folder).await;
+    let hub = hub(folder, Arc::new(store(folder))).await;
     for (key, count) in paid {
         let writer: usize = key.split('-').next().unwrap().parse().unwrap();
         let call = hub.call("pay", json!({"order": key})).thread(thread(writer)).idempotency_key(key.clone());
@@ -243,7 +249,7 @@ async fn look_at(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: &BTre
     }
     hub.shutdown(Duration::from_secs(5)).await;
     drop(hub);
-    let store = Sqlite::open(file(folder), Options::default()).unwrap();
+    let store = store(folder);
     let all = async |table| {
         let scan = Scan::of(table, Scope::All).limit(usize::MAX);
         store.scan(scan, SystemClock.now()).await.unwrap().rows
@@ -264,8 +270,8 @@ async fn look_at(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: &BTre
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("toolhub-killed-{}", std::process::id()));
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("toolhub-killed-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }

@@ -57,7 +57,8 @@ pub(super) async fn call(
 ) -> Answer<Response> {
     body.check()?;
     let tenant = principal.tenant.clone();
-    let mut call = app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
+    let mut call =
+        app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
     if let Some(thread) = body.thread_id {
         call = call.thread(thread);
     }
@@ -81,7 +82,8 @@ impl CallBody {
     fn check(&self) -> Answer<()> {
         let refuse = |pointer: &str, detail: &str| {
             let flaw = serde_json::json!({"pointer": pointer, "detail": detail});
-            Err(Problem::new(crate::problem::Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..])).with("errors", [flaw]))
+            Err(Problem::new(crate::problem::Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..]))
+                .with("errors", [flaw]))
         };
         if self.timeout_ms.is_some_and(|time| !(1..=86_400_000).contains(&time)) {
             return refuse("/timeoutMs", "is a number from 1 to 86400000");
