@@ -8,7 +8,10 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use toolhub_core::clock::{Clock, SystemClock};
@@ -35,6 +38,9 @@ use crate::{
 const RESTORING: &str = "contexts.restoring";
 /// All of them, whole: they are about to take the place of the others.
 const RESTORED: &str = "contexts.restored";
+
+/// How many files are synced at a time.
+const AT_ONCE: usize = 16;
 
 /// Why a backup was not restored. The store is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +158,6 @@ fn fetch(backup: &Backup, new: &Path) -> Result<(), RestoreError> {
         if !permissions.readonly() {
             to.set_permissions(permissions)?;
         }
-        to.sync_all()?;
         Ok(hashed)
     });
     failpoint::reach("restore of files: after the copy");
@@ -177,8 +182,28 @@ fn raise(shelf: &Shelf, new: &Path) -> Result<(), RestoreError> {
         file.sync_all()
     });
     written.map_err(broken)?;
-    let folders = names(new).map_err(broken)?.into_iter().map(|name| new.join(name)).filter(|path| path.is_dir());
-    folders.into_iter().try_for_each(|folder| sync_folder(&folder)).and_then(|()| sync_folder(new)).map_err(broken)
+    sync_below(new).map_err(broken)
+}
+
+/// Returns when all files in the folders of a folder have reached the disk, and their names. Several wait at a time, because
+/// those who wait together share what it costs.
+fn sync_below(folder: &Path) -> io::Result<()> {
+    let folders: Vec<PathBuf> =
+        names(folder)?.into_iter().map(|name| folder.join(name)).filter(|path| path.is_dir()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || -> io::Result<()> {
+        while let Some(inner) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
+            names(inner)?.iter().try_for_each(|name| File::open(inner.join(name))?.sync_all())?;
+            sync_folder(inner)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let fell = |_| Err(io::Error::other("the syncing fell over"));
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(fell))
+    })?;
+    sync_folder(folder)
 }
 
 /// The highest epoch a folder gives a sign of, by what it says of itself and by its rows; and a file of a later format, if
