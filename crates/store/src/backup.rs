@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use bytes::{beside, copy_hashed, free_name, link_or_copy, remove, sync_folder, whole};
+pub(crate) use bytes::{Half, beside, copy_hashed, free_name, link_or_copy, remove, sync_folder, whole};
 pub(crate) use clerk::Clerk;
 pub use manifest::Backup;
 
@@ -75,6 +75,16 @@ impl BackupError {
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
         |error| Self::Io { path: path.to_owned(), error }
     }
+}
+
+/// What a restore did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The backup.
+    pub backup: Backup,
+    /// Where what was there before lies now; none if there was nothing.
+    pub kept: Option<PathBuf>,
 }
 
 /// What differs from store to store.

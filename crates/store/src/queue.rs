@@ -27,7 +27,7 @@ pub(crate) type Reply = oneshot::Sender<Result<Vec<u64>, StoreError>>;
 pub(crate) struct Job<T> {
     pub(crate) task: T,
     pub(crate) reply: Reply,
-    _room: OwnedSemaphorePermit,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// The way to the thread. Dropped, it waits until everything that was sent is done.
@@ -51,7 +51,7 @@ impl<T: Send + 'static> Queue<T> {
         let closed = || StoreError::Unavailable("the store is closed".into());
         let room = self.room.clone().acquire_many_owned(weight.clamp(1, ROOM)).await.map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
-        self.send(Job { task, reply, _room: room }).map_err(|_| closed())?;
+        self.send(Job { task, reply, _room: Some(room) }).map_err(|_| closed())?;
         // No answer comes when the thread fell over while the job was in its hands.
         answer.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer fell over".into())))
     }
@@ -59,8 +59,13 @@ impl<T: Send + 'static> Queue<T> {
     /// Has something done that nobody waits for, unless there is much to do.
     pub(crate) fn offer(&self, task: T) {
         if let Ok(room) = self.room.clone().try_acquire_owned() {
-            let _ = self.send(Job { task, reply: oneshot::channel().0, _room: room });
+            let _ = self.send(Job { task, reply: oneshot::channel().0, _room: Some(room) });
         }
+    }
+
+    /// Has something done, whatever else waits; for somebody who asks for one thing at a time, and hears of its end in another way.
+    pub(crate) fn tell(&self, task: T) {
+        let _ = self.send(Job { task, reply: oneshot::channel().0, _room: None });
     }
 
     fn send(&self, job: Job<T>) -> Result<(), ()> {

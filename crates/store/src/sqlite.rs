@@ -27,13 +27,13 @@ use toolhub_core::{
 };
 
 pub use crate::{
-    backup::{Backup, BackupError, Backups},
+    backup::{Backup, BackupError, Backups, Restored},
     lock::Holder,
 };
 pub use aside::Damaged;
 pub use error::OpenError;
 pub use open::Options;
-pub use restore::{RestoreError, Restored, restore};
+pub use restore::{RestoreError, restore};
 
 use crate::{backup::Clerk, lock::Lock, watch::News};
 

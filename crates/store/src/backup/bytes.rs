@@ -80,3 +80,24 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     };
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
+
+/// Something that is removed again unless it got another name.
+pub(crate) struct Half {
+    pub(crate) path: PathBuf,
+    /// What may lie beside it: it goes too.
+    endings: &'static [&'static str],
+}
+
+impl Half {
+    /// Its place, with nothing left of an earlier one.
+    pub(crate) fn at(path: PathBuf, endings: &'static [&'static str]) -> io::Result<Self> {
+        endings.iter().try_for_each(|ending| remove(&beside(&path, ending)))?;
+        Ok(Self { path, endings })
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        self.endings.iter().for_each(|ending| drop(remove(&beside(&self.path, ending))));
+    }
+}

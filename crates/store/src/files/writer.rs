@@ -1,9 +1,10 @@
 //! The one thread that writes: takes whatever waits, puts what concerns one partition together, and answers when it is
 //! written.
 //!
-//! In: batches and sweeps. Out: versions and counts, or an error that says whether nothing was written or nobody knows.
-//! `stage` makes batches in memory, `put` makes files of what came out.
+//! In: batches, sweeps, and requests for second names of all files. Out: versions and counts, or an error that says whether nothing was written or nobody knows.
+//! `stage` makes batches in memory, `put` makes files of what came out; `moment` gives files second names.
 
+mod moment;
 mod put;
 mod stage;
 
@@ -11,7 +12,12 @@ use std::{
     collections::VecDeque,
     io,
     panic::{self, AssertUnwindSafe},
-    sync::{Arc, mpsc::Receiver},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::AtomicBool,
+        mpsc::{self, Receiver, SyncSender},
+    },
 };
 
 use toolhub_core::{
@@ -29,6 +35,7 @@ use super::{
     shelf::{Content, Shelf},
 };
 use crate::{
+    backup::BackupError,
     queue::{self, Queue, Reply},
     watch::News,
 };
@@ -58,6 +65,8 @@ enum Task {
     Commit(Batch, Arc<str>, Timestamp),
     /// Answered with one number: how many rows went.
     Sweep(usize, Timestamp),
+    /// Second names for all files, in this folder; the flag says when they are not wanted any more.
+    Copy(PathBuf, Arc<AtomicBool>, SyncSender<Result<Timestamp, BackupError>>),
 }
 
 impl Writer {
@@ -90,6 +99,13 @@ impl Writer {
 
     pub(super) async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
         self.0.ask(Task::Sweep(most, now), 1).await.map(|answer| queue::swept(&answer))
+    }
+
+    /// Gives all files second names in a folder, between two writes; answers the moment that was. Blocks until it is done.
+    pub(super) fn copy(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Timestamp, BackupError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.0.tell(Task::Copy(into.to_owned(), stop.clone(), reply));
+        answer.recv().unwrap_or(Err(BackupError::Closed))
     }
 }
 
@@ -139,6 +155,10 @@ impl Thread {
                     units.drain(..).for_each(|unit| self.commit(unit));
                     let _ = reply.send(self.sweep(most, now).map(|swept| vec![swept as u64]));
                 }
+                Task::Copy(into, stop, copied) => {
+                    units.drain(..).for_each(|unit| self.commit(unit));
+                    let _ = copied.send(self.copy(&into, &stop));
+                }
             }
         }
         units.into_iter().for_each(|unit| self.commit(unit));
@@ -177,6 +197,12 @@ impl Thread {
                 }
             }
         }
+    }
+
+    fn copy(&mut self, into: &Path, stop: &AtomicBool) -> Result<Timestamp, BackupError> {
+        // What is owed is acknowledged, and belongs to the moment.
+        self.workshop.settle().map_err(BackupError::io(&self.shelf.contexts))?;
+        moment::link_all(&self.shelf, into, stop)
     }
 
     fn tell(&self, made: &Made) {

@@ -15,7 +15,7 @@ use toolhub_core::clock::{Clock, SystemClock};
 
 use super::{OpenError, backup::is_sound, epoch, error::is_damage, open::sync_folder, schema};
 use crate::{
-    backup::{self, Backup, beside, copy_hashed, free_name, link_or_copy, remove, whole},
+    backup::{self, Backup, Restored, beside, copy_hashed, free_name, link_or_copy, remove, whole},
     epoch::after,
     failpoint,
     lock::Lock,
@@ -55,16 +55,6 @@ pub enum RestoreError {
     /// SQLite could not prepare it; the disk may be full.
     #[error("the backup cannot be prepared: {0}")]
     Sqlite(String),
-}
-
-/// What a restore did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Restored {
-    /// The backup.
-    pub backup: Backup,
-    /// Where the store that was there before lies now; none if there was none.
-    pub kept: Option<PathBuf>,
 }
 
 /// Puts a backup in the place of a store, which must be closed; the folder must be there. Blocks until it is done.

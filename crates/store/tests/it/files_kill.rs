@@ -18,7 +18,7 @@ const WRITERS: u64 = 6;
 const FOLDER: &str = "TOOLHUB_FILES_TO_BE_KILLED";
 
 fn open(path: &Path) -> Files {
-    Files::open(path, Options { compression: fastrand::bool() }).unwrap()
+    Files::open(path, Options { compression: fastrand::bool(), backups: None }).unwrap()
 }
 
 /// Counts for ever, in two contexts at once.

@@ -180,6 +180,12 @@ fn holds_tea(path: &Path) -> bool {
 
 #[tokio::test]
 async fn backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says() {
+    for format in [PersistenceFormat::Sqlite, PersistenceFormat::Json] {
+        are_made(format).await;
+    }
+}
+
+async fn are_made(format: PersistenceFormat) {
     let folder = Folder::new();
     let (often, soon) = (Duration::from_millis(30), Duration::from_millis(1));
     let business = BusinessStateConfig {
@@ -188,12 +194,13 @@ async fn backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says() {
         backup_retention: soon,
         ..Default::default()
     };
-    let hub = builder(config(&folder, PersistenceFormat::Sqlite), business).build().await.unwrap();
+    let hub = builder(config(&folder, format), business).build().await.unwrap();
     add(&hub).await;
     let backups = folder.states().join("backups");
     let all = || {
         let paths = fs::read_dir(&backups).into_iter().flatten().map(|entry| entry.unwrap().path());
-        let mut all: Vec<PathBuf> = paths.filter(|path| ends_with(path, ".db")).collect();
+        let ending = if format == PersistenceFormat::Sqlite { ".db" } else { "Z" };
+        let mut all: Vec<PathBuf> = paths.filter(|path| ends_with(path, ending)).collect();
         all.sort();
         all
     };
@@ -206,10 +213,15 @@ async fn backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says() {
     close(hub).await;
     assert!(all().len() < seen.len(), "the oldest is gone");
     let last = all().pop().unwrap();
-    let restored = folder.0.join("restored.db");
-    toolhub::sqlite::restore(&last, &restored).unwrap();
-    let hub = ToolHub::builder().store(Sqlite::open(&restored, Options::default()).unwrap()).build().await.unwrap();
+    let other = Folder::new();
+    fs::create_dir_all(other.states()).unwrap();
+    match format {
+        PersistenceFormat::Sqlite => drop(toolhub::sqlite::restore(&last, other.states().join("state.db")).unwrap()),
+        _ => drop(toolhub::files::restore(&last, other.states()).unwrap()),
+    }
+    let hub = builder(config(&other, format), BusinessStateConfig::default()).build().await.unwrap();
     assert_eq!(version(&hub).await, Some(1));
+    close(hub).await;
 }
 
 #[tokio::test]
@@ -220,10 +232,6 @@ async fn what_cannot_be_opened_is_told_and_what_nothing_heeds_is_refused() {
     let refused = builder(config(&folder, PersistenceFormat::Sqlite), BusinessStateConfig::default()).build().await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains(folder.states().to_str().unwrap()), "{refused}");
-    // Nobody believes in backups that are not made.
-    let (other, business) = (Folder::new(), BusinessStateConfig { backup_enabled: true, ..Default::default() });
-    let refused = builder(config(&other, PersistenceFormat::Json), business).build().await.unwrap_err().to_string();
-    assert!(refused.contains("persistence_format = sqlite"), "{refused}");
     // Settings of the persistent manager where there is none.
     let config = StateManagerConfig { compression: true, ..Default::default() };
     let business = BusinessStateConfig { backup_enabled: true, ..Default::default() };

@@ -5,7 +5,7 @@
 use std::{
     fs::{self, File},
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,7 +20,7 @@ use toolhub_core::clock::{Clock, SystemClock};
 
 use super::{super::connection, Backup, BackupError, copy_hashed, sqlite};
 use crate::{
-    backup::{beside, remove, sync_folder, whole},
+    backup::{Half, beside, sync_folder, whole},
     failpoint,
 };
 
@@ -34,12 +34,12 @@ pub(super) fn make(store: &Path, into: &Path, stop: &Arc<AtomicBool>) -> Result<
     if taken || ["-wal", "-shm", "-journal", ".lock"].iter().any(|theirs| path == beside(store, theirs)) {
         return Err(BackupError::Exists(path));
     }
-    let half = Half::at(beside(&path, ".half")).map_err(BackupError::io(&path))?;
+    let half = Half::at(beside(&path, ".half"), &["", "-wal", "-shm", "-journal"]).map_err(BackupError::io(&path))?;
     failpoint::reach("backup: before the copy");
-    let (made_at, schema, rows) = copy(store, &half.0, stop)?;
+    let (made_at, schema, rows) = copy(store, &half.path, stop)?;
     failpoint::reach("backup: after the copy");
     let broken = BackupError::io(&path);
-    let file = File::open(&half.0).map_err(&broken)?;
+    let file = File::open(&half.path).map_err(&broken)?;
     file.sync_all().map_err(&broken)?;
     failpoint::reach("backup: after the sync");
     let (sha256, bytes) = copy_hashed(file, io::sink()).map_err(&broken)?;
@@ -47,7 +47,7 @@ pub(super) fn make(store: &Path, into: &Path, stop: &Arc<AtomicBool>) -> Result<
     // The manifest first: a file that has its name has its manifest.
     backup.write().map_err(&broken)?;
     failpoint::reach("backup: after the manifest");
-    match place(&half.0, &path) {
+    match place(&half.path, &path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(BackupError::Exists(path.clone())),
         placed => placed.map_err(&broken)?,
     }
@@ -120,26 +120,5 @@ fn place(half: &Path, path: &Path) -> io::Result<()> {
         // Not every file system knows a second name.
         Err(_) if fs::symlink_metadata(path).is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
         Err(_) => fs::rename(half, path),
-    }
-}
-
-/// A file that is removed unless it got its name.
-struct Half(PathBuf);
-
-impl Half {
-    /// Its place, with nothing left of an earlier one.
-    fn at(path: PathBuf) -> io::Result<Self> {
-        for ending in ["", "-wal", "-shm", "-journal"] {
-            remove(&beside(&path, ending))?;
-        }
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Half {
-    fn drop(&mut self) {
-        for ending in ["", "-wal", "-shm", "-journal"] {
-            let _ = fs::remove_file(beside(&self.0, ending));
-        }
     }
 }
