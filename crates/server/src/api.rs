@@ -1,6 +1,9 @@
 //! The routes, by subject. This file is the list of them.
 
+mod approvals;
 mod calls;
+mod exports;
+mod grants;
 mod system;
 mod tools;
 
@@ -13,7 +16,15 @@ use crate::{
 
 /// Every route of the server.
 pub(crate) fn routes() -> Vec<Route> {
-    [calls::routes(), tools::routes(), system::routes()].into_iter().flatten().collect()
+    [
+        tools::routes(),
+        exports::routes(),
+        calls::routes(),
+        approvals::routes(),
+        grants::routes(),
+        system::routes(),
+    ]
+    .into_iter().flatten().collect()
 }
 
 /// No route has this address.
