@@ -1,7 +1,9 @@
 //! The routes, by subject. This file is the list of them.
 
 mod approvals;
+mod batches;
 mod calls;
+mod events;
 mod exports;
 mod grants;
 mod system;
@@ -20,8 +22,10 @@ pub(crate) fn routes() -> Vec<Route> {
         tools::routes(),
         exports::routes(),
         calls::routes(),
+        batches::routes(),
         approvals::routes(),
         grants::routes(),
+        events::routes(),
         system::routes(),
     ]
     .into_iter().flatten().collect()
