@@ -1,5 +1,6 @@
 //! The routes, by subject. This file is the list of them.
 
+mod agents;
 mod approvals;
 mod batches;
 mod calls;
@@ -25,6 +26,7 @@ pub(crate) fn routes() -> Vec<Route> {
         batches::routes(),
         approvals::routes(),
         grants::routes(),
+        agents::routes(),
         events::routes(),
         system::routes(),
     ]
