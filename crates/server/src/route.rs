@@ -5,10 +5,8 @@
 
 use axum::{
     Router,
-    extract::Request,
     handler::Handler,
     http::Method,
-    middleware::Next,
     response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter},
 };
@@ -22,9 +20,6 @@ use crate::{
     problem::{Code, Problem},
     scope::Scope,
 };
-
-/// The longest id of a request that is given back.
-const LONGEST_ID: usize = 128;
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +132,6 @@ pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
     guarded
         .fallback(crate::api::nothing_here)
         .method_not_allowed_fallback(crate::api::not_that_method)
-        .layer(axum::middleware::from_fn(echo))
         .with_state(app.clone())
 }
 
@@ -147,14 +141,4 @@ async fn admit(response: Response) -> Response {
         Some(problem) => problem.with("success", false).into_response(),
         None => response,
     }
-}
-
-/// Gives a request's own id back with its answer, so that both ends can find it in their logs.
-async fn echo(request: Request, next: Next) -> Response {
-    let id = request.headers().get("x-request-id").filter(|id| id.len() <= LONGEST_ID).cloned();
-    let mut response = next.run(request).await;
-    if let Some(id) = id {
-        response.headers_mut().insert("x-request-id", id);
-    }
-    response
 }
