@@ -10,9 +10,14 @@ mod grants;
 mod system;
 mod tools;
 
-use axum::http::{Method, Uri};
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
 
 use crate::{
+    app::App,
+    guard,
     problem::{Code, Problem},
     route::Route,
 };
@@ -34,12 +39,14 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 /// No route has this address.
-pub(crate) async fn nothing_here(uri: Uri) -> Problem {
-    Problem::new(Code::NOT_FOUND, format!("there is nothing at `{}`", uri.path()))
-        .hint("GET /openapi.json lists every address")
+pub(crate) async fn nothing_here(State(app): State<App>, request: Request) -> Response {
+    let problem = Problem::new(Code::NOT_FOUND, format!("there is nothing at `{}`", request.uri().path()))
+        .hint("GET /openapi.json lists every address");
+    guard::outside(&app, &request, problem)
 }
 
 /// The address is known, the method is not.
-pub(crate) async fn not_that_method(method: Method, uri: Uri) -> Problem {
-    Problem::new(Code::METHOD_NOT_ALLOWED, format!("`{}` does not take {method}", uri.path()))
+pub(crate) async fn not_that_method(State(app): State<App>, request: Request) -> Response {
+    let (method, path) = (request.method(), request.uri().path());
+    guard::outside(&app, &request, Problem::new(Code::METHOD_NOT_ALLOWED, format!("`{path}` does not take {method}")))
 }

@@ -9,7 +9,10 @@ mod app;
 mod door;
 mod extract;
 mod guard;
+mod keys;
 mod links;
+mod log;
+mod metrics;
 mod openapi;
 mod page;
 mod problem;
@@ -25,6 +28,7 @@ use axum::Router;
 use toolhub_core::{ToolHub, backend::Backend};
 
 pub use door::{Bound, ServeError};
+pub use keys::{KeyError, NewKey};
 pub use scope::{NoScope, Scope};
 pub use settings::{Auth, KeySetting, Limits, Settings};
 pub use steward::{Backup, Reloaded, Steward, StewardError, ToolChangeError};
@@ -51,7 +55,12 @@ impl Server {
     /// All routes, for whoever has a way of their own to bring requests: no socket, no limits of connections and time.
     #[must_use]
     pub fn router(&self) -> Router {
-        route::router(api::routes(), &self.app)
+        let (app, routes) = (self.app.clone(), route::router(api::routes(), &self.app));
+        let serve = tower::service_fn(move |request| {
+            let answer = door::answer(&app, &routes, request, None);
+            async move { Ok::<_, std::convert::Infallible>(answer.await) }
+        });
+        Router::new().fallback_service(serve)
     }
 
     /// The description of the API.

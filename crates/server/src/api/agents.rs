@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
     ErrorKind, ThreadInfo, ToolStatusInfo, View,
-    clock::{Clock, SystemClock, Timestamp},
+    clock::Timestamp,
     ids::{Tenant, ThreadId},
     status::{Language, ToolStatus},
 };
@@ -208,7 +208,7 @@ async fn states(app: &App, tenant: &Tenant, thread: &ThreadInfo, full: bool, lan
         let name = info.tool_name.to_string();
         (name, ToolState::of(info, thread.created, full))
     });
-    let (agent_id, timestamp) = (thread.id.to_string(), SystemClock.now());
+    let (agent_id, timestamp) = (thread.id.to_string(), app.now());
     Ok(ToolStates { agent_id, reset: None, tool_states: tool_states.collect(), timestamp })
 }
 
