@@ -1,6 +1,12 @@
 //! The routes, by subject. This file is the list of them.
 
+mod agents;
+mod approvals;
+mod batches;
 mod calls;
+mod events;
+mod exports;
+mod grants;
 mod system;
 mod tools;
 
@@ -18,7 +24,18 @@ use crate::{
 
 /// Every route of the server.
 pub(crate) fn routes() -> Vec<Route> {
-    [calls::routes(), tools::routes(), system::routes()].into_iter().flatten().collect()
+    [
+        tools::routes(),
+        exports::routes(),
+        calls::routes(),
+        batches::routes(),
+        approvals::routes(),
+        grants::routes(),
+        agents::routes(),
+        events::routes(),
+        system::routes(),
+    ]
+    .into_iter().flatten().collect()
 }
 
 /// No route has this address.

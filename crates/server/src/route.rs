@@ -7,10 +7,8 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::Request,
     handler::Handler,
     http::Method,
-    middleware::Next,
     response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter},
 };
@@ -26,9 +24,6 @@ use crate::{
     problem::{Code, Problem},
     scope::Scope,
 };
-
-/// The longest id of a request that is given back.
-const LONGEST_ID: usize = 128;
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,34 +137,24 @@ impl Route {
 /// All routes as one router, each behind its gate.
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
     let guarded = routes.into_iter().fold(Router::new(), |router, route| {
-        let Route { method, path, access, audited, served, admits, .. } = route;
+        let Route { method, path, access, audited, admits, served, .. } = route;
         let meter = app.meters().route(path, method.as_str());
         let post = Arc::new(Post { app: app.clone(), access, route: path, audited, meter });
         let served = served.layer(layer_fn(move |route| Gate::new(post.clone(), route)));
-        let served = if admits { served.layer(axum::middleware::map_response(admit)) } else { served };
-        router.route(path, served)
+        router.route(path, if admits { served.layer(axum::middleware::map_response(admit)) } else { served })
     });
     guarded
         .fallback(crate::api::nothing_here)
         .method_not_allowed_fallback(crate::api::not_that_method)
-        .layer(axum::middleware::from_fn(echo))
         .with_state(app.clone())
 }
 
 /// Adds `"success": false` to a problem.
 async fn admit(response: Response) -> Response {
-    match response.extensions().get::<Problem>().cloned() {
-        Some(problem) => problem.with("success", false).into_response(),
-        None => response,
+    let Some(problem) = response.extensions().get::<Problem>().cloned() else { return response };
+    let mut admitted = problem.with("success", false).into_response();
+    for (name, value) in response.headers() {
+        admitted.headers_mut().entry(name).or_insert_with(|| value.clone());
     }
-}
-
-/// Gives a request's own id back with its answer, so that both ends can find it in their logs.
-async fn echo(request: Request, next: Next) -> Response {
-    let id = request.headers().get("x-request-id").filter(|id| id.len() <= LONGEST_ID).cloned();
-    let mut response = next.run(request).await;
-    if let Some(id) = id {
-        response.headers_mut().insert("x-request-id", id);
-    }
-    response
+    admitted
 }

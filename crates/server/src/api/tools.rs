@@ -17,7 +17,8 @@ use crate::{
     route::{Access, Route},
     scope::Scope,
 };
-use view::{StatusWord, ToolStanding, ToolView};
+pub(super) use view::StatusWord;
+use view::{ToolStanding, ToolView};
 
 pub(super) fn routes() -> Vec<Route> {
     let (read, admin) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::Admin));
