@@ -1,6 +1,17 @@
 //! The routes, by subject. This file is the list of them.
 
+mod artifacts;
+mod backups;
+mod config;
+mod docs;
+mod explain;
+mod problems;
+mod reports;
+mod snapshots;
+mod state;
+mod stats;
 mod system;
+mod threads;
 mod tools;
 
 use axum::http::{Method, Uri};
@@ -12,7 +23,24 @@ use crate::{
 
 /// Every route of the server.
 pub(crate) fn routes() -> Vec<Route> {
-    [tools::routes(), system::routes()].into_iter().flatten().collect()
+    [
+        tools::routes(),
+        explain::routes(),
+        stats::routes(),
+        reports::routes(),
+        threads::routes(),
+        snapshots::routes(),
+        state::routes(),
+        artifacts::routes(),
+        config::routes(),
+        backups::routes(),
+        problems::routes(),
+        docs::routes(),
+        system::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// No route has this address.

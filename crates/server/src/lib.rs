@@ -25,7 +25,7 @@ use toolhub_core::{ToolHub, backend::Backend};
 pub use door::{Bound, ServeError};
 pub use scope::{NoScope, Scope};
 pub use settings::{Auth, KeySetting, Limits, Settings};
-pub use steward::{Backup, Reloaded, Steward, StewardError};
+pub use steward::{Backup, ConfigProblem, Reloaded, Steward, StewardError};
 
 use app::App;
 
