@@ -20,11 +20,13 @@ async fn a_write_is_made_only_where_its_condition_holds_and_answers_what_it_wrot
         for refused in [Present, Version(1), Version(0)] {
             assert_kind(set(1, refused).await, ErrorKind::StateConflict);
         }
-        let made = set(1, Absent).await.unwrap();
+        let (made, new) = set(1, Absent).await.unwrap();
+        assert!(new);
         assert_eq!((made.version, &made.data, made.expires), (1, &json!({"n": 1}), None));
         assert_eq!(state.get_state(&main(), &cart(), kind).await.unwrap(), Some(made));
         assert_kind(set(2, Absent).await, ErrorKind::StateConflict);
-        assert_eq!(set(2, Version(1)).await.unwrap().version, 2);
+        let (again, new) = set(2, Version(1)).await.unwrap();
+        assert_eq!((again.version, new), (2, false));
         let stale = state.update_state_if(&main(), &cart(), kind, json!({"m": 1}), Version(1)).await;
         assert_kind(stale, ErrorKind::StateConflict);
         let patched = state.update_state_if(&main(), &cart(), kind, json!({"m": 1}), Version(2)).await.unwrap();
@@ -51,9 +53,9 @@ async fn a_rollback_may_expect_a_version_and_a_cache_has_none() {
         async move { state.set_state_if(&main(), &cart(), Cache, (json!({}), hour), condition).await }
     };
     assert_kind(set(Version(0)).await, ErrorKind::ArgumentsInvalid);
-    assert_eq!(set(Any).await.unwrap().version, 0);
+    assert_eq!(set(Any).await.unwrap().0.version, 0);
     assert_kind(set(Absent).await, ErrorKind::StateConflict);
-    assert_eq!(set(Present).await.unwrap().version, 0);
+    assert_eq!(set(Present).await.unwrap().0.version, 0);
 }
 
 #[tokio::test]

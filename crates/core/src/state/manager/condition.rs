@@ -45,7 +45,7 @@ impl StateCondition {
 }
 
 impl StateManager {
-    /// [`set_state`](Self::set_state) on a condition.
+    /// [`set_state`](Self::set_state) on a condition. Says also whether there was nothing before.
     ///
     /// # Errors
     /// As there; [`Conflict`](StateError::Conflict) when the condition does not hold.
@@ -56,8 +56,9 @@ impl StateManager {
         kind: StateKind,
         (data, ttl): (Value, Option<Duration>),
         condition: StateCondition,
-    ) -> Result<StateEntry, StateError> {
-        StateEntry::of(context, kind, &self.set(tenant, context, kind, (data, ttl), condition).await?)
+    ) -> Result<(StateEntry, bool), StateError> {
+        let wrote = self.set(tenant, context, kind, (data, ttl), condition).await?;
+        Ok((StateEntry::of(context, kind, &wrote.row)?, wrote.new))
     }
 
     /// [`update_state`](Self::update_state) on a condition.
@@ -72,7 +73,7 @@ impl StateManager {
         patch: Value,
         condition: StateCondition,
     ) -> Result<StateEntry, StateError> {
-        StateEntry::of(context, kind, &self.update(tenant, context, kind, patch, condition).await?)
+        StateEntry::of(context, kind, &self.update(tenant, context, kind, patch, condition).await?.row)
     }
 
     /// [`rollback`](Self::rollback) on a condition.
@@ -86,6 +87,6 @@ impl StateManager {
         version: u64,
         condition: StateCondition,
     ) -> Result<StateEntry, StateError> {
-        StateEntry::of(context, StateKind::Business, &self.roll_back(tenant, context, version, condition).await?)
+        StateEntry::of(context, StateKind::Business, &self.roll_back(tenant, context, version, condition).await?.row)
     }
 }

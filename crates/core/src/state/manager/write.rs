@@ -37,6 +37,13 @@ pub(super) struct Next<'a> {
     pub(super) patch: Option<&'a Value>,
 }
 
+/// What a write has written.
+pub(super) struct Wrote {
+    pub(super) row: Row,
+    /// There was nothing before.
+    pub(super) new: bool,
+}
+
 /// What is to be written where.
 struct Target<'a> {
     tenant: &'a Tenant,
@@ -74,7 +81,7 @@ impl StateManager {
         kind: StateKind,
         (data, ttl): (Value, Option<Duration>),
         condition: StateCondition,
-    ) -> Result<Row, StateError> {
+    ) -> Result<Wrote, StateError> {
         let data = Value::Object(data::members(data)?);
         if kind == StateKind::Cache && ttl.or(self.0.config.ttl).is_none() {
             return Err(StateError::Refused("a state of kind `cache` must have a time to live".into()));
@@ -106,7 +113,7 @@ impl StateManager {
         kind: StateKind,
         patch: Value,
         condition: StateCondition,
-    ) -> Result<Row, StateError> {
+    ) -> Result<Wrote, StateError> {
         let patch = data::members(patch)?;
         let told = Value::Object(patch.clone());
         let target = Target { tenant, context, kind, snapshot: None, condition, reject: self.rejects() };
@@ -148,7 +155,7 @@ impl StateManager {
             };
             self.replaced(kind, found.row, &data, expires)
         });
-        write.await.map(|row| row.seen.version)
+        write.await.map(|wrote| wrote.row.seen.version)
     }
 
     /// Makes a new version of the business state with the data of an old one. How long it lives stays as it is. Answers
@@ -157,7 +164,7 @@ impl StateManager {
     /// # Errors
     /// When there is no state, or no such snapshot of it any more; when versioning is off, or the store does not answer.
     pub async fn rollback(&self, tenant: &Tenant, context: &ContextId, version: u64) -> Result<u64, StateError> {
-        self.roll_back(tenant, context, version, StateCondition::Any).await.map(|row| row.seen.version)
+        self.roll_back(tenant, context, version, StateCondition::Any).await.map(|wrote| wrote.row.seen.version)
     }
 
     pub(super) async fn roll_back(
@@ -166,7 +173,7 @@ impl StateManager {
         context: &ContextId,
         version: u64,
         condition: StateCondition,
-    ) -> Result<Row, StateError> {
+    ) -> Result<Wrote, StateError> {
         if !self.0.business.versioning {
             return Err(StateError::Refused("versioning is off: there are no snapshots to go back to".into()));
         }
@@ -206,7 +213,7 @@ impl StateManager {
         &self,
         target: Target<'_>,
         make: impl Fn(Found<'_>) -> Result<Next<'a>, StateError>,
-    ) -> Result<Row, StateError> {
+    ) -> Result<Wrote, StateError> {
         let Target { tenant, context, kind, snapshot, condition, reject } = target;
         let make = |found: Found<'_>| {
             condition.check(context, kind, found.row)?;
@@ -239,8 +246,8 @@ impl StateManager {
                         self.trim_now_and_then(tenant, context).await;
                     }
                     let seen = Seen { version: done.first().copied().unwrap_or(0), stamp: 0 };
-                    let created = row.map_or(now, |row| row.created);
-                    return Ok(Row { seen, schema, value, expires, created, updated: now });
+                    let (new, created) = row.map_or((true, now), |row| (false, row.created));
+                    return Ok(Wrote { row: Row { seen, schema, value, expires, created, updated: now }, new });
                 }
                 // The session has changed, not the state.
                 Err(error) if sessions::is_conflict(&error) => {}
@@ -301,7 +308,7 @@ impl StateManager {
         tenant: &Tenant,
         context: &ContextId,
         make: impl Fn(Found<'_>) -> Result<Next<'a>, StateError>,
-    ) -> Result<Row, StateError> {
+    ) -> Result<Wrote, StateError> {
         let kind = StateKind::Connection;
         let partition = context.partition(tenant);
         for _ in 0..TRIES {
@@ -324,17 +331,19 @@ impl StateManager {
                     done => done?,
                 };
             }
-            return self.0.live.put(tenant, context, now, |row| {
+            let row = self.0.live.put(tenant, context, now, |row| {
                 let Next { text, schema, expires, .. } = make(Found { row, snapshot: None, now })?;
                 let seen = Seen { version: 0, stamp: 0 };
-                Ok(Row { seen, schema, value: text, expires, created: now, updated: now })
-            });
+                Ok::<_, StateError>(Row { seen, schema, value: text, expires, created: now, updated: now })
+            })?;
+            let new = row.seen.version == 1;
+            return Ok(Wrote { row, new });
         }
         Err(StateError::Conflict { state: state_id(context, kind), found: 0 })
     }
 }
 
 /// The version of what was written, as it is told.
-fn told(kind: StateKind, row: &Row) -> u64 {
-    entry::version(kind, row.seen.version)
+fn told(kind: StateKind, wrote: &Wrote) -> u64 {
+    entry::version(kind, wrote.row.seen.version)
 }
