@@ -37,6 +37,9 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     fn node(&mut self, node: &Node, shape: &Shape, path: &Path) {
+        if node.unknown {
+            return;
+        }
         match (&node.value, shape) {
             (_, Shape::Any) => self.any(node, path),
             (Value::Bool(_), Shape::Bool) => {}
@@ -89,6 +92,7 @@ impl Checker<'_> {
 
     fn range(&mut self, node: &Node, path: &Path, number: &str, min: f64, max: f64) {
         let help = match (min > -1e18, max < 1e18) {
+            (true, true) if max >= f64::from(u32::MAX) => format!("use a number of at least {min}"),
             (true, true) => format!("use a number from {min} to {max}"),
             (true, false) => format!("use a number of at least {min}"),
             _ => format!("use a number of at most {max}"),
@@ -161,10 +165,9 @@ impl Checker<'_> {
                 (None, None) => self.unknown(inner, name, table, path),
             }
         }
-        let missing =
-            table.keys.iter().filter(|(name, key)| self.complete && key.required && !keys.contains_key(*name));
-        let missing: Vec<_> = missing.collect();
-        for (name, key) in missing {
+        let complete = self.complete && !later::is_in(path, keys);
+        for (name, key) in table.keys.iter().filter(|(name, key)| complete && key.required && !keys.contains_key(*name))
+        {
             self.missing(node, name, key, path);
         }
         let known = || table.keys.keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(" and ");
@@ -180,7 +183,11 @@ impl Checker<'_> {
 
     fn missing(&mut self, node: &Node, name: &str, key: &Key, path: &Path) {
         let help = match &key.shape {
-            Shape::Text(Text::Choice(words)) => format!("add `{name} = {:?}`, or {}", words[0], one_of(&words[1..])),
+            Shape::Text(Text::Choice(words)) => {
+                let likely = closest(path.last_key(), words.iter().map(String::as_str)).unwrap_or(&words[0]);
+                format!("add {name} = {likely:?}; it is one of {}", one_of(words))
+            }
+            Shape::Text(Text::Plain { .. }) => format!("add {name} = \"…\". {}", key.about),
             shape => format!("add `{name}`: {}. {}", shape.words(), key.about),
         };
         let problem =

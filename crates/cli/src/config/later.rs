@@ -3,7 +3,9 @@
 //! In: a key or a value that nobody knows here. Out: a sentence, where the documentation or an old file may have promised it.
 //! Whoever wrote it is told that it is not built, and what to use meanwhile; never that it was a typing error.
 
-use super::tree::{Path, Step};
+use std::collections::BTreeMap;
+
+use super::tree::{Node, Path, Step, Value};
 
 /// Sections and keys; `*` stands for any name.
 const KEYS: &[(&str, &str)] = &[
@@ -40,10 +42,10 @@ const KEYS: &[(&str, &str)] = &[
 /// Keys of tools of kinds that are not built.
 const KINDS: &[(&str, &[&str])] = &[
     (
-        "rest",
+        "REST",
         &["url", "base_url", "path", "method", "headers", "auth", "result", "allow_hosts", "session", "query", "body"],
     ),
-    ("mcp", &["server", "tool", "server_name", "server_url"]),
+    ("MCP", &["server", "tool", "server_name", "server_url"]),
     ("command", &["command", "args", "env", "cwd"]),
 ];
 
@@ -76,6 +78,18 @@ pub(crate) fn key(path: &Path) -> Option<String> {
 pub(crate) fn value(path: &Path, value: &str) -> Option<&'static str> {
     let found = VALUES.iter().find(|(pattern, known, _)| *known == value && fits(pattern, path));
     found.map(|(_, _, text)| *text)
+}
+
+/// Whether one of the keys of a table is for what is not built, so that the table cannot be whole.
+pub(crate) fn is_in(path: &Path, keys: &BTreeMap<String, Node>) -> bool {
+    keys.iter().any(|(name, node)| {
+        let path = path.key(name);
+        let word = match &node.value {
+            Value::Text(text) => value(&path, text),
+            _ => None,
+        };
+        word.is_some() || key(&path).is_some()
+    })
 }
 
 fn fits(pattern: &str, path: &Path) -> bool {

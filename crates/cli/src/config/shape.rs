@@ -64,7 +64,6 @@ pub(crate) struct Key {
     pub(crate) shape: Shape,
     pub(crate) required: bool,
     pub(crate) about: String,
-    pub(crate) default: Option<Value>,
 }
 
 impl Shape {
@@ -105,6 +104,9 @@ impl Shape {
             Self::Text(Text::Choice(words)) => one_of(words),
             Self::List { items, .. } => format!("a list of {}", items.plural()),
             Self::Table(_) => "a table".into(),
+            Self::Either(all) if all.iter().filter_map(Self::table).any(|table| table.keys.contains_key("env")) => {
+                "text, { env = \"NAME\" } or { file = \"path\" }".into()
+            }
             Self::Either(all) => all.iter().map(Self::words).collect::<Vec<_>>().join(" or "),
         }
     }
@@ -192,8 +194,7 @@ impl Reader<'_> {
         let keys = schema["properties"].as_object().into_iter().flatten().map(|(name, key)| {
             let about = key["description"].as_str().unwrap_or_default().replace('\n', " ");
             let required = required.contains(&name.as_str());
-            let default = key.get("default").cloned();
-            (name.clone(), Key { shape: self.read(key), required, about, default })
+            (name.clone(), Key { shape: self.read(key), required, about })
         });
         let others = match &schema["additionalProperties"] {
             Value::Bool(false) => None,

@@ -3,6 +3,8 @@
 //! In: the text of a TOML file. Out: nodes, and what is no TOML in it. Trees are laid over each other: tables join, anything
 //! else is replaced. Knows no key.
 
+mod syntax;
+
 use std::{collections::BTreeMap, fmt, ops::Range, path::PathBuf, sync::Arc};
 
 use toml::{
@@ -43,6 +45,8 @@ pub(crate) struct Node {
     pub(crate) key: Origin,
     /// The variables that were put into it.
     pub(crate) variables: Vec<String>,
+    /// Nobody knows what it is, because a variable is not set.
+    pub(crate) unknown: bool,
 }
 
 /// What TOML can say.
@@ -115,7 +119,7 @@ impl fmt::Display for Path {
 
 impl Node {
     pub(crate) fn new(value: Value, origin: &Origin) -> Self {
-        Self { value, origin: origin.clone(), key: origin.clone(), variables: Vec::new() }
+        Self { value, origin: origin.clone(), key: origin.clone(), variables: Vec::new(), unknown: false }
     }
 
     /// An empty config.
@@ -194,17 +198,15 @@ pub(crate) fn parse(source: &Arc<Source>) -> (Node, Vec<Problem>) {
         .iter()
         .map(|error| {
             let span = error.span().unwrap_or(0..0);
-            Problem::new(
-                Origin::File { source: source.clone(), span },
-                "",
-                format!("this is no TOML: {}", error.message()),
-            )
+            let help = syntax::help(&source.text, &span);
+            let origin = Origin::File { source: source.clone(), span };
+            Problem::new(origin, "", format!("this is no TOML: {}", error.message())).help(help)
         })
         .collect();
     let span = table.span();
     let origin = Origin::File { source: source.clone(), span };
     let value = Reader { source, problems: &mut problems }.table(table.into_inner(), 0);
-    (Node { value, key: origin.clone(), origin, variables: Vec::new() }, problems)
+    (Node::new(value, &origin), problems)
 }
 
 struct Reader<'a> {

@@ -87,10 +87,17 @@ impl Unit {
     }
 
     /// What to write instead of a bare number.
-    pub(crate) fn instead_of(self, number: i64) -> String {
+    pub(crate) fn instead_of(self, number: f64) -> String {
+        let as_unit = |scale: f64| (number * scale).clamp(0.0, 1e15) as u64;
         match self {
-            Self::Size => format!("write the unit in a string: \"{number}B\", \"{number}KiB\" or \"{number}MiB\""),
-            _ => format!("write the unit in a string: \"{number}s\" for seconds, \"{number}ms\" for milliseconds"),
+            Self::Size if number >= 1024.0 => {
+                format!("write the unit in a string: \"{}\", if these are bytes", write_size(as_unit(1.0)))
+            }
+            Self::Size => format!("write the unit in a string: \"{number}KiB\" or \"{number}MiB\""),
+            _ if number.fract() == 0.0 => {
+                format!("write the unit in a string: \"{number}s\" for seconds, \"{number}ms\" for milliseconds")
+            }
+            _ => format!("write the unit in a string: \"{}\", if these are seconds", write_time(as_unit(1000.0))),
         }
     }
 
@@ -113,7 +120,8 @@ pub(crate) fn time(text: &str) -> Result<Duration, Wrong> {
     let read =
         parts.and_then(|parts| parts.into_iter().try_fold(0, |sum, part| Some(millis(part)?.saturating_add(sum))));
     read.map(Duration::from_millis).ok_or_else(|| {
-        let meant = meant(text, &time_words(), write_time);
+        let bare = text.parse::<u32>().ok().map(|number| Unit::Time.instead_of(number.into()));
+        let meant = bare.or_else(|| meant(text, &time_words(), write_time));
         let help = meant.unwrap_or_else(|| {
             "write a whole number and ms, s, m, h or d, such as \"500ms\", \"30s\" or \"1h30m\"".into()
         });

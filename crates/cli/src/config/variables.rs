@@ -16,6 +16,7 @@ pub(crate) fn fill(node: &mut Node, path: &Path, environment: &Environment, prob
         Value::Text(text) if text.contains("${") => {
             let filled = replaced(text, environment);
             node.variables = filled.used;
+            node.unknown = !filled.wrong.is_empty();
             let wrong = filled
                 .wrong
                 .into_iter()

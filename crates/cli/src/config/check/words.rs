@@ -4,7 +4,7 @@ use super::{
     super::{
         closest::closest,
         shape::{Shape, Table, Text},
-        tree::{Node, Path, Step, Value},
+        tree::{Node, Origin, Path, Step, Value},
     },
     is_secret,
 };
@@ -38,17 +38,18 @@ pub(super) fn section(path: &Path) -> String {
 
 /// What to do about a key that nobody knows.
 pub(super) fn meant(name: &str, table: &Table, whole: &Shape) -> String {
-    if let Some(key) = closest(name, table.keys.keys().map(String::as_str)) {
-        return format!("did you mean `{key}`?");
-    }
+    let close = closest(name, table.keys.keys().map(String::as_str));
     let elsewhere = whole.table().into_iter().flat_map(|table| &table.keys).filter_map(|(section, key)| {
         let inner = key.shape.table().or_else(|| key.shape.items().and_then(Shape::table))?;
         let word = if key.shape.items().is_some() { format!("[[{section}]]") } else { format!("[{section}]") };
         inner.keys.contains_key(name).then_some(word)
     });
-    let elsewhere: Vec<String> = elsewhere.collect();
-    if !elsewhere.is_empty() {
-        return format!("`{name}` belongs in {}", elsewhere.join(" or "));
+    let elsewhere = elsewhere.collect::<Vec<_>>().join(" or ");
+    match (close, elsewhere.as_str()) {
+        (Some(key), "") => return format!("did you mean `{key}`?"),
+        (None, "") => {}
+        (Some(key), place) => return format!("`{name}` belongs in {place}; here there is `{key}`"),
+        (None, place) => return format!("`{name}` belongs in {place}"),
     }
     let known: Vec<&str> = table.keys.keys().map(String::as_str).collect();
     if known.is_empty() { "remove it".into() } else { format!("known here: {}", known.join(", ")) }
@@ -60,30 +61,32 @@ pub(super) fn instead(node: &Node, shape: &Shape, path: &Path) -> Option<String>
     match (&node.value, shape) {
         (Value::Text(_), _) if is_secret(node, path) => None,
         (Value::Text(text), Shape::Integer { .. } | Shape::Number { .. } | Shape::Bool) => {
+            if !node.variables.is_empty() {
+                let keys = path.0.iter().map(|step| match step {
+                    Step::Key(key) => key.to_uppercase(),
+                    Step::Place(place) => place.to_string(),
+                });
+                let name = keys.collect::<Vec<_>>().join("__");
+                return Some(format!("a ${{variable}} is always text; set this key with TOOLHUB__{name} instead"));
+            }
+            if !matches!(node.origin, Origin::File { .. }) {
+                return Some(format!("set it to {}", shape.words()));
+            }
             let fits = match shape {
                 Shape::Bool => text == "true" || text == "false",
                 Shape::Integer { .. } => text.parse::<i64>().is_ok(),
                 _ => text.parse::<f64>().is_ok_and(f64::is_finite),
             };
-            if fits {
-                return Some(format!("write it without quotes: {key} = {text}"));
-            }
-            let from_env = || {
-                let keys = path.0.iter().map(|step| match step {
-                    Step::Key(key) => key.to_uppercase(),
-                    Step::Place(place) => place.to_string(),
-                });
-                format!("to set it from the environment, use TOOLHUB__{}", keys.collect::<Vec<_>>().join("__"))
-            };
-            Some(if node.variables.is_empty() { format!("write {key} = {}", example(shape)) } else { from_env() })
+            let value = if fits { text.as_str() } else { example(shape) };
+            Some(format!("write it without quotes: {key} = {value}"))
         }
-        (Value::Integer(number), Shape::Text(Text::Unit(unit))) => Some(unit.instead_of(*number)),
-        (Value::Float(number), Shape::Text(Text::Unit(unit))) => Some(unit.instead_of(*number as i64)),
+        (Value::Integer(number), Shape::Text(Text::Unit(unit))) => Some(unit.instead_of(*number as f64)),
+        (Value::Float(number), Shape::Text(Text::Unit(unit))) => Some(unit.instead_of(*number)),
         (Value::Integer(number), Shape::Text(_)) => Some(format!("write it in quotes: {key} = \"{number}\"")),
         (Value::Float(number), Shape::Text(_)) => Some(format!("write it in quotes: {key} = \"{number}\"")),
         (Value::Float(number), Shape::Integer { .. }) => Some(format!("write {key} = {}", number.round())),
         (Value::Bool(yes), Shape::Text(Text::Unit(_))) if !yes => Some("leave the key out".into()),
-        (Value::Text(text), Shape::List { items, .. }) if is_sort(&node.value, items) => {
+        (Value::Text(text), shape) if shape.items().is_some_and(|items| is_sort(&node.value, items)) => {
             Some(format!("write it in brackets: {key} = [{text:?}]"))
         }
         (_, Shape::Table(_)) if path.0.len() == 1 => {
@@ -100,10 +103,10 @@ pub(super) fn instead(node: &Node, shape: &Shape, path: &Path) -> Option<String>
     }
 }
 
-fn example(shape: &Shape) -> String {
+fn example(shape: &Shape) -> &'static str {
     match shape {
-        Shape::Bool => "true".into(),
-        Shape::Integer { min, .. } => (*min).clamp(1, 8).to_string(),
-        _ => "1.0".into(),
+        Shape::Bool => "true",
+        Shape::Integer { .. } => "8",
+        _ => "1.5",
     }
 }

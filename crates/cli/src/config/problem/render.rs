@@ -91,13 +91,18 @@ fn quote(
     if file.is_empty() {
         return Ok(margin);
     }
-    let line = shown(place.text);
+    let (line, hidden) = shown(place.text);
+    // What is hidden cannot be pointed into.
+    let (column, width) = match hidden {
+        Some(from) if from < place.column => (from + 1, MASK.chars().count()),
+        _ => (place.column, place.width),
+    };
     writeln!(text, "{:margin$}{frame}|{frame:#}", "")?;
     writeln!(text, "{frame}{number} |{frame:#} {line}")?;
-    // Tabs and wide letters before the mark keep it in place only if the gap repeats them.
-    let gap: String = place.text.chars().take(place.column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-    let room = line.chars().count().saturating_sub(place.column - 1).max(1);
-    let mark = "^".repeat(place.width.clamp(1, room));
+    // Tabs before the mark keep it in place only if the gap repeats them.
+    let gap: String = place.text.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    let room = line.chars().count().saturating_sub(column - 1).max(1);
+    let mark = "^".repeat(width.clamp(1, room));
     writeln!(text, "{:margin$}{frame}|{frame:#} {gap}{bad}{mark}{bad:#}", "")?;
     Ok(margin)
 }
@@ -108,7 +113,7 @@ pub(crate) struct Place<'a> {
     pub(crate) column: usize,
     /// How many characters are meant, on this line.
     width: usize,
-    text: &'a str,
+    pub(crate) text: &'a str,
 }
 
 impl<'a> Place<'a> {
@@ -130,15 +135,28 @@ impl<'a> Place<'a> {
 /// How much of a line is shown.
 const WIDEST: usize = 160;
 
-/// A line of a file, without what must not be seen: everything behind a key that sounds secret.
-fn shown(line: &str) -> String {
+/// What stands in the place of what must not be seen.
+const MASK: &str = "••••";
+
+/// A line of a file, without what must not be seen: everything behind a key that sounds secret. A reference to a secret is
+/// none. And how many characters stand before what is hidden.
+fn shown(line: &str) -> (String, Option<usize>) {
     let secret = line.match_indices('=').map(|(at, _)| at).find(|at| {
         let before = line[..*at].trim_end().trim_end_matches(['"', '\'']);
         let name = before.rsplit(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').next().unwrap_or_default();
-        sounds_secret(name)
+        let behind = line[at + 1..].trim_start();
+        let inside = behind.strip_prefix('{').map(str::trim_start).unwrap_or_default();
+        sounds_secret(name) && !inside.starts_with("env") && !inside.starts_with("file")
     });
-    let line = secret.map_or_else(|| line.to_owned(), |at| format!("{}= ••••", &line[..at]));
-    clean(&line.chars().take(WIDEST).collect::<String>())
+    let start = |line: &str| clean(&line.chars().take(WIDEST).collect::<String>());
+    match secret {
+        Some(at) => {
+            let before = start(&format!("{}= ", &line[..at]));
+            let hidden = before.chars().count();
+            (before + MASK, Some(hidden))
+        }
+        None => (start(line), None),
+    }
 }
 
 /// Whether a key of this name holds what nobody should see. The owner's own list is not known while files are read.

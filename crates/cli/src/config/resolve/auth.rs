@@ -102,8 +102,7 @@ fn fetch(secret: &Secret, path: &Path, desk: &mut Desk<'_>) -> Option<String> {
             match fs::read_to_string(&whole) {
                 Ok(text) => Some(text.trim().to_owned()),
                 Err(error) => {
-                    let message =
-                        format!("{} cannot be read, which `{path}` is read from: {}", whole.display(), error.kind());
+                    let message = format!("{file} cannot be read, which `{path}` is read from: {error}");
                     desk.wrong(&path.key("file"), message, "check the path, and who may read it");
                     None
                 }

@@ -143,13 +143,11 @@ fn rule(said: &raw::Rule, at: &Path, desk: &mut Desk<'_>) -> Rule {
     rule
 }
 
-/// The reader of patterns draws pictures, for which there is a better place.
+/// The reader of patterns draws a picture, for which there is a better place.
 fn first_line(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    match lines.as_slice() {
-        [first, .., last] => {
-            format!("{} {}", first.trim_end_matches(" regex parse error:").trim_end_matches(':'), last)
-        }
+    let (first, last) = (text.lines().next().unwrap_or_default(), text.lines().last().unwrap_or_default());
+    match (first.strip_suffix(" regex parse error:"), last.strip_prefix("error: ")) {
+        (Some(what), Some(why)) => format!("{what} {why}"),
         _ => text.into(),
     }
 }

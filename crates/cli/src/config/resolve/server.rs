@@ -53,7 +53,11 @@ pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Se
         }
         if !desk.said(&at("allowed_hosts")) {
             let help = "add allowed_hosts = [\"toolhub.example\"]: the names in the URLs that clients use";
-            desk.wrong(&at("host"), format!("{host} can be reached by others, but not by which names"), help);
+            desk.wrong(
+                &at("host"),
+                format!("{host} can be reached by others, and `allowed_hosts` does not say by which names"),
+                help,
+            );
         }
     }
     for (place, name) in said.allowed_hosts.iter().enumerate() {
