@@ -25,8 +25,8 @@ impl Config {
     pub(crate) fn hub(&self, store: &Opened) -> HubBuilder {
         let builder = self.builder();
         match store {
-            Opened::Memory => builder,
-            Opened::Sqlite(store) => builder.shared_store(Arc::clone(store) as _),
+            Opened::Memory(store) => builder.store(Arc::clone(store)),
+            Opened::Sqlite(store) => builder.store(Arc::clone(store)),
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) const ON_PURPOSE: &str = "this crash is part of the demo";
 pub(super) const WITHHELD: Duration = Duration::from_millis(400);
 
 /// A hub with all demo tools, which keeps its records in this file.
-pub(super) async fn hub(store: &Path) -> Result<ToolHub, Box<dyn Error>> {
+pub(crate) async fn hub(store: &Path) -> Result<ToolHub, Box<dyn Error>> {
     let hub = ToolHub::builder()
         .store(Sqlite::open(store, Options::default())?)
         .status(StatusSettings { failure_duration: WITHHELD, ..StatusSettings::default() })

@@ -14,11 +14,11 @@ use toolhub::{
 
 use super::{
     approval, pack, print,
-    restart::{self, Folder},
+    restart,
 };
 
 pub(super) async fn run() -> Result<(), Box<dyn Error>> {
-    let folder = Folder::new()?;
+    let folder = crate::temporary::Temporary::new()?;
     let hub = pack::hub(&folder.store()).await?;
     let mut counts = BTreeMap::new();
     let mut events = hub.subscribe();

@@ -43,6 +43,9 @@ pub(super) fn routes() -> Vec<Route> {
 struct Info {
     /// Its version.
     version: &'static str,
+    /// The file its config is in; null where there is none.
+    #[schemars(required)]
+    config_file: Option<String>,
     /// How many tools it knows.
     tools: usize,
     /// How many calls run on tasks of their own.
@@ -74,6 +77,7 @@ async fn info(State(app): State<App>, Who(who): Who) -> Json<Info> {
     let hub = app.hub();
     Json(Info {
         version: env!("CARGO_PKG_VERSION"),
+        config_file: app.steward().and_then(|steward| Some(steward.config_file()?.display().to_string())),
         tools: hub.tools().len(),
         running: hub.running(),
         queued: hub.queued(),
