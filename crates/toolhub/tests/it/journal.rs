@@ -1,8 +1,6 @@
 //! Calls that a dead process left open: closed as interrupted once, or run again where the owner asked for it.
 
 use std::{
-    fs,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -19,6 +17,8 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Scripted, Step, scripted},
 };
 
+use crate::folder::Folder;
+
 /// Where records lie while one hub after the other uses them.
 #[derive(Clone)]
 pub(crate) enum Shelf {
@@ -26,22 +26,9 @@ pub(crate) enum Shelf {
     File(Arc<Folder>),
 }
 
-/// A folder that goes away with the test.
-pub(crate) struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 impl Shelf {
     pub(crate) fn both() -> [Self; 2] {
-        static FOLDERS: AtomicUsize = AtomicUsize::new(0);
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("toolhub-journal-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        [Self::Memory(Arc::default()), Self::File(Arc::new(Folder(path)))]
+        [Self::Memory(Arc::default()), Self::File(Arc::new(Folder::new()))]
     }
 
     /// The next hub. What the one before does by itself ends a moment after it, and only then is the file free.
@@ -50,7 +37,7 @@ impl Shelf {
             // It outlives its hub, and no other hub uses it at the same time.
             Self::Memory(memory) => ToolHub::builder().store(memory.clone()),
             Self::File(folder) => {
-                let path = folder.0.join("store.db");
+                let path = folder.path().join("store.db");
                 let free = async {
                     loop {
                         match Sqlite::open(&path, Options::default()) {

@@ -24,6 +24,8 @@ use toolhub::{
     sqlite::Options,
 };
 
+use crate::folder::Folder;
+
 /// Tells the test binary that it is the process to be killed, where it works, and which of its lives this is.
 const FOLDER: &str = "TOOLHUB_HUB_TO_BE_KILLED";
 const LIFE: &str = "TOOLHUB_HUB_LIFE";
@@ -184,12 +186,12 @@ fn run_and_kill(folder: &Path, life: usize, acknowledgements: usize) -> Said {
 
 #[tokio::test]
 async fn a_killed_hub_has_lost_nothing_it_acknowledged_and_done_nothing_twice() {
-    let folder = Folder::new("hub");
+    let folder = Folder::new();
     let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 1_000 } else { 30 };
     let (mut paid, mut interrupted) = (BTreeMap::new(), BTreeSet::new());
     let mut slowest = Duration::ZERO;
     for life in 0..kills {
-        let said = run_and_kill(&folder.0, life, fastrand::usize(1..60));
+        let said = run_and_kill(folder.path(), life, fastrand::usize(1..60));
         slowest = slowest.max(said.ready_after);
         for (key, count) in &said.paid {
             let before = paid.insert(key.clone(), *count);
@@ -198,9 +200,9 @@ async fn a_killed_hub_has_lost_nothing_it_acknowledged_and_done_nothing_twice() 
         interrupted.extend(said.interrupted.iter().cloned());
         let answered = |key: &&String| !paid.contains_key(*key) && !interrupted.contains(*key);
         let left: Vec<&str> = said.attempted.iter().filter(answered).map(String::as_str).collect();
-        fs::write(folder.0.join("left"), left.join("\n")).unwrap();
+        fs::write(folder.path().join("left"), left.join("\n")).unwrap();
         if life % 10 == 9 || life + 1 == kills {
-            look_at(&folder.0, &paid, &interrupted).await;
+            look_at(folder.path(), &paid, &interrupted).await;
         }
     }
     println!("{kills} kills, {} paid, {} interrupted, ready after {slowest:?}", paid.len(), interrupted.len());
@@ -264,21 +266,4 @@ async fn look_at(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: &BTre
     let file = rusqlite::Connection::open(file(folder)).unwrap();
     let verdict: String = file.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
     assert_eq!(verdict, "ok");
-}
-
-/// A folder that goes away with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("toolhub-killed-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

@@ -19,7 +19,8 @@ use std::{
 use toolhub::prelude::*;
 use toolhub_server::{Server, Settings};
 
-use super::{FOLDER, Folder, WRITERS, hub, look_at, say, store, thread as thread_of};
+use super::{FOLDER, WRITERS, hub, look_at, say, store, thread as thread_of};
+use crate::folder::Folder;
 
 /// Not a test but the process that is killed; it does nothing unless it is told its folder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +40,7 @@ async fn serves_until_it_is_killed() {
 fn begin(folder: &Folder) -> (Child, u16) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["killed::http::serves_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
-        .env(FOLDER, &folder.0)
+        .env(FOLDER, folder.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -126,7 +127,7 @@ fn write(port: u16, writer: usize, life: usize, left: Option<String>, told: &Tol
 
 #[tokio::test]
 async fn a_killed_server_has_lost_nothing_it_answered_and_done_nothing_twice() {
-    let folder = Folder::new("http");
+    let folder = Folder::new();
     let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 300 } else { 30 };
     let told = Told::default();
     let mut left: Vec<Option<String>> = vec![None; WRITERS];
@@ -153,7 +154,7 @@ async fn a_killed_server_has_lost_nothing_it_answered_and_done_nothing_twice() {
         });
         if life % 10 == 9 || life + 1 == kills {
             let (paid, interrupted) = (told.paid.lock().unwrap().clone(), told.interrupted.lock().unwrap().clone());
-            look_at(&folder.0, &paid, &interrupted).await;
+            look_at(folder.path(), &paid, &interrupted).await;
         }
     }
     let (paid, interrupted) = (told.paid.lock().unwrap().len(), told.interrupted.lock().unwrap().len());
