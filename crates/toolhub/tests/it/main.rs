@@ -65,3 +65,4 @@ mod store;
 mod storm;
 mod threads;
 mod validation;
+mod wire;
