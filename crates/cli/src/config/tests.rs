@@ -5,7 +5,10 @@ mod changes;
 mod hubs;
 mod layers;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use super::{Asked, Config, Loaded, Problems, load};
 
@@ -14,7 +17,10 @@ pub(super) struct Folder(PathBuf);
 
 impl Folder {
     pub(super) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("toolhub-config-{}-{name}", std::process::id()));
+        // Tests run beside each other, and some ask for a folder of the same name.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("toolhub-config-{}-{name}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
