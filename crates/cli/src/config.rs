@@ -74,3 +74,6 @@ pub(crate) fn demo_file(folder: &Path) -> io::Result<PathBuf> {
     std::fs::write(&file, init::Starter::Demo.text())?;
     Ok(file)
 }
+
+#[cfg(test)]
+mod tests;
