@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     app::App,
+    door::Cut,
     openapi::Operation,
     problem::{Code, Flaw, Problem},
     scope::Principal,
@@ -172,9 +173,8 @@ impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for MaybeBody<B> {
 async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> Result<Option<B>, Problem> {
     let json = is_json(request.headers());
     let limit = app.settings().limits.body;
-    let bytes: Bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|_| {
-        Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole"))
-    })?;
+    let bytes: Bytes =
+        axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| not_whole(&error, limit))?;
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -218,6 +218,14 @@ fn unknown_member<B: JsonSchema>(bytes: &[u8]) -> Option<Flaw> {
 
 fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join("`, `")
+}
+
+/// Why a body could not be read.
+fn not_whole(error: &axum::Error, limit: usize) -> Problem {
+    match Cut::in_error(error) {
+        Some(Cut::TooSlow) => Problem::new(Code::TOO_SLOW, "the body took longer to arrive than this server waits"),
+        _ => Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole")),
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

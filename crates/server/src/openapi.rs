@@ -54,7 +54,7 @@ impl Operation<'_> {
 
 /// What every route may answer, whatever it does.
 const ALWAYS: &[Code] =
-    &[Code::MISDIRECTED, Code::FOREIGN_ORIGIN, Code::TOO_LARGE, Code::INTERNAL, Code::SHUTTING_DOWN];
+    &[Code::MISDIRECTED, Code::FOREIGN_ORIGIN, Code::TOO_SLOW, Code::TOO_LARGE, Code::INTERNAL, Code::SHUTTING_DOWN];
 /// What every route may answer that asks who is there.
 const GUARDED: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
 /// What a route may answer that reads a body.

@@ -49,6 +49,7 @@ codes! {
     STATE_NOT_FOUND "state_not_found" 404 "There is no such state";
     METHOD_NOT_ALLOWED "method_not_allowed" 405 "This address does not take that method";
     NOT_ACCEPTABLE "not_acceptable" 406 "The answer cannot be given in that form";
+    TOO_SLOW "too_slow" 408 "The request took too long to arrive";
     CONFLICT "conflict" 409 "It is not as the request expects";
     CALL_ENDED "call_ended" 409 "The call has ended";
     TOOL_EXISTS "tool_exists" 409 "There is a tool of that name";

@@ -3,28 +3,27 @@
 //! In: the list of `api::routes`. Out: a router in which every route is guarded by the access it names, and the description
 //! of the API. A route cannot be added without an access or without being described.
 
+use std::sync::Arc;
+
 use axum::{
     Router,
-    extract::Request,
     handler::Handler,
     http::Method,
-    middleware::Next,
     response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter},
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use tower::layer::layer_fn;
+
 use crate::{
     app::App,
     extract::Inputs,
-    guard,
+    guard::{Gate, Post},
     openapi::Operation,
     problem::{Code, Problem},
     scope::Scope,
 };
-
-/// The longest id of a request that is given back.
-const LONGEST_ID: usize = 128;
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +56,8 @@ pub(crate) struct Route {
     pub(crate) inputs: fn(&mut Operation<'_>),
     /// Whether its problems say `"success": false`.
     admits: bool,
+    /// The word in the audit, where what happens here is kept.
+    pub(crate) audited: Option<&'static str>,
     served: MethodRouter<App>,
 }
 
@@ -79,6 +80,7 @@ impl Route {
             refusals: Vec::new(),
             inputs: T::describe,
             admits: false,
+            audited: None,
             served: MethodRouter::new().on(filter, handler),
         }
     }
@@ -113,6 +115,12 @@ impl Route {
         self
     }
 
+    /// What happens here is kept in the audit, under this word: who, when, from where, and what came of it.
+    pub(crate) fn audited(mut self, word: &'static str) -> Self {
+        self.audited = Some(word);
+        self
+    }
+
     /// The problems of HTTP it may answer with, beyond those every route may.
     pub(crate) fn problems(mut self, codes: &[Code]) -> Self {
         self.problems.extend_from_slice(codes);
@@ -126,35 +134,27 @@ impl Route {
     }
 }
 
-/// All routes as one router, each behind its guard.
+/// All routes as one router, each behind its gate.
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
     let guarded = routes.into_iter().fold(Router::new(), |router, route| {
-        let guard = axum::middleware::from_fn_with_state((app.clone(), route.access), guard::authorize);
-        let served = route.served.layer(guard);
-        let served = if route.admits { served.layer(axum::middleware::map_response(admit)) } else { served };
-        router.route(route.path, served)
+        let Route { method, path, access, audited, admits, served, .. } = route;
+        let meter = app.meters().route(path, method.as_str());
+        let post = Arc::new(Post { app: app.clone(), access, route: path, audited, meter });
+        let served = served.layer(layer_fn(move |route| Gate::new(post.clone(), route)));
+        router.route(path, if admits { served.layer(axum::middleware::map_response(admit)) } else { served })
     });
     guarded
         .fallback(crate::api::nothing_here)
         .method_not_allowed_fallback(crate::api::not_that_method)
-        .layer(axum::middleware::from_fn(echo))
         .with_state(app.clone())
 }
 
 /// Adds `"success": false` to a problem.
 async fn admit(response: Response) -> Response {
-    match response.extensions().get::<Problem>().cloned() {
-        Some(problem) => problem.with("success", false).into_response(),
-        None => response,
+    let Some(problem) = response.extensions().get::<Problem>().cloned() else { return response };
+    let mut admitted = problem.with("success", false).into_response();
+    for (name, value) in response.headers() {
+        admitted.headers_mut().entry(name).or_insert_with(|| value.clone());
     }
-}
-
-/// Gives a request's own id back with its answer, so that both ends can find it in their logs.
-async fn echo(request: Request, next: Next) -> Response {
-    let id = request.headers().get("x-request-id").filter(|id| id.len() <= LONGEST_ID).cloned();
-    let mut response = next.run(request).await;
-    if let Some(id) = id {
-        response.headers_mut().insert("x-request-id", id);
-    }
-    response
+    admitted
 }

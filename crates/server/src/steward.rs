@@ -17,6 +17,40 @@ pub trait Steward: Send + Sync + 'static {
 
     /// Makes a backup of the store.
     fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>>;
+
+    /// Makes a tool of what came over the API: an object with its `name`, and what its kind needs. A command never comes this
+    /// way. The tool is registered when this answers.
+    fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        drop(tool);
+        Box::pin(async { Err(ToolChangeError::Refused("this program takes no tools over the API".into())) })
+    }
+
+    /// Puts a tool in the place of one that came over the API.
+    fn replace_tool(&self, name: &str, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        let _ = (name, tool);
+        Box::pin(async { Err(ToolChangeError::Configured) })
+    }
+
+    /// Takes a tool away that came over the API.
+    fn remove_tool(&self, name: &str) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        let _ = name;
+        Box::pin(async { Err(ToolChangeError::Configured) })
+    }
+}
+
+/// Why a tool was not made, changed or taken away over the API.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolChangeError {
+    /// There is a tool of this name.
+    #[error("there is a tool of this name")]
+    Taken,
+    /// The tool stands in the config or was made in code, and that wins.
+    #[error("the tool stands in the config, which wins")]
+    Configured,
+    /// What was sent makes no tool, in words for whoever sent it.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Why a steward could not do it, in words for whoever asked. No secret is in them.

@@ -43,11 +43,16 @@ impl Seen {
     }
 
     pub(super) fn info(&self) -> ToolStatusInfo {
+        self.info_in(Language::English)
+    }
+
+    /// With the reason in this language.
+    pub(super) fn info_in(&self, language: Language) -> ToolStatusInfo {
         let Self { own, shared, .. } = self;
         ToolStatusInfo {
             tool_name: self.tool.definition.name.clone(),
             status: self.reading.status,
-            reason: self.reading.reason.text(Language::English),
+            reason: self.reading.reason.text(language),
             last_updated: own.updated.max(shared.updated),
             consecutive_failures: own.consecutive_failures.max(shared.consecutive_failures),
             last_success_time: own.last_success.max(shared.last_success),
