@@ -84,6 +84,6 @@ async fn info(State(app): State<App>, Who(who): Who) -> Json<Info> {
         stuck: hub.stuck(),
         tenant: who.tenant.to_string(),
         caller: who.caller.to_string(),
-        scopes: who.scopes,
+        scopes: Scope::ALL.into_iter().filter(|scope| who.may(*scope)).collect(),
     })
 }

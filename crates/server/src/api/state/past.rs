@@ -4,7 +4,7 @@ use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhub_core::{ContextId, ErrorKind, HistoryEntry, StateKind, StateVersion, clock::Timestamp};
+use toolhub_core::{ContextId, HistoryEntry, StateKind, StateVersion, clock::Timestamp};
 
 use super::{
     ALWAYS, Kind, Place, READS, WRITES, WRITTEN,
