@@ -1,5 +1,6 @@
 //! The routes, by subject. This file is the list of them.
 
+mod health;
 mod system;
 mod tools;
 
@@ -17,7 +18,7 @@ use crate::{
 
 /// Every route of the server.
 pub(crate) fn routes() -> Vec<Route> {
-    [tools::routes(), system::routes()].into_iter().flatten().collect()
+    [tools::routes(), system::routes(), health::routes()].into_iter().flatten().collect()
 }
 
 /// No route has this address.

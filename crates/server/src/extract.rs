@@ -1,5 +1,7 @@
 //! What handlers take in: each part of a request, read strictly, refused with words, and described for the API's contract.
 
+use std::convert::Infallible;
+
 use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, RawPathParams, Request},
@@ -74,6 +76,22 @@ impl FromRequestParts<App> for Who {
             .cloned()
             .map(Self)
             .ok_or_else(|| Problem::new(Code::UNAUTHENTICATED, "nobody has said who is asking"))
+    }
+}
+
+/// Who asks, on a route that is open to everybody.
+#[derive(Debug)]
+pub(crate) struct Guest(pub(crate) Option<Principal>);
+
+impl Describe for Guest {
+    fn describe(_: &mut Operation<'_>) {}
+}
+
+impl FromRequestParts<App> for Guest {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get::<Principal>().cloned()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The server itself: whether it lives, and what it can do.
+//! The server itself: what it is, and what it can do.
 
 use axum::{Json, extract::State, http::Method};
 use schemars::JsonSchema;
@@ -14,11 +14,6 @@ use crate::{
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/livez", Access::Open, "system", livez).says("Whether the process lives").answers_as(
-            200,
-            "text/plain",
-            "It does",
-        ),
         Route::new(Method::GET, "/openapi.json", Access::Open, "system", document)
             .says("This description")
             .answers::<Value>(200, "OpenAPI 3.1"),
@@ -36,10 +31,6 @@ struct Info {
     version: &'static str,
     /// How many tools it knows.
     tools: usize,
-}
-
-async fn livez() -> &'static str {
-    "ok\n"
 }
 
 async fn document() -> Json<Value> {
