@@ -1,7 +1,25 @@
 //! The routes, by subject. This file is the list of them.
 
+mod agents;
+mod approvals;
+mod artifacts;
+mod backups;
+mod batches;
+mod calls;
+mod config;
+mod docs;
+mod events;
+mod explain;
+mod exports;
+mod grants;
 mod health;
+mod problems;
+mod reports;
+mod snapshots;
+mod state;
+mod stats;
 mod system;
+mod threads;
 mod tools;
 
 use axum::{
@@ -18,7 +36,32 @@ use crate::{
 
 /// Every route of the server.
 pub(crate) fn routes() -> Vec<Route> {
-    [tools::routes(), system::routes(), health::routes()].into_iter().flatten().collect()
+    [
+        tools::routes(),
+        exports::routes(),
+        calls::routes(),
+        batches::routes(),
+        approvals::routes(),
+        grants::routes(),
+        agents::routes(),
+        events::routes(),
+        explain::routes(),
+        stats::routes(),
+        reports::routes(),
+        threads::routes(),
+        snapshots::routes(),
+        state::routes(),
+        artifacts::routes(),
+        config::routes(),
+        backups::routes(),
+        problems::routes(),
+        docs::routes(),
+        system::routes(),
+        health::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// No route has this address.

@@ -10,13 +10,16 @@ mod door;
 mod extract;
 mod guard;
 mod keys;
+mod links;
 mod log;
 mod metrics;
 mod openapi;
+mod page;
 mod problem;
 mod route;
 mod scope;
 mod settings;
+mod sse;
 mod steward;
 
 use std::sync::Arc;
@@ -28,7 +31,7 @@ pub use door::{Bound, ServeError};
 pub use keys::{KeyError, NewKey};
 pub use scope::{NoScope, Scope};
 pub use settings::{Auth, KeySetting, Limits, Settings};
-pub use steward::{Backup, Reloaded, Steward, StewardError};
+pub use steward::{Backup, ConfigProblem, Reloaded, Steward, StewardError, ToolChangeError};
 
 use app::App;
 
