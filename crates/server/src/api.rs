@@ -12,6 +12,7 @@ mod events;
 mod explain;
 mod exports;
 mod grants;
+mod health;
 mod problems;
 mod reports;
 mod snapshots;
@@ -56,6 +57,7 @@ pub(crate) fn routes() -> Vec<Route> {
         problems::routes(),
         docs::routes(),
         system::routes(),
+        health::routes(),
     ]
     .into_iter()
     .flatten()
