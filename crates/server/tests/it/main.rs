@@ -1,0 +1,5 @@
+//! The behaviour of the server, through its router and its door.
+
+mod api_agents;
+mod api_tools;
+mod support_api;
