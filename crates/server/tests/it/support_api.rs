@@ -97,8 +97,9 @@ pub(crate) async fn shop() -> Shop {
     });
     let (waits, begins, drops) = (gate.clone(), began.clone(), dropped.clone());
     let slow = dynamic("slow", any.clone(), move |_: Value, cx: CallContext| {
-        let (gate, began, mut given) = (waits.clone(), begins.clone(), Given(drops.clone(), false));
+        let (gate, began, given) = (waits.clone(), begins.clone(), Given(drops.clone(), false));
         async move {
+            let mut given = given;
             cx.progress("half of it");
             began.add_permits(1);
             gate.acquire().await.map_err(|_| ToolError::new("the gate is gone"))?.forget();
