@@ -63,3 +63,4 @@ mod store;
 mod storm;
 mod threads;
 mod validation;
+mod wire;
