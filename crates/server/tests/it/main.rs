@@ -1,5 +1,8 @@
 //! The behaviour of the server, through its router and its door.
 
+mod api_agents;
+mod api_calls;
+mod api_tools;
 mod door_drain;
 mod door_guard;
 mod door_limits;
@@ -10,5 +13,6 @@ mod state_pages;
 mod state_system;
 mod state_threads;
 mod state_tools;
+mod support_api;
 mod support_door;
 mod support_state;
