@@ -5,7 +5,6 @@
 
 mod answers;
 mod approval;
-mod calculator;
 mod pack;
 mod print;
 mod restart;

@@ -1,31 +1,21 @@
 //! The flags every command takes.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use crate::output::{Color, Show};
+use crate::{
+    config::{Asked, commands::Flags},
+    failure::Failure,
+    output::{Color, Show},
+};
 
 /// What may be said with every command.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The config file [default: the nearest toolhub.toml upward]
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "TOOLHUB_CONFIG",
-        hide_env_values = true,
-        hide_short_help = true
-    )]
-    pub(crate) config: Option<PathBuf>,
-    /// Set one key of the config, such as server.port=9000
-    #[arg(long, global = true, value_name = "KEY=VALUE", hide_short_help = true)]
-    pub(crate) set: Vec<String>,
-    /// Read variables for the config from this file
-    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
-    pub(crate) env_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
     /// Ask this server [default: the one that serves this config, or the store itself]
     #[arg(
         long,
@@ -70,6 +60,14 @@ pub(crate) struct Global {
 }
 
 impl Global {
+    /// Which config is asked for.
+    ///
+    /// # Errors
+    /// When the working folder is gone.
+    pub(crate) fn asked(&self) -> Result<Asked, Failure> {
+        self.flags.asked().map_err(|error| Failure::unexpected(format!("the working folder cannot be found: {error}")))
+    }
+
     /// How to show things.
     pub(crate) fn show(&self) -> Show {
         Show::find(self.json, self.quiet, self.verbose > 0, self.color)

@@ -53,9 +53,9 @@ async fn running(local: &Local, token: Option<String>) -> Result<Option<Remote>,
         return Ok(None);
     };
     match answer.status {
-        200 if answer.value().is_ok_and(|info| is_ours(&info, local.file.as_deref())) => Ok(Some(remote)),
+        200 if answer.value().is_ok_and(|info| is_ours(&info, local.file())) => Ok(Some(remote)),
         // This config says that keys are needed, and somebody asks for one at its address: that is its server.
-        401 | 403 if local.keys => Err(answer.failure()),
+        401 | 403 if local.wants_keys() => Err(answer.failure()),
         _ => Ok(None),
     }
 }
