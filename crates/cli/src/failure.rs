@@ -8,7 +8,11 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
-use crate::{config::Problems, exit::Exit, output::plain};
+use crate::{
+    config::{self, Problems},
+    exit::Exit,
+    output::plain,
+};
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const HELP: Style = AnsiColor::Cyan.on_default();
@@ -79,7 +83,7 @@ impl Failure {
     pub(crate) fn of_config(problems: &Problems) -> Self {
         let many = problems.len();
         let message = format!("the config has {many} problem{}", if many == 1 { "" } else { "s" });
-        let shown = (problems.text(), problems.to_json());
+        let shown = (config::render(problems, config::Style::Coloured), problems.to_json());
         Self { config: Some(shown), ..Self::new("config_invalid", message) }.help("toolhub config check")
     }
 

@@ -2,11 +2,24 @@
 //!
 //! In: the config. Out: a hub, its routes, and a server that runs until it is told to stop.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
+use toolhub::{
+    backend::{Backend, Memory},
+    server::{Server, Settings},
+    sqlite::OpenError,
+};
 
-use crate::{client::Opened, demo as tour, exit::Exit, failure::Failure, local::Local, session::Session};
+use crate::{
+    client::Opened,
+    config::{self, StoreTrouble},
+    demo as tour,
+    exit::Exit,
+    failure::Failure,
+    local::Local,
+    session::Session,
+};
 
 /// Serve the tools of the config over HTTP.
 #[derive(Debug, Args)]
@@ -51,17 +64,26 @@ pub(crate) async fn demo(_: &Session, demo: Demo) -> Result<Exit, Failure> {
 /// Opens the hub of this folder, for commands that find no server.
 ///
 /// # Errors
-/// When the store is in use or cannot be opened.
+/// When the store is in use or cannot be opened, or the tools cannot be made.
 pub(crate) async fn open(local: &Local) -> Result<Opened, Failure> {
-    use std::sync::Arc;
-    use toolhub::{
-        server::{Server, Settings},
-        sqlite,
+    let config = &local.loaded.config;
+    let opened = config.store.open().map_err(|trouble| closed(&trouble, local))?;
+    let store: Arc<dyn Backend> = match &opened {
+        config::Opened::Memory => Arc::new(Memory::default()),
+        config::Opened::Sqlite(store) => store.clone(),
     };
-    let path = local.store.clone().unwrap_or_default();
-    let hub = tour::hub(&path).await.map_err(|error| Failure::new("store_in_use", error.to_string()))?;
-    let store = Arc::new(toolhub::backend::Memory::new());
-    let _ = sqlite::Options::default();
+    let hub = config.builder().shared_store(store.clone()).build().await;
+    let hub = hub.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
     let router = Server::new(hub.clone(), store, Settings::default()).router();
     Ok(Opened { router, hub })
+}
+
+/// Why the store stays closed, and who to ask instead.
+fn closed(trouble: &StoreTrouble, local: &Local) -> Failure {
+    match trouble {
+        StoreTrouble::Open(OpenError::InUse { .. }) => Failure::new("store_in_use", trouble.to_string())
+            .help("ask the server that has it open, for instance:")
+            .help(format!("--server {}", local.url())),
+        _ => Failure::new("store_unavailable", trouble.to_string()).help("toolhub doctor"),
+    }
 }

@@ -12,19 +12,8 @@ use tokio_util::{
 };
 
 use crate::{
-    approvals::Approvals,
-    events::Kept,
-    executor::Executor,
-    hooks::Hook,
-    hub::Offers,
-    ids::CallId,
-    journal::Journal,
-    policy::{Glob, PolicyBook},
-    registry::Registry,
-    scheduler::Scheduler,
-    services::Services,
-    statuses::Statuses,
-    threads::Book,
+    approvals::Approvals, events::Kept, executor::Executor, hooks::Hook, hub::Offers, ids::CallId, journal::Journal,
+    policy::Glob, registry::Registry, scheduler::Scheduler, services::Services, statuses::Statuses, threads::Book,
     tool::Kind,
 };
 
@@ -40,7 +29,6 @@ pub(crate) struct Engine {
     pub(crate) book: Arc<Book>,
     pub(crate) services: Arc<Services>,
     pub(crate) executors: HashMap<Kind, Arc<dyn Executor>>,
-    pub(crate) policies: PolicyBook,
     pub(crate) hooks: Vec<(Glob, Arc<dyn Hook>)>,
     pub(crate) live: Live,
     pub(crate) offers: Offers,

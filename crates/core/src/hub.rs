@@ -6,6 +6,7 @@ mod approvals;
 mod background;
 mod batch;
 mod builder;
+mod change;
 mod events;
 mod explain;
 mod journal;
@@ -26,6 +27,7 @@ use smol_str::SmolStr;
 
 pub use batch::BatchRequest;
 pub use builder::{BuildError, HubBuilder};
+pub use change::{Change, Changed};
 pub use explain::{Explanation, RateLeft};
 pub use offer::Offer;
 pub(crate) use offer::Offers;
@@ -132,32 +134,6 @@ impl ToolHub {
         self.register_kind(tool, &Kind::Stateful)
     }
 
-    /// Puts these tools in the place of all others, at once: no caller ever sees a half-changed list. Calls that run
-    /// go on with the tool they began with.
-    ///
-    /// # Errors
-    /// When one of them cannot be registered; then everything stays as it was.
-    pub async fn replace_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
-        let homes = self.engine.services.state.homes();
-        let before = self.engine.registry.replace(self.build(tools)?, homes)?;
-        self.engine.services.stirred.notify_one();
-        let after = self.tools();
-        for tool in before.list(&Filter::default()) {
-            self.engine.scheduler.kept.forget_tool(&tool.definition.name);
-            if after.get(&tool.definition.name).is_none() {
-                self.tell(News::ToolUnregistered { tool_name: tool.definition.name.clone() });
-            }
-            // Also those of a tool that has a successor: they were made by the old one.
-            self.close_instances(&tool).await;
-        }
-        for tool in after.list(&Filter::default()) {
-            if before.get(&tool.definition.name).is_none() {
-                self.tell(News::ToolRegistered { tool_name: tool.definition.name.clone() });
-            }
-        }
-        Ok(())
-    }
-
     /// Takes a tool away and closes its instances. Calls that run go on. Tools that depend on it wait for it.
     pub async fn unregister(&self, name: &str) -> Option<Arc<Tool>> {
         let tool = self.engine.registry.remove(&ToolName::new(name).ok()?)?;
@@ -167,8 +143,7 @@ impl ToolHub {
 
     /// Takes all tools away; says how many there were.
     pub async fn clear(&self) -> usize {
-        let homes = self.engine.services.state.homes();
-        let before = self.engine.registry.replace(Vec::new(), homes).unwrap_or_default();
+        let before = self.engine.registry.clear();
         for tool in before.list(&Filter::default()) {
             self.gone(&tool).await;
         }
@@ -272,8 +247,8 @@ impl ToolHub {
     }
 
     fn build(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<Vec<Tool>, RegistryError> {
-        let Engine { executors, policies, hooks, scheduler, services, .. } = &*self.engine;
-        let workshop = Workshop { executors, policies, hooks, scheduler, services };
+        let Engine { executors, hooks, scheduler, services, .. } = &*self.engine;
+        let workshop = Workshop { executors, hooks, scheduler, services };
         tools.into_iter().map(|tool| tool.build(&workshop)).collect()
     }
 

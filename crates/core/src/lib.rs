@@ -60,8 +60,8 @@ pub use handler::{
 };
 pub use hooks::{After, Before, Hook, HookedCall};
 pub use hub::{
-    BatchRequest, BuildError, CallRequest, Explanation, HubBuilder, Offer, RateLeft, Restored, Running, ThreadError,
-    ToolHub, ToolStatusInfo, View,
+    BatchRequest, BuildError, CallRequest, Change, Changed, Explanation, HubBuilder, Offer, RateLeft, Restored,
+    Running, ThreadError, ToolHub, ToolStatusInfo, View,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats};
 pub use monitor::{Latency, ToolStats};
@@ -73,8 +73,8 @@ pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools};
 pub use state::{
     BusinessStateConfig, ConflictResolution, ConnectionState, ConnectionStateConfig, ContextFilter, ContextId,
     ContextInfo, ContextPage, ContextState, FormatError, Happened, HistoryEntry, KindInfo, ManagerType,
-    PersistenceFormat, SessionState, State, StateChange, StateChanges, StateCleanup, StateEntry, StateError, StateKind,
-    StateManager, StateManagerConfig, StateStats, StateVersion, ToolState,
+    PersistenceFormat, SessionState, State, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry,
+    StateError, StateKind, StateManager, StateManagerConfig, StateStats, StateVersion, ToolState,
 };
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
 pub use tokio_util::sync::CancellationToken;

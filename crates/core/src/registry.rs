@@ -8,27 +8,33 @@ mod depends;
 mod error;
 mod tools;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
 pub use builder::ToolBuilder;
 pub(crate) use builder::{STATE_PARAMETER, Workshop};
 pub use error::RegistryError;
-pub(crate) use tools::Base;
+pub(crate) use tools::{Base, Registration};
 pub use tools::{Filter, Tool, Tools};
 
-use crate::{state::Homes, tool::ToolName};
+use crate::{policy::PolicyBook, state::Homes, tool::ToolName};
 
 /// Every tool the hub knows.
 #[derive(Default)]
 pub struct Registry {
     current: ArcSwap<Tools>,
-    /// Held by whoever makes the next list, so that no change is lost between reading and swapping.
-    changing: Mutex<()>,
+    /// What was said about tools. Held by whoever makes the next list, so that no change is lost between reading and
+    /// swapping, and every tool of a list is held to the same.
+    book: Mutex<Arc<PolicyBook>>,
 }
 
 impl Registry {
+    /// A registry without tools; those that come are held to this.
+    pub(crate) fn held_to(book: PolicyBook) -> Self {
+        Self { current: ArcSwap::default(), book: Mutex::new(Arc::new(book)) }
+    }
+
     /// The tools as they are now. The list stays as it is for as long as it is held.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Tools> {
@@ -43,31 +49,50 @@ impl Registry {
 
     /// Adds tools, all or none. Before anybody can call them, `homes` learns who keeps their states.
     pub(crate) fn add(&self, new: Vec<Tool>, homes: &Homes) -> Result<(), RegistryError> {
-        self.change(|tools| settled(tools.with(new)?, homes)).map(|_| ())
+        let book = self.book();
+        self.current.store(Arc::new(settled(self.current.load().with(new, &book)?, homes)?));
+        Ok(())
     }
 
-    /// Puts these tools in the place of all others.
-    pub(crate) fn replace(&self, all: Vec<Tool>, homes: &Homes) -> Result<Arc<Tools>, RegistryError> {
-        self.change(|tools| settled(tools.emptied().with(all)?, homes))
+    /// Takes tools away, puts new ones in, also in the place of others, and holds all to another book, where one is given.
+    /// `with_it` happens at the same moment, as far as anybody who changes tools can tell. Answers the list before and after.
+    pub(crate) fn apply(
+        &self,
+        (without, new): (&[ToolName], Vec<Tool>),
+        book: Option<PolicyBook>,
+        homes: &Homes,
+        with_it: impl FnOnce(),
+    ) -> Result<(Arc<Tools>, Arc<Tools>), RegistryError> {
+        let mut held = self.book();
+        let next_book = book.map_or_else(|| held.clone(), Arc::new);
+        let before = self.snapshot();
+        let replaced: Vec<ToolName> = new.iter().map(|tool| tool.definition.name.clone()).collect();
+        let kept = before.kept(without.iter().chain(&replaced), &next_book);
+        let after = Arc::new(settled(kept.with(new, &next_book)?, homes)?);
+        self.current.store(after.clone());
+        *held = next_book;
+        with_it();
+        Ok((before, after))
+    }
+
+    /// Takes all tools away; answers them.
+    pub(crate) fn clear(&self) -> Arc<Tools> {
+        let _book = self.book();
+        let before = self.snapshot();
+        self.current.store(Arc::new(before.emptied()));
+        before
     }
 
     /// Takes a tool away. Tools that depend on it stay, and wait for it.
     pub(crate) fn remove(&self, name: &ToolName) -> Option<Arc<Tool>> {
-        let gone = std::cell::RefCell::new(None);
-        let changed = self.change(|tools| {
-            let (rest, tool) = tools.without(name);
-            *gone.borrow_mut() = tool;
-            Ok(rest)
-        });
-        debug_assert!(changed.is_ok(), "taking a tool away cannot fail");
-        gone.into_inner()
+        let _book = self.book();
+        let (rest, gone) = self.current.load().without(name);
+        self.current.store(Arc::new(rest));
+        gone
     }
 
-    /// Makes the next list from the present one; answers the one that was replaced.
-    fn change(&self, next: impl FnOnce(&Tools) -> Result<Tools, RegistryError>) -> Result<Arc<Tools>, RegistryError> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = next(&self.current.load())?;
-        Ok(self.current.swap(Arc::new(next)))
+    fn book(&self) -> MutexGuard<'_, Arc<PolicyBook>> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,8 +9,12 @@ mod returning;
 mod successes;
 mod tell;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
+use arc_swap::ArcSwap;
 use smol_str::SmolStr;
 use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -34,7 +38,10 @@ use crate::{
 const LAYOUT: u32 = 1;
 
 pub(crate) struct Statuses {
-    pub(crate) settings: StatusSettings,
+    /// What holds now; a reload puts others in their place.
+    settings: ArcSwap<StatusSettings>,
+    /// Whether successes are weighed against failures, so that they are worth a record. Apart, because every call asks.
+    weighs: AtomicBool,
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     events: Events,
@@ -64,7 +71,40 @@ impl Statuses {
         let (known, successes) = (Known::default(), Successes::default());
         let (telling, changed, timers) = (Mutex::default(), Notify::new(), CancellationToken::new());
         let _gone = timers.clone().drop_guard();
-        Self { settings, store, clock, events, known, successes, telling, changed, stirred, runtime, timers, _gone }
+        let weighs = AtomicBool::new(settings.weighs_successes());
+        let settings = ArcSwap::from_pointee(settings);
+        Self {
+            settings,
+            weighs,
+            store,
+            clock,
+            events,
+            known,
+            successes,
+            telling,
+            changed,
+            stirred,
+            runtime,
+            timers,
+            _gone,
+        }
+    }
+
+    /// What holds now for failing tools.
+    pub(crate) fn settings(&self) -> Arc<StatusSettings> {
+        self.settings.load_full()
+    }
+
+    /// Puts other settings in the place of those that held. Records stay as they are, and are read anew.
+    pub(crate) fn settle(self: &Arc<Self>, settings: StatusSettings) {
+        self.weighs.store(settings.weighs_successes(), Ordering::Relaxed);
+        self.settings.store(Arc::new(settings));
+        self.tell_all();
+    }
+
+    /// Whether successes are weighed against failures.
+    pub(crate) fn weighs(&self) -> bool {
+        self.weighs.load(Ordering::Relaxed)
     }
 
     /// Whether no tool has a record.
@@ -94,7 +134,7 @@ impl Statuses {
         let now = self.clock.now();
         let shared = self.look(&Whose::everybody(tool), now).unwrap_or_default();
         let own = thread.map(|thread| self.look(&Whose::thread(tool, tenant, thread), now).unwrap_or_default());
-        status::admit(own.as_deref(), &shared, &Presence::Ready, &self.settings, now)
+        status::admit(own.as_deref(), &shared, &Presence::Ready, &self.settings.load(), now)
     }
 
     /// Tells a record of an event; answers the record afterwards.
@@ -116,7 +156,7 @@ impl Statuses {
                     (facts, seen)
                 }
             };
-            let next = status::apply(&facts, event, &self.settings, now, jitter);
+            let next = status::apply(&facts, event, &self.settings.load(), now, jitter);
             if next == *facts {
                 return Ok(facts);
             }

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
-use toolhub_core::{ToolHub, backend::Backend};
+use tokio::time::Instant;
+use toolhub_core::{
+    CancellationToken, ToolHub,
+    backend::Backend,
+    clock::{Clock, SystemClock, Timestamp},
+};
 
-use crate::{settings::Settings, steward::Steward};
+use crate::{guard::Front, keys::Keys, metrics::Meters, settings::Settings, steward::Steward};
 
 /// Cheap to clone; all clones are the same server.
 #[derive(Clone)]
@@ -15,6 +20,11 @@ struct Parts {
     store: Arc<dyn Backend>,
     steward: Option<Arc<dyn Steward>>,
     settings: Settings,
+    front: Front,
+    keys: Keys,
+    meters: Meters,
+    begun: Instant,
+    stopping: CancellationToken,
 }
 
 impl App {
@@ -24,7 +34,9 @@ impl App {
         steward: Option<Arc<dyn Steward>>,
         settings: Settings,
     ) -> Self {
-        Self(Arc::new(Parts { hub, store, steward, settings }))
+        let (front, keys) = (Front::new(&settings), Keys::new(&settings));
+        let (meters, begun, stopping) = (Meters::default(), Instant::now(), CancellationToken::new());
+        Self(Arc::new(Parts { hub, store, steward, settings, front, keys, meters, begun, stopping }))
     }
 
     /// The hub behind the doors.
@@ -45,5 +57,36 @@ impl App {
     /// What the owner said.
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// What every request is looked at by first.
+    pub(crate) fn front(&self) -> &Front {
+        &self.0.front
+    }
+
+    /// Who has a key.
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.0.keys
+    }
+
+    /// What the server counts.
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.0.meters
+    }
+
+    /// When the server began.
+    pub(crate) fn begun(&self) -> Instant {
+        self.0.begun
+    }
+
+    /// Cancelled as soon as the server was asked to stop: it is not ready any more, and streams without an end must end.
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.0.stopping
+    }
+
+    /// What time it is.
+    #[expect(clippy::unused_self, reason = "the clock may become the owner's one day, and callers should not notice")]
+    pub(crate) fn now(&self) -> Timestamp {
+        SystemClock.now()
     }
 }

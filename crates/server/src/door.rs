@@ -1,10 +1,56 @@
-//! The door: listens, and brings requests to the routes.
+//! The door: listens, takes connections in, and closes behind the last one.
+//!
+//! In: a server and the moment it shall stop. Out: connections, each served by a task of its own, within the limits. A client
+//! that is slow, sends too much or only sits there is shed; others do not notice.
 
-use std::{future::Future, io, net::SocketAddr};
+mod body;
+mod desk;
+mod line;
+mod wire;
 
-use tokio::net::TcpListener;
+use std::{
+    future::{Future, poll_fn},
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
+    time::Duration,
+};
 
-use crate::{api, app::App, route};
+use axum::Router;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_util::task::TaskTracker;
+use toolhub_core::backend::StoreError;
+
+pub(crate) use body::Cut;
+pub(crate) use desk::answer;
+
+use crate::{
+    api,
+    app::App,
+    guard::{self, Exposed},
+    keys::KeyError,
+    route,
+};
+use desk::Desk;
+use line::{Lines, Order};
+use wire::Wire;
+
+/// How long a new connection may wait for a place.
+const WAIT_FOR_PLACE: Duration = Duration::from_millis(500);
+/// How long requests that are just coming in may reach the hub after the server was asked to stop.
+const LAST_REQUESTS: Duration = Duration::from_secs(1);
+/// How long to wait after an accept that failed for want of something, at first and at most.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +64,32 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
+    /// Strangers can reach the address, and nobody would ask them for a key.
+    #[error(
+        "refusing to listen on {0}: everybody who reaches it could call tools. Make a key with `toolhub keys create <name>` and \
+         set `auth.mode = \"keys\"`, or listen on 127.0.0.1"
+    )]
+    WithoutKeys(String),
+    /// Strangers can reach the address, and it is not said by which names.
+    #[error(
+        "refusing to listen on {0}: `server.allowed_hosts` names no host that others could reach it by. Add the name or \
+         the address people use for it"
+    )]
+    WithoutHosts(String),
+    /// The keys of the config cannot be used.
+    #[error("the keys cannot be used: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Keys(Vec<KeyError>),
+    /// The keys in the store cannot be read.
+    #[error("the keys in the store cannot be read: {0}")]
+    Store(#[from] StoreError),
+}
+
+impl ServeError {
+    /// Whether somebody must change the config before the server can start.
+    #[must_use]
+    pub fn is_config(&self) -> bool {
+        matches!(self, Self::WithoutKeys(_) | Self::WithoutHosts(_) | Self::Keys(_))
+    }
 }
 
 /// A server that has its address and serves when it is told to.
@@ -27,10 +99,29 @@ pub struct Bound {
     address: SocketAddr,
 }
 
+impl std::fmt::Debug for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bound").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
 pub(crate) async fn bind(app: App) -> Result<Bound, ServeError> {
-    let address = format!("{}:{}", app.settings().host, app.settings().port);
-    let taken = |source| ServeError::Listen { address: address.clone(), source };
-    let listener = TcpListener::bind(&address).await.map_err(taken)?;
+    let settings = app.settings();
+    if !app.keys().wrong().is_empty() {
+        return Err(ServeError::Keys(app.keys().wrong().to_vec()));
+    }
+    let host = settings.host.trim_matches(['[', ']']);
+    let said =
+        if host.contains(':') { format!("[{host}]:{}", settings.port) } else { format!("{host}:{}", settings.port) };
+    let taken = |source| ServeError::Listen { address: said.clone(), source };
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&said).await.map_err(taken)?.collect();
+    for address in &addresses {
+        guard::may_listen(*address, &settings.auth, app.keys(), app.front()).map_err(|exposed| match exposed {
+            Exposed::WithoutKeys => ServeError::WithoutKeys(said.clone()),
+            Exposed::WithoutHosts => ServeError::WithoutHosts(said.clone()),
+        })?;
+    }
+    let listener = TcpListener::bind(&*addresses).await.map_err(taken)?;
     let address = listener.local_addr().map_err(taken)?;
     Ok(Bound { app, listener, address })
 }
@@ -42,13 +133,178 @@ impl Bound {
         self.address
     }
 
-    /// Serves until `stop` is ready, then lets what runs come to its end.
+    /// Serves until `stop` is ready, then lets what runs come to its end: requests are answered, streams are closed, and
+    /// the hub is shut down within the time the settings give.
     ///
     /// # Errors
-    /// When the listener breaks.
+    /// None today; an accept that fails is tried again.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let router = route::router(api::routes(), &self.app);
-        let broke = |source| ServeError::Listen { address: self.address.to_string(), source };
-        axum::serve(self.listener, router).with_graceful_shutdown(stop).await.map_err(broke)
+        let Self { app, listener, .. } = self;
+        let limits = app.settings().limits;
+        let hall = Hall {
+            router: route::router(api::routes(), &app),
+            builder: Arc::new(builder(&app)),
+            lines: Lines::new(),
+            places: Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS))),
+            tasks: TaskTracker::new(),
+            app,
+        };
+        let warden = async {
+            let shortest = limits.header_time.min(limits.idle_time).min(limits.body_time);
+            let step = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+            loop {
+                tokio::time::sleep(step).await;
+                let cut = hall.lines.cut_late(&limits);
+                hall.app.meters().doors.cut.fetch_add(cut as u64, Relaxed);
+            }
+        };
+        let mut stop = pin!(stop);
+        let asked = async {
+            stop.as_mut().await;
+            hall.app.stopping().cancel();
+            tokio::time::sleep(hall.app.settings().notice).await;
+        };
+        let mut warden = pin!(warden);
+        tokio::select! {
+            never = hall.accept(&listener) => match never {},
+            () = &mut warden => {}
+            () = asked => {}
+        }
+        drop(listener);
+        tokio::select! {
+            () = hall.drain() => {}
+            () = &mut warden => {}
+        }
+        Ok(())
     }
+}
+
+/// All that connections share.
+struct Hall {
+    app: App,
+    router: Router,
+    builder: Arc<Builder<TokioExecutor>>,
+    lines: Arc<Lines>,
+    places: Arc<Semaphore>,
+    tasks: TaskTracker,
+}
+
+impl Hall {
+    async fn accept(&self, listener: &TcpListener) -> std::convert::Infallible {
+        let doors = &self.app.meters().doors;
+        let mut wait = BACKOFF.0;
+        loop {
+            let (tcp, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                // The client went away before it was its turn; the next one has nothing to do with that.
+                Err(error) if is_the_clients(&error) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot take connections in for the moment");
+                    self.lines.make_room();
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(BACKOFF.1);
+                    continue;
+                }
+            };
+            wait = BACKOFF.0;
+            match self.place().await {
+                Some(place) => {
+                    doors.accepted.fetch_add(1, Relaxed);
+                    self.serve(tcp, peer, place);
+                }
+                None => {
+                    doors.refused.fetch_add(1, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// A place for one more connection. Where all are taken, those who do not use theirs give it up.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = self.places.clone().try_acquire_owned() {
+            return Some(place);
+        }
+        let closed = self.lines.make_room();
+        self.app.meters().doors.made_room.fetch_add(closed as u64, Relaxed);
+        timeout(WAIT_FOR_PLACE, self.places.clone().acquire_owned()).await.ok()?.ok()
+    }
+
+    fn serve(&self, tcp: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
+        // Answers are small and complete; waiting for more to send with them only costs time.
+        let _ = tcp.set_nodelay(true);
+        let listed = self.lines.open();
+        let line = listed.line.clone();
+        let desk = Desk { router: self.router.clone(), app: self.app.clone(), line: line.clone(), peer };
+        let (builder, app) = (self.builder.clone(), self.app.clone());
+        self.tasks.spawn(async move {
+            app.meters().doors.open.fetch_add(1, Relaxed);
+            let _leaves = Leaves(&app);
+            let mut connection = pin!(builder.serve_connection(TokioIo::new(Wire::new(tcp, listed, place)), desk));
+            let mut known = Order::Stay;
+            poll_fn(|cx| {
+                loop {
+                    // What a connection fails with is the client's doing, and nobody can be told.
+                    if connection.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(());
+                    }
+                    match line.poll_order(cx, known) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(Order::Cut) => return Poll::Ready(()),
+                        Poll::Ready(order) => {
+                            known = order;
+                            connection.as_mut().graceful_shutdown();
+                        }
+                    }
+                }
+            })
+            .await;
+        });
+    }
+
+    /// Lets everything come to its end.
+    async fn drain(&self) {
+        let end = Instant::now() + self.app.settings().drain;
+        self.tasks.close();
+        self.lines.tell(Order::Finish);
+        let first = Instant::now() + LAST_REQUESTS.min(self.app.settings().drain / 4);
+        let _ = timeout_at(first, self.tasks.wait()).await;
+        let left = end.saturating_duration_since(Instant::now());
+        let hub = self.app.hub().shutdown(left);
+        let connections = async {
+            if timeout_at(end + LAST_REQUESTS, self.tasks.wait()).await.is_err() {
+                self.lines.tell(Order::Cut);
+                self.tasks.wait().await;
+            }
+        };
+        tokio::join!(hub, connections);
+    }
+}
+
+/// Counts a connection as closed, however it ends.
+struct Leaves<'a>(&'a App);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.meters().doors.open.fetch_sub(1, Relaxed);
+    }
+}
+
+fn builder(app: &App) -> Builder<TokioExecutor> {
+    let limits = app.settings().limits;
+    let mut builder = Builder::new(TokioExecutor::new());
+    // The lines keep the time of headers: hyper would count the time between two requests as well.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(limits.headers.max(8192));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.headers).unwrap_or(u32::MAX))
+        .max_concurrent_streams(128)
+        .keep_alive_interval(limits.idle_time)
+        .keep_alive_timeout(limits.header_time);
+    builder
+}
+
+fn is_the_clients(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

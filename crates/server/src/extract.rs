@@ -1,5 +1,7 @@
 //! What handlers take in: each part of a request, read strictly, refused with words, and described for the API's contract.
 
+mod headers;
+
 use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, RawPathParams, Request},
@@ -11,10 +13,16 @@ use serde_json::{Map, Value};
 
 use crate::{
     app::App,
+    door::Cut,
     openapi::Operation,
-    problem::{Code, Problem},
+    problem::{Code, Flaw, Problem},
     scope::Principal,
 };
+
+/// How alike two names are of which one may be meant by the other, from 0 to 1.
+const CLOSE: f64 = 0.8;
+
+pub(crate) use headers::{Key, LastEvent, Prefer, Tongue, Trace};
 
 /// Something a handler takes, that knows how to describe itself.
 pub(crate) trait Describe {
@@ -45,6 +53,8 @@ inputs!(A B C);
 inputs!(A B C D);
 inputs!(A B C D E);
 inputs!(A B C D E F);
+inputs!(A B C D E F G);
+inputs!(A B C D E F G H);
 
 impl Describe for axum::extract::State<App> {
     fn describe(_: &mut Operation<'_>) {}
@@ -130,7 +140,7 @@ impl<B: JsonSchema> Describe for Body<B> {
     }
 }
 
-impl<B: DeserializeOwned> FromRequest<App> for Body<B> {
+impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for Body<B> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
@@ -151,7 +161,7 @@ impl<B: JsonSchema> Describe for MaybeBody<B> {
     }
 }
 
-impl<B: DeserializeOwned> FromRequest<App> for MaybeBody<B> {
+impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for MaybeBody<B> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
@@ -160,12 +170,11 @@ impl<B: DeserializeOwned> FromRequest<App> for MaybeBody<B> {
 }
 
 /// Reads a body within the limits. `None` where there is none.
-async fn read<B: DeserializeOwned>(request: Request, app: &App) -> Result<Option<B>, Problem> {
+async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> Result<Option<B>, Problem> {
     let json = is_json(request.headers());
     let limit = app.settings().limits.body;
-    let bytes: Bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|_| {
-        Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole"))
-    })?;
+    let bytes: Bytes =
+        axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| not_whole(&error, limit))?;
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -179,12 +188,44 @@ async fn read<B: DeserializeOwned>(request: Request, app: &App) -> Result<Option
         let pointer = pointer(wrong.path());
         let wrong = wrong.into_inner();
         match wrong.classify() {
-            serde_json::error::Category::Data => Problem::new(Code::INVALID_REQUEST, wrong.to_string())
-                .with("errors", [serde_json::json!({"pointer": pointer, "detail": wrong.to_string()})]),
+            serde_json::error::Category::Data => {
+                let detail = wrong.to_string();
+                let flaw = unknown_member::<B>(&bytes).unwrap_or_else(|| Flaw { pointer, detail: detail.clone() });
+                Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
+            }
             _ => Problem::new(Code::INVALID_JSON, wrong.to_string()),
         }
     })?;
     Ok(Some(body))
+}
+
+/// The first member of a body that is none of its type's, with the closest one that is.
+fn unknown_member<B: JsonSchema>(bytes: &[u8]) -> Option<Flaw> {
+    let body: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
+    let schema = schemars::schema_for!(B);
+    let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    let known = schema.get("properties").and_then(Value::as_object).filter(|_| closed)?;
+    let unknown = body.keys().find(|name| !known.contains_key(*name))?;
+    let closest =
+        known.keys().max_by(|a, b| strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b)));
+    let close = closest.filter(|name| strsim::jaro_winkler(unknown, name) > CLOSE);
+    let detail = match close {
+        Some(name) => format!("there is no member of this name; did you mean `{name}`?"),
+        None => format!("there is no member of this name; there are `{}`", list(known.keys())),
+    };
+    Some(Flaw { pointer: format!("/{}", escaped(unknown)), detail })
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(String::as_str).collect::<Vec<_>>().join("`, `")
+}
+
+/// Why a body could not be read.
+fn not_whole(error: &axum::Error, limit: usize) -> Problem {
+    match Cut::in_error(error) {
+        Some(Cut::TooSlow) => Problem::new(Code::TOO_SLOW, "the body took longer to arrive than this server waits"),
+        _ => Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole")),
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -224,10 +265,15 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
             Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
             Segment::Map { key } | Segment::Enum { variant: key } => {
                 pointer.push('/');
-                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                pointer.push_str(&escaped(key));
             }
             Segment::Unknown => pointer.push_str("/?"),
         }
         pointer
     })
+}
+
+/// A name inside a JSON pointer.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }

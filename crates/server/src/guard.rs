@@ -1,33 +1,14 @@
-//! Who may come in: decided for each route by the access the route names, before its handler is reached.
+//! Who may come in.
+//!
+//! `front` looks at every request before anything else does, whatever its address: is it meant for this server, and does
+//! no foreign web page send it? `gate` stands before one route, made from the access the route names: it asks for a key,
+//! looks at its scopes, and notes what came of it. Nothing here looks at the text of a path to decide.
 
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::{IntoResponse, Response},
-};
+mod exposed;
+mod front;
+mod gate;
+mod hosts;
 
-use crate::{
-    app::App,
-    problem::{Code, Problem},
-    route::Access,
-    scope::Principal,
-    settings::Auth,
-};
-
-/// Lets a request through to its route, or answers it.
-pub(crate) async fn authorize(
-    State((app, access)): State<(App, Access)>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let Access::Needs(scope) = access else { return next.run(request).await };
-    let principal = match &app.settings().auth {
-        Auth::Local => Principal::local(),
-        Auth::Keys(_) => return Problem::new(Code::UNAUTHENTICATED, "keys are not built yet").into_response(),
-    };
-    if !principal.may(scope) {
-        return Problem::new(Code::FORBIDDEN, format!("this needs the scope `{scope}`")).into_response();
-    }
-    request.extensions_mut().insert(principal);
-    next.run(request).await
-}
+pub(crate) use exposed::{Exposed, may_listen};
+pub(crate) use front::{Arrived, Front, REQUEST_ID};
+pub(crate) use gate::{Gate, Post, outside};

@@ -9,11 +9,17 @@ mod app;
 mod door;
 mod extract;
 mod guard;
+mod keys;
+mod links;
+mod log;
+mod metrics;
 mod openapi;
+mod page;
 mod problem;
 mod route;
 mod scope;
 mod settings;
+mod sse;
 mod steward;
 
 use std::sync::Arc;
@@ -22,9 +28,10 @@ use axum::Router;
 use toolhub_core::{ToolHub, backend::Backend};
 
 pub use door::{Bound, ServeError};
+pub use keys::{KeyError, NewKey};
 pub use scope::{NoScope, Scope};
 pub use settings::{Auth, KeySetting, Limits, Settings};
-pub use steward::{Backup, Reloaded, Steward, StewardError};
+pub use steward::{Backup, ConfigProblem, Reloaded, Steward, StewardError, ToolChangeError};
 
 use app::App;
 
@@ -48,7 +55,12 @@ impl Server {
     /// All routes, for whoever has a way of their own to bring requests: no socket, no limits of connections and time.
     #[must_use]
     pub fn router(&self) -> Router {
-        route::router(api::routes(), &self.app)
+        let (app, routes) = (self.app.clone(), route::router(api::routes(), &self.app));
+        let serve = tower::service_fn(move |request| {
+            let answer = door::answer(&app, &routes, request, None);
+            async move { Ok::<_, std::convert::Infallible>(answer.await) }
+        });
+        Router::new().fallback_service(serve)
     }
 
     /// The description of the API.

@@ -54,7 +54,7 @@ impl Operation<'_> {
 
 /// What every route may answer, whatever it does.
 const ALWAYS: &[Code] =
-    &[Code::MISDIRECTED, Code::FOREIGN_ORIGIN, Code::TOO_LARGE, Code::INTERNAL, Code::SHUTTING_DOWN];
+    &[Code::MISDIRECTED, Code::FOREIGN_ORIGIN, Code::TOO_SLOW, Code::TOO_LARGE, Code::INTERNAL, Code::SHUTTING_DOWN];
 /// What every route may answer that asks who is there.
 const GUARDED: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
 /// What a route may answer that reads a body.
@@ -101,6 +101,13 @@ fn describe(route: &Route, schemas: &mut SchemaGenerator, problem: &Value) -> Va
             let schema = says.schema.map_or_else(|| json!({}), |schema| schema(schemas).to_value());
             let media = if says.schema.is_some() { json!({"schema": schema}) } else { json!({}) };
             answer.insert("content".into(), json!({ says.media: media }));
+        }
+        // The same status in another form.
+        let said =
+            responses.get_mut(&says.status.to_string()).and_then(|said| said.get_mut("content")?.as_object_mut());
+        if let (Some(said), Some(Value::Object(more))) = (said, answer.get("content").cloned()) {
+            said.extend(more);
+            continue;
         }
         responses.insert(says.status.to_string(), answer);
     }

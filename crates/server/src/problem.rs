@@ -33,6 +33,7 @@ macro_rules! codes {
 
 codes! {
     INVALID_JSON "invalid_json" 400 "The body is not JSON";
+    INVALID_KEY "idempotency_key_invalid" 400 "The idempotency key is not one";
     INVALID_REQUEST "invalid_request" 422 "The request is not valid";
     UNAUTHENTICATED "unauthenticated" 401 "A key is needed";
     FORBIDDEN "forbidden" 403 "This key may not do that";
@@ -48,13 +49,20 @@ codes! {
     STATE_NOT_FOUND "state_not_found" 404 "There is no such state";
     METHOD_NOT_ALLOWED "method_not_allowed" 405 "This address does not take that method";
     NOT_ACCEPTABLE "not_acceptable" 406 "The answer cannot be given in that form";
+    TOO_SLOW "too_slow" 408 "The request took too long to arrive";
     CONFLICT "conflict" 409 "It is not as the request expects";
+    CALL_ENDED "call_ended" 409 "The call has ended";
+    TOOL_EXISTS "tool_exists" 409 "There is a tool of that name";
+    THREAD_BUSY "thread_busy" 409 "Calls run in the thread";
     ALREADY_RESOLVED "already_resolved" 409 "The question was answered before";
     PRECONDITION_FAILED "precondition_failed" 412 "It was changed in the meantime";
+    STATE_CONFLICT "state_conflict" 412 "The state is not as the request expects";
     TOO_LARGE "too_large" 413 "The request is too large";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 "The body must be JSON";
+    CONFIG_INVALID "config_invalid" 422 "The config is not valid";
     MISDIRECTED "misdirected" 421 "This server does not answer for that host";
     INTERNAL "internal" 500 "Toolhub itself failed";
+    NOT_DONE "not_done" 500 "It could not be done";
     STORE_UNAVAILABLE "store_unavailable" 503 "The store does not answer";
     SHUTTING_DOWN "shutting_down" 503 "The server is going away";
 }
@@ -104,6 +112,12 @@ impl Problem {
         if let Ok(value) = serde_json::to_value(value) {
             self.more.insert(name.into(), value);
         }
+        self
+    }
+
+    /// How long to wait before asking again.
+    pub(crate) fn retry_after(mut self, wait: std::time::Duration) -> Self {
+        self.retry_after = Some(wait.as_secs_f64().ceil() as u64);
         self
     }
 
@@ -166,6 +180,8 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        // Whoever stands around the route may have a word to add.
+        response.extensions_mut().insert(self);
         response
     }
 }
@@ -187,6 +203,29 @@ pub(crate) struct ProblemBody {
     pub(crate) detail: String,
     /// What to do about it.
     pub(crate) hint: Option<String>,
+    /// What is wrong with which part of what was sent.
+    pub(crate) errors: Option<Vec<Flaw>>,
+    /// Names close to one that is not known.
+    pub(crate) suggestions: Option<Vec<String>>,
+    /// The tools that must succeed first.
+    pub(crate) missing: Option<Vec<String>>,
+    /// The call that was refused.
+    pub(crate) call_id: Option<String>,
+    /// The question that must be answered, or was answered with no.
+    pub(crate) approval_id: Option<String>,
+    /// The trace the request belongs to.
+    pub(crate) trace_id: Option<String>,
+    /// Always false; only where the route says so of its answers too.
+    pub(crate) success: Option<bool>,
+}
+
+/// What is wrong with one part of what was sent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Flaw {
+    /// Where it is, as a JSON pointer.
+    pub(crate) pointer: String,
+    /// What is wrong with it.
+    pub(crate) detail: String,
 }
 
 fn sentence(text: &str) -> String {

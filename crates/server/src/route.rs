@@ -3,15 +3,27 @@
 //! In: the list of `api::routes`. Out: a router in which every route is guarded by the access it names, and the description
 //! of the API. A route cannot be added without an access or without being described.
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     handler::Handler,
     http::Method,
+    response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter},
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::{app::App, extract::Inputs, guard, openapi::Operation, problem::Code, scope::Scope};
+use tower::layer::layer_fn;
+
+use crate::{
+    app::App,
+    extract::Inputs,
+    guard::{Gate, Post},
+    openapi::Operation,
+    problem::{Code, Problem},
+    scope::Scope,
+};
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +54,10 @@ pub(crate) struct Route {
     /// Names of the core's kinds of errors it may answer with.
     pub(crate) refusals: Vec<toolhub_core::ErrorKind>,
     pub(crate) inputs: fn(&mut Operation<'_>),
+    /// Whether its problems say `"success": false`.
+    admits: bool,
+    /// The word in the audit, where what happens here is kept.
+    pub(crate) audited: Option<&'static str>,
     served: MethodRouter<App>,
 }
 
@@ -63,6 +79,8 @@ impl Route {
             problems: Vec::new(),
             refusals: Vec::new(),
             inputs: T::describe,
+            admits: false,
+            audited: None,
             served: MethodRouter::new().on(filter, handler),
         }
     }
@@ -91,6 +109,18 @@ impl Route {
         self.answers_as(status, "", what)
     }
 
+    /// Its problems say `"success": false`, whoever answers with them.
+    pub(crate) fn admits_failure(mut self) -> Self {
+        self.admits = true;
+        self
+    }
+
+    /// What happens here is kept in the audit, under this word: who, when, from where, and what came of it.
+    pub(crate) fn audited(mut self, word: &'static str) -> Self {
+        self.audited = Some(word);
+        self
+    }
+
     /// The problems of HTTP it may answer with, beyond those every route may.
     pub(crate) fn problems(mut self, codes: &[Code]) -> Self {
         self.problems.extend_from_slice(codes);
@@ -104,14 +134,27 @@ impl Route {
     }
 }
 
-/// All routes as one router, each behind its guard.
+/// All routes as one router, each behind its gate.
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
     let guarded = routes.into_iter().fold(Router::new(), |router, route| {
-        let guard = axum::middleware::from_fn_with_state((app.clone(), route.access), guard::authorize);
-        router.route(route.path, route.served.layer(guard))
+        let Route { method, path, access, audited, admits, served, .. } = route;
+        let meter = app.meters().route(path, method.as_str());
+        let post = Arc::new(Post { app: app.clone(), access, route: path, audited, meter });
+        let served = served.layer(layer_fn(move |route| Gate::new(post.clone(), route)));
+        router.route(path, if admits { served.layer(axum::middleware::map_response(admit)) } else { served })
     });
     guarded
         .fallback(crate::api::nothing_here)
         .method_not_allowed_fallback(crate::api::not_that_method)
         .with_state(app.clone())
+}
+
+/// Adds `"success": false` to a problem.
+async fn admit(response: Response) -> Response {
+    let Some(problem) = response.extensions().get::<Problem>().cloned() else { return response };
+    let mut admitted = problem.with("success", false).into_response();
+    for (name, value) in response.headers() {
+        admitted.headers_mut().entry(name).or_insert_with(|| value.clone());
+    }
+    admitted
 }

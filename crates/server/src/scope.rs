@@ -69,6 +69,34 @@ impl FromStr for Scope {
     }
 }
 
+/// Several scopes, small enough to be copied.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Scopes(u8);
+
+impl Scopes {
+    /// Whether this one is among them.
+    pub(crate) fn has(self, scope: Scope) -> bool {
+        self.0 & (1 << scope as u8) != 0
+    }
+
+    /// All of them, in the order of [`Scope::ALL`].
+    pub(crate) fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().fold(0, |all, scope| all | 1 << scope as u8))
+    }
+}
+
+impl fmt::Debug for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(Scope::as_str)).finish()
+    }
+}
+
 /// Who asks, and what they may do. Made by the guard, once per request.
 #[derive(Debug, Clone)]
 pub(crate) struct Principal {
@@ -77,17 +105,17 @@ pub(crate) struct Principal {
     /// The name of the key; limits, rules and approvals look at it.
     pub(crate) caller: Caller,
     /// What it may do.
-    pub(crate) scopes: Vec<Scope>,
+    pub(crate) scopes: Scopes,
 }
 
 impl Principal {
     /// Whoever sits at this machine: everything, as the default tenant.
     pub(crate) fn local() -> Self {
-        Self { tenant: Tenant::default(), caller: Caller::default(), scopes: vec![Scope::Admin] }
+        Self { tenant: Tenant::default(), caller: Caller::default(), scopes: Scopes::from_iter([Scope::Admin]) }
     }
 
     /// Whether it may do this. `admin` may do everything.
     pub(crate) fn may(&self, scope: Scope) -> bool {
-        self.scopes.iter().any(|have| *have == scope || *have == Scope::Admin)
+        self.scopes.has(scope) || self.scopes.has(Scope::Admin)
     }
 }

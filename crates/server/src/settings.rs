@@ -23,7 +23,10 @@ pub struct Settings {
     pub auth: Auth,
     /// How much a client may ask of it.
     pub limits: Limits,
-    /// How long running calls may go on after it was asked to stop.
+    /// How long it goes on as before after it was asked to stop, while `/readyz` already says no: time for whoever sends it
+    /// requests to notice. None by default.
+    pub notice: Duration,
+    /// How long running requests and calls may go on after that.
     pub drain: Duration,
     /// Whether `/metrics` is served.
     pub metrics: bool,
@@ -64,9 +67,11 @@ pub struct Limits {
     pub json_depth: usize,
     /// Time until the headers are here.
     pub header_time: Duration,
-    /// Time until the body is here.
+    /// Time until the body is here; and how long a client may leave an answer unread.
     pub body_time: Duration,
-    /// Connections at once.
+    /// How long a connection is kept on which nothing is asked.
+    pub idle_time: Duration,
+    /// Connections at once. Beyond that, those on which nothing is asked are closed first.
     pub connections: usize,
 }
 
@@ -79,6 +84,7 @@ impl Default for Settings {
             allowed_hosts: ["127.0.0.1", "localhost", "[::1]"].map(String::from).into(),
             auth: Auth::Local,
             limits: Limits::default(),
+            notice: Duration::ZERO,
             drain: Duration::from_secs(30),
             metrics: true,
         }
@@ -93,6 +99,7 @@ impl Default for Limits {
             json_depth: 64,
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
+            idle_time: Duration::from_secs(60),
             connections: 4096,
         }
     }

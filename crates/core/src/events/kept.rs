@@ -1,6 +1,6 @@
 //! The events that are kept, for whoever was away when they were told.
 //!
-//! In: events about statuses and questions to people, as they are told. Out: rows of the table `events`, written in the
+//! In: events about statuses, questions to people and settings, as they are told. Out: rows of the table `events`, written in the
 //! background and in order, and pages of them. Nobody waits for the store; while it does not answer, so many wait here, and
 //! then the oldest are lost.
 

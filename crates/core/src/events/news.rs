@@ -189,6 +189,19 @@ pub enum News {
         /// How many records went with it.
         rows: usize,
     },
+    /// `config.reloaded`: other settings hold from now on.
+    ConfigReloaded {
+        /// Tools that came.
+        added: Vec<ToolName>,
+        /// Tools that took the place of others.
+        replaced: Vec<ToolName>,
+        /// Tools that went.
+        removed: Vec<ToolName>,
+        /// Tools that stayed, and whose limits or rules are others now.
+        adjusted: Vec<ToolName>,
+        /// What has changed and holds only after a restart.
+        needs_restart: Vec<String>,
+    },
     /// `stream.reset`: this listener was too slow and missed events.
     StreamReset,
 }
@@ -196,7 +209,13 @@ pub enum News {
 impl News {
     /// Whether whoever was away wants to hear it later. What calls do is in the journal.
     pub(crate) fn is_kept(&self) -> bool {
-        matches!(self, Self::StatusChanged { .. } | Self::ApprovalRequested { .. } | Self::ApprovalResolved { .. })
+        matches!(
+            self,
+            Self::StatusChanged { .. }
+                | Self::ApprovalRequested { .. }
+                | Self::ApprovalResolved { .. }
+                | Self::ConfigReloaded { .. }
+        )
     }
 
     /// The event's name.
@@ -221,6 +240,7 @@ impl News {
             Self::ApprovalResolved { .. } => "approval.resolved",
             Self::CallProgress { .. } => "call.progress",
             Self::ThreadSwept { .. } => "thread.swept",
+            Self::ConfigReloaded { .. } => "config.reloaded",
             Self::StreamReset => "stream.reset",
         }
     }

@@ -1,4 +1,6 @@
-//! Puts a hub together.
+//! Puts a hub together. What was said is checked by `check.rs` before anything is begun.
+
+mod check;
 
 use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
 
@@ -17,11 +19,11 @@ use crate::{
     guard::RunLimits,
     hooks::Hook,
     journal::Journal,
-    policy::{Glob, Policy, PolicyBook, PolicyError, Rule},
+    policy::{Policy, PolicyError, Rule},
     registry::{Registry, RegistryError, ToolBuilder},
     scheduler::{Bounds, Scheduler},
     services::{Resources, Services},
-    state::{BusinessStateConfig, Homes, ManagerType, OpenStore, StateManager, StateManagerConfig},
+    state::{BusinessStateConfig, Homes, OpenStore, StateManager, StateManagerConfig},
     status::StatusSettings,
     statuses::Statuses,
     threads::{Book, Caps, Known, Rooms},
@@ -284,45 +286,9 @@ impl HubBuilder {
     ///
     /// # Errors
     /// When a tool cannot be registered; the error says which and why.
-    pub async fn build(self) -> Result<ToolHub, BuildError> {
+    pub async fn build(mut self) -> Result<ToolHub, BuildError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        if let Some(kind) = self.twice {
-            return Err(BuildError::TwoExecutors(kind));
-        }
-        let policies = PolicyBook::new(self.defaults, self.policies, self.rules);
-        let mut problems = Vec::new();
-        let wrong = |what: String, reason| PolicyError::Policy { what, reason };
-        let policies = policies.unwrap_or_else(|found| {
-            problems.extend(found);
-            PolicyBook::default()
-        });
-        let mut hooks = Vec::with_capacity(self.hooks.len());
-        for (tools, hook) in self.hooks {
-            match Glob::new(&tools) {
-                Ok(glob) => hooks.push((glob, hook)),
-                Err(reason) => problems.push(wrong(format!("the hook on `{tools}`"), reason)),
-            }
-        }
-        if self.max_concurrency == Some(0) {
-            let reason = "no call could ever run; use at least 1".into();
-            problems.push(wrong("`max_concurrency`".into(), reason));
-        }
-        let nonsense = self.state_manager.nonsense().into_iter().chain(self.business_state.nonsense());
-        problems.extend(nonsense.map(|(field, reason)| wrong(format!("the `{field}` of states"), reason.into())));
-        let unheeded = self.state_manager.unheeded().into_iter();
-        problems.extend(
-            unheeded.map(|field| wrong(format!("`{field}`"), "nothing here can do that yet; leave it out".into())),
-        );
-        let disk = Some(ManagerType::Persistent);
-        if self.state_manager.manager_type != disk && self.tools.iter().all(|tool| tool.manager() != disk) {
-            // Taken silently, they would promise what does not happen.
-            let idle = self.business_state.for_disk().into_iter().chain(self.state_manager.for_disk());
-            let reason = "only the persistent manager heeds it; say `manager_type = persistent` for the hub or a tool";
-            problems.extend(idle.map(|field| wrong(format!("`{field}`"), reason.into())));
-        }
-        if !problems.is_empty() {
-            return Err(BuildError::Policy(problems));
-        }
+        let (said, hooks) = self.checked()?;
         let given = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
@@ -374,7 +340,7 @@ impl HubBuilder {
         });
         let hub = ToolHub {
             engine: Arc::new(Engine {
-                registry: Registry::default(),
+                registry: Registry::held_to(said),
                 journal,
                 kept_events,
                 approvals: approvals.clone(),
@@ -383,7 +349,6 @@ impl HubBuilder {
                 book: book.clone(),
                 services,
                 executors: self.executors,
-                policies,
                 hooks,
                 live: crate::engine::Live::default(),
                 offers: super::Offers::default(),

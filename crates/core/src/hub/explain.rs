@@ -151,7 +151,7 @@ impl ToolHub {
             probation: seen.reading.probation,
             changes_in: seen.reading.next_change.map(|at| at.since(self.now())),
             consecutive_failures: info.consecutive_failures,
-            failure_threshold: self.engine.statuses.settings.failure_threshold,
+            failure_threshold: self.engine.statuses.settings().failure_threshold,
             last_success_time: info.last_success_time,
             last_failure: seen.last_failure(),
             missing,

@@ -137,7 +137,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn offer(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Offer, CallError> {
-        if !self.engine.statuses.settings.auto_rebind
+        if !self.engine.statuses.settings().auto_rebind
             && let Some(bound) = self.engine.offers.of(tenant, thread).pop()
         {
             return Ok(Offer(bound));
@@ -196,7 +196,7 @@ impl ToolHub {
     /// have, or when there will be one.
     async fn tell_holder(&self, bound: &Bound, now: Instant) -> Result<Option<Instant>, CallError> {
         let (Difference { added, removed }, grows_old) = self.difference(bound).await?;
-        let delay = self.engine.statuses.settings.rebind_delay;
+        let delay = self.engine.statuses.settings().rebind_delay;
         let mut heard = bound.news.lock().unwrap_or_else(PoisonError::into_inner);
         let Heard { told, gone } = &mut *heard;
         gone.retain(|tool, _| removed.contains(tool));

@@ -84,7 +84,7 @@ impl ToolHub {
         let (evidence, _) = self.engine.journal.evidence(tenant, thread, now).await?;
         let seen = self.seen(self.list(&Filter::default()), View::Thread(tenant, thread), &evidence, now);
         let states = seen.iter().map(State::of);
-        let config = &self.engine.statuses.settings;
+        let config = &*self.engine.statuses.settings();
         let written = Written { states: states.collect(), config, timestamp: now, evidence };
         serde_json::to_string(&written)
             .map_err(|error| CallError::new(crate::error::ErrorKind::Internal).operator(error.to_string()))
@@ -117,7 +117,7 @@ impl ToolHub {
                 self.engine.statuses.successes.note(whose.clone(), at);
             }
             let waits = !tool.definition.depends_on.is_empty();
-            if let Some(facts) = state.facts(waits, &self.engine.statuses.settings, self.now()) {
+            if let Some(facts) = state.facts(waits, &self.engine.statuses.settings(), self.now()) {
                 self.engine.statuses.apply(&whose, &Event::Restored(Box::new(facts))).await?;
                 restored.tools.push(name);
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{ToolHub, survey::Seen};
+use super::ToolHub;
 use crate::{
     backend::{Batch, Partition, StoreError},
     clock::Timestamp,
@@ -12,7 +12,7 @@ use crate::{
     events::News,
     ids::{Tenant, ThreadId},
     registry::{Filter, Tool},
-    status::{Event, ToolStatus},
+    status::{Event, Language, ToolStatus},
     statuses::{Standing, Verdict, Whose},
     tool::ToolName,
 };
@@ -65,8 +65,20 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn tool_statuses(&self, view: View<'_>) -> Result<Vec<ToolStatusInfo>, CallError> {
+        self.tool_statuses_in(view, Language::English).await
+    }
+
+    /// The status of every tool, by name, with reasons in this language.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn tool_statuses_in(
+        &self,
+        view: View<'_>,
+        language: Language,
+    ) -> Result<Vec<ToolStatusInfo>, CallError> {
         let seen = self.survey(self.list(&Filter::default()), view).await?;
-        Ok(seen.iter().map(Seen::info).collect())
+        Ok(seen.iter().map(|seen| seen.info_in(language)).collect())
     }
 
     /// Says by hand what a tool's status is. `Maintenance` and `Unavailable` hold until they are lifted, reset, or `until`
@@ -151,7 +163,7 @@ impl ToolHub {
             View::Shared => None,
             View::Thread(tenant, thread) => Some((tenant, thread)),
         };
-        let verdict = Verdict::of(&result, &statuses.settings);
+        let verdict = Verdict::of(&result, statuses);
         Standing::foreign(statuses, &known.definition.name, thread).report(verdict).await?;
         if result.is_ok() {
             known.desk.succeeded.note(self.now());

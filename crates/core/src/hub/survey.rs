@@ -43,11 +43,16 @@ impl Seen {
     }
 
     pub(super) fn info(&self) -> ToolStatusInfo {
+        self.info_in(Language::English)
+    }
+
+    /// With the reason in this language.
+    pub(super) fn info_in(&self, language: Language) -> ToolStatusInfo {
         let Self { own, shared, .. } = self;
         ToolStatusInfo {
             tool_name: self.tool.definition.name.clone(),
             status: self.reading.status,
-            reason: self.reading.reason.text(Language::English),
+            reason: self.reading.reason.text(language),
             last_updated: own.updated.max(shared.updated),
             consecutive_failures: own.consecutive_failures.max(shared.consecutive_failures),
             last_success_time: own.last_success.max(shared.last_success),
@@ -77,6 +82,7 @@ impl ToolHub {
             View::Shared => Vec::new(),
             View::Thread(tenant, thread) => self.engine.offers.of(tenant, thread),
         };
+        let settings = self.engine.statuses.settings();
         let see = |tool: Arc<Tool>| {
             let (waits, presence) = match view {
                 // Evidence belongs to threads: for everybody no tool waits.
@@ -88,7 +94,7 @@ impl ToolHub {
                 }
             };
             let (own, shared) = self.records(&tool, view, now);
-            let read = |facts: &Facts| status::read(facts, &presence, &self.engine.statuses.settings, now);
+            let read = |facts: &Facts| status::read(facts, &presence, &settings, now);
             let mut reading = status::worse(read(&own), read(&shared));
             if presence == Presence::DependenciesMet && reading.status == ToolStatus::Available {
                 reading.next_change = grows_old(&tool.definition.depends_on, evidence);

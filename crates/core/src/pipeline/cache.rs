@@ -93,7 +93,8 @@ pub(super) fn keep(engine: &Engine, done: &Done) {
     };
     // An artifact may be forgotten before the answer that points to it, and what is too long becomes one.
     // And whoever was replaced while it ran does not answer for its successor.
-    let replaced = !registry.find(&way.tool.definition.name).is_some_and(|(tool, _)| Arc::ptr_eq(&tool, &way.tool));
+    let replaced =
+        !registry.find(&way.tool.definition.name).is_some_and(|(tool, _)| tool.registration == way.tool.registration);
     let points = reply.content.iter().any(|piece| matches!(piece, Content::Artifact { .. }));
     if replaced || points || !output::fits(reply, &way.tool.limits) {
         return;

@@ -124,11 +124,11 @@ fn withheld(way: &Way, kind: ErrorKind, reason: &Reason, retry_after: Option<Dur
 
 /// What there is to tell about the tool once the call is closed; nothing for most calls.
 pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(Standing, Verdict)>> {
-    let verdict = Verdict::of(&done.result, &statuses.settings);
+    let verdict = Verdict::of(&done.result, statuses);
     let standing = match done.standing.take() {
         Some(standing) => standing,
         // Admitted when no tool had a record; meanwhile one may.
-        None if matches!(verdict, Verdict::Failed(..)) || !statuses.is_empty() || weighs(statuses) => {
+        None if matches!(verdict, Verdict::Failed(..)) || !statuses.is_empty() || statuses.weighs() => {
             let Way { call, tool, .. } = done.context.way();
             let name = &tool.definition.name;
             Box::new(Standing::unknown(statuses, call.id, name, &call.tenant, call.thread.as_ref()))
@@ -136,11 +136,6 @@ pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(
         None => return None,
     };
     (!standing.is_at_rest(&verdict)).then(|| Box::new((*standing, verdict)))
-}
-
-/// Whether successes are weighed against failures, so that they are worth a record.
-fn weighs(statuses: &Statuses) -> bool {
-    statuses.settings.enabled && statuses.settings.failure_window.is_some()
 }
 
 /// Tells the tool's records how the call went, on a task of its own: a caller that goes away now must not cut it short.

@@ -20,6 +20,13 @@ pub(crate) struct Gate {
     patience: Duration,
 }
 
+impl Default for Gate {
+    /// That of a tool about which nothing was said yet. Until something is, nobody passes.
+    fn default() -> Self {
+        Self { rules: Rules::default(), otherwise: Decision::Deny, patience: Duration::ZERO }
+    }
+}
+
 /// What becomes of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {

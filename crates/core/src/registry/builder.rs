@@ -13,11 +13,11 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
-use super::{RegistryError, Tool};
+use super::{RegistryError, Tool, tools::Registration};
 use crate::{
     executor::Executor,
     hooks::Hook,
-    policy::{Glob, Policy, PolicyBook},
+    policy::{Gate, Glob, Limits, Policy},
     scheduler::Scheduler,
     schema::{self, Schema},
     services::Services,
@@ -301,12 +301,12 @@ impl ToolBuilder {
         if let Err(reason) = check(&self.policy, &definition, &state, stateful) {
             return Err(RegistryError::Refused { tool: definition.name, reason });
         }
-        let mut limits = workshop.policies.limits(&definition, &self.policy);
-        // An instance remembers things nobody else sees, so nobody can tell when its answer would be another.
-        limits.cache = limits.cache.filter(|_| !stateful || !state.names.is_empty());
         let hooks = workshop.hooks.iter().filter(|(tools, _)| tools.matches(&definition.name));
         Ok(Tool {
-            gate: workshop.policies.gate(&definition, &limits),
+            registration: Registration::default(),
+            // The registry holds it to what was said about tools, at the moment when it takes it in.
+            limits: Limits::default(),
+            gate: Gate::default(),
             desk: workshop.scheduler.desk(&definition.name),
             hooks: hooks.map(|(_, hook)| hook.clone()).collect(),
             fingerprint: definition.fingerprint(),
@@ -316,7 +316,6 @@ impl ToolBuilder {
             policy: self.policy,
             rerun_interrupted: self.rerun_interrupted,
             definition,
-            limits,
             schema,
             executor,
             stateful,
@@ -341,7 +340,6 @@ fn check(policy: &Policy, definition: &Definition, state: &StateRules, stateful:
 /// What a tool is made with.
 pub(crate) struct Workshop<'a> {
     pub(crate) executors: &'a HashMap<Kind, Arc<dyn Executor>>,
-    pub(crate) policies: &'a PolicyBook,
     pub(crate) hooks: &'a [(Glob, Arc<dyn Hook>)],
     pub(crate) scheduler: &'a Scheduler,
     pub(crate) services: &'a Arc<Services>,

@@ -7,22 +7,36 @@ use crate::{
     executor::Executor,
     hooks::Hook,
     ids::StateName,
-    policy::{Gate, Limits, Policy},
+    policy::{Gate, Limits, Policy, PolicyBook, Rule},
     scheduler::Desk,
     schema::Schema,
     services::Services,
     state::ManagerType,
     state::StateRules,
+    status::Language,
     suggest,
     tool::{Definition, Kind, ToolName},
 };
 
+/// Which registration of a tool this is. A tool whose limits change stays the one it was; one that takes the place of another
+/// under its name is another.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Registration(Arc<()>);
+
+impl PartialEq for Registration {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// A registered tool.
+#[derive(Clone)]
 pub struct Tool {
     /// What is known about it.
     pub definition: Definition,
     /// What its owner said about its calls.
     pub policy: Policy,
+    pub(crate) registration: Registration,
     pub(crate) limits: Limits,
     /// Whether its calls are denied, asked about or allowed.
     pub(crate) gate: Gate,
@@ -52,6 +66,35 @@ impl Tool {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// The rules that may concern its calls, in the order they are asked, and what holds where none of them speaks.
+    #[must_use]
+    pub fn rules(&self, language: Language) -> Vec<String> {
+        self.gate.in_words(language)
+    }
+
+    /// The rule that denies every call of it, so that it is not offered.
+    #[must_use]
+    pub fn denied_by(&self) -> Option<String> {
+        self.gate.denies_all(&self.definition).map(Rule::label)
+    }
+
+    /// The names of the states it takes out.
+    #[must_use]
+    pub fn states(&self) -> &[StateName] {
+        &self.state.names
+    }
+
+    /// What was said about tools holds for it from now on; says whether that changes anything.
+    pub(super) fn hold_to(&mut self, book: &PolicyBook) -> bool {
+        let mut limits = book.limits(&self.definition, &self.policy);
+        // An instance remembers things nobody else sees, so nobody can tell when its answer would be another.
+        limits.cache = limits.cache.filter(|_| !self.stateful || !self.state.names.is_empty());
+        let gate = book.gate(&self.definition, &limits);
+        let changed = self.limits != limits || self.gate != gate;
+        (self.limits, self.gate) = (limits, gate);
+        changed
     }
 }
 
@@ -148,14 +191,17 @@ impl Tools {
         self.revision
     }
 
+    /// The list that follows when all tools are gone.
     pub(super) fn emptied(&self) -> Self {
-        Self { by_name: HashMap::new(), bases: HashMap::new(), revision: self.revision }
+        Self { revision: self.revision + 1, ..Self::default() }
     }
 
-    pub(super) fn with(&self, new: Vec<Tool>) -> Result<Self, RegistryError> {
+    /// These tools and the new ones, which are held to the book. No name may be there already.
+    pub(super) fn with(&self, new: Vec<Tool>, book: &PolicyBook) -> Result<Self, RegistryError> {
         let mut by_name = self.by_name.clone();
         let mut names = Vec::with_capacity(new.len());
-        for tool in new {
+        for mut tool in new {
+            tool.hold_to(book);
             let name = tool.definition.name.clone();
             if by_name.insert(name.clone(), Arc::new(tool)).is_some() {
                 return Err(RegistryError::Duplicate(name));
@@ -189,6 +235,22 @@ impl Tools {
         let gone = by_name.remove(name);
         let revision = self.revision + u64::from(gone.is_some());
         (Self { bases: depends::bases_of(&by_name), by_name, revision }, gone)
+    }
+
+    /// These tools without the named ones, and all that stay held to the book. A tool for which nothing changes is the very
+    /// same as before.
+    pub(super) fn kept<'a>(&self, without: impl Iterator<Item = &'a ToolName>, book: &PolicyBook) -> Self {
+        let mut by_name = self.by_name.clone();
+        for name in without {
+            by_name.remove(name);
+        }
+        for tool in by_name.values_mut() {
+            let mut held: Tool = (**tool).clone();
+            if held.hold_to(book) {
+                *tool = Arc::new(held);
+            }
+        }
+        Self { by_name, bases: HashMap::new(), revision: self.revision }
     }
 }
 

@@ -46,6 +46,13 @@ pub struct FailureWindow {
     pub minimum_calls: u32,
 }
 
+impl StatusSettings {
+    /// Whether successes are weighed against failures.
+    pub(crate) fn weighs_successes(&self) -> bool {
+        self.enabled && self.failure_window.is_some()
+    }
+}
+
 impl Default for StatusSettings {
     fn default() -> Self {
         Self {

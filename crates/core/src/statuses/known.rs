@@ -99,6 +99,11 @@ impl Known {
         Some((record.facts.clone(), due))
     }
 
+    /// Whose records there are.
+    pub(crate) fn all(&self) -> Vec<Whose> {
+        self.records.parts().flat_map(|part| part.keys().cloned().collect::<Vec<_>>()).collect()
+    }
+
     /// Takes in a record, unless a newer one is known.
     pub(crate) fn put(&self, whose: Whose, facts: Arc<Facts>, seen: Seen) {
         let mut records = self.records.part(&whose);

@@ -7,7 +7,7 @@ use crate::{
     backend::StoreError,
     error::{Counts, ErrorKind, ToolError},
     ids::{CallId, Tenant, ThreadId},
-    status::{Answer, Circumstances, Event, Facts, StatusSettings, Sufferer, count_in, counts},
+    status::{Answer, Circumstances, Event, Facts, Sufferer, count_in, counts},
     tool::ToolName,
 };
 
@@ -41,13 +41,13 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn of<T>(result: &Result<T, ToolError>, settings: &StatusSettings) -> Self {
+    pub(crate) fn of<T>(result: &Result<T, ToolError>, statuses: &Statuses) -> Self {
         match result {
             Ok(_) => Self::Well,
             Err(error) if error.kind().row().counts == Counts::No => Self::Silent,
             // Whoever did not wait long enough has heard nothing.
             Err(error) if error.kind() == ErrorKind::Timeout && error.counts == Some(false) => Self::Silent,
-            Err(error) if error.counts != Some(false) && counts(error.kind(), settings) => {
+            Err(error) if error.counts != Some(false) && counts(error.kind(), &statuses.settings()) => {
                 Self::Failed(error.kind(), error.to_string())
             }
             Err(_) => Self::Answered,
@@ -125,8 +125,8 @@ impl Standing {
 
     /// Whether telling the verdict would change nothing worth writing down.
     pub(crate) fn is_at_rest(&self, verdict: &Verdict) -> bool {
-        let settings = &self.statuses.settings;
-        let rests = |stake: &Stake| self.statuses.facts(&stake.whose).unwrap_or_default().is_at_rest(settings);
+        let settings = self.statuses.settings();
+        let rests = |stake: &Stake| self.statuses.facts(&stake.whose).unwrap_or_default().is_at_rest(&settings);
         let calm = matches!(verdict, Verdict::Well | Verdict::Answered | Verdict::Silent);
         calm && !self.probes() && rests(&self.shared) && self.thread.as_ref().is_none_or(rests)
     }
@@ -149,8 +149,7 @@ impl Standing {
         for (stake, answer) in stakes {
             let Some(stake) = stake else { continue };
             // A success of a tool nobody has a record of is not worth one, unless successes are weighed too.
-            let weighed = statuses.settings.enabled && statuses.settings.failure_window.is_some();
-            if answer != Answer::Success || weighed || statuses.facts(&stake.whose).is_some() {
+            if answer != Answer::Success || statuses.weighs() || statuses.facts(&stake.whose).is_some() {
                 statuses.apply(&stake.whose, &Event::Answered { answer, epoch: stake.epoch }).await?;
             }
             stake.probes = false;
@@ -177,7 +176,7 @@ impl Standing {
             probes_thread: self.thread.as_ref().is_some_and(tries),
             probes_shared: tries(&self.shared),
         };
-        let counting = count_in(kind, &circumstances, &shared as &Facts, &self.statuses.settings);
+        let counting = count_in(kind, &circumstances, &shared as &Facts, &self.statuses.settings());
         let answer = |counts| {
             if counts { Answer::Failure { kind, text: text.clone() } } else { Answer::Uncounted }
         };

@@ -13,7 +13,7 @@ use crate::{
 impl Statuses {
     /// What a record says now.
     fn reading(&self, facts: &Facts) -> Reading {
-        status::read(facts, &Presence::Ready, &self.settings, self.clock.now())
+        status::read(facts, &Presence::Ready, &self.settings(), self.clock.now())
     }
 
     /// Takes in a record of which listeners were told in an earlier life.
@@ -29,6 +29,14 @@ impl Statuses {
     pub(super) fn learn(self: &Arc<Self>, whose: Whose, facts: Arc<Facts>, seen: Seen) {
         self.known.put(whose.clone(), facts, seen);
         self.tell(whose);
+        self.stir();
+    }
+
+    /// Everything may be read otherwise now: tells of all that is.
+    pub(super) fn tell_all(self: &Arc<Self>) {
+        for whose in self.known.all() {
+            self.tell(whose);
+        }
         self.stir();
     }
 

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Weak},
+    sync::Arc,
     time::Duration,
 };
 
@@ -33,7 +33,7 @@ pub(super) enum Which<'a> {
     /// Those of a thread; of one tool, or of all.
     Thread(&'a Owner, Option<&'a str>),
     /// Those of one registration of a tool, in every thread.
-    Tool(&'a Arc<Tool>),
+    Tool(&'a Tool),
     /// All.
     All,
 }
@@ -77,15 +77,15 @@ impl Directory {
     pub(super) fn enter(
         &mut self,
         owner: &Owner,
-        tool: &Arc<Tool>,
+        tool: &Tool,
         now: Instant,
         seat: impl FnOnce() -> Arc<dyn Seat>,
     ) -> (u64, Arc<Room>) {
         let found = self.threads.get(owner).and_then(|ids| {
-            let this = |id: &&u64| self.rooms.get(id).is_some_and(|entry| entry.room.by.as_ptr() == Arc::as_ptr(tool));
+            let this = |id: &&u64| self.rooms.get(id).is_some_and(|entry| entry.room.by == tool.registration);
             ids.iter().find(this).copied()
         });
-        let id = found.unwrap_or_else(|| self.add(owner, Arc::downgrade(tool), tool, seat(), now));
+        let id = found.unwrap_or_else(|| self.add(owner, tool, seat(), now));
         let entry = self.rooms.get_mut(&id).expect("a thread lists only rooms of this book");
         entry.users += 1;
         if let Some(turn) = entry.turn.take() {
@@ -94,10 +94,11 @@ impl Directory {
         (id, entry.room.clone())
     }
 
-    fn add(&mut self, owner: &Owner, by: Weak<Tool>, tool: &Tool, seat: Arc<dyn Seat>, now: Instant) -> u64 {
+    fn add(&mut self, owner: &Owner, tool: &Tool, seat: Arc<dyn Seat>, now: Instant) -> u64 {
         self.next += 1;
         let (owner, name) = (owner.clone(), tool.definition.name.clone());
         self.threads.entry(owner.clone()).or_default().push(self.next);
+        let by = tool.registration.clone();
         let room = Arc::new(Room { owner, tool: name, by, seat, closed: CancellationToken::new() });
         let entry = Entry { room, users: 0, made: None, last_used: now, turn: None, gone: None };
         self.rooms.insert(self.next, entry);
@@ -153,7 +154,7 @@ impl Directory {
                 let of = |id: &&u64| self.rooms.get(id).is_some_and(|entry| tool.is_none_or(|it| entry.room.is_of(it)));
                 self.threads.get(owner).into_iter().flatten().filter(of).copied().collect()
             }
-            Which::Tool(tool) => self.listed(|room| room.by.as_ptr() == Arc::as_ptr(tool)),
+            Which::Tool(tool) => self.listed(|room| room.by == tool.registration),
             Which::All => self.listed(|_| true),
         };
         let (mut free, mut busy) = (Vec::new(), Vec::new());

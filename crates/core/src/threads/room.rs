@@ -5,7 +5,7 @@
 
 use std::{
     any::Any,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use futures_core::future::BoxFuture;
@@ -13,15 +13,15 @@ use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::Owner;
-use crate::{registry::Tool, tool::ToolName};
+use crate::{registry::Registration, tool::ToolName};
 
 /// The place of one tool's instance in one thread.
 pub(crate) struct Room {
     pub(super) owner: Owner,
     pub(super) tool: ToolName,
     /// The registration whose factory makes the instance. A tool of the same name that is registered later is another
-    /// one, and never finds this room. Weak: the tool reaches all rooms.
-    pub(super) by: Weak<Tool>,
+    /// one, and never finds this room.
+    pub(super) by: Registration,
     pub(super) seat: Arc<dyn Seat>,
     /// Given when the instance has said goodbye, or there was none.
     pub(super) closed: CancellationToken,

@@ -54,7 +54,7 @@ impl Rooms {
     pub(crate) fn enter<T: Send + 'static>(
         self: &Arc<Self>,
         owner: &Owner,
-        tool: &Arc<Tool>,
+        tool: &Tool,
         chair: impl FnOnce() -> Chair<T>,
     ) -> Use {
         let (id, room) = self.lock().enter(owner, tool, self.clock.instant(), || Arc::new(chair()));
@@ -80,7 +80,7 @@ impl Rooms {
     }
 
     /// Closes the instances this registration of a tool has made, in every thread.
-    pub(crate) async fn clear_tool(&self, tool: &Arc<Tool>, reason: &'static str) {
+    pub(crate) async fn clear_tool(&self, tool: &Tool, reason: &'static str) {
         self.give_up(Which::Tool(tool), reason).await;
     }
 

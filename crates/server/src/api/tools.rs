@@ -1,65 +1,132 @@
-//! Tools: which there are, and calls of them.
+//! Tools: which there are, how each stands, and what an admin says about them.
 
-use axum::{
-    Json,
-    extract::State,
-    http::Method,
-    response::{IntoResponse, Response},
-};
+mod change;
+mod view;
+
+use axum::{Json, extract::State, http::Method, response::IntoResponse};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
-use toolhub_core::ErrorKind;
+use toolhub_core::{ErrorKind, Filter, Kind, View, clock::Timestamp, status::ToolStatus};
 
+use super::calls::Moment;
 use crate::{
     app::App,
-    extract::{Body, Params, Who},
-    problem::Problem,
+    extract::{Body, Params, Query, Who},
+    page::{self, Cursor, Here, Limit, List},
+    problem::{Answer, Code},
     route::{Access, Route},
     scope::Scope,
 };
+pub(super) use view::StatusWord;
+use view::{ToolStanding, ToolView};
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![
-        Route::new(Method::POST, "/api/v1/tools/{name}/calls", Access::Needs(Scope::ToolsCall), "calls", call)
-            .says("Call a tool")
-            .answers::<Value>(200, "The call ran; its outcome")
-            .refusals(&[ErrorKind::ToolNotFound, ErrorKind::ArgumentsInvalid]),
-    ]
+    let (read, admin) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::Admin));
+    let known = &[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable];
+    let mut routes = vec![
+        Route::new(Method::GET, "/api/v1/tools", read, "tools", list)
+            .says("Tools, by name")
+            .answers::<List<ToolView>>(200, "A page of them")
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/tools/{name}", read, "tools", get)
+            .says("One tool")
+            .answers::<ToolView>(200, "What it is and how it stands")
+            .refusals(known),
+        Route::new(Method::PUT, "/api/v1/tools/{name}/status", admin, "tools", set_status)
+            .says("Say by hand how a tool stands, for everybody")
+            .answers::<ToolStanding>(200, "What holds now")
+            .refusals(known),
+        Route::new(Method::POST, "/api/v1/tools/{name}/reset", admin, "tools", reset)
+            .says("Forget what is held against a tool, for everybody")
+            .answers::<ToolStanding>(200, "What holds now")
+            .refusals(known),
+    ];
+    routes.extend(change::routes());
+    routes
 }
 
 /// A tool's name in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Named {
+pub(super) struct Named {
     /// The tool.
-    name: String,
+    pub(super) name: String,
 }
 
-/// What a call is made with.
+/// Which tools are wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct CallBody {
-    /// The tool's arguments.
+struct Wanted {
+    /// Only tools of this kind.
+    #[schemars(with = "Option<String>", length(min = 1))]
+    kind: Option<Kind>,
+    /// Only tools that stand so.
+    #[schemars(with = "Option<StatusWord>")]
+    status: Option<ToolStatus>,
+    /// Only tools with this tag.
+    tag: Option<String>,
+    /// Only tools with this text in their name, title or description, in whatever case.
+    q: Option<String>,
     #[serde(default)]
-    arguments: Map<String, Value>,
-    /// The conversation.
-    thread_id: Option<String>,
+    limit: Limit,
+    cursor: Option<Cursor>,
 }
 
-async fn call(
+async fn list(State(app): State<App>, Query(wanted): Query<Wanted>, here: Here) -> Answer<impl IntoResponse> {
+    let after = page::place(wanted.cursor.as_ref(), "tools")?;
+    let filter = Filter { kind: wanted.kind, tag: wanted.tag };
+    let mut tools = app.hub().list(&filter);
+    if let Some(text) = wanted.q.map(|text| text.to_lowercase()) {
+        tools.retain(|tool| view::mentions(&tool.definition, &text));
+    }
+    tools.retain(|tool| after.as_deref().is_none_or(|after| tool.definition.name.as_str() > after));
+    let statuses = app.hub().tool_statuses(View::Shared).await?;
+    let (mut items, mut next) = (Vec::new(), None);
+    for tool in tools {
+        let Ok(at) = statuses.binary_search_by(|info| info.tool_name.cmp(&tool.definition.name)) else { continue };
+        if wanted.status.is_some_and(|status| statuses[at].status != status) {
+            continue;
+        }
+        if items.len() == wanted.limit.get() {
+            next = items.last().map(|last: &ToolView| last.name().to_owned());
+            break;
+        }
+        items.push(ToolView::of(&app, &tool, &statuses[at]).short());
+    }
+    Ok(here.list("tools", items, next))
+}
+
+async fn get(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolView>> {
+    let status = app.hub().tool_status(&name, View::Shared).await?;
+    let gone = || crate::problem::Problem::new(Code::TOOL_NOT_FOUND, format!("no tool is named `{name}`"));
+    let tool = app.hub().get(&name).ok_or_else(gone)?;
+    Ok(Json(ToolView::of(&app, &tool, &status).whole(&tool)))
+}
+
+/// How a tool stands, in somebody's words.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StatusBody {
+    /// `maintenance` and `unavailable` hold until they are lifted; `failed` withholds it as if it had failed; `available`
+    /// lifts all of these.
+    #[schemars(with = "StatusWord")]
+    status: ToolStatus,
+    /// Why.
+    reason: Option<String>,
+    /// When it ends by itself.
+    #[schemars(with = "Option<Moment>")]
+    until: Option<Timestamp>,
+}
+
+async fn set_status(
     State(app): State<App>,
-    Who(principal): Who,
+    Who(_): Who,
     Params(Named { name }): Params<Named>,
-    Body(body): Body<CallBody>,
-) -> Response {
-    let mut call =
-        app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
-    if let Some(thread) = body.thread_id {
-        call = call.thread(thread);
-    }
-    let outcome = call.await;
-    match &outcome.error {
-        Some(error) if error.kind.row().http != 200 => Problem::from(error.clone()).into_response(),
-        _ => Json(outcome).into_response(),
-    }
+    Body(body): Body<StatusBody>,
+) -> Answer<Json<ToolStanding>> {
+    let StatusBody { status, reason, until } = body;
+    Ok(Json(app.hub().set_tool_status(&name, status, reason, until, View::Shared).await?.into()))
+}
+
+async fn reset(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolStanding>> {
+    Ok(Json(app.hub().reset_tool_status(&name, View::Shared).await?.into()))
 }

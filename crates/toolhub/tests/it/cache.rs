@@ -10,7 +10,7 @@ use std::{
 };
 
 use toolhub::{
-    HubBuilder, Policy, RateLimit,
+    Change, HubBuilder, Policy, RateLimit,
     ids::Tenant,
     prelude::*,
     testing::{AssertOutcome, Scripted, Step, TestClock, scripted},
@@ -86,7 +86,7 @@ async fn a_tool_that_was_changed_or_replaced_is_asked_again() {
     let (hub, _) = hub().await;
     check(&hub.call("it", json!({})).await, 1, false);
     let (again, _) = counting("it");
-    hub.replace_all([again]).await.unwrap();
+    hub.apply(Change::of_tools().put(again)).await.unwrap();
     check(&hub.call("it", json!({})).await, 1, false);
     check(&hub.call("it", json!({})).await, 1, true);
     hub.unregister("it").await;
@@ -101,7 +101,7 @@ async fn what_a_replaced_tool_answers_late_is_not_kept_for_its_successor() {
     let late = hub.call("it", json!({})).start();
     until(|| busy.running() == 1).await;
     let successor = Busy::new();
-    hub.replace_all([successor.tool("it").read_only().cache(MINUTE)]).await.unwrap();
+    hub.apply(Change::of_tools().put(successor.tool("it").read_only().cache(MINUTE))).await.unwrap();
     busy.let_go(1);
     late.await.assert_success();
     successor.let_go(1);

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use toolhub::{
+    Change,
     ids::{Tenant, ThreadId},
     prelude::*,
     testing::{AssertOutcome, Recorder},
@@ -164,7 +165,7 @@ async fn a_tool_that_takes_anothers_place_does_not_inherit_its_instances() {
     assert_eq!(dial(&hub, "t1").await.assert_success(), &json!(0));
     let lines = log.clone();
     let open = move |_| std::future::ready(Ok(Line { number: 77, log: lines.clone() }));
-    hub.replace_all([instance("line", open)]).await.unwrap();
+    hub.apply(Change::of_tools().put(instance("line", open))).await.unwrap();
     assert_eq!(*log.closed.lock().unwrap(), [0]);
     assert_eq!(dial(&hub, "t1").await.assert_success(), &json!(77));
 }

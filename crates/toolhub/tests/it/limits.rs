@@ -13,7 +13,7 @@ use std::{
 use futures_util::poll;
 use tokio::sync::Semaphore;
 use toolhub::{
-    CallRequest, HubBuilder, RateLimit, Rule, Running, View,
+    CallRequest, Change, HubBuilder, RateLimit, Rule, Running, View,
     ids::{Caller, Tenant, ThreadId},
     prelude::*,
     status::ToolStatus,
@@ -311,10 +311,10 @@ async fn a_tool_that_is_replaced_keeps_the_memory_of_its_rate_and_its_slots() {
     let hub = hub(tool()).await;
     let first = hub.call("it", json!({})).start();
     until(|| busy.running() == 1).await;
-    hub.replace_all([tool().description("a better one")]).await.unwrap();
+    hub.apply(Change::of_tools().put(tool().description("a better one"))).await.unwrap();
     let second = hub.call("it", json!({})).start();
     until(|| hub.queued() == 1).await;
-    hub.replace_all([tool().description("a still better one")]).await.unwrap();
+    hub.apply(Change::of_tools().put(tool().description("a still better one"))).await.unwrap();
     busy.let_go(3);
     first.await.assert_success();
     second.await.assert_success();

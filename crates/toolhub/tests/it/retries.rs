@@ -15,7 +15,7 @@ use std::{
 use futures_util::poll;
 use tokio_util::sync::CancellationToken;
 use toolhub::{
-    HubBuilder, Retry, View,
+    Change, HubBuilder, Retry, View,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{StatusSettings, ToolStatus},
@@ -336,7 +336,7 @@ async fn a_probe_is_one_attempt() {
     }
     // The same tool, now with retries: a tool that may be broken is not asked three times whether it is.
     let (tool, fresh) = scripted("it", vec![fail(); 20]);
-    hub.replace_all([tool.read_only().retry(even())]).await.unwrap();
+    hub.apply(Change::of_tools().put(tool.read_only().retry(even()))).await.unwrap();
     tokio::time::sleep(300 * SECOND).await;
     let probe = call(&hub).await;
     probe.assert_error(ErrorKind::UpstreamError);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use toolhub::{
-    View,
+    Change, View,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{Language, ToolStatus},
@@ -171,7 +171,7 @@ async fn a_plain_success_is_remembered_in_its_thread_and_for_everybody() {
     hub.call("next", json!({})).thread("t1").await.assert_success();
     check(told(&hub, "next").await, ToolStatus::Available, "executed successfully");
 
-    hub.replace_all([scripted("base", []).0]).await.unwrap();
+    hub.apply(Change::of_tools().put(scripted("base", []).0)).await.unwrap();
     assert!(at(View::Shared).await.is_some(), "a reload forgets nothing");
     hub.reset_tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
     check(told(&hub, "base").await, ToolStatus::Available, "never run");
@@ -228,6 +228,6 @@ async fn a_tool_registered_again_under_its_old_name_keeps_its_status() {
     hub.unregister("sick").await.unwrap();
     hub.register(scripted("sick", []).0).unwrap();
     check(told(&hub, "sick").await, ToolStatus::Failed, "failed 3 times in a row");
-    hub.replace_all([scripted("sick", []).0]).await.unwrap();
+    hub.apply(Change::of_tools().put(scripted("sick", []).0)).await.unwrap();
     hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::ToolFailedStatus);
 }

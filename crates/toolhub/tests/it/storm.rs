@@ -12,7 +12,7 @@ use std::{
 use futures_util::poll;
 use tokio_util::sync::CancellationToken;
 use toolhub::{
-    After, Before, BoxFuture, Hook, HookedCall, HubBuilder, RateLimit, Retry,
+    After, Before, BoxFuture, Change, Hook, HookedCall, HubBuilder, RateLimit, Retry,
     ids::Tenant,
     prelude::*,
     status::StatusSettings,
@@ -164,7 +164,7 @@ fn ten_thousand_calls_that_end_badly_leave_no_task_slot_queue_entry_or_memory() 
         }
         let successor = Busy::new();
         let tools = ["reads", "writes"].map(|name| successor.tool(name).max_concurrency(SLOTS));
-        hub.replace_all(tools).await.unwrap();
+        hub.apply(tools.into_iter().fold(Change::of_tools(), Change::put)).await.unwrap();
         let all: Vec<_> = (0..2 * SLOTS).map(|n| hub.call(["reads", "writes"][n % 2], json!({})).start()).collect();
         until(|| successor.running() == 2 * SLOTS).await;
         assert_eq!(hub.queued(), 0, "the slots of each tool are free as well");
@@ -216,7 +216,8 @@ async fn on_several_threads_no_slot_is_given_twice_or_lost() {
     }
     assert!(busy.most() <= 5, "{} ran at once", busy.most());
     let full = Busy::new();
-    hub.replace_all(names.map(|name| full.tool(name).max_concurrency(2))).await.unwrap();
+    let tools = names.map(|name| full.tool(name).max_concurrency(2));
+    hub.apply(tools.into_iter().fold(Change::of_tools(), Change::put)).await.unwrap();
     let all: Vec<_> = (0..5).map(|n| hub.call(names[n % 3], json!({})).start()).collect();
     until(|| full.running() == 5).await;
     full.let_go(5);

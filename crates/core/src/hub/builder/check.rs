@@ -1,0 +1,63 @@
+//! Whether what was said about a hub can hold.
+//!
+//! In: a hub in the making. Out: what was said about tools, ready to be used, or every problem at once. Nothing is opened or
+//! begun here.
+
+use std::sync::Arc;
+
+use super::{BuildError, HubBuilder};
+use crate::{
+    hooks::Hook,
+    policy::{Glob, PolicyBook, PolicyError},
+    state::ManagerType,
+};
+
+impl HubBuilder {
+    /// What was said about tools, and the code around their calls.
+    pub(super) fn checked(&mut self) -> Result<(PolicyBook, Vec<(Glob, Arc<dyn Hook>)>), BuildError> {
+        if let Some(kind) = self.twice.take() {
+            return Err(BuildError::TwoExecutors(kind));
+        }
+        let (defaults, policies) = (std::mem::take(&mut self.defaults), std::mem::take(&mut self.policies));
+        let book = PolicyBook::new(defaults, policies, std::mem::take(&mut self.rules));
+        let mut problems = Vec::new();
+        let book = book.unwrap_or_else(|found| {
+            problems.extend(found);
+            PolicyBook::default()
+        });
+        let mut hooks = Vec::with_capacity(self.hooks.len());
+        for (tools, hook) in std::mem::take(&mut self.hooks) {
+            match Glob::new(&tools) {
+                Ok(glob) => hooks.push((glob, hook)),
+                Err(reason) => problems.push(wrong(format!("the hook on `{tools}`"), reason)),
+            }
+        }
+        if self.max_concurrency == Some(0) {
+            let reason = "no call could ever run; use at least 1".into();
+            problems.push(wrong("`max_concurrency`".into(), reason));
+        }
+        problems.extend(self.about_states());
+        if problems.is_empty() { Ok((book, hooks)) } else { Err(BuildError::Policy(problems)) }
+    }
+
+    fn about_states(&self) -> Vec<PolicyError> {
+        let nonsense = self.state_manager.nonsense().into_iter().chain(self.business_state.nonsense());
+        let nonsense = nonsense.map(|(field, reason)| wrong(format!("the `{field}` of states"), reason.into()));
+        let unheeded = self.state_manager.unheeded().into_iter();
+        let unheeded =
+            unheeded.map(|field| wrong(format!("`{field}`"), "nothing here can do that yet; leave it out".into()));
+        let mut problems: Vec<PolicyError> = nonsense.chain(unheeded).collect();
+        let disk = Some(ManagerType::Persistent);
+        if self.state_manager.manager_type != disk && self.tools.iter().all(|tool| tool.manager() != disk) {
+            // Taken silently, they would promise what does not happen.
+            let idle = self.business_state.for_disk().into_iter().chain(self.state_manager.for_disk());
+            let reason = "only the persistent manager heeds it; say `manager_type = persistent` for the hub or a tool";
+            problems.extend(idle.map(|field| wrong(format!("`{field}`"), reason.into())));
+        }
+        problems
+    }
+}
+
+fn wrong(what: String, reason: String) -> PolicyError {
+    PolicyError::Policy { what, reason }
+}

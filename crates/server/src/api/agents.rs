@@ -1,0 +1,233 @@
+//! How the tools of a thread stand, in the shape agents of old know, and how they are reset.
+//!
+//! In: a thread. Out: `{"success": true, "data": …}`; every problem says `"success": false`. The three members of a tool are all
+//! there is, unless more is asked for.
+
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::State, http::Method};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolhub_core::{
+    ErrorKind, ThreadInfo, ToolStatusInfo, View,
+    clock::Timestamp,
+    ids::{Tenant, ThreadId},
+    status::{Language, ToolStatus},
+};
+
+use super::{calls::Moment, tools::StatusWord};
+use crate::{
+    app::App,
+    extract::{MaybeBody, Params, Query, Tongue, Who},
+    problem::{Answer, Code, Problem},
+    route::{Access, Route},
+    scope::Scope,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
+    vec![
+        Route::new(Method::GET, "/agents/{threadId}/tool-states", read, "threads", look_of_old)
+            .says("How the tools of a thread stand")
+            .answers::<Told>(200, "Every tool, run or not")
+            .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable])
+            .admits_failure(),
+        Route::new(Method::POST, "/agents/{threadId}/tool-states/reset", call, "threads", reset)
+            .says("Forget what is held against the tools of a thread, or against one of them")
+            .answers::<Told>(200, "Which were reset, and how all stand now")
+            .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable])
+            .admits_failure(),
+        Route::new(Method::GET, "/api/v1/threads/{id}/tool-states", read, "threads", look)
+            .says("How the tools of a thread stand")
+            .answers::<Told>(200, "Every tool, run or not")
+            .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable])
+            .admits_failure(),
+    ]
+}
+
+/// A thread in a path of old.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OfAgent {
+    /// The thread.
+    thread_id: String,
+}
+
+/// A thread in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct OfThread {
+    /// The thread.
+    id: String,
+}
+
+/// How much is wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// `full` for failures in a row, the last success and failure, and whether a list should be bound again.
+    detail: Option<Detail>,
+}
+
+/// How much is told of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Detail {
+    Full,
+}
+
+/// What is to be reset.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "ToolStatesReset")]
+struct ResetBody {
+    /// Only this tool.
+    tool_name: Option<String>,
+    /// Also forget that it has succeeded, so that whatever waits for it waits again.
+    #[serde(default)]
+    evidence: bool,
+}
+
+/// How the tools of a thread stand.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ToolStatesAnswer")]
+struct Told {
+    /// Always true; a problem says false.
+    success: bool,
+    /// The answer.
+    data: ToolStates,
+}
+
+/// The tools of a thread.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ToolStates {
+    /// The thread.
+    agent_id: String,
+    /// The tools that were reset; only in the answer to a reset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reset: Option<Vec<String>>,
+    /// Every tool, by name.
+    tool_states: BTreeMap<String, ToolState>,
+    /// When it was so.
+    #[schemars(with = "Moment")]
+    timestamp: Timestamp,
+}
+
+/// How a tool stands in a thread.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ToolState {
+    /// The word.
+    #[schemars(with = "StatusWord")]
+    status: ToolStatus,
+    /// Why.
+    reason: String,
+    /// When that last changed; when the thread was made, for a tool that never ran there.
+    #[schemars(with = "Moment")]
+    last_updated: Timestamp,
+    #[serde(flatten)]
+    full: Option<Full>,
+}
+
+/// What is told of a tool with `?detail=full`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Full {
+    /// How many failures in a row count against it.
+    consecutive_failures: u32,
+    /// When it last succeeded.
+    #[schemars(with = "Option<Moment>", required)]
+    last_success_time: Option<Timestamp>,
+    /// When it last failed in a way that counts.
+    #[schemars(with = "Option<Moment>", required)]
+    last_failure_time: Option<Timestamp>,
+    /// Whether a list that somebody holds for the thread should be bound again because of it.
+    should_rebind: bool,
+}
+
+async fn look_of_old(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(OfAgent { thread_id }): Params<OfAgent>,
+    Query(wanted): Query<Wanted>,
+    tongue: Tongue,
+) -> Answer<Json<Told>> {
+    let thread = known(&app, &principal.tenant, &thread_id).await?;
+    states(&app, &principal.tenant, &thread, wanted.detail.is_some(), tongue.0).await.map(told)
+}
+
+async fn look(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(OfThread { id }): Params<OfThread>,
+    Query(wanted): Query<Wanted>,
+    tongue: Tongue,
+) -> Answer<Json<Told>> {
+    let thread = known(&app, &principal.tenant, &id).await?;
+    states(&app, &principal.tenant, &thread, wanted.detail.is_some(), tongue.0).await.map(told)
+}
+
+async fn reset(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(OfAgent { thread_id }): Params<OfAgent>,
+    tongue: Tongue,
+    MaybeBody(body): MaybeBody<ResetBody>,
+) -> Answer<Json<Told>> {
+    let (hub, tenant) = (app.hub(), &principal.tenant);
+    let thread = known(&app, tenant, &thread_id).await?;
+    let ResetBody { tool_name, evidence } = body.unwrap_or_default();
+    let names = match tool_name {
+        Some(name) => vec![name],
+        None => hub.tools().list(&Default::default()).iter().map(|tool| tool.definition.name.to_string()).collect(),
+    };
+    for name in &names {
+        hub.reset_tool_status(name, View::Thread(tenant, &thread.id)).await?;
+        if evidence {
+            hub.reset_tool_evidence(name, tenant, &thread.id).await?;
+        }
+    }
+    let mut data = states(&app, tenant, &thread, false, tongue.0).await?;
+    data.reset = Some(names);
+    Ok(told(data))
+}
+
+/// The thread, if anybody has ever named it.
+async fn known(app: &App, tenant: &Tenant, id: &str) -> Answer<ThreadInfo> {
+    let unknown = || Problem::new(Code::THREAD_NOT_FOUND, format!("there is no thread `{id}`"));
+    let thread = ThreadId::new(id).map_err(|_| unknown())?;
+    app.hub().thread(tenant, &thread).await?.ok_or_else(unknown)
+}
+
+async fn states(app: &App, tenant: &Tenant, thread: &ThreadInfo, full: bool, language: Language) -> Answer<ToolStates> {
+    let statuses = app.hub().tool_statuses_in(View::Thread(tenant, &thread.id), language).await?;
+    let tool_states = statuses.into_iter().map(|info| {
+        let name = info.tool_name.to_string();
+        (name, ToolState::of(info, thread.created, full))
+    });
+    let (agent_id, timestamp) = (thread.id.to_string(), app.now());
+    Ok(ToolStates { agent_id, reset: None, tool_states: tool_states.collect(), timestamp })
+}
+
+fn told(data: ToolStates) -> Json<Told> {
+    Json(Told { success: true, data })
+}
+
+impl ToolState {
+    fn of(info: ToolStatusInfo, made: Timestamp, full: bool) -> Self {
+        Self {
+            status: info.status,
+            reason: info.reason,
+            last_updated: info.last_updated.max(info.last_success_time).unwrap_or(made),
+            full: full.then_some(Full {
+                consecutive_failures: info.consecutive_failures,
+                last_success_time: info.last_success_time,
+                last_failure_time: info.last_failure_time,
+                should_rebind: info.should_rebind,
+            }),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Questions about calls: which there are, and the answers of people.
+
+use axum::{Json, extract::State, http::Method, response::IntoResponse};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use toolhub_core::{
+    Answer as Answered, Approval, ApprovalError, ApprovalOutcome, ApprovalState, CallError, Detail, ErrorKind,
+    clock::Timestamp,
+    ids::{ApprovalId, CallId, Caller, RunId, ThreadId},
+};
+
+use super::calls::Moment;
+use crate::{
+    app::App,
+    extract::{Body, Params, Query, Who},
+    links::Links,
+    page::{self, Cursor, Here, Limit, List},
+    problem::{Answer, Code, Problem},
+    route::{Access, Route},
+    scope::Scope,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    let (read, write) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ApprovalsWrite));
+    vec![
+        Route::new(Method::GET, "/api/v1/approvals", read, "approvals", list)
+            .says("Questions about calls, the newest first")
+            .answers::<List<ApprovalView>>(200, "A page of them")
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/approvals/{id}", read, "approvals", get)
+            .says("One question")
+            .answers::<ApprovalView>(200, "What is asked, and how it stands")
+            .problems(&[Code::APPROVAL_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::POST, "/api/v1/approvals/{id}", write, "approvals", answer)
+            .says("Answer a question")
+            .answers::<ApprovalView>(200, "It is answered; the call goes on, or is told no")
+            .problems(&[Code::APPROVAL_NOT_FOUND, Code::ALREADY_RESOLVED, Code::CONFLICT])
+            .refusals(&[ErrorKind::StoreUnavailable, ErrorKind::ArgumentsInvalid, ErrorKind::Forbidden]),
+    ]
+}
+
+/// A question in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct OfApproval {
+    /// The question.
+    id: String,
+}
+
+impl OfApproval {
+    fn id(&self) -> Answer<ApprovalId> {
+        self.id.parse().map_err(|_| self.unknown())
+    }
+
+    fn unknown(&self) -> Problem {
+        Problem::new(Code::APPROVAL_NOT_FOUND, format!("there is no approval `{}`", self.id))
+    }
+}
+
+/// Which questions are wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    /// Only those that stand so.
+    #[schemars(with = "Option<StateWord>")]
+    state: Option<ApprovalState>,
+    #[serde(default)]
+    limit: Limit,
+    cursor: Option<Cursor>,
+}
+
+async fn list(
+    State(app): State<App>,
+    Who(principal): Who,
+    Query(wanted): Query<Wanted>,
+    links: Links,
+    here: Here,
+) -> Answer<impl IntoResponse> {
+    let before = page::place(wanted.cursor.as_ref(), "approvals")?;
+    let before = before.map(|id| id.parse::<ApprovalId>().map_err(|_| page::no_such_place())).transpose()?;
+    let mut found = app.hub().approvals(&principal.tenant, wanted.state).await?;
+    found.sort_unstable_by_key(|approval| std::cmp::Reverse(approval.id));
+    found.retain(|approval| before.is_none_or(|before| approval.id < before));
+    let more = found.len() > wanted.limit.get();
+    found.truncate(wanted.limit.get());
+    let next = found.last().filter(|_| more).map(|last| last.id.to_string());
+    let items = found.into_iter().map(|approval| ApprovalView::of(approval, &links)).collect();
+    Ok(here.list("approvals", items, next))
+}
+
+async fn get(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(named): Params<OfApproval>,
+    links: Links,
+) -> Answer<Json<ApprovalView>> {
+    let found = app.hub().approval(&principal.tenant, named.id()?).await?;
+    found.map(|approval| Json(ApprovalView::of(approval, &links))).ok_or_else(|| named.unknown())
+}
+
+/// An answer.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AnswerBody {
+    /// What it is.
+    #[schemars(with = "OutcomeWord")]
+    outcome: ApprovalOutcome,
+    /// The arguments to use instead; with `modify_with_editor` only.
+    arguments: Option<Map<String, Value>>,
+    /// What the model is told with a no.
+    reason: Option<String>,
+}
+
+async fn answer(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(named): Params<OfApproval>,
+    links: Links,
+    Body(body): Body<AnswerBody>,
+) -> Answer<Json<ApprovalView>> {
+    let mut answer = Answered::new(body.outcome, principal.caller);
+    answer.arguments = body.arguments.map(Value::Object);
+    answer.message = body.reason;
+    let answered = app.hub().resolve_approval(&principal.tenant, named.id()?, answer).await.map_err(refused)?;
+    Ok(Json(ApprovalView::of(answered, &links)))
+}
+
+/// Why an answer was not taken, or a grant not found.
+pub(super) fn refused(error: ApprovalError) -> Problem {
+    let words = error.to_string();
+    match error {
+        ApprovalError::Unknown(_) => Problem::new(Code::APPROVAL_NOT_FOUND, words),
+        ApprovalError::UnknownGrant(_) => Problem::new(Code::GRANT_NOT_FOUND, words),
+        ApprovalError::Resolved(state) => Problem::new(Code::ALREADY_RESOLVED, words).with("state", state),
+        ApprovalError::ToolChanged(_) => Problem::new(Code::CONFLICT, words),
+        ApprovalError::Arguments { problems, .. } => {
+            let error = CallError::new(ErrorKind::ArgumentsInvalid).operator(words).detail(Detail::Problems(problems));
+            error.into()
+        }
+        ApprovalError::Forbidden(_) => CallError::new(ErrorKind::Forbidden).operator(words).into(),
+        ApprovalError::Store(error) => error.into(),
+        _ => Problem::new(Code::INVALID_REQUEST, words),
+    }
+}
+
+/// A question to a person: may this call run?
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Approval")]
+struct ApprovalView {
+    /// The question.
+    #[schemars(with = "String")]
+    id: ApprovalId,
+    /// Where it can be looked at, and answered.
+    url: String,
+    /// Where it stands.
+    #[schemars(with = "StateWord")]
+    state: ApprovalState,
+    /// The call that asked.
+    #[schemars(with = "String")]
+    call_id: CallId,
+    /// The tool.
+    tool: String,
+    /// Who wants to call it.
+    #[schemars(with = "String")]
+    caller: Caller,
+    /// The conversation.
+    #[schemars(with = "Option<String>", required)]
+    thread_id: Option<ThreadId>,
+    /// The agent run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    run_id: Option<RunId>,
+    /// What the tool would be given.
+    arguments: Value,
+    /// The rule that asks.
+    rule: String,
+    /// Why it asks, in its owner's words.
+    #[schemars(required)]
+    reason: Option<String>,
+    /// When it was asked.
+    #[schemars(with = "Moment")]
+    asked_at: Timestamp,
+    /// When it is too late: to answer, and after a yes, to use it.
+    #[schemars(with = "Moment")]
+    expires_at: Timestamp,
+    /// The answer, once there is one.
+    #[schemars(required)]
+    answer: Option<AnswerView>,
+    /// The call that was made on it, or was told no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    used_by: Option<CallId>,
+}
+
+/// A person's answer.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ApprovalAnswer")]
+struct AnswerView {
+    /// What it is.
+    #[schemars(with = "OutcomeWord")]
+    outcome: ApprovalOutcome,
+    /// Who gave it.
+    #[schemars(with = "String")]
+    by: Caller,
+    /// When.
+    #[schemars(with = "Moment")]
+    at: Timestamp,
+    /// The arguments to use instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<Value>,
+    /// What the model is told with a no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl ApprovalView {
+    fn of(approval: Approval, links: &Links) -> Self {
+        let answer = approval.answer.map(|answer| AnswerView {
+            outcome: answer.outcome,
+            by: answer.by,
+            at: answer.at,
+            arguments: answer.arguments,
+            reason: answer.message,
+        });
+        Self {
+            id: approval.id,
+            url: links.approval(approval.id),
+            state: approval.state,
+            call_id: approval.call_id,
+            tool: approval.tool.to_string(),
+            caller: approval.caller,
+            thread_id: approval.thread,
+            run_id: approval.run,
+            arguments: approval.arguments,
+            rule: approval.rule,
+            reason: approval.reason,
+            asked_at: approval.asked_at,
+            expires_at: approval.expires_at,
+            answer,
+            used_by: approval.used_by,
+        }
+    }
+}
+
+/// Where an approval stands.
+#[derive(JsonSchema)]
+#[schemars(rename = "ApprovalState", rename_all = "snake_case")]
+#[allow(dead_code, reason = "only the schema of it is used")]
+enum StateWord {
+    Pending,
+    Approved,
+    Denied,
+    TimedOut,
+    Withdrawn,
+    Used,
+}
+
+/// What a person may answer.
+#[derive(JsonSchema)]
+#[schemars(rename = "ApprovalOutcome", rename_all = "snake_case")]
+#[allow(dead_code, reason = "only the schema of it is used")]
+enum OutcomeWord {
+    ProceedOnce,
+    ProceedAlways,
+    ProceedAlwaysTool,
+    ProceedAlwaysServer,
+    ModifyWithEditor,
+    Cancel,
+}

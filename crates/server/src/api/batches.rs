@@ -1,0 +1,129 @@
+//! The calls of one step, as a model asked for them, and the messages to answer it with.
+//!
+//! In: a model's message or its tool calls, in the words of its provider. Out: messages that can be sent back as they are. What a
+//! model got wrong becomes a message that helps it; the whole is refused only where it is no message at all. `read` takes a
+//! message apart, `write` puts the answers together; neither makes a call.
+
+mod read;
+mod write;
+
+use axum::{Json, extract::State, http::Method};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolhub_core::{ErrorKind, Outcome, ids::ThreadId};
+
+use super::calls::CallView;
+use crate::{
+    app::App,
+    extract::{Body, Key, Params, Query, Who},
+    links::Links,
+    problem::{Answer, Code, Problem},
+    route::{Access, Route},
+    scope::Scope,
+};
+use read::{Asked, Step};
+
+/// How many calls one step may have.
+const MOST: usize = 128;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/api/v1/threads/{id}/batches", Access::Needs(Scope::ToolsCall), "calls", batch)
+            .says("Make the calls a model asked for, and get the messages to answer it with")
+            .answers::<Answers>(200, "One answer for each call, in their order")
+            .problems(&[Code::INVALID_KEY, Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+    ]
+}
+
+/// A thread in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct OfThread {
+    /// The thread; made when it is not there.
+    id: String,
+}
+
+/// In whose words.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    /// The provider whose message it is; `{"calls": [{"tool", "arguments", "callId"}]}` where none is named.
+    format: Option<Provider>,
+}
+
+/// A provider's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "BatchFormat")]
+enum Provider {
+    Openai,
+    Anthropic,
+}
+
+/// The answers to the calls of one step.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "BatchAnswers")]
+struct Answers {
+    /// Where a provider was named: messages for the model, to be added to the conversation as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<Vec<Value>>,
+    /// Where none was named: each call as it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<Vec<CallView>>,
+}
+
+async fn batch(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(OfThread { id }): Params<OfThread>,
+    Query(wanted): Query<Wanted>,
+    Key(key): Key,
+    links: Links,
+    Body(Step(message)): Body<Step>,
+) -> Answer<Json<Answers>> {
+    let unknown = |_| Problem::new(Code::THREAD_NOT_FOUND, format!("`{id}` cannot be a thread"));
+    let thread = ThreadId::new(id.as_str()).map_err(unknown)?;
+    let asked = match wanted.format {
+        None => read::plain(message)?,
+        Some(Provider::Openai) => read::openai(message)?,
+        Some(Provider::Anthropic) => read::anthropic(message)?,
+    };
+    if asked.len() > MOST {
+        return Err(Problem::new(
+            Code::INVALID_REQUEST,
+            format!("one step has at most {MOST} calls, not {}", asked.len()),
+        ));
+    }
+    let hub = app.hub();
+    let mut calls = Vec::new();
+    for (at, Asked { id, call }) in asked.iter().enumerate() {
+        let Ok((tool, arguments)) = call else { continue };
+        let mut request = hub
+            .call(tool.as_str(), arguments.clone())
+            .tenant(principal.tenant.clone())
+            .caller(principal.caller.clone())
+            .thread(thread.as_str())
+            .cannot_wait();
+        if let Some(id) = id {
+            request = request.model_call(id.as_str());
+        }
+        if let Some(key) = &key {
+            // Each call of a step is a call of its own, and so is its repetition.
+            request = request.idempotency_key(format!("{key}/{at}"));
+        }
+        calls.push(request);
+    }
+    let mut outcomes = hub.batch(calls).await.into_iter();
+    let ends = asked.into_iter().filter_map(|Asked { id, call }| match call {
+        Ok(_) => outcomes.next().map(|outcome| (id, Ok(outcome))),
+        Err(help) => Some((id, Err(help))),
+    });
+    let ends: Vec<(Option<String>, Result<Outcome, String>)> = ends.collect();
+    Ok(Json(match wanted.format {
+        None => Answers { calls: Some(write::plain(ends, &links)), messages: None },
+        Some(Provider::Openai) => Answers { messages: Some(write::openai(&ends, &links)), calls: None },
+        Some(Provider::Anthropic) => Answers { messages: Some(write::anthropic(&ends, &links)), calls: None },
+    }))
+}

@@ -1,0 +1,181 @@
+//! Calls: made, looked up, followed, cancelled.
+
+mod follow;
+mod make;
+mod view;
+
+use axum::{
+    Json,
+    extract::State,
+    http::{Method, StatusCode},
+    response::IntoResponse,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolhub_core::{
+    CallQuery, CallQueryError, ErrorKind, Status, ToolName,
+    clock::Timestamp,
+    ids::{CallId, Tenant, ThreadId},
+};
+
+use crate::{
+    app::App,
+    extract::{Params, Query, Who},
+    links::Links,
+    page::{self, Cursor, Here, Limit, List},
+    problem::{Answer, Code, Problem},
+    route::{Access, Route},
+    scope::Scope,
+};
+use view::StatusWord;
+pub(super) use view::{ApprovalLink, CallView, Moment};
+
+/// Why a call may be refused before its tool runs.
+pub(super) const REFUSALS: &[ErrorKind] = &[
+    ErrorKind::ToolNotFound,
+    ErrorKind::ArgumentsInvalid,
+    ErrorKind::DependencyNotMet,
+    ErrorKind::RateLimited,
+    ErrorKind::Overloaded,
+    ErrorKind::ApprovalRequired,
+    ErrorKind::ApprovalDenied,
+    ErrorKind::ApprovalTimeout,
+    ErrorKind::Forbidden,
+    ErrorKind::IdempotencyKeyReused,
+    ErrorKind::IdempotencyInProgress,
+    ErrorKind::ToolFailedStatus,
+    ErrorKind::ToolMaintenance,
+    ErrorKind::ToolUnavailable,
+    ErrorKind::StateConflict,
+    ErrorKind::StateLimit,
+    ErrorKind::StateUnreadable,
+    ErrorKind::StoreUnavailable,
+];
+
+pub(super) fn routes() -> Vec<Route> {
+    let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
+    vec![
+        Route::new(Method::POST, "/api/v1/tools/{name}/calls", call, "calls", make::call)
+            .says("Call a tool")
+            .answers::<CallView>(200, "The call ran; how it ended is in it")
+            .answers::<CallView>(202, "The call goes on alone, or waits for a person; look at `Location` for its end")
+            .problems(&[Code::INVALID_KEY])
+            .refusals(REFUSALS),
+        Route::new(Method::GET, "/api/v1/calls", read, "calls", list)
+            .says("Calls, the newest first")
+            .answers::<List<CallView>>(200, "A page of them")
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/calls/{id}", read, "calls", get)
+            .says("One call")
+            .answers::<CallView>(200, "Where it is, or how it ended")
+            .problems(&[Code::CALL_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::POST, "/api/v1/calls/{id}/cancel", call, "calls", cancel)
+            .says("Ask a call to stop")
+            .answers::<CallView>(202, "It was asked; it still has an end, and a result that was faster wins")
+            .problems(&[Code::CALL_NOT_FOUND, Code::CALL_ENDED])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/calls/{id}/events", read, "calls", follow::follow)
+            .says("Follow one call: its progress, then its end")
+            .answers_as(200, "text/event-stream", "Events; the last one is `call.ended`")
+            .problems(&[Code::CALL_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+    ]
+}
+
+/// A call in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct OfCall {
+    /// The call.
+    id: String,
+}
+
+impl OfCall {
+    fn id(&self) -> Answer<CallId> {
+        self.id.parse().map_err(|_| unknown(&self.id))
+    }
+}
+
+fn unknown(id: &str) -> Problem {
+    Problem::new(Code::CALL_NOT_FOUND, format!("there is no call `{id}`, or nothing is kept of it"))
+}
+
+/// Which calls are wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    /// Only calls of this tool.
+    #[schemars(with = "Option<String>", regex(pattern = r"^[A-Za-z0-9_-]{1,64}$"))]
+    tool: Option<ToolName>,
+    /// Only calls in this thread.
+    #[schemars(with = "Option<String>", regex(pattern = r"^[A-Za-z0-9._:-]{1,128}$"))]
+    thread_id: Option<ThreadId>,
+    /// Only calls that are here on their way: `executing` for those that are open, or one of the three ends.
+    #[schemars(with = "Option<StatusWord>")]
+    status: Option<Status>,
+    /// Only calls that arrived at this moment or later.
+    #[schemars(with = "Option<Moment>")]
+    since: Option<Timestamp>,
+    /// Only calls that arrived before this moment.
+    #[schemars(with = "Option<Moment>")]
+    until: Option<Timestamp>,
+    #[serde(default)]
+    limit: Limit,
+    cursor: Option<Cursor>,
+}
+
+async fn list(
+    State(app): State<App>,
+    Who(principal): Who,
+    Query(wanted): Query<Wanted>,
+    links: Links,
+    here: Here,
+) -> Answer<impl IntoResponse> {
+    let query = CallQuery {
+        tool: wanted.tool,
+        thread: wanted.thread_id,
+        status: wanted.status,
+        from: wanted.since,
+        until: wanted.until,
+        limit: wanted.limit.get(),
+        cursor: page::place(wanted.cursor.as_ref(), "calls")?,
+        ..CallQuery::default()
+    };
+    let found = app.hub().calls(&principal.tenant, &query).await.map_err(|error| match error {
+        CallQueryError::Store(error) => error.into(),
+        _ => page::no_such_place(),
+    })?;
+    let calls = found.calls.into_iter().map(|record| CallView::kept(record, &links)).collect();
+    Ok(here.list("calls", calls, found.next))
+}
+
+async fn get(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(named): Params<OfCall>,
+    links: Links,
+) -> Answer<Json<CallView>> {
+    let id = named.id()?;
+    find(&app, &principal.tenant, id, &links).await?.map(Json).ok_or_else(|| unknown(&named.id))
+}
+
+async fn cancel(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(named): Params<OfCall>,
+    links: Links,
+) -> Answer<(StatusCode, Json<CallView>)> {
+    let id = named.id()?;
+    let record = app.hub().call_record(&principal.tenant, id).await?.ok_or_else(|| unknown(&named.id))?;
+    let ended = || Problem::new(Code::CALL_ENDED, format!("`{id}` has ended already"));
+    if record.outcome.is_some() || !app.hub().cancel(id) {
+        return Err(ended().with("callId", id));
+    }
+    Ok((StatusCode::ACCEPTED, Json(CallView::kept(record, &links))))
+}
+
+/// A call as it is now, if anything is known of it.
+async fn find(app: &App, tenant: &Tenant, id: CallId, links: &Links) -> Answer<Option<CallView>> {
+    let record = app.hub().call_record(tenant, id).await?;
+    Ok(record.map(|record| CallView::kept(record, links)))
+}

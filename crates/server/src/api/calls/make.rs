@@ -1,0 +1,139 @@
+//! A call that is made: at once, with a wait, or on its own.
+//!
+//! In: a tool, arguments, and how long the client waits. Out: 200 with the end of a call that ran, 202 with where it is when a
+//! person must be asked or the client does not wait, or a problem where it was refused. A client that goes away cancels its call,
+//! unless the call has a key or was promised to go on.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use toolhub_core::{Outcome, ids::CallId};
+
+use super::{CallView, find};
+use crate::{
+    api::tools::Named,
+    app::App,
+    extract::{Body, Key, Params, Prefer, Trace, Who},
+    links::{self, Links},
+    problem::{Answer, Problem},
+};
+
+/// What a call is made with.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CallBody {
+    /// The tool's arguments.
+    #[serde(default)]
+    arguments: Map<String, Value>,
+    /// The conversation.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9._:-]{1,128}$"))]
+    thread_id: Option<String>,
+    /// A shorter time than the tool's own, in milliseconds. A longer one changes nothing.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    timeout_ms: Option<u64>,
+    /// The id the model gave its request; it is given back as `modelCallId`.
+    #[schemars(length(min = 1, max = 256))]
+    call_id: Option<String>,
+}
+
+#[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
+pub(super) async fn call(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(Named { name }): Params<Named>,
+    Key(key): Key,
+    prefer: Prefer,
+    _trace: Trace,
+    links: Links,
+    Body(body): Body<CallBody>,
+) -> Answer<Response> {
+    body.check()?;
+    let tenant = principal.tenant.clone();
+    let mut call =
+        app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
+    if let Some(thread) = body.thread_id {
+        call = call.thread(thread);
+    }
+    if let Some(time) = body.timeout_ms {
+        call = call.timeout(Duration::from_millis(time));
+    }
+    if let Some(id) = body.call_id {
+        call = call.model_call(id);
+    }
+    let keyed = key.is_some();
+    if let Some(key) = key {
+        call = call.idempotency_key(key.as_str());
+    }
+    let id = call.id();
+    let _ = (keyed, id, &tenant);
+    let outcome = call.await;
+    Ok(applied(ended(outcome, &links), prefer))
+}
+
+impl CallBody {
+    fn check(&self) -> Answer<()> {
+        let refuse = |pointer: &str, detail: &str| {
+            let flaw = serde_json::json!({"pointer": pointer, "detail": detail});
+            Err(Problem::new(crate::problem::Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..]))
+                .with("errors", [flaw]))
+        };
+        if self.timeout_ms.is_some_and(|time| !(1..=86_400_000).contains(&time)) {
+            return refuse("/timeoutMs", "is a number from 1 to 86400000");
+        }
+        if self.call_id.as_ref().is_some_and(|id| id.is_empty() || id.chars().count() > 256) {
+            return refuse("/callId", "takes 1 to 256 characters");
+        }
+        if self.thread_id.as_ref().is_some_and(|id| toolhub_core::ids::ThreadId::new(id.as_str()).is_err()) {
+            return refuse("/threadId", "takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
+        }
+        Ok(())
+    }
+}
+
+/// The answer to a call that has ended: its end if it ran, a problem if it was refused.
+fn ended(outcome: Outcome, links: &Links) -> Response {
+    let replayed = outcome.replayed;
+    let refused = outcome.error.as_ref().filter(|error| outcome.attempts == 0 && error.kind.row().http != 200);
+    let mut response = match refused {
+        Some(error) => {
+            let problem = Problem::from(error.clone()).with("callId", outcome.id);
+            match &outcome.thread {
+                Some(thread) => problem.with("threadId", thread).into_response(),
+                None => problem.into_response(),
+            }
+        }
+        None => Json(CallView::ended(outcome, links)).into_response(),
+    };
+    if replayed {
+        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    response
+}
+
+/// The answer to a call that goes on.
+async fn promised(
+    app: &App,
+    tenant: &toolhub_core::ids::Tenant,
+    id: CallId,
+    links: &Links,
+    prefer: Prefer,
+) -> Answer<Response> {
+    let view = find(app, tenant, id, links).await?.ok_or_else(|| super::unknown(&id.to_string()))?;
+    let location = [(header::LOCATION, links::call(id))];
+    Ok(applied((StatusCode::ACCEPTED, location, Json(view)).into_response(), prefer))
+}
+
+fn applied(mut response: Response, prefer: Prefer) -> Response {
+    if let Some(value) = prefer.applied().and_then(|words| HeaderValue::try_from(words).ok()) {
+        response.headers_mut().insert("preference-applied", value);
+    }
+    response
+}

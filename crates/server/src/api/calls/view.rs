@@ -1,0 +1,264 @@
+//! A call as the API shows it: one shape, whether it has just ended, is on its way, or is looked up later.
+//!
+//! In: an outcome or a record. Out: JSON. What is not known yet is not there.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use toolhub_core::{
+    Acknowledged, CallError, CallRecord, Content, Effect, Outcome, Status,
+    clock::Timestamp,
+    ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, ThreadId},
+};
+
+use crate::{links::Links, problem::Flaw};
+
+/// A call: what was asked for, where it is, and how it ended.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Call")]
+pub(crate) struct CallView {
+    /// The call.
+    #[schemars(with = "String")]
+    id: CallId,
+    /// The tool's name as the caller wrote it.
+    tool: String,
+    /// The conversation; minted where the tool needs one and the caller named none.
+    #[schemars(with = "Option<String>", required)]
+    thread_id: Option<ThreadId>,
+    /// The id the model gave its request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_call_id: Option<String>,
+    /// Who asked; told when the call is looked up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    caller: Option<Caller>,
+    /// The agent run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    run_id: Option<RunId>,
+    /// The caller's word that a repetition is the same call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    idempotency_key: Option<IdempotencyKey>,
+    /// What the tool was given; told when the call is looked up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<Value>,
+    /// Where it is on its way.
+    #[schemars(with = "StatusWord")]
+    status: Status,
+    /// The question it waits for or was made on.
+    #[schemars(required)]
+    approval: Option<ApprovalLink>,
+    /// What it did to the world.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<EffectWord>")]
+    effect: Option<Effect>,
+    /// What the tool returned.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    output: Value,
+    /// What a model is shown; absent where that is just the output.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Piece>")]
+    content: Vec<Content>,
+    /// Why it did not succeed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Failure>,
+    /// How often the tool was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<u32>,
+    /// Whether this is the kept answer of an earlier call with the same idempotency key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replayed: Option<bool>,
+    /// Whether this is the kept answer of an earlier call with the same arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached: Option<bool>,
+    /// `behind` where what the tool remembers of this call is written down a moment later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    durability: Option<Acknowledged>,
+    /// From arrival to the first start of the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queued_ms: Option<u64>,
+    /// From the first start of the tool to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    /// When it arrived.
+    #[schemars(with = "Moment")]
+    started_at: Timestamp,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
+    ended_at: Option<Timestamp>,
+    /// The trace it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
+}
+
+/// A question, and where it is answered.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ApprovalLink {
+    /// The question.
+    #[schemars(with = "String")]
+    pub(crate) id: ApprovalId,
+    /// Where it can be looked at, and answered.
+    pub(crate) url: String,
+}
+
+/// Why a call did not succeed: the members of a problem, beside what only a call has.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CallFailure")]
+pub(crate) struct Failure {
+    /// Where the code is explained.
+    r#type: String,
+    /// The stable name of what went wrong.
+    code: &'static str,
+    /// The line for operators.
+    detail: String,
+    /// The line a model may read.
+    model: String,
+    /// Whether the same call may succeed if it is made again.
+    retryable: bool,
+    /// Whether it speaks against the tool.
+    counts: bool,
+    /// How long to wait before trying again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    /// What is wrong with which argument.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Flaw>")]
+    errors: Vec<Value>,
+    /// Names close to one that is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    suggestions: Vec<String>,
+    /// The tools that must succeed first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<String>,
+}
+
+impl From<&CallError> for Failure {
+    fn from(error: &CallError) -> Self {
+        Self {
+            r#type: format!("/problems/{}", error.kind.name()),
+            code: error.kind.name(),
+            detail: error.operator.clone(),
+            model: error.model.clone(),
+            retryable: error.retryable,
+            counts: error.counts,
+            retry_after_ms: error.retry_after.map(whole),
+            errors: error.problems().iter().filter_map(|problem| serde_json::to_value(problem).ok()).collect(),
+            suggestions: error.suggestions().to_vec(),
+            missing: error.missing().to_vec(),
+        }
+    }
+}
+
+fn whole(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl CallView {
+    /// A call that has just ended.
+    pub(crate) fn ended(outcome: Outcome, links: &Links) -> Self {
+        let link = |id| ApprovalLink { id, url: links.approval(id) };
+        let approval = outcome.approval.or_else(|| outcome.error.as_ref().and_then(CallError::approval));
+        Self {
+            id: outcome.id,
+            tool: outcome.tool.into(),
+            thread_id: outcome.thread,
+            model_call_id: outcome.model_call.map(Into::into),
+            caller: None,
+            run_id: None,
+            idempotency_key: None,
+            arguments: None,
+            status: outcome.status,
+            approval: approval.map(link),
+            effect: Some(outcome.effect),
+            output: outcome.output,
+            content: outcome.content,
+            error: outcome.error.as_ref().map(Failure::from),
+            attempts: Some(outcome.attempts),
+            replayed: Some(outcome.replayed),
+            cached: Some(outcome.cached),
+            durability: Some(outcome.durability).filter(|durability| *durability != Acknowledged::Durable),
+            queued_ms: Some(whole(outcome.queued)),
+            duration_ms: Some(whole(outcome.duration)),
+            started_at: outcome.started_at,
+            ended_at: Some(outcome.ended_at),
+            trace_id: None,
+        }
+    }
+
+    /// A call that is looked up.
+    pub(crate) fn kept(record: CallRecord, links: &Links) -> Self {
+        let CallRecord { id, tool, caller, thread, run, key, arguments, status, opened_at, outcome, .. } = record;
+        let known = Self {
+            id,
+            tool: tool.to_string(),
+            thread_id: thread,
+            model_call_id: None,
+            caller: None,
+            run_id: None,
+            idempotency_key: None,
+            arguments: None,
+            status,
+            approval: None,
+            effect: None,
+            output: Value::Null,
+            content: Vec::new(),
+            error: None,
+            attempts: None,
+            replayed: None,
+            cached: None,
+            durability: None,
+            queued_ms: None,
+            duration_ms: None,
+            started_at: opened_at,
+            ended_at: None,
+            trace_id: None,
+        };
+        let known = outcome.map_or(known, |outcome| Self::ended(outcome, links));
+        Self { caller: Some(caller), run_id: run, idempotency_key: key, arguments: Some(arguments), ..known }
+    }
+}
+
+/// A moment, RFC 3339 in UTC with milliseconds.
+#[derive(JsonSchema)]
+#[schemars(inline, extend("format" = "date-time"))]
+pub(crate) struct Moment(#[allow(dead_code, reason = "only the schema of it is used")] String);
+
+/// Where a call is on its way. The last three are ends.
+#[derive(JsonSchema)]
+#[schemars(rename = "CallStatus", rename_all = "snake_case")]
+#[allow(dead_code, reason = "only the schema of it is used")]
+pub(crate) enum StatusWord {
+    Validating,
+    AwaitingApproval,
+    Scheduled,
+    Executing,
+    Success,
+    Error,
+    Cancelled,
+}
+
+/// What a call did to the world.
+#[derive(JsonSchema)]
+#[schemars(rename = "Effect", rename_all = "snake_case")]
+#[allow(dead_code, reason = "only the schema of it is used")]
+pub(crate) enum EffectWord {
+    None,
+    Done,
+    Unknown,
+}
+
+/// One piece of a tool's answer.
+#[derive(JsonSchema)]
+#[schemars(rename = "Content", tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[allow(dead_code, reason = "only the schema of it is used")]
+pub(crate) enum Piece {
+    Text { text: String },
+    Image { data: String, mime_type: String },
+    Audio { data: String, mime_type: String },
+    Artifact { id: String, mime_type: String, bytes: usize },
+}

@@ -1,0 +1,162 @@
+//! What happens, as it happens, to whoever listens.
+//!
+//! In: which sorts of events, of which thread, since when. Out: a stream. A listener hears of its own tenant and of what concerns
+//! everybody. One that comes back says what it heard last: what is kept since then is told first. One that is too slow is told
+//! so by `stream.reset`, and reads again what matters to it.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::Method,
+    response::{Response, sse},
+};
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolhub_core::{
+    ErrorKind, ToolHub,
+    events::{Event, KeptEvent, Subscription},
+    ids::{Tenant, ThreadId},
+};
+
+use crate::{
+    app::App,
+    extract::{LastEvent, Query, Who},
+    problem::Answer,
+    route::{Access, Route},
+    scope::Scope,
+    sse as wire,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/api/v1/events", Access::Needs(Scope::ToolsRead), "events", listen)
+            .says("Listen to what happens")
+            .answers_as(200, "text/event-stream", "Events, for as long as the listener stays")
+            .refusals(&[ErrorKind::StoreUnavailable]),
+    ]
+}
+
+/// Which events are wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    /// Names of events with commas between them; `approval.*` for all that begin so.
+    types: Option<String>,
+    /// Only events of this thread, and those that concern everybody.
+    #[schemars(with = "Option<String>", regex(pattern = r"^[A-Za-z0-9._:-]{1,128}$"))]
+    thread_id: Option<ThreadId>,
+}
+
+async fn listen(
+    State(app): State<App>,
+    Who(principal): Who,
+    Query(wanted): Query<Wanted>,
+    LastEvent(last): LastEvent,
+) -> Answer<Response> {
+    // Listened to before it is looked up: nothing falls in between.
+    let news = app.hub().subscribe();
+    let ear = Ear { tenant: principal.tenant, thread: wanted.thread_id, types: Types::of(wanted.types.as_deref()) };
+    let mut listener = Listener { hub: app.hub().clone(), ear, news, heard: 0, kept: Vec::new(), page: None };
+    if let Some(last) = last {
+        listener.look_up(last).await?;
+    }
+    Ok(wire::stream(&app, stream::unfold(listener, next)))
+}
+
+struct Listener {
+    hub: ToolHub,
+    ear: Ear,
+    news: Subscription,
+    /// The last event that was told or passed over: what was looked up is heard again.
+    heard: u64,
+    /// Events that were looked up, the next one last.
+    kept: Vec<KeptEvent>,
+    /// Where to look up more.
+    page: Option<u64>,
+}
+
+/// What a listener wants to hear.
+struct Ear {
+    tenant: Tenant,
+    thread: Option<ThreadId>,
+    types: Types,
+}
+
+/// The next event that is wanted.
+async fn next(mut listener: Listener) -> Option<(sse::Event, Listener)> {
+    loop {
+        while let Some(event) = listener.kept.pop() {
+            listener.heard = listener.heard.max(event.id);
+            if listener.ear.wants(event.tenant.as_ref(), event.thread.as_ref(), &event.event) {
+                return Some((wire::event(Some(event.id), &event.event, &event), listener));
+            }
+        }
+        if let Some(page) = listener.page.take() {
+            // A store that does not answer now ends the stream: the listener comes back and asks again.
+            listener.look_up(page).await.ok()?;
+            continue;
+        }
+        let event: Arc<Event> = listener.news.next().await;
+        let reset = event.name() == "stream.reset";
+        if !reset && event.id <= listener.heard {
+            continue;
+        }
+        listener.heard = listener.heard.max(event.id);
+        if reset || listener.ear.wants(event.tenant.as_ref(), event.thread.as_ref(), event.name()) {
+            return Some((wire::event(Some(event.id), event.name(), &*event), listener));
+        }
+    }
+}
+
+impl Listener {
+    /// Looks up what is kept of the time since an event.
+    async fn look_up(&mut self, last: u64) -> Answer<()> {
+        let page = self.hub.events_since(&self.ear.tenant, last).await?;
+        self.page = page.next;
+        self.kept = page.events;
+        self.kept.reverse();
+        Ok(())
+    }
+}
+
+impl Ear {
+    fn wants(&self, tenant: Option<&Tenant>, thread: Option<&ThreadId>, name: &str) -> bool {
+        let everybodys = tenant.is_none() && thread.is_none();
+        tenant.is_none_or(|tenant| *tenant == self.tenant)
+            && (everybodys || self.thread.is_none() || self.thread.as_ref() == thread)
+            && self.types.have(name)
+    }
+}
+
+/// Names of events; all of them where none is named.
+struct Types(Vec<String>);
+
+impl Types {
+    fn of(said: Option<&str>) -> Self {
+        let words = said.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
+        Self(words.map(str::to_owned).collect())
+    }
+
+    fn have(&self, name: &str) -> bool {
+        let fits = |word: &String| match word.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == word,
+        };
+        self.0.is_empty() || self.0.iter().any(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_events_may_be_cut_short() {
+        let types = Types::of(Some("tool.registered, approval.*,"));
+        assert!(types.have("tool.registered") && types.have("approval.requested"));
+        assert!(!types.have("tool.unregistered") && !types.have("approvals"));
+        assert!(Types::of(None).have("anything") && Types::of(Some("*")).have("anything"));
+    }
+}

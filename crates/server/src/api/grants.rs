@@ -1,0 +1,120 @@
+//! Grants: what people have allowed for good, and how that is taken back.
+
+use axum::{
+    extract::State,
+    http::{Method, StatusCode},
+    response::IntoResponse,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolhub_core::{
+    Covers, ErrorKind, Grant,
+    clock::Timestamp,
+    ids::{ApprovalId, Caller},
+};
+
+use super::{approvals::refused, calls::Moment};
+use crate::{
+    app::App,
+    extract::{Params, Query, Who},
+    page::{self, Cursor, Here, Limit, List},
+    problem::{Answer, Code},
+    route::{Access, Route},
+    scope::Scope,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    let (read, write) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ApprovalsWrite));
+    vec![
+        Route::new(Method::GET, "/api/v1/grants", read, "approvals", list)
+            .says("What was allowed for good, by id")
+            .answers::<List<GrantView>>(200, "A page of it")
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::DELETE, "/api/v1/grants/{id}", write, "approvals", revoke)
+            .says("Take back what was allowed for good")
+            .answers_nothing(204, "The next call asks again")
+            .problems(&[Code::GRANT_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+    ]
+}
+
+/// A grant in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct OfGrant {
+    /// The grant.
+    id: String,
+}
+
+/// Which grants are wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    #[serde(default)]
+    limit: Limit,
+    cursor: Option<Cursor>,
+}
+
+/// A standing yes of a person.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Grant")]
+struct GrantView {
+    /// The grant.
+    id: String,
+    /// What it covers: a tool in one thread, a tool, or all tools of a server.
+    #[schemars(with = "std::collections::BTreeMap<String, Value>")]
+    covers: Covers,
+    /// The rule whose question it answers.
+    rule: String,
+    /// The tools it holds for, as they were when it was given.
+    tools: Vec<String>,
+    /// Who gave it.
+    #[schemars(with = "String")]
+    granted_by: Caller,
+    /// When.
+    #[schemars(with = "Moment")]
+    granted_at: Timestamp,
+    /// The question it was an answer to.
+    #[schemars(with = "String")]
+    approval_id: ApprovalId,
+}
+
+impl From<Grant> for GrantView {
+    fn from(grant: Grant) -> Self {
+        Self {
+            id: grant.id.into(),
+            covers: grant.covers,
+            rule: grant.rule,
+            tools: grant.definitions.into_keys().map(|name| name.to_string()).collect(),
+            granted_by: grant.granted_by,
+            granted_at: grant.granted_at,
+            approval_id: grant.approval,
+        }
+    }
+}
+
+async fn list(
+    State(app): State<App>,
+    Who(principal): Who,
+    Query(wanted): Query<Wanted>,
+    here: Here,
+) -> Answer<impl IntoResponse> {
+    let after = page::place(wanted.cursor.as_ref(), "grants")?;
+    let mut found = app.hub().grants(&principal.tenant).await?;
+    found.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    found.retain(|grant| after.as_deref().is_none_or(|after| grant.id.as_str() > after));
+    let more = found.len() > wanted.limit.get();
+    found.truncate(wanted.limit.get());
+    let next = found.last().filter(|_| more).map(|last| last.id.to_string());
+    Ok(here.list("grants", found.into_iter().map(GrantView::from).collect(), next))
+}
+
+async fn revoke(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(OfGrant { id }): Params<OfGrant>,
+) -> Answer<StatusCode> {
+    app.hub().revoke_grant(&principal.tenant, &id).await.map_err(refused)?;
+    Ok(StatusCode::NO_CONTENT)
+}

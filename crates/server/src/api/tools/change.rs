@@ -1,0 +1,145 @@
+//! Tools that come and go over the API: made by the program around the server, from what may come this way.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use toolhub_core::{ErrorKind, View};
+
+use super::{Named, ToolView};
+use crate::{
+    app::App,
+    extract::{Body, Params},
+    problem::{Answer, Code, Problem},
+    route::{Access, Route},
+    scope::Scope,
+    steward::ToolChangeError,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    let admin = Access::Needs(Scope::Admin);
+    vec![
+        Route::new(Method::POST, "/api/v1/tools", admin, "tools", create)
+            .says("Make a tool")
+            .answers::<ToolView>(201, "It is there")
+            .problems(&[Code::TOOL_EXISTS]),
+        Route::new(Method::PUT, "/api/v1/tools/{name}", admin, "tools", replace)
+            .says("Make a tool, or put another in the place of one that was made here")
+            .answers::<ToolView>(200, "It is the tool now")
+            .answers::<ToolView>(201, "It is there")
+            .problems(&[Code::TOOL_EXISTS]),
+        Route::new(Method::DELETE, "/api/v1/tools/{name}", admin, "tools", remove)
+            .says("Take a tool away that was made here")
+            .answers_nothing(204, "It is gone; calls that run go on")
+            .problems(&[Code::TOOL_EXISTS])
+            .refusals(&[ErrorKind::ToolNotFound]),
+    ]
+}
+
+/// A tool to be made. What it may say depends on its kind; the program around the server judges it.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct NewTool(Map<String, Value>);
+
+impl JsonSchema for NewTool {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "NewTool".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "Its name; in a PUT the one in the path."},
+                "builtin": {"type": "string", "description": "The tool of the demo pack that it is."},
+                "command": {"not": {}, "description": "Never: commands come from the config file."},
+            },
+        })
+    }
+}
+
+impl NewTool {
+    /// What the program around the server is asked for.
+    fn checked(mut self, path: Option<&str>) -> Answer<(String, Value)> {
+        let refuse = |pointer: &str, detail: String| {
+            let flaw = serde_json::json!({"pointer": pointer, "detail": detail});
+            Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
+        };
+        if self.0.contains_key("command") {
+            let why = "a command is never taken over the API; put the tool into the config file";
+            return Err(refuse("/command", why.into()));
+        }
+        let said = match self.0.get("name") {
+            None => None,
+            Some(Value::String(name)) => Some(name.clone()),
+            Some(_) => return Err(refuse("/name", "a tool's name is a text".into())),
+        };
+        let name = match (path, said) {
+            (Some(path), Some(said)) if path != said => {
+                return Err(refuse("/name", format!("the path says `{path}`, the body `{said}`")));
+            }
+            (Some(name), _) => name.to_owned(),
+            (None, Some(said)) => said,
+            (None, None) => return Err(refuse("/name", "a tool needs a name".into())),
+        };
+        toolhub_core::ToolName::new(name.as_str()).map_err(|wrong| refuse("/name", wrong.to_string()))?;
+        self.0.insert("name".into(), name.clone().into());
+        Ok((name, Value::Object(self.0)))
+    }
+}
+
+async fn create(State(app): State<App>, Body(tool): Body<NewTool>) -> Answer<Response> {
+    let (name, tool) = tool.checked(None)?;
+    let steward = app.steward().ok_or_else(nobody)?;
+    steward.create_tool(tool).await.map_err(|error| told(&name, error))?;
+    made(&app, &name, StatusCode::CREATED).await
+}
+
+async fn replace(
+    State(app): State<App>,
+    Params(Named { name }): Params<Named>,
+    Body(tool): Body<NewTool>,
+) -> Answer<Response> {
+    let (name, tool) = tool.checked(Some(&name))?;
+    let steward = app.steward().ok_or_else(nobody)?;
+    let there = app.hub().get(&name).is_some();
+    let done = if there { steward.replace_tool(&name, tool).await } else { steward.create_tool(tool).await };
+    done.map_err(|error| told(&name, error))?;
+    made(&app, &name, if there { StatusCode::OK } else { StatusCode::CREATED }).await
+}
+
+async fn remove(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<StatusCode> {
+    // An unknown name is told with the names close to it.
+    app.hub().tool_status(&name, View::Shared).await?;
+    let steward = app.steward().ok_or_else(nobody)?;
+    steward.remove_tool(&name).await.map_err(|error| told(&name, error))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn made(app: &App, name: &str, status: StatusCode) -> Answer<Response> {
+    let info = app.hub().tool_status(name, View::Shared).await?;
+    let gone = || Problem::new(Code::TOOL_NOT_FOUND, format!("`{name}` was taken away again meanwhile"));
+    let tool = app.hub().get(name).ok_or_else(gone)?;
+    let location = [(header::LOCATION, format!("/api/v1/tools/{name}"))];
+    Ok((status, location, Json(ToolView::of(app, &tool, &info).whole(&tool))).into_response())
+}
+
+fn nobody() -> Problem {
+    Problem::new(Code::INVALID_REQUEST, "this server takes no tools over the API; its program makes them in code")
+}
+
+fn told(name: &str, error: ToolChangeError) -> Problem {
+    match error {
+        ToolChangeError::Taken => Problem::new(Code::TOOL_EXISTS, format!("there is a tool named `{name}`"))
+            .hint("PUT /api/v1/tools/{name} puts another in its place, if it was made over the API"),
+        ToolChangeError::Configured => {
+            Problem::new(Code::TOOL_EXISTS, format!("`{name}` stands in the config file, which wins"))
+                .hint("change it there, and POST /api/v1/reload")
+        }
+        ToolChangeError::Refused(why) => Problem::new(Code::INVALID_REQUEST, why),
+    }
+}

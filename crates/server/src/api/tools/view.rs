@@ -1,0 +1,145 @@
+//! A tool as the API shows it: its definition, how it stands for everybody, and what it has done, in short.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use toolhub_core::{Definition, Limits, Tool, ToolStatusInfo, clock::Timestamp, status::ToolStatus};
+
+use crate::{api::calls::Moment, app::App};
+
+/// A tool, how it stands, and what it has done.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Tool")]
+pub(crate) struct ToolView {
+    #[serde(flatten)]
+    #[schemars(with = "std::collections::BTreeMap<String, Value>")]
+    definition: Definition,
+    /// How it stands for everybody. A thread may have reasons of its own not to be offered it.
+    #[schemars(with = "StatusWord")]
+    status: ToolStatus,
+    /// Why.
+    reason: String,
+    /// What it has done since the server began.
+    stats: Numbers,
+    /// What holds for its calls; told of a single tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<std::collections::BTreeMap<String, Value>>")]
+    policy: Option<Limits>,
+    /// The facts behind its status; told of a single tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standing: Option<ToolStanding>,
+}
+
+/// What a tool has done, in short.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ToolNumbers")]
+struct Numbers {
+    /// How many calls reached the tool and ended.
+    calls: u64,
+    /// How many calls failed or were refused.
+    errors: u64,
+    /// How many calls are with the tool now.
+    in_flight: u64,
+    /// How many calls wait for a slot now.
+    queued: usize,
+    /// 95 of 100 calls took no longer.
+    p95_ms: f64,
+}
+
+impl ToolView {
+    /// A tool, in short.
+    pub(super) fn of(app: &App, tool: &Tool, status: &ToolStatusInfo) -> Self {
+        let stats = app.hub().tool_stats(&tool.definition.name);
+        let stats =
+            stats.map_or(Numbers { calls: 0, errors: 0, in_flight: 0, queued: 0, p95_ms: 0.0 }, |stats| Numbers {
+                calls: stats.calls,
+                errors: stats.errors.values().sum(),
+                in_flight: stats.in_flight,
+                queued: stats.queued,
+                p95_ms: stats.latency.p95.as_secs_f64() * 1000.0,
+            });
+        Self {
+            definition: tool.definition.clone(),
+            status: status.status,
+            reason: status.reason.clone(),
+            stats,
+            policy: None,
+            standing: Some(status.clone().into()),
+        }
+    }
+
+    /// With everything that is told of a single tool.
+    pub(super) fn whole(self, tool: &Tool) -> Self {
+        Self { policy: Some(tool.limits().clone()), ..self }
+    }
+
+    /// In a list.
+    pub(super) fn short(self) -> Self {
+        Self { standing: None, ..self }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.definition.name
+    }
+}
+
+/// Whether a tool has this text, in small letters, where people would look for it.
+pub(super) fn mentions(definition: &Definition, text: &str) -> bool {
+    let title = definition.annotations.title.as_deref().unwrap_or_default();
+    [definition.name.as_str(), title, &definition.description].iter().any(|words| words.to_lowercase().contains(text))
+}
+
+/// How a tool stands, and the facts behind it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ToolStatus")]
+pub(crate) struct ToolStanding {
+    /// The tool.
+    tool_name: String,
+    /// The word.
+    #[schemars(with = "StatusWord")]
+    status: ToolStatus,
+    /// Why.
+    reason: String,
+    /// When anything about it last changed; null for a tool that never made trouble.
+    #[schemars(with = "Option<Moment>", required)]
+    last_updated: Option<Timestamp>,
+    /// How many failures in a row count against it.
+    consecutive_failures: u32,
+    /// When it last succeeded.
+    #[schemars(with = "Option<Moment>", required)]
+    last_success_time: Option<Timestamp>,
+    /// When it last failed in a way that counts.
+    #[schemars(with = "Option<Moment>", required)]
+    last_failure_time: Option<Timestamp>,
+    /// Whether a list that somebody holds for the thread should be bound again because of it.
+    should_rebind: bool,
+}
+
+impl From<ToolStatusInfo> for ToolStanding {
+    fn from(info: ToolStatusInfo) -> Self {
+        Self {
+            tool_name: info.tool_name.to_string(),
+            status: info.status,
+            reason: info.reason,
+            last_updated: info.last_updated,
+            consecutive_failures: info.consecutive_failures,
+            last_success_time: info.last_success_time,
+            last_failure_time: info.last_failure_time,
+            should_rebind: info.should_rebind,
+        }
+    }
+}
+
+/// How a tool stands.
+#[derive(JsonSchema)]
+#[schemars(rename = "ToolStatusWord", rename_all = "snake_case")]
+#[allow(dead_code, reason = "only the schema of it is used")]
+pub(crate) enum StatusWord {
+    Available,
+    Unavailable,
+    Failed,
+    Maintenance,
+}

@@ -1,0 +1,170 @@
+//! Bodies on their way: what a client sends within its limits, what it gets for as long as the server serves.
+//!
+//! In: hyper's body, or the answer of a route. Out: the same bytes. A body that is too large or comes too slowly ends with
+//! `Cut`, also in the middle of a handler that reads it.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::{
+    BoxError,
+    body::{Body, Bytes},
+};
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use super::line::{Line, Working};
+
+/// Why a body has no end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// It is larger than allowed.
+    TooLarge,
+    /// It took longer than allowed.
+    TooSlow,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLarge => "the body is larger than allowed",
+            Self::TooSlow => "the body took longer to arrive than allowed",
+        })
+    }
+}
+
+impl std::error::Error for Cut {}
+
+impl Cut {
+    /// Whether a failure to read a body is one of these.
+    pub(crate) fn in_error(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(cut) = error.downcast_ref::<Self>() {
+                return Some(*cut);
+            }
+            next = error.source();
+        }
+        None
+    }
+}
+
+/// What a client sends.
+pub(crate) struct Intake {
+    body: Incoming,
+    line: Arc<Line>,
+    left: usize,
+    begun: Instant,
+    most: Duration,
+    /// Made when somebody waits for the first time: most bodies are here at once.
+    timer: Option<Pin<Box<Sleep>>>,
+    whole: bool,
+}
+
+impl Intake {
+    /// The body of a request that was just made.
+    pub(crate) fn new(body: Incoming, line: Arc<Line>, most_bytes: usize, most: Duration) -> Body {
+        if body.is_end_stream() {
+            return Body::empty();
+        }
+        let begun = Instant::now();
+        Body::new(Self { body, line, left: most_bytes, begun, most, timer: None, whole: false })
+    }
+}
+
+impl HttpBody for Intake {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        let frame = match Pin::new(&mut this.body).poll_frame(cx) {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => {
+                let (begun, most) = (this.begun, this.most);
+                let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(begun + most)));
+                ready!(timer.as_mut().poll(cx));
+                return Poll::Ready(Some(Err(Cut::TooSlow.into())));
+            }
+        };
+        match frame {
+            Some(Ok(frame)) => {
+                let many = frame.data_ref().map_or(0, Bytes::len);
+                let Some(left) = this.left.checked_sub(many) else {
+                    return Poll::Ready(Some(Err(Cut::TooLarge.into())));
+                };
+                this.left = left;
+                // A body that is always there, a little of it, is as slow as one that is not.
+                if this.begun.elapsed() > this.most {
+                    return Poll::Ready(Some(Err(Cut::TooSlow.into())));
+                }
+                this.whole = this.body.is_end_stream();
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
+            None => {
+                this.whole = true;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Intake {
+    fn drop(&mut self) {
+        if !self.whole && !self.body.is_end_stream() {
+            self.line.leave_unread();
+        }
+    }
+}
+
+/// What a client gets.
+pub(crate) struct Reply {
+    body: Body,
+    /// A stream without an end of its own ends when the server does.
+    until: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    _working: Working,
+}
+
+impl Reply {
+    pub(crate) fn new(body: Body, until: Option<WaitForCancellationFutureOwned>, working: Working) -> Self {
+        Self { body, until: until.map(Box::pin), _working: working }
+    }
+}
+
+impl HttpBody for Reply {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        if frame.is_pending() && this.until.as_mut().is_some_and(|until| until.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(None);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

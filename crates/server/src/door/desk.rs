@@ -1,0 +1,91 @@
+//! Brings the requests of one connection to the routes.
+//!
+//! In: requests as hyper reads them. Out: answers as hyper writes them. Here a request is looked at by the front, before
+//! any route, and its body gets its limits.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderValue, Request, Response, header},
+};
+use futures_core::future::BoxFuture;
+use hyper::body::Incoming;
+use tower::Service;
+
+use super::{
+    body::{Intake, Reply},
+    line::Line,
+};
+use crate::{
+    app::App,
+    guard::{self, Arrived, REQUEST_ID},
+};
+
+/// Serves one connection.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) router: Router,
+    pub(crate) app: App,
+    pub(crate) line: Arc<Line>,
+    pub(crate) peer: SocketAddr,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Desk {
+    type Response = Response<Reply>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Reply>, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let working = self.line.work();
+        let (limits, line) = (self.app.settings().limits, self.line.clone());
+        let request = request.map(|body| Intake::new(body, line, limits.body, limits.body_time));
+        let (app, answer) = (self.app.clone(), answer(&self.app, &self.router, request, Some(self.peer)));
+        Box::pin(async move {
+            let response = answer.await;
+            let endless = response
+                .headers()
+                .get(header::CONTENT_TYPE)
+                .is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"));
+            let until = endless.then(|| app.stopping().clone().cancelled_owned());
+            Ok(response.map(|body| Reply::new(body, until, working)))
+        })
+    }
+}
+
+/// Answers a request by the routes, if the front lets it through.
+pub(crate) fn answer(
+    app: &App,
+    router: &Router,
+    mut request: Request<Body>,
+    peer: Option<SocketAddr>,
+) -> impl Future<Output = Response<Body>> + Send + use<> {
+    let arrived = Arrived::new(request.headers(), peer);
+    let id = arrived.header();
+    let way = match app.front().look(&request, &arrived) {
+        Ok(()) => {
+            request.extensions_mut().insert(arrived);
+            Ok(router.clone().call(request))
+        }
+        Err(problem) => {
+            request.extensions_mut().insert(arrived);
+            Err(guard::outside(app, &request, problem))
+        }
+    };
+    async move {
+        let mut response = match way {
+            Ok(answer) => {
+                let Ok(response) = answer.await;
+                response
+            }
+            Err(refused) => refused,
+        };
+        let headers = response.headers_mut();
+        if let Some(id) = id {
+            headers.entry(REQUEST_ID).or_insert(id);
+        }
+        headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+        response
+    }
+}

@@ -1,0 +1,110 @@
+//! The bytes of a connection, noted as they come and go.
+//!
+//! In: a TCP stream. Out: the same, with its line told what happens. When it is closed while the client still sends a
+//! body nobody wants, it reads on for a moment: the system would otherwise throw the answer away together with the body.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::OwnedSemaphorePermit,
+};
+
+use super::line::{Line, Listed};
+
+/// How long a connection is read on after its last answer, so that the client sees it.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A connection, and the place it takes.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    /// There until this is dropped.
+    open: Option<(TcpStream, Listed, OwnedSemaphorePermit)>,
+}
+
+impl Wire {
+    pub(crate) fn new(tcp: TcpStream, listed: Listed, place: OwnedSemaphorePermit) -> Self {
+        Self { open: Some((tcp, listed, place)) }
+    }
+
+    fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &Line)> {
+        let (tcp, listed, _) = self.open.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        Ok((Pin::new(tcp), &listed.line))
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let (tcp, line) = self.parts()?;
+        let before = buf.filled().len();
+        ready!(tcp.poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            line.bytes_came();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Notes whether a write waits for the client.
+fn noted<T>(line: &Line, written: Poll<T>) -> Poll<T> {
+    if written.is_pending() {
+        line.write_waits();
+    } else {
+        line.write_goes_on();
+    }
+    written
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let (tcp, line) = self.parts()?;
+        noted(line, tcp.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let (tcp, line) = self.parts()?;
+        noted(line, tcp.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.parts()?.0.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.parts()?.0.poll_shutdown(cx)
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let Some((tcp, listed, place)) = self.open.take() else { return };
+        if listed.line.is_unread()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move {
+                let _ = tokio::time::timeout(LINGER, read_on(tcp)).await;
+                drop((listed, place));
+            });
+        }
+    }
+}
+
+/// Reads until the client has enough of it.
+async fn read_on(mut tcp: TcpStream) {
+    let mut bin = [0; 8192];
+    while tcp.read(&mut bin).await.is_ok_and(|many| many > 0) {}
+}

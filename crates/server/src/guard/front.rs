@@ -1,0 +1,144 @@
+//! What every request must be, before anybody asks where it goes: meant for this server, and not sent by the page of
+//! another site.
+//!
+//! In: the head of a request. Out: nothing, or the problem it is answered with. A web page can make a browser send
+//! requests to any address and, by a name it owns, pretend that the address is its own; it cannot forge `Host`, `Origin`
+//! and `Sec-Fetch-Site`.
+
+use std::net::SocketAddr;
+
+use axum::{
+    extract::Request,
+    http::{HeaderMap, HeaderName, HeaderValue, Version, header},
+};
+use smol_str::{SmolStr, format_smolstr};
+
+use super::hosts::{Hosts, name_of};
+use crate::{
+    problem::{Code, Problem},
+    settings::Settings,
+};
+
+/// The header a request may bring a name of its own in; it is in the answer too.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// How a request came in.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrived {
+    /// Who sent it. Nobody where the router is used without the door.
+    pub(crate) peer: Option<SocketAddr>,
+    /// Its own name, for logs: the client's, or one made here.
+    pub(crate) request: SmolStr,
+}
+
+impl Arrived {
+    /// Notes who sent a request, and names it.
+    pub(crate) fn new(headers: &HeaderMap, peer: Option<SocketAddr>) -> Self {
+        let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+        // It goes into logs and answers, so it must be plain.
+        let plain = |id: &&str| {
+            (1..=64).contains(&id.len())
+                && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+        };
+        let request = given.filter(plain).map_or_else(|| format_smolstr!("{:016x}", fastrand::u64(..)), SmolStr::new);
+        Self { peer, request }
+    }
+
+    /// The same name, for the answer.
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        HeaderValue::from_str(&self.request).ok()
+    }
+}
+
+/// What requests are compared with.
+#[derive(Debug)]
+pub(crate) struct Front {
+    hosts: Hosts,
+    /// The site the owner says this server is, where a proxy hides it.
+    public: Option<Box<str>>,
+}
+
+impl Front {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let public = settings.public_url.as_deref().and_then(site);
+        let own = public.as_deref().and_then(|site| site.split_once("://")).map(|(_, authority)| authority);
+        let hosts = Hosts::new(settings.allowed_hosts.iter().map(String::as_str).chain(own));
+        Self { hosts, public }
+    }
+
+    /// The hosts this server answers for.
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    /// Whether the request may go on.
+    ///
+    /// # Errors
+    /// The problem it is answered with.
+    pub(crate) fn look(&self, request: &Request, arrived: &Arrived) -> Result<(), Problem> {
+        let authority = self.meant_for_us(request, arrived)?;
+        self.from_no_other_site(request.headers(), authority)
+    }
+
+    /// The authority the request names. Only a request that came by no socket may name none.
+    fn meant_for_us<'a>(&self, request: &'a Request, arrived: &Arrived) -> Result<&'a str, Problem> {
+        let foreign = |why: &str| {
+            Problem::new(Code::MISDIRECTED, why)
+                .hint("name the host in `server.allowed_hosts`, if people shall reach this server by it")
+        };
+        let mut named = request.headers().get_all(header::HOST).iter();
+        let host = match (named.next(), named.next()) {
+            (_, Some(_)) => return Err(foreign("the request names several hosts")),
+            (Some(host), None) => Some(host.to_str().map_err(|_| foreign("the host is not readable"))?),
+            (None, None) => None,
+        };
+        let authority = match (request.uri().authority(), host) {
+            (Some(_), _) if request.version() <= Version::HTTP_11 => {
+                return Err(foreign("the request names a host in its address; this server is no proxy"));
+            }
+            (Some(authority), Some(host)) if !authority.as_str().eq_ignore_ascii_case(host) => {
+                return Err(foreign("the request names two hosts"));
+            }
+            (Some(authority), _) => authority.as_str(),
+            (None, Some(host)) => host,
+            (None, None) if arrived.peer.is_none() => return Ok(""),
+            (None, None) => return Err(foreign("the request names no host")),
+        };
+        match name_of(authority) {
+            Some(host) if self.hosts.have(host) => Ok(authority),
+            _ => Err(foreign("this server does not answer for the host the request names")),
+        }
+    }
+
+    fn from_no_other_site(&self, headers: &HeaderMap, authority: &str) -> Result<(), Problem> {
+        let foreign = |why| Err(Problem::new(Code::FOREIGN_ORIGIN, why));
+        for origin in headers.get_all(header::ORIGIN) {
+            let origin = origin.to_str().unwrap_or_default();
+            let same = origin.split_once("://").is_some_and(|(scheme, rest)| {
+                matches!(scheme, "http" | "https") && !authority.is_empty() && rest.eq_ignore_ascii_case(authority)
+            });
+            if !same && !self.public.as_deref().is_some_and(|site| site.eq_ignore_ascii_case(origin)) {
+                return foreign("the request was sent by a page of another site");
+            }
+        }
+        for site in headers.get_all(FETCH_SITE) {
+            if !matches!(site.as_bytes(), b"none" | b"same-origin") {
+                return foreign("a browser says that another site asked for this");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Scheme, host and port of a URL, as browsers write an origin.
+fn site(url: &str) -> Option<Box<str>> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let usual = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return None,
+    };
+    Some(format!("{scheme}://{}", authority.strip_suffix(usual).unwrap_or(authority)).into())
+}

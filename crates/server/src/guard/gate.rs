@@ -1,0 +1,213 @@
+//! Stands before one route: asks who is there, whether they may, and notes what came of it.
+//!
+//! In: requests the router has brought to this route. Out: the answer of the route, or a refusal. The access is the
+//! route's own; the path plays no part. A handler that panics is answered for here, so that a mistake of ours ends one request
+//! and not a connection.
+
+use std::{
+    convert::Infallible,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::{
+    extract::Request,
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
+use tokio::time::Instant;
+use tower::Service;
+
+use super::Arrived;
+use crate::{
+    app::App,
+    log,
+    metrics::RouteMeter,
+    problem::{Code, Problem},
+    route::Access,
+    scope::Principal,
+    settings::Auth,
+};
+
+/// What is known of a route when one of its requests comes.
+pub(crate) struct Post {
+    pub(crate) app: App,
+    pub(crate) access: Access,
+    /// Its pattern, such as `/api/v1/tools/{name}`.
+    pub(crate) route: &'static str,
+    /// The word in the audit, where what happens here is kept.
+    pub(crate) audited: Option<&'static str>,
+    pub(crate) meter: Arc<RouteMeter>,
+}
+
+/// A route behind its post.
+#[derive(Clone)]
+pub(crate) struct Gate<S> {
+    post: Arc<Post>,
+    inner: S,
+}
+
+impl<S> Gate<S> {
+    pub(crate) fn new(post: Arc<Post>, inner: S) -> Self {
+        Self { post, inner }
+    }
+}
+
+impl<S> Service<Request> for Gate<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let post = self.post.clone();
+        // The one that was asked whether it is ready is the one that serves.
+        let next = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, next);
+        Box::pin(async move { Ok(post.serve(request, inner).await) })
+    }
+}
+
+/// A request nobody has a route for, which is told like any other.
+pub(crate) fn outside(app: &App, request: &Request, problem: Problem) -> Response {
+    let response = problem.into_response();
+    let meter = app.meters().route("-", "-");
+    let seen = Seen::of(request);
+    seen.told("-", response.status(), None, &meter);
+    response
+}
+
+impl Post {
+    async fn serve<S>(&self, mut request: Request, mut inner: S) -> Response
+    where
+        S: Service<Request, Response = Response, Error = Infallible>,
+    {
+        let seen = Seen::of(&request);
+        let (response, principal) = match self.admit(request.headers(), seen.arrived.as_ref()).await {
+            Err(problem) => (refused(problem), None),
+            Ok(principal) => {
+                if let Some(principal) = &principal {
+                    request.extensions_mut().insert(principal.clone());
+                }
+                let answer = AssertUnwindSafe(inner.call(request)).catch_unwind().await;
+                let answer = answer.unwrap_or_else(|_| {
+                    Ok(Problem::new(Code::INTERNAL, "the request met a mistake in toolhub").into_response())
+                });
+                let Ok(response) = answer;
+                (response, principal)
+            }
+        };
+        seen.told(self.route, response.status(), principal.as_ref(), &self.meter);
+        response
+    }
+
+    /// Who asks. Only an open route serves nobody in particular.
+    async fn admit(&self, headers: &HeaderMap, arrived: Option<&Arrived>) -> Result<Option<Principal>, Problem> {
+        let found = match &self.app.settings().auth {
+            Auth::Local => at_this_machine(arrived).map(Some),
+            Auth::Keys(_) => self.by_key(headers).await,
+        };
+        let scope = match self.access {
+            // Whoever says who they are may be told more; whoever does not is served as well.
+            Access::Open => return Ok(found.unwrap_or_default()),
+            Access::Needs(scope) => scope,
+        };
+        let principal = found?.ok_or_else(no_key)?;
+        if !principal.may(scope) {
+            return Err(Problem::new(Code::FORBIDDEN, format!("this needs a key with the scope `{scope}`"))
+                .with("scope", scope));
+        }
+        Ok(Some(principal))
+    }
+
+    async fn by_key(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
+        let mut sent = headers.get_all(header::AUTHORIZATION).iter();
+        let key = match (sent.next(), sent.next()) {
+            (None, _) => return Ok(None),
+            (Some(_), Some(_)) => return Err(bad_key()),
+            (Some(one), None) => bearer(one).ok_or_else(bad_key)?,
+        };
+        let found = self.app.keys().find(key, self.app.now());
+        found.map(Some).ok_or_else(bad_key)
+    }
+}
+
+/// The answer to somebody who may not pass. HTTP wants to be told what would help.
+fn refused(problem: Problem) -> Response {
+    let mut response = problem.into_response();
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+/// Without keys only this machine is served, even if something brought a stranger to the door.
+fn at_this_machine(arrived: Option<&Arrived>) -> Result<Principal, Problem> {
+    let strange = arrived.and_then(|arrived| arrived.peer).filter(|peer| !peer.ip().to_canonical().is_loopback());
+    match strange {
+        None => Ok(Principal::local()),
+        Some(_) => Err(Problem::new(Code::FORBIDDEN, "without keys only this machine is served")
+            .hint("make a key with `toolhub keys create`")),
+    }
+}
+
+/// The key in `Bearer <key>`.
+fn bearer(value: &HeaderValue) -> Option<&str> {
+    let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_matches(' '))
+}
+
+fn no_key() -> Problem {
+    Problem::new(Code::UNAUTHENTICATED, "the request has no key")
+        .hint("send `Authorization: Bearer thk_…`; `toolhub keys create` makes one")
+}
+
+/// One answer for every key that opens nothing, whatever is wrong with it.
+fn bad_key() -> Problem {
+    Problem::new(Code::UNAUTHENTICATED, "the key is unknown, has ended, or is not written as one")
+        .hint("send `Authorization: Bearer thk_…`; `toolhub keys create` makes one")
+}
+
+/// What must be known of a request when it has been answered, and is gone by then.
+struct Seen {
+    method: Method,
+    begun: Instant,
+    arrived: Option<Arrived>,
+    trace: Option<String>,
+}
+
+impl Seen {
+    fn of(request: &Request) -> Self {
+        Self {
+            method: request.method().clone(),
+            begun: Instant::now(),
+            arrived: request.extensions().get::<Arrived>().cloned(),
+            trace: if log::wanted() { log::trace_of(request.headers()) } else { None },
+        }
+    }
+
+    fn told(&self, route: &'static str, status: StatusCode, principal: Option<&Principal>, meter: &RouteMeter) {
+        let took = self.begun.elapsed();
+        meter.answered(status.as_u16(), took);
+        let line = log::Line {
+            method: &self.method,
+            route,
+            status: status.as_u16(),
+            took,
+            key: principal.map(|principal| &principal.caller),
+            arrived: self.arrived.as_ref(),
+            trace: self.trace.as_deref(),
+        };
+        line.tell();
+    }
+}

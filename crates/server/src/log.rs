@@ -1,0 +1,56 @@
+//! One line for each request, told to `tracing`.
+//!
+//! In: what is known when a request has been answered. Out: an event with method, route, status, time, key and the
+//! names of the request and its trace. Values of the query, headers and bodies are never in it; an unknown path is not either,
+//! because people paste secrets into addresses. Where lines go is for the program around the server to say.
+
+use std::time::Duration;
+
+use axum::http::{HeaderMap, Method};
+use toolhub_core::ids::Caller;
+
+use crate::guard::Arrived;
+
+/// What is told of a request.
+pub(crate) struct Line<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) route: &'static str,
+    pub(crate) status: u16,
+    pub(crate) took: Duration,
+    pub(crate) key: Option<&'a Caller>,
+    pub(crate) arrived: Option<&'a Arrived>,
+    pub(crate) trace: Option<&'a str>,
+}
+
+impl Line<'_> {
+    /// Tells it.
+    pub(crate) fn tell(&self) {
+        let Line { method, route, status, took, key, arrived, trace } = *self;
+        tracing::info!(
+            target: "toolhub::access",
+            %method,
+            route,
+            status,
+            ms = (took.as_secs_f64() * 1e6).round() / 1e3,
+            key = key.map(Caller::as_str),
+            peer = arrived.and_then(|arrived| arrived.peer).map(tracing::field::display),
+            request = arrived.map(|arrived| arrived.request.as_str()),
+            trace,
+            "request"
+        );
+    }
+}
+
+/// Whether anybody listens to these lines.
+pub(crate) fn wanted() -> bool {
+    tracing::enabled!(target: "toolhub::access", tracing::Level::INFO)
+}
+
+/// The trace a request belongs to: the second part of its `traceparent`.
+pub(crate) fn trace_of(headers: &HeaderMap) -> Option<String> {
+    let mut parts = headers.get("traceparent")?.to_str().ok()?.split('-');
+    let (version, trace) = (parts.next()?, parts.next()?);
+    let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (version.len() == 2 && trace.len() == 32 && hex(version) && hex(trace) && trace.bytes().any(|byte| byte != b'0'))
+        .then(|| trace.to_owned())
+}

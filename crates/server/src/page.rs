@@ -1,0 +1,254 @@
+//! Lists, a page at a time: how many are wanted, where the page before ended, and what the answer looks like.
+//!
+//! In: `limit` and `cursor` of a query, and the items a handler found. Out: `{"items": […], "nextCursor": …}` and a `Link` to
+//! the next page. A cursor is opaque: the place in a list, and a checksum over it and the list's name, so that one that is
+//! damaged or was given for another list is refused. It is no secret, and no proof of anything.
+//!
+//! A handler takes `limit: Limit` (with `#[serde(default)]`) and `cursor: Option<Cursor>` in its query, and [`Here`]:
+//!
+//! ```ignore
+//! let after = page::place(query.cursor.as_ref(), "threads")?;
+//! let (items, next) = …;
+//! Ok(here.list("threads", items, next))
+//! ```
+
+use std::{convert::Infallible, fmt, fmt::Write as _};
+
+use axum::{
+    Json,
+    extract::FromRequestParts,
+    http::{HeaderValue, Uri, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    app::App,
+    extract::Describe,
+    openapi::Operation,
+    problem::{Answer, Code, Problem},
+};
+
+const USUAL: usize = 50;
+const MOST: usize = 500;
+/// Hexadecimal digits of a cursor's checksum.
+const CHECKSUM: usize = 8;
+
+/// How many items are wanted on a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit(usize);
+
+impl Limit {
+    /// The number, from 1 to 500.
+    pub(crate) fn get(self) -> usize {
+        self.0
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self(USUAL)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reads;
+        impl de::Visitor<'_> for Reads {
+            type Value = Limit;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "`limit` as a whole number from 1 to {MOST}")
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Limit, E> {
+                let number = usize::try_from(number).ok().filter(|number| (1..=MOST).contains(number));
+                number.map(Limit).ok_or_else(|| E::custom(format!("`limit` is a whole number from 1 to {MOST}")))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
+                self.visit_u64(text.parse().unwrap_or(0))
+            }
+        }
+        // In a query everything is text.
+        from.deserialize_any(Reads)
+    }
+}
+
+impl JsonSchema for Limit {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Limit".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 1, "maximum": MOST, "default": USUAL,
+            "description": "How many at most. A page may hold fewer, even none, and still not be the last."})
+    }
+}
+
+/// Where the page before ended.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Cursor(String);
+
+impl JsonSchema for Cursor {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Cursor".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "description": "The `nextCursor` of the page before; the first page without it."})
+    }
+}
+
+/// The place in the list that a cursor names; `None` for the first page.
+pub(crate) fn place(cursor: Option<&Cursor>, list: &str) -> Answer<Option<String>> {
+    let foreign = || {
+        Problem::new(Code::INVALID_REQUEST, "the cursor is not one of this list's")
+            .hint("take `nextCursor` of the page before as it is, or leave `cursor` out to begin anew")
+    };
+    cursor.map(|Cursor(text)| open(list, text).ok_or_else(foreign)).transpose()
+}
+
+/// The refusal of a cursor that was whole, but names no place that the list knows.
+pub(crate) fn no_such_place() -> Problem {
+    Problem::new(Code::INVALID_REQUEST, "the cursor names no place in this list")
+        .hint("leave `cursor` out to begin anew")
+}
+
+/// The address of this request, for the link to the next page.
+#[derive(Debug, Clone)]
+pub(crate) struct Here(Uri);
+
+impl Describe for Here {
+    fn describe(_: &mut Operation<'_>) {}
+}
+
+impl FromRequestParts<App> for Here {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+        Ok(Self(parts.uri.clone()))
+    }
+}
+
+impl Here {
+    /// A page of `list`, and the place where the next one begins, if there is one.
+    pub(crate) fn list<T>(&self, list: &str, items: Vec<T>, next: Option<impl AsRef<str>>) -> Listed<T> {
+        let next_cursor = next.map(|place| seal(list, place.as_ref()));
+        let link = next_cursor.as_ref().map(|cursor| self.next(cursor));
+        Listed { list: List { items, next_cursor }, link }
+    }
+
+    /// This address with another cursor.
+    fn next(&self, cursor: &str) -> String {
+        let said = self.0.query().unwrap_or_default().split('&');
+        let kept = said.filter(|part| !part.is_empty() && part.split('=').next() != Some("cursor"));
+        let cursor = format!("cursor={cursor}");
+        let query = kept.chain([cursor.as_str()]).collect::<Vec<_>>().join("&");
+        format!("<{}?{query}>; rel=\"next\"", self.0.path())
+    }
+}
+
+/// Some items of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "{T}List")]
+pub(crate) struct List<T> {
+    /// The items.
+    pub(crate) items: Vec<T>,
+    /// What `cursor` must be for the next page; null at the end.
+    // Always there, so that whoever reads pages needs no second way to see the end.
+    #[schemars(required)]
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// A page as it is answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed<T> {
+    list: List<T>,
+    link: Option<String>,
+}
+
+impl<T: Serialize> IntoResponse for Listed<T> {
+    fn into_response(self) -> Response {
+        let mut response = Json(self.list).into_response();
+        if let Some(link) = self.link.and_then(|link| HeaderValue::try_from(link).ok()) {
+            response.headers_mut().insert(header::LINK, link);
+        }
+        response
+    }
+}
+
+/// A place as a cursor: its checksum, and the place, in hexadecimal digits.
+fn seal(list: &str, place: &str) -> String {
+    place.bytes().fold(checksum(list, place), |mut cursor, byte| {
+        let _ = write!(cursor, "{byte:02x}");
+        cursor
+    })
+}
+
+/// The place in a cursor; `None` if it was not made by [`seal`] for this list.
+fn open(list: &str, cursor: &str) -> Option<String> {
+    let (sum, digits) = cursor.split_at_checked(CHECKSUM)?;
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let bytes = digits.as_bytes().chunks(2).map(|pair| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    });
+    let place = String::from_utf8(bytes.collect::<Option<_>>()?).ok()?;
+    (checksum(list, &place) == sum).then_some(place)
+}
+
+fn checksum(list: &str, place: &str) -> String {
+    let digest = Sha256::new().chain_update(list).chain_update([0]).chain_update(place).finalize();
+    digest.iter().take(CHECKSUM / 2).fold(String::new(), |mut sum, byte| {
+        let _ = write!(sum, "{byte:02x}");
+        sum
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_leads_back_to_its_place_in_its_list_only() {
+        for place in ["", "t1", "~/cart/business", "ü\0"] {
+            let cursor = seal("threads", place);
+            assert_eq!(open("threads", &cursor).as_deref(), Some(place));
+            assert_eq!(open("calls", &cursor), None);
+        }
+    }
+
+    #[test]
+    fn a_damaged_cursor_is_none() {
+        let cursor = seal("threads", "t1");
+        let upper = cursor.to_ascii_uppercase();
+        let others =
+            ["", "1", "zzzzzzzz", "ääääääää", "0000000ä", &cursor[1..], &cursor[..cursor.len() - 1], "00000000ffff"];
+        for text in others.into_iter().chain((upper != cursor).then_some(upper.as_str())) {
+            assert_eq!(open("threads", text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_link_keeps_everything_but_the_old_cursor() {
+        let next = |uri: &'static str| Here(Uri::from_static(uri)).next("ab");
+        assert_eq!(next("/a"), "</a?cursor=ab>; rel=\"next\"");
+        assert_eq!(next("http://h/a?cursor=00&limit=2&q=x%20y"), "</a?limit=2&q=x%20y&cursor=ab>; rel=\"next\"");
+    }
+
+    #[test]
+    fn a_limit_is_read_from_text_and_from_numbers_within_its_bounds() {
+        let read = |value: serde_json::Value| serde_json::from_value::<Limit>(value).ok().map(Limit::get);
+        assert_eq!(read("7".into()), Some(7));
+        assert_eq!(read(500.into()), Some(500));
+        for wrong in ["0", "501", "-1", "x", "", "1.5"] {
+            assert_eq!(read(wrong.into()), None, "{wrong}");
+        }
+    }
+}

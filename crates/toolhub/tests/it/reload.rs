@@ -1,0 +1,225 @@
+//! Other tools and settings while calls run: all at once, and only what was named.
+
+use std::{sync::Arc, time::Duration};
+
+use toolhub::{
+    BuildError, Change, ToolName, View,
+    events::{News, Subscription},
+    ids::{Tenant, ThreadId},
+    prelude::*,
+    status::{StatusSettings, ToolStatus},
+    testing::{AssertOutcome, Recorder, Step, scripted},
+};
+
+use crate::busy::{Busy, until};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn limited(calls: u32) -> Policy {
+    Policy { rate_limits: Some(vec![RateLimit::per_minute(calls)]), ..Policy::default() }
+}
+
+fn name(text: &str) -> ToolName {
+    ToolName::new(text).unwrap()
+}
+
+fn plain(name: &str) -> ToolBuilder {
+    scripted(name, []).0
+}
+
+async fn hub(tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
+    ToolHub::builder().tools(tools).build().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_change_is_made_as_a_whole_or_not_at_all() {
+    let hub = hub([plain("stays"), plain("goes")]).await;
+    let before = hub.tools();
+    let wrong = [
+        Change::new().remove("goes").put(plain("new").after("nobody")),
+        Change::new().remove("goes").put(plain("new")).put(plain("new")),
+        Change::new().remove("goes").put(plain("not a name")),
+        Change::new().remove("goes").policy("*", Policy { max_concurrency: Some(0), ..Policy::default() }),
+        Change::new().remove("goes").rule(Rule::deny("")).status(StatusSettings::default()),
+    ];
+    for change in wrong {
+        hub.apply(change).await.unwrap_err();
+        assert!(Arc::ptr_eq(&before, &hub.tools()), "nothing has changed");
+    }
+    let change =
+        Change::new().remove("goes").remove("never there").put(plain("new").after("stays")).put(plain("stays"));
+    let changed = hub.apply(change).await.unwrap();
+    let names = |list: &[ToolName]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!((names(&changed.added), names(&changed.removed)), (vec!["new".into()], vec!["goes".into()]));
+    assert_eq!((names(&changed.replaced), names(&changed.adjusted)), (vec!["stays".into()], vec![]));
+    assert!(hub.get("goes").is_none() && hub.get("new").is_some());
+}
+
+#[tokio::test]
+async fn every_problem_with_what_is_said_is_named_at_once() {
+    let nonsense = || Policy { max_concurrency: Some(0), ..Policy::default() };
+    let change = Change::new().defaults(nonsense()).policy("a*", nonsense());
+    let BuildError::Policy(problems) = hub([]).await.apply(change).await.unwrap_err() else { panic!("another error") };
+    assert_eq!(problems.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_that_are_not_named_get_the_new_limits_and_rules_and_are_the_same_otherwise() {
+    let builder = ToolHub::builder().tools([plain("mild"), plain("wild"), plain("other").cache(MINUTE).read_only()]);
+    let hub = builder.policy("wild", limited(1)).build().await.unwrap();
+    hub.call("wild", json!({})).await.assert_success();
+    hub.call("wild", json!({})).await.assert_error(ErrorKind::RateLimited);
+    hub.call("other", json!({})).await.assert_success();
+    let other = hub.get("other").unwrap();
+
+    let changed = hub.apply(Change::new().policy("wild", limited(2)).rule(Rule::deny("mild"))).await.unwrap();
+    assert_eq!(changed.adjusted, [name("mild"), name("wild")]);
+    hub.call("mild", json!({})).await.assert_error(ErrorKind::Forbidden);
+    assert!(Arc::ptr_eq(&other, &hub.get("other").unwrap()), "nothing is said about it");
+    assert!(hub.call("other", json!({})).await.cached, "its answers are kept");
+
+    // What was said before is said no more, and what was said about tools that come later holds for them.
+    hub.apply(Change::new().policy("late", limited(1))).await.unwrap();
+    hub.call("mild", json!({})).await.assert_success();
+    hub.register(plain("late")).unwrap();
+    hub.call("late", json!({})).await.assert_success();
+    hub.call("late", json!({})).await.assert_error(ErrorKind::RateLimited);
+    // A change of tools alone leaves it.
+    hub.apply(Change::of_tools().put(plain("late"))).await.unwrap();
+    hub.call("late", json!({})).await.assert_error(ErrorKind::RateLimited);
+    assert_eq!(hub.get("late").unwrap().limits().rate_limits.len(), 1);
+}
+
+struct Line(Arc<std::sync::Mutex<Vec<&'static str>>>, u32);
+
+impl Instance for Line {
+    type Arguments = NoArguments;
+    type Output = u32;
+
+    async fn call(&mut self, _: NoArguments, _: &CallContext) -> Result<u32, ToolError> {
+        self.1 += 1;
+        Ok(self.1)
+    }
+
+    async fn close(self) {
+        self.0.lock().unwrap().push("closed");
+    }
+}
+
+#[tokio::test]
+async fn instances_outlive_other_limits_and_are_closed_with_their_tool() {
+    let log = Arc::<std::sync::Mutex<Vec<&str>>>::default();
+    let line = || {
+        let log = log.clone();
+        instance("line", move |_: CallContext| std::future::ready(Ok(Line(log.clone(), 0)))).description("A line.")
+    };
+    let hub = hub([line()]).await;
+    let dial = || async { hub.call("line", json!({})).thread("t1").await.assert_success().clone() };
+    assert_eq!(dial().await, 1);
+    let changed = hub.apply(Change::new().policy("*", limited(1_000))).await.unwrap();
+    assert_eq!(changed.adjusted.len(), 1);
+    assert_eq!((dial().await, log.lock().unwrap().len()), (json!(2), 0), "the same instance");
+    hub.apply(Change::new().put(line())).await.unwrap();
+    assert_eq!((dial().await, log.lock().unwrap().len()), (json!(1), 1));
+    hub.apply(Change::new().remove("line")).await.unwrap();
+    assert_eq!(log.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_runs_goes_on_with_the_tool_it_began_with() {
+    let busy = Busy::new();
+    let hub = hub([busy.tool("it").max_concurrency(1)]).await;
+    let running = hub.call("it", json!({})).start();
+    until(|| busy.running() == 1).await;
+    let queued = hub.call("it", json!({})).start();
+    until(|| hub.queued() == 1).await;
+    let (successor, script) = scripted("it", [Step::Return(json!("new"))]);
+    hub.apply(Change::new().put(successor.max_concurrency(1))).await.unwrap();
+    let later = hub.call("it", json!({})).start();
+    until(|| hub.queued() == 2).await;
+    busy.let_go(2);
+    assert_eq!((running.await.output, queued.await.output), (json!(null), json!(null)), "both know the old one");
+    assert_eq!((later.await.output, script.asked().len()), (json!("new"), 1));
+}
+
+#[tokio::test]
+async fn status_settings_hold_for_what_tools_have_done_before_too() {
+    let fail = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500"));
+    let hub = hub([scripted("sick", [fail(), fail(), fail(), fail()]).0]).await;
+    for _ in 0..3 {
+        hub.call("sick", json!({})).await.assert_error(ErrorKind::UpstreamError);
+    }
+    hub.call("sick", json!({})).await.assert_error(ErrorKind::ToolFailedStatus);
+    let mut news = Recorder::of(&hub);
+    hub.apply(Change::new().status(StatusSettings { enabled: false, ..StatusSettings::default() })).await.unwrap();
+    let shared = hub.tool_status("sick", View::Shared).await.unwrap();
+    assert_eq!((shared.status, shared.consecutive_failures), (ToolStatus::Available, 3));
+    assert!(news.names().contains(&"tool.status.changed"));
+    hub.call("sick", json!({})).await.assert_error(ErrorKind::UpstreamError);
+    hub.apply(Change::new()).await.unwrap();
+    hub.call("sick", json!({})).await.assert_success();
+}
+
+async fn next(news: &mut Subscription) -> News {
+    news.next().await.news.clone()
+}
+
+#[tokio::test]
+async fn listeners_hear_which_names_come_and_go_and_that_a_config_was_read() {
+    let builder = ToolHub::builder().store(toolhub::backend::Memory::new());
+    let hub = builder.tools([plain("stays"), plain("goes"), plain("changes")]).build().await.unwrap();
+    let mut news = hub.subscribe();
+    let change = Change::new().put(plain("comes")).put(plain("changes")).remove("goes").policy("stays", limited(9));
+    let changed = hub.apply(change).await.unwrap();
+    hub.tell_reloaded(&changed, vec!["server.port".into()]);
+    assert_eq!(next(&mut news).await, News::ToolUnregistered { tool_name: name("goes") });
+    assert_eq!(next(&mut news).await, News::ToolRegistered { tool_name: name("comes") });
+    let told = News::ConfigReloaded {
+        added: vec![name("comes")],
+        replaced: vec![name("changes")],
+        removed: vec![name("goes")],
+        adjusted: vec![name("stays")],
+        needs_restart: vec!["server.port".into()],
+    };
+    assert_eq!(next(&mut news).await, told);
+    let kept = hub.events_since(&Tenant::default(), 0).await.unwrap().events;
+    let kept: Vec<_> = kept.iter().map(|event| event.event.as_str()).collect();
+    assert_eq!(kept, ["config.reloaded"]);
+}
+
+#[tokio::test]
+async fn what_is_offered_follows_the_rules_of_the_day() {
+    let hub = hub([plain("a"), plain("b")]).await;
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let offered = || async { hub.offer(&tenant, &thread).await.unwrap().tools().len() };
+    assert_eq!(offered().await, 2);
+    hub.apply(Change::new().rule(Rule::deny("a"))).await.unwrap();
+    assert_eq!(offered().await, 1);
+    hub.apply(Change::new()).await.unwrap();
+    assert_eq!(offered().await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_fails_while_everything_is_replaced_again_and_again() {
+    let rounds = if std::env::var_os("TOOLHUB_SOAK").is_some() { 1_000 } else { 50 };
+    let hub = hub([plain("a"), plain("b").read_only()]).await;
+    let callers: Vec<_> = (0..4)
+        .map(|n| {
+            let hub = hub.clone();
+            tokio::spawn(async move {
+                for _ in 0..rounds {
+                    hub.call(["a", "b"][n % 2], json!({})).await.assert_success();
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    for round in 0..rounds {
+        let change = if round % 3 == 0 { Change::new() } else { Change::new().policy("*", limited(1_000_000)) };
+        hub.apply(change.put(plain("a")).put(plain("b").read_only())).await.unwrap();
+    }
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    assert_eq!(hub.tools().len(), 2);
+}
