@@ -47,7 +47,7 @@ mod tool;
 
 pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant};
 pub use artifact::Artifact;
-pub use call::{Acknowledged, Content, Effect, Outcome, Progress, Status};
+pub use call::{Acknowledged, Content, Effect, Outcome, Progress, Reached, Status};
 pub use context::CallContext;
 pub use error::{CallError, Counts, Detail, ErrorKind, ErrorRow, FailureScope, ToolError};
 pub use executor::{BoxFuture, Executor, Job, Reply};
@@ -60,7 +60,7 @@ pub use handler::{
 };
 pub use hooks::{After, Before, Hook, HookedCall};
 pub use hub::{
-    BatchRequest, BuildError, CallRequest, Change, Changed, Explanation, HubBuilder, Offer, RateLeft, Restored,
+    BatchRequest, BuildError, CallRequest, Cancel, Change, Changed, Explanation, HubBuilder, Offer, RateLeft, Restored,
     Running, ThreadError, ToolHub, ToolStatusInfo, View,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats};

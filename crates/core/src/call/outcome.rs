@@ -35,6 +35,14 @@ pub enum Status {
     Cancelled,
 }
 
+impl Status {
+    /// Whether the call has ended.
+    #[must_use]
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Success | Self::Error | Self::Cancelled)
+    }
+}
+
 /// What a call did to the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -250,6 +250,7 @@ fn by_partition(noted: Vec<Noted>) -> HashMap<Partition, Vec<CallRecord>> {
             key: None,
             arguments: call.arguments,
             status,
+            approval: None,
             opened_at: call.arrived,
             outcome: Some(outcome),
             opening: None,

@@ -4,6 +4,8 @@
 
 mod alloc;
 mod approvals;
+mod asynchronous;
+mod asynchronous_lives;
 mod awkward_store;
 mod batches;
 mod busy;
