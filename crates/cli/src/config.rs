@@ -39,7 +39,7 @@ pub(crate) use self::{
     change::ChangePlan,
     hub::Pieces,
     load::{Asked, Loaded, load},
-    problem::Problems,
+    problem::{Problems, Style, render},
     raw::{Level, LogFormat, Mode, Scope},
     rehearse::rehearse,
     show::values,

@@ -12,8 +12,6 @@ mod tour;
 
 use std::{error::Error, path::PathBuf};
 
-pub(crate) use pack::hub;
-
 use crate::exit::Exit;
 
 /// Runs the tour, until its end or until Ctrl-C.

@@ -8,7 +8,11 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
-use crate::{config::Problems, exit::Exit, output::plain};
+use crate::{
+    config::{self, Problems},
+    exit::Exit,
+    output::plain,
+};
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const HELP: Style = AnsiColor::Cyan.on_default();
@@ -31,8 +35,8 @@ pub(crate) struct Failure {
     pub(crate) see: Option<(&'static str, String)>,
     /// The trace of the request, for whoever looks it up.
     pub(crate) trace: Option<String>,
-    /// The text for people, where somebody else knows better how to put it.
-    words: Option<String>,
+    /// The problems of a config, which have a form of their own: for people and for programs.
+    pub(crate) config: Option<(String, Value)>,
     /// How the command ends.
     pub(crate) exit: Exit,
 }
@@ -48,7 +52,7 @@ impl Failure {
             help: Vec::new(),
             see: None,
             trace: None,
-            words: None,
+            config: None,
             exit: Exit::of_code(code),
         }
     }
@@ -75,12 +79,12 @@ impl Failure {
         self
     }
 
-    /// Everything that is wrong with the config.
+    /// What is wrong with the config.
     pub(crate) fn of_config(problems: &Problems) -> Self {
-        let mut failure = Self::new("config_invalid", format!("the config has {} problems", problems.len()));
-        failure.parts = problems.iter().map(|problem| (problem.place(), problem.message.clone())).collect();
-        failure.words = Some(problems.coloured());
-        failure.help("toolhub config check")
+        let many = problems.len();
+        let message = format!("the config has {many} problem{}", if many == 1 { "" } else { "s" });
+        let shown = (config::render(problems, config::Style::Coloured), problems.to_json());
+        Self { config: Some(shown), ..Self::new("config_invalid", message) }.help("toolhub config check")
     }
 
     /// What `application/problem+json` says.
@@ -120,13 +124,16 @@ impl Failure {
         if !details.is_empty() {
             error["errors"] = Value::from(details);
         }
+        if let Some((_, problems)) = &self.config {
+            error["problems"] = problems.clone();
+        }
         json!({ "error": error }).to_string()
     }
 
     /// As text for people; `ascii` where nothing else can be shown.
     pub(crate) fn text(&self, ascii: bool) -> String {
-        if let Some(words) = &self.words {
-            return words.clone();
+        if let Some((text, _)) = &self.config {
+            return text.clone();
         }
         let mut text = format!("{BAD}error:{BAD:#} {}\n", plain(&self.message));
         let widest = self.parts.iter().map(|(field, _)| plain(field).chars().count()).max().unwrap_or(0);

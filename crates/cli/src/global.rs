@@ -1,11 +1,11 @@
 //! The flags every command takes.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
 use crate::{
-    config::Asked,
+    config::{Asked, commands::Flags},
     failure::Failure,
     output::{Color, Show},
 };
@@ -14,22 +14,8 @@ use crate::{
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The config file [default: the nearest toolhub.toml upward]
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "TOOLHUB_CONFIG",
-        hide_env_values = true,
-        hide_short_help = true
-    )]
-    pub(crate) config: Option<PathBuf>,
-    /// Set one key of the config, such as server.port=9000
-    #[arg(long, global = true, value_name = "KEY=VALUE", hide_short_help = true)]
-    pub(crate) set: Vec<String>,
-    /// Read variables for the config from this file
-    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
-    pub(crate) env_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
     /// Ask this server [default: the one that serves this config, or the store itself]
     #[arg(
         long,
@@ -74,14 +60,12 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// Where to look for the config, and what to lay over it.
+    /// Which config is asked for.
     ///
     /// # Errors
     /// When the working folder is gone.
     pub(crate) fn asked(&self) -> Result<Asked, Failure> {
-        let gone = |error| Failure::unexpected(format!("the working folder cannot be read: {error}"));
-        let (config, set, env_file) = (self.config.clone(), self.set.clone(), self.env_file.clone());
-        Ok(Asked { config, set, env_file, ..Asked::of_process().map_err(gone)? })
+        self.flags.asked().map_err(|error| Failure::unexpected(format!("the working folder cannot be found: {error}")))
     }
 
     /// How to show things.

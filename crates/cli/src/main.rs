@@ -25,8 +25,7 @@ use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
     commands::{
-        approvals, backup, call, calls, completions, config as config_file, doctor, keys, restore, state, threads, tools,
-        version,
+        approvals, backup, call, calls, completions, doctor, keys, restore, settings, state, threads, tools, version,
     },
     exit::Exit,
     failure::Failure,
@@ -53,7 +52,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write a toolhub.toml to begin with
-    Init(config_file::Init),
+    Init(settings::InitFlags),
     /// Serve the tools of the config over HTTP
     Serve(serve::Serve),
     /// Serve a few tools to try out, in a folder that goes away; nothing to configure
@@ -77,7 +76,7 @@ enum Command {
     State(state::State),
     /// Check, show and describe the config
     #[command(subcommand)]
-    Config(config_file::Config),
+    Config(settings::ConfigCommand),
     /// Make, list and revoke the keys of clients
     #[command(subcommand, alias = "key")]
     Keys(keys::Keys),
@@ -117,7 +116,7 @@ async fn main() -> ExitCode {
 
 async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
     match command {
-        Command::Init(init) => config_file::init(session, &init),
+        Command::Init(init) => settings::init(session, &init),
         Command::Serve(serve) => serve::serve(session, serve).await,
         Command::Demo(demo) => serve::demo(session, demo).await,
         Command::Call(call) => call::run(session, call).await,
@@ -126,7 +125,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Calls(calls) => calls::run(session, calls).await,
         Command::Threads(threads) => threads::run(session, threads).await,
         Command::State(state) => state::run(session, state).await,
-        Command::Config(config) => config_file::run(session, &config).await,
+        Command::Config(config) => settings::run(session, &config).await,
         Command::Keys(keys) => keys::run(session, keys).await,
         Command::Backup(_) => backup::run(session).await,
         Command::Restore(restore) => restore::run(session, &restore),

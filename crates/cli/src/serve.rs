@@ -57,7 +57,7 @@ pub(crate) async fn serve(session: &Session, serve: Serve) -> Result<Exit, Failu
     (asked.host, asked.port) = (serve.host, serve.port);
     let local = Local::load(asked)?;
     logs::begin(&local.loaded.config.telemetry);
-    let house = Arc::new(House::open(&local).await?);
+    let house = Arc::new(House::open(&local, local.file()).await?);
     run(&house, serve.watch, |url| greeting::serve(&session.show, url, &house)).await
 }
 
@@ -72,9 +72,9 @@ pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure>
     // Neither the variables nor the files of whoever tries it out are meant for a demo.
     let folder_path = folder.path().to_owned();
     let asked = Asked { config: Some(file), port: Some(demo.port), folder: folder_path, ..Asked::default() };
-    let local = Local { file: None, ..Local::load(asked)? };
+    let local = Local::load(asked)?;
     logs::begin(&local.loaded.config.telemetry);
-    let house = Arc::new(House::open(&local).await?);
+    let house = Arc::new(House::open(&local, None).await?);
     let thread = ThreadId::new("demo").ok();
     house.hub.create_thread(&Tenant::default(), thread).await.map_err(|error| Failure::unexpected(error.to_string()))?;
     let ended = run(&house, false, |url| greeting::demo(&session.show, url, &house)).await;
@@ -87,7 +87,7 @@ pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure>
 /// # Errors
 /// When the store is in use or cannot be opened.
 pub(crate) async fn open(local: &Local) -> Result<Opened, Failure> {
-    let house = Arc::new(House::open(local).await?);
+    let house = Arc::new(House::open(local, local.file()).await?);
     Ok(Opened { router: house.clone().local_router(), hub: house.hub.clone() })
 }
 

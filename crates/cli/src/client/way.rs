@@ -53,33 +53,39 @@ async fn running(local: &Local, token: Option<String>) -> Result<Option<Remote>,
         return Ok(None);
     };
     match answer.status {
-        200 if answer.value().is_ok_and(|info| is_ours(&info, local.file.as_deref())) => Ok(Some(remote)),
+        200 if answer.value().is_ok_and(|info| is_ours(&info, local)) => Ok(Some(remote)),
         // This config says that keys are needed, and somebody asks for one at its address: that is its server.
-        401 | 403 if local.keys => Err(answer.failure()),
+        401 | 403 if local.wants_keys() => Err(answer.failure()),
         _ => Ok(None),
     }
 }
 
-/// Whether a server says that it runs on this file; or on none, as here.
-fn is_ours(info: &Value, file: Option<&Path>) -> bool {
+fn is_ours(info: &Value, local: &Local) -> bool {
+    match info.get("configFile") {
+        Some(theirs) => same_file(theirs.as_str(), local.file()),
+        // Only those who may do everything are told. A server that takes a key of ours, where this config asks for keys, is
+        // its server.
+        None => local.wants_keys() && info.get("scopes").is_some(),
+    }
+}
+
+/// Whether both are the same file, or both are none.
+fn same_file(theirs: Option<&str>, ours: Option<&Path>) -> bool {
     let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let theirs = info.get("configFile").map(|file| file.as_str().map(|file| whole(Path::new(file))));
-    theirs.is_some_and(|theirs| theirs == file.map(whole))
+    theirs.map(|theirs| whole(Path::new(theirs))) == ours.map(whole)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
-    fn a_server_is_ours_only_if_it_says_that_it_runs_on_the_same_file() {
-        let file = Path::new("/nowhere/toolhub.toml");
-        assert!(is_ours(&json!({"configFile": "/nowhere/toolhub.toml"}), Some(file)));
-        assert!(is_ours(&json!({"configFile": null}), None));
-        assert!(!is_ours(&json!({"configFile": null}), Some(file)));
-        assert!(!is_ours(&json!({"configFile": "/elsewhere/toolhub.toml"}), Some(file)));
-        assert!(!is_ours(&json!({"configFile": "/nowhere/toolhub.toml"}), None));
-        assert!(!is_ours(&json!({"version": "another program"}), None));
+    fn a_server_is_ours_only_if_it_runs_on_the_same_file() {
+        let (name, file) = ("/nowhere/toolhub.toml", Path::new("/nowhere/toolhub.toml"));
+        assert!(same_file(Some(name), Some(file)));
+        assert!(same_file(None, None));
+        assert!(!same_file(None, Some(file)));
+        assert!(!same_file(Some("/elsewhere/toolhub.toml"), Some(file)));
+        assert!(!same_file(Some(name), None));
     }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use axum::http::Method;
 use clap::Subcommand;
 use serde_json::{Value, json};
-use toolhub::clock::{Clock as _, SystemClock};
+use toolhub::{
+    clock::{Clock as _, SystemClock},
+    server::NewKey,
+};
 
 use super::list::{self, Paging, text};
 use crate::{
@@ -99,8 +102,26 @@ async fn in_server(session: &Session, create: &Create) -> Result<Exit, Failure> 
 
 /// No server runs: the key's holder gets the key, the config its digest.
 fn for_config(session: &Session, create: &Create) -> Result<Exit, Failure> {
-    let _ = (session, create);
-    Err(Failure::unexpected("keys are not built yet"))
+    let made = NewKey::make().map_err(|error| Failure::unexpected(format!("no key can be made: {error}")))?;
+    let mut lines = format!(
+        "[[auth.keys]]\nname = {}\ntenant = {}\nhash = {}\nscopes = {}\n",
+        json!(create.name),
+        json!(create.tenant),
+        json!(made.hash),
+        json!(create.scopes)
+    );
+    let expires = create.expires_in.map(|time| SystemClock.now() + time);
+    lines.extend(expires.map(|moment| format!("expires = {}\n", json!(moment))));
+    if session.show.json {
+        let told = json!({"name": create.name, "tenant": create.tenant, "scopes": create.scopes, "key": made.key,
+            "hash": made.hash, "expiresAt": expires, "config": lines});
+        session.show.document(&told.to_string());
+        return Ok(Exit::Fine);
+    }
+    session.show.data(&made.key);
+    session.show.say("this is shown once and kept nowhere. No server runs here, so put this into toolhub.toml:\n");
+    session.show.say(&format!("[auth]\nmode = \"keys\"\n\n{lines}"));
+    Ok(Exit::Fine)
 }
 
 async fn all(session: &Session) -> Result<Exit, Failure> {

@@ -21,7 +21,7 @@ pub(crate) fn run(session: &Session, restore: &Restore) -> Result<Exit, Failure>
             .help("stop the server, then run this beside its config, without --server and TOOLHUB_URL"));
     }
     let local = Local::find(&session.global)?;
-    let Some(store) = &local.store else {
+    let Some(store) = local.store() else {
         return Err(Failure::new("config_invalid", "the config keeps records in memory: there is no store to restore")
             .help("set backend = \"sqlite\" in [store]"));
     };

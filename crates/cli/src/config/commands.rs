@@ -2,7 +2,10 @@
 //!
 //! In: parsed arguments, and where to write. Out: an exit code. Data goes to `out`, talk to `err`; with `--json` both are JSON.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -20,6 +23,31 @@ use super::{
 const OK: u8 = 0;
 /// The config or the command line is wrong.
 const INVALID: u8 = 2;
+
+/// Where the config comes from; the same for every command that needs one.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Flags {
+    /// The config file, instead of the nearest toolhub.toml upward (TOOLHUB_CONFIG)
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Set a key of the config, such as --set server.port=8080; may be said more than once
+    #[arg(long, value_name = "KEY=VALUE", global = true)]
+    pub(crate) set: Vec<String>,
+    /// A file of variables, NAME=value on each line; those of the process weigh more
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) env_file: Option<PathBuf>,
+}
+
+impl Flags {
+    /// What is asked for, in this process.
+    ///
+    /// # Errors
+    /// When the working folder is gone.
+    pub(crate) fn asked(&self) -> io::Result<Asked> {
+        let Self { config, set, env_file } = self.clone();
+        Ok(Asked { config, set, env_file, ..Asked::of_process()? })
+    }
+}
 
 /// The commands about the config.
 #[derive(Debug, Subcommand)]

@@ -42,11 +42,11 @@ pub(crate) struct House {
 }
 
 impl House {
-    /// Opens the store and builds the hub.
+    /// Opens the store and builds the hub. `file` is told to whoever asks which config this is.
     ///
     /// # Errors
     /// When the store is in use or cannot be opened, or a tool cannot be made.
-    pub(crate) async fn open(local: &Local) -> Result<Self, Failure> {
+    pub(crate) async fn open(local: &Local, file: Option<&Path>) -> Result<Self, Failure> {
         let config = &local.loaded.config;
         let store = config.store.open().map_err(|trouble| no_store(&trouble, local))?;
         let built = config.hub(&store).build().await;
@@ -55,7 +55,7 @@ impl House {
             hub,
             store,
             asked: local.asked.clone(),
-            file: local.file.clone(),
+            file: file.map(Path::to_owned),
             loaded: Mutex::new(local.loaded.clone()),
             reloading: tokio::sync::Mutex::default(),
         })

@@ -151,7 +151,9 @@ fn convert(text: &str, schema: &Value, root: &Value) -> Value {
     }
     if has("array") && !has("string") {
         // One word of a list; said again, it is the next.
-        return Value::Array(vec![convert(text, &schema["items"], root)]);
+        let items =
+            schema.get("items").or_else(|| choices(schema).find_map(|choice| followed(choice, root).get("items")));
+        return Value::Array(vec![convert(text, items.unwrap_or(&Value::Null), root)]);
     }
     Value::String(text.into())
 }

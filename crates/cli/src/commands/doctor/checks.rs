@@ -56,7 +56,7 @@ fn clock() -> Check {
 }
 
 fn config(local: &Local) -> Check {
-    match &local.file {
+    match local.file() {
         Some(file) => Check::new("config", Found::Good, format!("{} is valid", file.display())),
         None => Check::new("config", Found::Odd, "no toolhub.toml here: defaults, and no tools").fix("toolhub init"),
     }
@@ -65,7 +65,7 @@ fn config(local: &Local) -> Check {
 /// Whether a server answers at the address; if so it has the store, if it is ours.
 async fn address(session: &Session, local: &Local) -> (Check, bool) {
     let url = session.global.server.clone().unwrap_or_else(|| local.url());
-    let free = || TcpListener::bind((local.host.trim_matches(['[', ']']), local.port));
+    let free = || TcpListener::bind((local.loaded.config.server.host, local.loaded.config.server.port));
     let answered = match Remote::new(&url, session.global.token.clone(), true) {
         Ok(remote) => crate::client::Client::Remote(remote).send(Request::livez()).await,
         Err(failure) => return (Check::new("server", Found::Bad(Exit::Usage), failure.message), false),
@@ -99,7 +99,7 @@ async fn address(session: &Session, local: &Local) -> (Check, bool) {
 
 /// Whether others on this machine can read what is kept.
 fn permissions(local: &Local) -> Option<Check> {
-    let store = local.store.as_ref()?;
+    let store = local.store()?;
     let folder =
         store.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or(PathBuf::from("."), Path::to_owned);
     if !folder.exists() {
@@ -142,7 +142,7 @@ fn others_read(_: &Path) -> bool {
 
 /// Opens the store, which looks through all of it, and closes it again.
 fn store(local: &Local, serves: bool) -> Option<Check> {
-    let Some(path) = &local.store else {
+    let Some(path) = local.store() else {
         return Some(
             Check::new("store", Found::Odd, "records are kept in memory and are gone with the process")
                 .fix("set backend = \"sqlite\" in [store]"),
