@@ -36,11 +36,9 @@ use std::{
 use toolhub::status::StatusSettings;
 
 pub(crate) use self::{
-    change::ChangePlan,
-    hub::Pieces,
     load::{Asked, Loaded, load},
     problem::{Problems, Style, render},
-    raw::{Level, LogFormat, Mode, Scope},
+    raw::{Level, LogFormat, Mode},
     rehearse::rehearse,
     show::values,
 };

@@ -15,7 +15,7 @@ pub trait Steward: Send + Sync + 'static {
     /// The config as it holds now; secrets are masked.
     fn config(&self) -> Value;
 
-    /// The file the config is in; none where there is none.
+    /// The config file, by which commands on the same machine know the server of their config; none where there is none.
     fn config_file(&self) -> Option<&Path> {
         None
     }
@@ -25,11 +25,6 @@ pub trait Steward: Send + Sync + 'static {
 
     /// Makes a backup of the store.
     fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>>;
-
-    /// The config file, by which commands on the same machine know the server of their config; none where there is none.
-    fn config_file(&self) -> Option<PathBuf> {
-        None
-    }
 
     /// Makes a tool of what came over the API: an object with its `name`, and what its kind needs. A command never comes this
     /// way. The tool is registered when this answers.
