@@ -215,7 +215,7 @@ async fn forget(engine: &Engine, key: &Key, row: &Row) {
     let batch = Batch::on(key.partition.clone()).with(gone);
     match engine.journal.store.commit(batch, engine.services.clock.now()).await {
         Ok(_) => {
-            tracing::warn!(call = %key.id, "an open call that cannot be read is as old as records become, and is removed")
+            tracing::warn!(call = %key.id, "an open call that cannot be read is as old as records become, and is removed");
         }
         // It is looked at again.
         Err(error) => tracing::debug!(%error, call = %key.id, "an open call that cannot be read is not removed"),
