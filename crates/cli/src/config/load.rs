@@ -4,9 +4,9 @@
 //! weakest: defaults, the user's own file, the nearest `toolhub.toml` upward or the one that was named, the environment, flags.
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     path::{Path as FilePath, PathBuf},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use super::{
@@ -46,7 +46,6 @@ pub(crate) struct Asked {
 }
 
 /// A config, and how it came to be.
-#[derive(Debug)]
 pub(crate) struct Loaded {
     /// What holds.
     pub(crate) config: Config,
@@ -97,6 +96,12 @@ impl Asked {
     }
 }
 
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
 /// Whether a file must be there, and who says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needed {
@@ -110,7 +115,8 @@ pub(crate) enum Needed {
 /// # Errors
 /// Everything that is wrong with it, at once.
 pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
-    let shape = Shape::of_config();
+    static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of_config);
+    let shape = &*SHAPE;
     let mut problems = Vec::new();
     let mut environment = asked.environment.clone();
     if let Some(path) = &asked.env_file {
@@ -131,7 +137,7 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
             Ok(source) => {
                 let (mut node, wrong) = tree::parse(&source);
                 broken |= !wrong.is_empty();
-                let found = check_part(&mut node, &shape, &environment, &wrong);
+                let found = check_part(&mut node, shape, &environment, &wrong);
                 problems.extend(wrong.into_iter().chain(found));
                 match files.is_empty() {
                     true => tree = node,
@@ -145,11 +151,11 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
             Err(problem) => problems.push(problem),
         }
     }
-    problems.extend(overlay::environment(&mut tree, &shape, &environment));
-    problems.extend(flags(asked, &mut tree, &shape));
+    problems.extend(overlay::environment(&mut tree, shape, &environment));
+    problems.extend(flags(asked, &mut tree, shape));
     // What could not be read may be all that seems to be missing.
     if !broken {
-        problems.extend(check::whole(&tree, &shape));
+        problems.extend(check::whole(&tree, shape));
     }
     // What values mean together is asked only of values that fit.
     if !problems.is_empty() {

@@ -163,3 +163,17 @@ fn every_key_can_be_set_by_a_variable_and_by_a_flag() {
         assert!(variable.is_ok() && variable == flag, "{variable:?} {flag:?}");
     }
 }
+
+#[test]
+fn nothing_that_can_be_printed_holds_what_a_file_or_a_variable_says() {
+    let folder = Folder::new("printed");
+    folder.write("toolhub.toml", "[tools.x]\nbuiltin = \"clock\"\nmetadata = { a = \"hunter22\" }");
+    let asked = folder.asked(&[("ANY", "hunter22")]);
+    let loaded = load(&asked).unwrap();
+    let tree = format!("{:?}", loaded.tree);
+    folder.write("toolhub.toml", "# hunter22\n[server]\nprot = 1");
+    let problems = load(&asked).unwrap_err();
+    for text in [format!("{asked:?}"), tree, format!("{problems:?}"), problems.to_string()] {
+        assert!(!text.is_empty() && !text.contains("hunter22"), "{text}");
+    }
+}
