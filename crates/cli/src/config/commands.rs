@@ -178,6 +178,7 @@ pub(crate) fn print_schema(to: &mut Output<'_>) -> io::Result<u8> {
 /// # Errors
 /// When nothing can be written.
 pub(crate) fn path(asked: &Asked, to: &mut Output<'_>) -> io::Result<u8> {
+    let (asked, _) = asked.with_env_file();
     let files: Vec<String> = asked.files().into_iter().rev().map(|(path, _)| path.display().to_string()).collect();
     if to.json {
         writeln!(to.out, "{}", json!({ "files": files }))?;

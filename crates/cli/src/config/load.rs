@@ -66,6 +66,19 @@ impl Asked {
         Ok(Self { folder: std::env::current_dir()?, environment: Environment::of_process(), ..Self::default() })
     }
 
+    /// The same with the variables of `--env-file`, and what is wrong with that.
+    pub(crate) fn with_env_file(&self) -> (Self, Vec<Problem>) {
+        let (mut asked, mut problems) = (self.clone(), Vec::new());
+        if let Some(path) = &self.env_file {
+            let origin = Origin::Flag(format!("--env-file {}", path.display()));
+            match read(self, &self.folder.join(path), &origin) {
+                Ok(source) => problems = asked.environment.add_file(&source),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        (asked, problems)
+    }
+
     /// The files to read, the weaker first; and whether each must be there.
     pub(crate) fn files(&self) -> Vec<(PathBuf, Needed)> {
         let mut files = Vec::new();
@@ -117,14 +130,8 @@ pub(crate) enum Needed {
 pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
     static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of_config);
     let shape = &*SHAPE;
-    let mut problems = Vec::new();
-    let mut environment = asked.environment.clone();
-    if let Some(path) = &asked.env_file {
-        match read(asked, &asked.folder.join(path), &Origin::Flag(format!("--env-file {}", path.display()))) {
-            Ok(source) => problems.extend(environment.add_file(&source)),
-            Err(problem) => problems.push(problem),
-        }
-    }
+    let (asked, mut problems) = asked.with_env_file();
+    let (asked, environment) = (&asked, &asked.environment);
     let (mut tree, mut files, mut broken) = (Node::empty(), Vec::new(), false);
     // The folder that relative paths begin in where nothing else is known.
     let mut folder = asked.folder.clone();
@@ -137,7 +144,7 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
             Ok(source) => {
                 let (mut node, wrong) = tree::parse(&source);
                 broken |= !wrong.is_empty();
-                let found = check_part(&mut node, shape, &environment, &wrong);
+                let found = check_part(&mut node, shape, environment, &wrong);
                 problems.extend(wrong.into_iter().chain(found));
                 match files.is_empty() {
                     true => tree = node,
@@ -151,7 +158,7 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
             Err(problem) => problems.push(problem),
         }
     }
-    problems.extend(overlay::environment(&mut tree, shape, &environment));
+    problems.extend(overlay::environment(&mut tree, shape, environment));
     problems.extend(flags(asked, &mut tree, shape));
     // What could not be read may be all that seems to be missing.
     if !broken {
@@ -165,7 +172,7 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
         let message = format!("the config cannot be read, which is a bug of toolhub: {error}");
         Problems::new(vec![Problem::new(tree.origin.clone(), "", message)])
     })?;
-    let config = resolve::resolve(&raw, &tree, &folder, &environment, &asked.folder)?;
+    let config = resolve::resolve(&raw, &tree, &folder, environment, &asked.folder)?;
     Ok(Loaded { config, raw, tree, files })
 }
 

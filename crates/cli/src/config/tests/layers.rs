@@ -32,6 +32,9 @@ fn a_flag_weighs_more_than_a_variable_and_that_more_than_a_file() {
     assert_eq!(port(&asked), (3, "other.toml:2".into()));
     asked.config = Some("toolhub.toml".into());
     assert_eq!(port(&asked), (2, "toolhub.toml:3".into()));
+    folder.write("which", "TOOLHUB_CONFIG=other.toml");
+    let by_file = Asked { env_file: Some("which".into()), ..folder.asked(&[]) };
+    assert_eq!(port(&by_file), (3, "other.toml:2".into()));
     folder.write("vars", "# comment\nexport TOOLHUB__SERVER__PORT='4'\n");
     asked.env_file = Some("vars".into());
     assert_eq!(port(&asked), (4, "env TOOLHUB__SERVER__PORT (vars:2)".into()));
