@@ -5,10 +5,14 @@
 mod content;
 mod outcome;
 mod progress;
+mod reached;
 mod request;
+mod whereabouts;
 
 pub use content::Content;
 pub use outcome::{Acknowledged, Effect, Outcome, Status};
 pub use progress::Progress;
 pub(crate) use progress::ProgressSink;
+pub use reached::Reached;
 pub(crate) use request::Call;
+pub(crate) use whereabouts::Whereabouts;

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tokio::sync::Notify;
@@ -12,8 +15,20 @@ use tokio_util::{
 };
 
 use crate::{
-    approvals::Approvals, events::Kept, executor::Executor, hooks::Hook, hub::Offers, ids::CallId, journal::Journal,
-    policy::Glob, registry::Registry, scheduler::Scheduler, services::Services, statuses::Statuses, threads::Book,
+    approvals::Approvals,
+    call::Whereabouts,
+    events::Kept,
+    executor::Executor,
+    hooks::Hook,
+    hub::Offers,
+    ids::{CallId, Tenant},
+    journal::Journal,
+    policy::Glob,
+    registry::Registry,
+    scheduler::Scheduler,
+    services::Services,
+    statuses::Statuses,
+    threads::Book,
     tool::Kind,
 };
 
@@ -33,6 +48,8 @@ pub(crate) struct Engine {
     pub(crate) live: Live,
     pub(crate) offers: Offers,
     pub(crate) tasks: TaskTracker,
+    /// Given when the hub is to go down: no call begins any more, and those that wait for a person need not.
+    pub(crate) leaving: Leaving,
     /// What the hub does by itself, until it is shut down or dropped.
     pub(crate) own: TaskTracker,
     pub(crate) gone: CancellationToken,
@@ -41,13 +58,40 @@ pub(crate) struct Engine {
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
-/// The calls that run on tasks of their own, so that anybody who knows an id can cancel one.
+impl Engine {
+    /// Whether the hub goes down. Asked by every call.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.said.load(Ordering::Relaxed)
+    }
+}
+
+/// The word that the hub goes down.
+#[derive(Default)]
+pub(crate) struct Leaving {
+    /// Apart, because every call looks at it, and a signal has a lock.
+    said: AtomicBool,
+    signal: CancellationToken,
+}
+
+impl Leaving {
+    pub(crate) fn say(&self) {
+        self.said.store(true, Ordering::Relaxed);
+        self.signal.cancel();
+    }
+
+    /// Waits until the hub goes down.
+    pub(crate) async fn heard(&self) {
+        self.signal.cancelled().await;
+    }
+}
+
+/// The calls that run on tasks of their own, so that others can look at them and cancel them.
 #[derive(Default, Clone)]
 pub(crate) struct Live(Arc<Calls>);
 
 #[derive(Default)]
 struct Calls {
-    running: Mutex<HashMap<CallId, CancellationToken>>,
+    running: Mutex<HashMap<CallId, Arc<Whereabouts>>>,
     /// Told when a call begins and no other was running.
     begun: Notify,
 }
@@ -57,10 +101,11 @@ const FEW: usize = 1_024;
 
 impl Live {
     /// Notes a call for as long as the answer is held.
-    pub(crate) fn enter(&self, call: CallId, cancel: Option<CancellationToken>) -> Running {
+    pub(crate) fn enter(&self, whereabouts: &Arc<Whereabouts>) -> Running {
+        let call = whereabouts.id;
         let mut running = self.running();
         let first = running.is_empty();
-        running.insert(call, cancel.unwrap_or_default());
+        running.insert(call, whereabouts.clone());
         drop(running);
         if first {
             self.0.begun.notify_one();
@@ -68,15 +113,20 @@ impl Live {
         Running { call, live: self.clone() }
     }
 
-    /// Cancels a call; says whether it was running.
-    pub(crate) fn cancel(&self, call: CallId) -> bool {
-        let token = self.running().get(&call).cloned();
-        token.inspect(CancellationToken::cancel).is_some()
+    /// Where a call is, if it runs here.
+    pub(crate) fn find(&self, call: CallId) -> Option<Arc<Whereabouts>> {
+        self.running().get(&call).cloned()
+    }
+
+    /// Where the calls of a tenant are that run here.
+    pub(crate) fn of_tenant(&self, tenant: &Tenant) -> Vec<Arc<Whereabouts>> {
+        self.running().values().filter(|call| call.tenant == *tenant).cloned().collect()
     }
 
     pub(crate) fn cancel_all(&self) {
-        for token in self.running().values() {
-            token.cancel();
+        let all: Vec<_> = self.running().values().cloned().collect();
+        for call in all {
+            call.cancel.cancel();
         }
     }
 
@@ -94,7 +144,7 @@ impl Live {
         self.0.begun.notified().await;
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<CallId, CancellationToken>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<CallId, Arc<Whereabouts>>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -29,6 +29,7 @@ pub use batch::BatchRequest;
 pub use builder::{BuildError, HubBuilder};
 pub use change::{Change, Changed};
 pub use explain::{Explanation, RateLeft};
+pub use journal::Cancel;
 pub use offer::Offer;
 pub(crate) use offer::Offers;
 pub use request::{CallRequest, Running};
@@ -43,7 +44,7 @@ use crate::{
     engine::Engine,
     events::News,
     export::{self, Format},
-    ids::{ArtifactId, CallId, Tenant},
+    ids::{ArtifactId, Tenant},
     registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools, Workshop},
     state::StateManager,
     tool::{Definition, Kind, ToolName},
@@ -88,11 +89,6 @@ impl ToolHub {
     /// Asks for a call. Nothing happens before the answer is awaited or started.
     pub fn call(&self, tool: impl Into<SmolStr>, arguments: impl Into<Value>) -> CallRequest<'_> {
         CallRequest::new(&self.engine, tool.into(), arguments.into())
-    }
-
-    /// Cancels a call that runs on a task of its own; says whether it was still running.
-    pub fn cancel(&self, call: CallId) -> bool {
-        self.engine.live.cancel(call)
     }
 
     /// Adds a tool.
@@ -213,11 +209,13 @@ impl ToolHub {
         self.engine.services.blocking.stuck()
     }
 
-    /// Lets running calls finish for this long, cancels the rest, closes all instances, and writes down which threads were
-    /// active and what is noted of read-only calls. What the hub does by itself has ended then, so that its store is free as
+    /// Takes no new calls from here on (`shutting_down`), lets running ones finish for this long, cancels the rest, closes all instances, and writes down which threads were
+    /// active and what is noted of read-only calls. Calls that wait for a person and go on without their caller stay as they are, for
+    /// the next start. What the hub does by itself has ended then, so that its store is free as
     /// soon as the last clone of the hub is dropped.
     pub async fn shutdown(&self, grace: Duration) {
-        let Engine { tasks, live, services, book, own, gone, .. } = &*self.engine;
+        let Engine { tasks, live, services, book, own, gone, leaving, .. } = &*self.engine;
+        leaving.say();
         tasks.close();
         if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
             live.cancel_all();

@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use smol_str::{SmolStr, format_smolstr};
@@ -35,13 +36,14 @@ use crate::{
 pub(crate) use nodes::{RENEW, Watched, keep_lease};
 pub use plain::JournalStats;
 pub(crate) use plain::{Plain, keep_plain};
+pub(crate) use query::as_it_stands;
 pub use query::{CallPage, CallQuery, CallQueryError};
 
 /// How long an idempotency key is remembered.
 const KEYS_ARE_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// A call in the journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CallRecord {
@@ -64,6 +66,9 @@ pub struct CallRecord {
     pub arguments: Value,
     /// Where it is on its way.
     pub status: Status,
+    /// The question about it: the one it waits for, or the one whose answer it is made on.
+    #[serde(rename = "approvalId", skip_serializing_if = "Option::is_none", default)]
+    pub approval: Option<ApprovalId>,
     /// When it was opened.
     pub opened_at: Timestamp,
     /// How it ended.
@@ -71,6 +76,7 @@ pub struct CallRecord {
     pub outcome: Option<Outcome>,
     /// What is known of it only while it is open.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schemars(skip)]
     pub(crate) opening: Option<Box<Opening>>,
 }
 
@@ -80,7 +86,7 @@ pub struct CallRecord {
 pub(crate) struct Opening {
     /// The hub that runs it.
     pub(crate) node: SmolStr,
-    /// How often it was started: once, and once more whenever its process had died.
+    /// How often it was started: not at all while it waits; once, and once more whenever its process had died.
     pub(crate) starts: u32,
     /// Whether its tool changes nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
@@ -88,9 +94,6 @@ pub(crate) struct Opening {
     /// The id the model gave its request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) model_call: Option<SmolStr>,
-    /// The approval the call is made on.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) approval: Option<ApprovalId>,
 }
 
 /// A call that is open, and which writing of its row that is. Only whoever knows the last one can close it.
@@ -350,6 +353,7 @@ impl CallRecord {
             key: call.key.clone(),
             arguments: call.arguments.clone(),
             status: Status::Executing,
+            approval: None,
             opened_at: now,
             outcome: None,
             opening: None,
@@ -358,7 +362,8 @@ impl CallRecord {
 
     /// The same call with its end.
     pub(crate) fn closed(self, outcome: Outcome) -> Self {
-        Self { status: outcome.status, outcome: Some(outcome), opening: None, ..self }
+        let approval = outcome.approval.or(self.approval);
+        Self { status: outcome.status, approval, outcome: Some(outcome), opening: None, ..self }
     }
 }
 
@@ -371,6 +376,11 @@ impl OpenCall {
     /// The node that runs it; none can be told of a record that does not say.
     pub(crate) fn node(&self) -> &str {
         self.record.opening.as_ref().map_or("", |opening| &opening.node)
+    }
+
+    /// Whether it waits for a person or for its turn: its tool has not been started.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.record.status, Status::AwaitingApproval | Status::Scheduled)
     }
 
     /// How often it was started.

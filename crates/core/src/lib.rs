@@ -42,12 +42,13 @@ mod step;
 mod suggest;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod text_schema;
 mod threads;
 mod tool;
 
 pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant};
 pub use artifact::Artifact;
-pub use call::{Acknowledged, Content, Effect, Outcome, Progress, Status};
+pub use call::{Acknowledged, Content, Effect, Outcome, Progress, Reached, Status};
 pub use context::CallContext;
 pub use error::{CallError, Counts, Detail, ErrorKind, ErrorRow, FailureScope, ToolError};
 pub use executor::{BoxFuture, Executor, Job, Reply};
@@ -60,7 +61,7 @@ pub use handler::{
 };
 pub use hooks::{After, Before, Hook, HookedCall};
 pub use hub::{
-    BatchRequest, BuildError, CallRequest, Change, Changed, Explanation, HubBuilder, Offer, RateLeft, Restored,
+    BatchRequest, BuildError, CallRequest, Cancel, Change, Changed, Explanation, HubBuilder, Offer, RateLeft, Restored,
     Running, ThreadError, ToolHub, ToolStatusInfo, View,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats};
@@ -76,6 +77,7 @@ pub use state::{
     PersistenceFormat, SessionState, State, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry,
     StateError, StateKind, StateManager, StateManagerConfig, StateStats, StateVersion, ToolState,
 };
+pub(crate) use text_schema::text_schema;
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName};

@@ -14,6 +14,7 @@ mod close;
 mod dependencies;
 mod hooks;
 mod interrupted;
+mod launch;
 mod open;
 mod output;
 mod policy;
@@ -25,11 +26,7 @@ mod status;
 mod ticket;
 mod validate;
 
-use std::{pin::pin, sync::Arc};
-
-use futures_core::future::BoxFuture;
-use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
+use std::sync::Arc;
 
 use crate::{
     approvals::Permit,
@@ -38,9 +35,9 @@ use crate::{
     clock::{self, Instant},
     context::CallContext,
     engine::Engine,
-    error::{CallError, ErrorKind, ToolError},
+    error::{CallError, ToolError},
     executor::Reply,
-    held,
+    ids::ApprovalId,
     journal::OpenCall,
     kept::Fingerprint,
     registry::{Base, Tool},
@@ -49,6 +46,8 @@ use crate::{
 pub(crate) use admission::{Slot, WeakSlot};
 pub(crate) use again::run_again;
 pub(crate) use interrupted::{close as close_open, outcome as interrupted, tell as tell_interrupted};
+use launch::enter;
+pub(crate) use launch::{Pending, run, run_until_asked, start};
 pub(crate) use prepare::prepare;
 use ticket::Ticket;
 
@@ -81,6 +80,9 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
         cache::Known::Yes(outcome) => return Ok(*outcome),
         cache::Known::No(allowed) => allowed,
     };
+    //     An asynchronous call is written down before it waits for its turn: nobody waits with it.
+    let allowed =
+        if allowed.0.call.detached { Box::pin(open::ahead_of_its_turn(engine, allowed)).await? } else { allowed };
     //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
     let mut placed = match admission::place(services, allowed)? {
         admission::Placing::Now(placed) => placed,
@@ -158,7 +160,7 @@ struct Along {
     notes: Vec<String>,
     /// What the answer is kept as.
     keep_as: Option<Fingerprint>,
-    /// The record of a call whose process died.
+    /// The record that was written before the call came to its turn, or by a process that died.
     left_open: Option<Box<OpenCall>>,
 }
 
@@ -173,14 +175,19 @@ impl Way {
         self.along.as_ref()?.permit.as_ref()
     }
 
-    /// The record of a call whose process died; it is run again.
+    /// The record of the call, if it was written before it came to its turn, or by a process that died.
     fn left_open(&self) -> Option<&OpenCall> {
         self.along.as_ref()?.left_open.as_deref()
     }
 
-    /// Whether it is run again, because its process died.
+    /// Whether it has passed the doors up to 8 before: it is run again, or goes on, because its process died.
     fn runs_again(&self) -> bool {
         self.left_open().is_some()
+    }
+
+    /// The question it waits for, or did when its process died.
+    fn asked(&self) -> Option<ApprovalId> {
+        self.left_open().filter(|left| left.waits()).and_then(|left| left.record.approval)
     }
 
     /// What the model is told beside the result.
@@ -229,145 +236,8 @@ impl Found {
     fn runs_in_place(&self) -> bool {
         let Way { call, tool, base, .. } = &self.0;
         let proves = *base != Base::No && call.thread.is_some();
-        tool.definition.annotations.read_only && call.key.is_none() && !tool.stateful && !proves && !tool.gate.may_ask()
-    }
-}
-
-/// Finds the call's tool. A thread is made by being named, even by a call that asks for a tool that is not there; the others
-/// are noted when they begin.
-fn enter(engine: &Engine, call: Box<Call>) -> Result<Found, resolve::Refused> {
-    resolve::find(&engine.registry, call).inspect_err(|resolve::Refused { call, .. }| {
-        if let Some(thread) = &call.thread {
-            engine.services.known.note(&call.tenant, thread, call.arrived);
-        }
-    })
-}
-
-/// Runs a call and waits for its end. A caller that stops waiting cancels it.
-///
-/// Each sort of call gets a future of its own: a plain one is boxed as it is, and stays small enough for the allocator's
-/// quick path (about 1 KiB).
-pub(crate) fn run(engine: &Arc<Engine>, call: Box<Call>) -> BoxFuture<'_, Outcome> {
-    match enter(engine, call) {
-        Err(refused) => Box::pin(async move {
-            let ticket = Ticket::new(&engine.services, &refused.call);
-            let outcome = ticket.refused(refused.error);
-            report::report(ticket, &outcome);
-            outcome
-        }),
-        Ok(found) if found.runs_in_place() => Box::pin(walk(engine, found, true)),
-        Ok(mut found) => Box::pin(async move {
-            let call = &mut found.0.call;
-            let wanted = Wanted { cancel: call.cancel.get_or_insert_default().clone(), goes_on: call.goes_on() };
-            let outcome = launch(engine, found).outcome().await;
-            wanted.satisfied();
-            outcome
-        }),
-    }
-}
-
-/// Starts a call on a task of its own.
-pub(crate) fn start(engine: &Arc<Engine>, call: Box<Call>) -> Pending {
-    match enter(engine, call) {
-        Ok(found) => launch(engine, found),
-        Err(refused) => {
-            let ticket = Ticket::new(&engine.services, &refused.call);
-            let outcome = ticket.refused(refused.error);
-            report::report(ticket, &outcome);
-            Pending { told: oneshot::channel().1, otherwise: Some(Box::new(outcome)) }
-        }
-    }
-}
-
-/// The end of a call on a task of its own, when it comes.
-pub(crate) struct Pending {
-    told: oneshot::Receiver<Outcome>,
-    /// The end if nobody tells: the call was refused at once, or its task vanished with the runtime.
-    otherwise: Option<Box<Outcome>>,
-}
-
-impl Pending {
-    /// Waits for the end. To be asked once.
-    pub(crate) async fn outcome(&mut self) -> Outcome {
-        let told = (&mut self.told).await.ok();
-        told.or_else(|| self.otherwise.take().map(|outcome| *outcome)).expect("a pending call is asked once")
-    }
-}
-
-fn launch(engine: &Arc<Engine>, found: Found) -> Pending {
-    let (tell, told) = oneshot::channel();
-    let otherwise = Some(Box::new(Ticket::new(&engine.services, &found.0.call).lost()));
-    let id = found.0.call.id;
-    let running = engine.live.enter(id, found.0.call.cancel.clone());
-    let progress = found.0.call.progress.clone();
-    let (tasks, runtime) = (engine.tasks.clone(), engine.runtime.clone());
-    let engine = engine.clone();
-    // A call that nobody waits for holds up nobody, so it need not know where it was made.
-    let hold = held::current().filter(|_| !found.0.call.detached);
-    let task = async move {
-        let outcome = walk(&engine, found, false).await;
-        drop(running);
-        if outcome.error.is_some() {
-            engine.journal.gone(id);
-        }
-        if let Some(progress) = progress {
-            progress.close();
-        }
-        // Nobody waiting any more is no failure: the end is recorded.
-        let _ = tell.send(outcome);
-    };
-    match hold {
-        None => tasks.spawn_on(task, &runtime),
-        Some(hold) => tasks.spawn_on(hold.around(task), &runtime),
-    };
-    Pending { told, otherwise }
-}
-
-/// Walks a call through all doors and reports its end, even if something panics on the way.
-async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
-    let mut ticket = Ticket::new(&engine.services, &found.0.call);
-    ticket.runs(in_place, &found.0.tool, &engine.registry);
-    let passed = {
-        let walking = pin!(route(engine, found, &mut ticket));
-        attempts::caught(walking).await
-    };
-    let outcome = match passed {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(refusal)) => {
-            ticket.count(refusal.kind);
-            ticket.refused(refusal)
-        }
-        Err(panic) => {
-            ticket.count(ErrorKind::Internal);
-            let outcome = ticket.refused(CallError::new(ErrorKind::Internal).operator(attempts::panic_text(panic)));
-            if !in_place {
-                engine.journal.not_written(&outcome);
-            }
-            outcome
-        }
-    };
-    report::report(ticket, &outcome);
-    outcome
-}
-
-/// Held by a caller while it waits. Dropped early it cancels the call, unless the call goes on without its caller.
-struct Wanted {
-    cancel: CancellationToken,
-    goes_on: bool,
-}
-
-impl Wanted {
-    /// The end is there. What the tool may still be doing with its context is its own affair now.
-    fn satisfied(mut self) {
-        self.goes_on = true;
-    }
-}
-
-impl Drop for Wanted {
-    fn drop(&mut self) {
-        if !self.goes_on {
-            self.cancel.cancel();
-        }
+        let plain = call.key.is_none() && !call.detached && !tool.stateful && !proves;
+        tool.definition.annotations.read_only && plain && !tool.gate.may_ask()
     }
 }
 

@@ -6,10 +6,10 @@ use serde_json::Value;
 use smol_str::SmolStr;
 use tokio_util::sync::CancellationToken;
 
-use super::ProgressSink;
+use super::{ProgressSink, Status, Whereabouts};
 use crate::{
     clock::{Instant, Timestamp},
-    ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
+    ids::{ApprovalId, CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
     registry::Tools,
     step::Member,
 };
@@ -49,6 +49,10 @@ pub(crate) struct Call {
     pub(crate) detached: bool,
     /// Whether somebody waits who can wait for a person.
     pub(crate) can_wait: bool,
+    /// Somebody waits until a person is asked, and no longer.
+    pub(crate) until_asked: bool,
+    /// Where others see how far it is, if it runs on a task of its own.
+    pub(crate) whereabouts: Option<Arc<Whereabouts>>,
     /// Its place among the calls of one step.
     pub(crate) member: Option<Member>,
     /// Cancels the call.
@@ -61,6 +65,25 @@ impl Call {
     /// Whether the call goes on when nobody waits for it any more. A caller with a key means to ask again.
     pub(crate) fn goes_on(&self) -> bool {
         self.detached || self.key.is_some()
+    }
+
+    /// Whether it is written down before it waits for a person: nobody may be there when the answer comes.
+    pub(crate) fn outlives_its_question(&self) -> bool {
+        self.detached || self.until_asked
+    }
+
+    /// The call has come so far.
+    pub(crate) fn at(&self, status: Status) {
+        if let Some(whereabouts) = &self.whereabouts {
+            whereabouts.at(status);
+        }
+    }
+
+    /// The call waits, for its turn or for a person.
+    pub(crate) fn waits(&self, status: Status, asked: Option<ApprovalId>) {
+        if let Some(whereabouts) = &self.whereabouts {
+            whereabouts.waits(status, asked, &self.arguments);
+        }
     }
 
     /// Whether the caller has given up on it.

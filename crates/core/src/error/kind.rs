@@ -149,6 +149,9 @@ table! {
     StoreUnavailable "store_unavailable" No Nobody retry 503
         "the store does not answer"
         "The tool's memory does not answer at the moment.";
+    ShuttingDown "shutting_down" No Nobody retry 503
+        "the hub is shutting down and takes no new calls"
+        "The tool system is restarting. Try again in a moment.";
     Cancelled "cancelled" No Nobody final 200
         "the call was cancelled"
         "The call was cancelled.";
@@ -158,6 +161,15 @@ table! {
     Internal "internal" No Nobody final 500
         "toolhub itself failed; this is a bug"
         "Something went wrong inside the tool system.";
+}
+
+crate::text_schema! { ErrorKind "the stable name of what went wrong" { "enum": names() } }
+
+/// Every name, once.
+fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = ErrorKind::TABLE.iter().map(|row| row.name).collect();
+    names.dedup();
+    names
 }
 
 impl ErrorKind {

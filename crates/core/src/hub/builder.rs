@@ -352,6 +352,7 @@ impl HubBuilder {
                 hooks,
                 live: crate::engine::Live::default(),
                 offers: super::Offers::default(),
+                leaving: crate::engine::Leaving::default(),
                 own: tokio_util::task::TaskTracker::new(),
                 gone: gone.clone(),
                 _gone: gone.clone().drop_guard(),

@@ -6,27 +6,70 @@
 use super::ToolHub;
 use crate::{
     backend::{Scan, Scope, StoreError, Table},
+    call::Status,
     ids::{CallId, Tenant},
-    journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats},
+    journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats, as_it_stands},
 };
 
+/// What became of the wish to cancel a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cancel {
+    /// It was asked to stop, and will end soon.
+    Asked,
+    /// It had ended before, like this.
+    Ended(Status),
+    /// It is open, and not run by this hub.
+    Elsewhere,
+    /// The tenant has no such call.
+    NotFound,
+}
+
 impl ToolHub {
-    /// A page of a tenant's calls, the newest first. Open ones are among them.
+    /// A page of a tenant's calls, the newest first. Those that have not ended are among them, as they stand.
     ///
     /// # Errors
     /// When the cursor is not one of the journal's, or the store does not answer.
     pub async fn calls(&self, tenant: &Tenant, query: &CallQuery) -> Result<CallPage, CallQueryError> {
         self.flush_plain().await;
-        self.engine.journal.calls(tenant, query, self.now()).await
+        let here = self.engine.live.of_tenant(tenant);
+        self.engine.journal.calls(tenant, query, &here, self.now()).await
     }
 
     /// The record of a call. Calls with effects and calls with a key have one; read-only ones where a store was handed to
-    /// the hub. Calls that were refused before their tool ran have none.
+    /// the hub. Calls that were refused before their tool ran have none. One that has not ended is shown as it stands.
     ///
     /// # Errors
     /// When the store does not answer, or the record cannot be read.
     pub async fn call_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         self.flush_plain().await;
+        // Before the journal is asked: one that ends in between is found there.
+        let here = self.engine.live.find(call).filter(|here| here.tenant == *tenant);
+        let written = self.written_record(tenant, call).await?;
+        Ok(match (written, here) {
+            (Some(record), here) => Some(as_it_stands(record, here.as_deref())),
+            (None, here) => here.and_then(|here| here.record()),
+        })
+    }
+
+    /// Asks a call to stop. It still has an outcome: `cancelled`, or its result if it was faster. Calls that run in their
+    /// caller's own task cannot be found; they are plain read-only ones.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn cancel(&self, tenant: &Tenant, call: CallId) -> Result<Cancel, StoreError> {
+        if let Some(here) = self.engine.live.find(call).filter(|here| here.tenant == *tenant) {
+            here.cancel.cancel();
+            return Ok(Cancel::Asked);
+        }
+        Ok(match self.call_record(tenant, call).await? {
+            None => Cancel::NotFound,
+            Some(CallRecord { outcome: Some(outcome), .. }) => Cancel::Ended(outcome.status),
+            Some(_) => Cancel::Elsewhere,
+        })
+    }
+
+    async fn written_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         let now = self.now();
         // The open ones first: a call that is closed in between is not missed.
         for table in [Table::Open, Table::Calls] {

@@ -198,6 +198,9 @@ impl Recovery {
 fn may_run_again(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Base)> {
     let elsewhere = open.node() != engine.journal.node;
     let found = engine.registry.find(&open.record.tool)?;
+    if open.waits() {
+        return elsewhere.then_some(found);
+    }
     let fits = |tool: &Tool| tool.rerun_interrupted && tool.schema.check(&open.record.arguments).is_ok();
     (elsewhere && open.starts() < STARTS && fits(&found.0)).then_some(found)
 }

@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    call::{Call, Outcome, Progress, ProgressSink},
+    call::{Call, Outcome, Progress, ProgressSink, Reached},
     engine::Engine,
     ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
     pipeline,
@@ -44,6 +44,8 @@ impl<'hub> CallRequest<'hub> {
             flaw: None,
             detached: false,
             can_wait: true,
+            until_asked: false,
+            whereabouts: None,
             member: None,
             cancel: None,
             progress: None,
@@ -113,7 +115,8 @@ impl<'hub> CallRequest<'hub> {
         self
     }
 
-    /// Lets the call go on when nobody waits for it any more.
+    /// Lets the call go on when nobody waits for it any more, also after a restart: it is written down before it waits for a
+    /// person or for its turn.
     pub fn detached(mut self) -> Self {
         self.call.detached = true;
         self
@@ -135,6 +138,14 @@ impl<'hub> CallRequest<'hub> {
         let goes_on = self.call.goes_on();
         let pending = pipeline::start(self.engine, self.call);
         Running { id, tool, cancel, progress, pending, goes_on }
+    }
+
+    /// Makes the call and waits for its end, or until a person is asked. Then the call goes on without its caller, also after a
+    /// restart, and can be found by its id. A caller that goes away before that cancels it, as with any other call.
+    ///
+    /// For callers that cannot be kept waiting for a person, such as those over HTTP.
+    pub fn until_asked(self) -> BoxFuture<'hub, Reached> {
+        pipeline::run_until_asked(self.engine, self.call)
     }
 
     pub(super) fn into_call(self) -> Call {
@@ -185,6 +196,22 @@ impl Running {
         self.cancel.cancel();
     }
 
+    /// Waits for the end of the call. Whoever stops waiting may wait again; the end is told once.
+    pub async fn outcome(&mut self) -> Outcome {
+        let outcome = self.pending.outcome().await;
+        // What the tool may still be doing with its context is its own affair now.
+        self.goes_on = true;
+        outcome
+    }
+
+    /// Waits until the call has ended, or is [detached](CallRequest::detached) and in the journal, so that its caller can be told
+    /// to come back: a person was asked, or it waits for its turn, or it runs.
+    pub async fn accepted(&mut self) -> Reached {
+        let reached = self.pending.accepted().await;
+        self.goes_on |= matches!(reached, Reached::Ended(_));
+        reached
+    }
+
     /// What the tool says about how far it is, until the call ends. The first stream hears it from the beginning, a later
     /// one from then on; a slow reader misses the oldest.
     pub fn progress(&mut self) -> impl Stream<Item = Progress> + Send + 'static {
@@ -208,10 +235,7 @@ impl IntoFuture for Running {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let mut running = self;
-            let outcome = running.pending.outcome().await;
-            // What the tool may still be doing with its context is its own affair now.
-            running.goes_on = true;
-            outcome
+            running.outcome().await
         })
     }
 }

@@ -4,15 +4,16 @@
 //! time are bounds of ids, and an id is all a cursor needs. A page costs no more than so many records looked at, however
 //! rare what is asked for: then it is short, and says where to go on.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use smol_str::SmolStr;
 
 use super::{CallRecord, Journal, LAYOUT};
 use crate::{
     backend::{Cursor, Key, Partition, Row, Scan, Scope, StoreError, Table, decode},
-    call::Status,
+    call::{Status, Whereabouts},
     clock::Timestamp,
     ids::{CallId, Caller, Tenant, ThreadId},
     tool::ToolName,
@@ -32,7 +33,7 @@ pub struct CallQuery {
     pub tool: Option<ToolName>,
     /// Only calls in this thread.
     pub thread: Option<ThreadId>,
-    /// Only calls with this status: `executing` for those that are open, or one of the three ends.
+    /// Only calls with this status.
     pub status: Option<Status>,
     /// Only calls of this caller.
     pub caller: Option<Caller>,
@@ -54,7 +55,7 @@ impl Default for CallQuery {
 }
 
 /// Some calls, the newest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CallPage {
     /// The calls.
@@ -76,11 +77,12 @@ pub enum CallQueryError {
 }
 
 impl Journal {
-    /// A page of a tenant's calls.
+    /// A page of a tenant's calls; `here` are those that run on this node.
     pub(crate) async fn calls(
         &self,
         tenant: &Tenant,
         query: &CallQuery,
+        here: &[Arc<Whereabouts>],
         now: Timestamp,
     ) -> Result<CallPage, CallQueryError> {
         let cursor = query.cursor.as_ref().map(|text| text.parse::<CallId>().map_err(|_| CallQueryError::Cursor));
@@ -90,8 +92,9 @@ impl Journal {
         let limit = query.limit.clamp(1, LARGEST);
         let (mut page, mut looked_at) = (CallPage::default(), 0);
         loop {
-            let stretch = self.stretch(tenant, query, before, now).await?;
-            for (id, (table, key, row)) in stretch.rows.into_iter().rev() {
+            let mut stretch = self.stretch(tenant, query, before, now).await?;
+            stretch.add(query, here, before);
+            for (id, found) in stretch.rows.into_iter().rev() {
                 if oldest.is_some_and(|oldest| id < oldest) {
                     return Ok(page);
                 }
@@ -100,9 +103,8 @@ impl Journal {
                     return Ok(page);
                 }
                 (before, looked_at) = (Some(id), looked_at + 1);
-                match decode::<CallRecord>(table, &key.id, LAYOUT, &row) {
-                    Ok((record, _)) if query.wants(&record) => page.calls.push(record),
-                    Ok(_) => {}
+                match found.record(here) {
+                    Ok(record) => page.calls.extend(record.filter(|record| query.wants(record))),
                     Err(error) => error.passed_over(),
                 }
             }
@@ -125,7 +127,7 @@ impl Journal {
         let mut stretch = Stretch { rows: BTreeMap::new(), end: None };
         // The open ones first: a call that is closed in between is then seen twice, and not missed.
         for table in [Table::Open, Table::Calls] {
-            if query.status.is_some_and(|status| (status == Status::Executing) != (table == Table::Open)) {
+            if query.status.is_some_and(|status| status.is_end() == (table == Table::Open)) {
                 continue;
             }
             let scope = match &query.thread {
@@ -140,7 +142,10 @@ impl Journal {
             let last = |Cursor(key): &Cursor| key.id.parse::<CallId>().ok();
             let last_read = || found.rows.iter().rev().find_map(|(key, _)| key.id.parse::<CallId>().ok());
             stretch.end = stretch.end.max(found.next.as_ref().and_then(|next| last(next).or_else(last_read)));
-            let ids = found.rows.into_iter().filter_map(|(key, row)| Some((key.id.parse().ok()?, (table, key, row))));
+            let ids = found
+                .rows
+                .into_iter()
+                .filter_map(|(key, row)| Some((key.id.parse().ok()?, Found::Row(table, key, row))));
             stretch.rows.extend(ids);
         }
         if let Some(end) = stretch.end {
@@ -152,9 +157,57 @@ impl Journal {
 
 /// All calls of a tenant in a part of the journal.
 struct Stretch {
-    rows: BTreeMap<CallId, (Table, Key, Row)>,
+    rows: BTreeMap<CallId, Found>,
     /// Where it ends; `None` at the end of the journal.
     end: Option<CallId>,
+}
+
+/// A call that was found.
+enum Found {
+    /// In the journal.
+    Row(Table, Key, Row),
+    /// On its way, and not in the journal yet.
+    Here(Arc<Whereabouts>),
+}
+
+impl Stretch {
+    /// Adds the calls of this node that are not in the journal yet.
+    fn add(&mut self, query: &CallQuery, here: &[Arc<Whereabouts>], before: Option<CallId>) {
+        if query.status.is_some_and(Status::is_end) {
+            return;
+        }
+        for call in here {
+            let in_reach = before.is_none_or(|before| call.id < before) && self.end.is_none_or(|end| call.id >= end);
+            let wanted = query.thread.is_none() || query.thread == call.thread;
+            if in_reach && wanted {
+                self.rows.entry(call.id).or_insert_with(|| Found::Here(call.clone()));
+            }
+        }
+    }
+}
+
+impl Found {
+    fn record(self, here: &[Arc<Whereabouts>]) -> Result<Option<CallRecord>, StoreError> {
+        match self {
+            Self::Here(call) => Ok(call.record()),
+            Self::Row(table, key, row) => {
+                let (record, _) = decode::<CallRecord>(table, &key.id, LAYOUT, &row)?;
+                let open = if table == Table::Open { here } else { &[] };
+                let call = open.iter().find(|call| call.id == record.id);
+                Ok(Some(as_it_stands(record, call.map(AsRef::as_ref))))
+            }
+        }
+    }
+}
+
+/// A record of the journal as it is told, of a call that may be further by now.
+pub(crate) fn as_it_stands(mut record: CallRecord, here: Option<&Whereabouts>) -> CallRecord {
+    record.opening = None;
+    if let (None, Some(here)) = (&record.outcome, here) {
+        let (status, asked) = here.status();
+        (record.status, record.approval) = (status, asked.or(record.approval));
+    }
+    record
 }
 
 /// A place in the order of a table right before a call, whatever the partition of the call is.
@@ -166,8 +219,7 @@ fn just_before(tenant: &Tenant, table: Table, id: CallId) -> Key {
 impl CallQuery {
     /// How many records are read at once: one more than the page holds, where every record is wanted.
     fn at_once(&self) -> usize {
-        let any_end = self.status.is_none_or(|status| status == Status::Executing);
-        let all = self.tool.is_none() && self.caller.is_none() && any_end;
+        let all = self.tool.is_none() && self.caller.is_none() && self.status.is_none();
         if all { self.limit.clamp(1, AT_ONCE - 1) + 1 } else { AT_ONCE }
     }
 

@@ -13,6 +13,7 @@ use futures_core::future::BoxFuture;
 
 use super::{Allowed, Placed, Way};
 use crate::{
+    call::Status,
     clock::{self, Instant},
     error::{CallError, ErrorKind},
     registry::Tool,
@@ -122,6 +123,7 @@ async fn wait(
     waiting: Result<Waiting, Duration>,
 ) -> Result<Placed, CallError> {
     token.waited();
+    way.call.waits(Status::Scheduled, None);
     let slot = match waiting {
         Ok(waiting) => turn(services, &way, waiting).await?,
         Err(rate) => later(services, &way, rate).await?,

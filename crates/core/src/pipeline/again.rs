@@ -1,6 +1,6 @@
-//! Runs a call once more whose process died before it ended.
+//! Goes on with a call whose process died before it ended: one that waited, or one whose tool may run once more.
 //!
-//! In: an open call of an idempotent tool whose owner asked for this. Out: its one end, written down and told. It is the
+//! In: an open call that waited for a person or for its turn; or one of an idempotent tool whose owner asked for this. Out: its one end, written down and told. It is the
 //! same call under the same id; it has passed the doors up to 8, and asks for its turn and for the tool's status again.
 
 use std::{pin::pin, sync::Arc};
@@ -9,9 +9,14 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{Found, Way, attempts, interrupted, report, route, ticket::Ticket};
+use super::{
+    Found, Way, attempts, interrupted,
+    launch::{self, Ahead},
+    open, report, route,
+    ticket::Ticket,
+};
 use crate::{
-    call::Call,
+    call::{Call, Whereabouts},
     engine::Engine,
     error::{CallError, ErrorKind},
     ids::Tenant,
@@ -19,22 +24,31 @@ use crate::{
     registry::{Base, Tool},
 };
 
-/// Starts the call on a task of its own, as soon as there is a place for it.
+/// Starts the call on a task of its own, as soon as there is a place for it. One that only waits needs none.
 pub(crate) fn run_again(
     engine: &Arc<Engine>,
     tenant: Tenant,
     open: OpenCall,
-    tool: (Arc<Tool>, Base),
+    (tool, base): (Arc<Tool>, Base),
     places: Arc<Semaphore>,
 ) {
+    if engine.is_leaving() {
+        return;
+    }
     let cancel = CancellationToken::new();
+    let mut call = Box::new(call(engine, tenant, &open, cancel.clone()));
+    let whereabouts = Whereabouts::of(&call, cancel);
+    call.whereabouts = Some(whereabouts.clone());
+    if open.waits() {
+        call.waits(open.record.status, open.record.approval);
+    }
     // From here on it counts as running, so that nobody starts it twice.
-    let running = engine.live.enter(open.record.id, Some(cancel.clone()));
+    let running = engine.live.enter(&whereabouts);
     let (tasks, runtime, engine) = (engine.tasks.clone(), engine.runtime.clone(), engine.clone());
     let task = async move {
-        let _place = places.acquire().await;
+        let _place = if open.waits() { None } else { places.acquire().await.ok() };
         let id = open.record.id;
-        walk(&engine, tenant, open, tool, cancel).await;
+        walk(&engine, Way { call, tool, base, along: None }, open, &whereabouts).await;
         drop(running);
         engine.journal.gone(id);
     };
@@ -43,17 +57,20 @@ pub(crate) fn run_again(
 
 /// Walks the call through the doors it has not passed. If it cannot be started, it is closed as interrupted; if somebody
 /// else has taken it over, nothing happens.
-async fn walk(
-    engine: &Engine,
-    tenant: Tenant,
-    open: OpenCall,
-    (tool, base): (Arc<Tool>, Base),
-    cancel: CancellationToken,
-) {
-    let call = Box::new(call(engine, tenant.clone(), &open, cancel));
-    let mut ticket = Ticket::new(&engine.services, &call);
-    ticket.runs(false, &tool, &engine.registry);
-    let mut way = Way { call, tool, base, along: None };
+async fn walk(engine: &Engine, mut way: Way, mut open: OpenCall, whereabouts: &Whereabouts) {
+    let mut ticket = Ticket::new(&engine.services, &way.call);
+    if open.waits() {
+        // It goes on waiting here, and nowhere else.
+        match open::adopt(engine, &way, &open).await {
+            Ok(adopted) => open = adopted,
+            Err(error) => {
+                tracing::warn!(error = %error.operator, call = %open.record.id, "a call that waits could not be taken over");
+                return ticket.settle();
+            }
+        }
+        whereabouts.written(&open);
+    }
+    ticket.runs(false, &way.tool, &engine.registry);
     way.along().left_open = Some(Box::new(open.clone()));
     let passed = {
         let walking = pin!(route(engine, Found(way), &mut ticket));
@@ -70,16 +87,28 @@ async fn walk(
             return report::report(ticket, &outcome);
         }
     };
-    ticket.count(ErrorKind::Interrupted);
-    let why = format!("the process that ran the call is gone, and it could not be run again: {}", refusal.operator);
-    let outcome = interrupted::outcome(&open, &why, engine.services.clock.now());
-    match interrupted::close(engine, &tenant, &open, &outcome).await {
+    let (open, outcome) = match launch::ahead(engine, Some(whereabouts), &refusal) {
+        Ahead::Stays => return ticket.settle(),
+        Ahead::Closes(waited) => {
+            ticket.count(refusal.kind);
+            (*waited, ticket.refused(refusal))
+        }
+        Ahead::Nothing => {
+            ticket.count(ErrorKind::Interrupted);
+            let why =
+                format!("the process that ran the call is gone, and it could not be run again: {}", refusal.operator);
+            let outcome = interrupted::outcome(&open, &why, engine.services.clock.now());
+            (open, outcome)
+        }
+    };
+    match interrupted::close(engine, &whereabouts.tenant, &open, &outcome).await {
         Ok(true) => report::report(ticket, &outcome),
         // Its end is told by whoever has it now. That may be this hub, if it was not told that it has taken the call over.
         Ok(false) => ticket.settle(),
         // It stays open, and is looked at again.
         Err(error) => {
             tracing::warn!(%error, call = %outcome.id, "a call that was interrupted could not be closed");
+            engine.journal.not_written(&outcome);
             ticket.settle();
         }
     }
@@ -105,7 +134,9 @@ fn call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationTo
         among: None,
         flaw: None,
         detached: true,
-        can_wait: false,
+        can_wait: open.waits(),
+        until_asked: false,
+        whereabouts: None,
         member: None,
         cancel: Some(cancel),
         progress: None,

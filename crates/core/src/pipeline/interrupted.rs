@@ -56,7 +56,7 @@ pub(crate) fn tell(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &
 pub(crate) fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
     let record = &open.record;
     let opening = record.opening.as_deref();
-    let harmless = opening.is_some_and(|opening| opening.read_only);
+    let harmless = open.waits() || opening.is_some_and(|opening| opening.read_only);
     let error = CallError::new(ErrorKind::Interrupted).operator(why);
     Outcome {
         id: record.id,
@@ -72,7 +72,7 @@ pub(crate) fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
         replayed: false,
         cached: false,
         durability: Acknowledged::Durable,
-        approval: opening.and_then(|opening| opening.approval),
+        approval: record.approval,
         queued: std::time::Duration::ZERO,
         duration: now.since(record.opened_at),
         started_at: record.opened_at,

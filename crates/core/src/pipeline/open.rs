@@ -1,18 +1,19 @@
 //! Door 11: writes down what must not be forgotten, before the tool starts.
 //!
 //! Calls with effects, with a key or with an approval get an opening record, so that a crash can never leave them
-//! without an end. The approval is used up here: whoever opens on it first has it. A call whose process died is not opened
+//! without an end. Asynchronous ones have it before they wait, for a person or for their turn, so that they go on afterwards. The approval is used up here: whoever opens on it first has it. A call whose process died is not opened
 //! anew but taken over, by one node.
 
 use futures_core::future::BoxFuture;
 
-use super::{Along, Opened, Placed, Way, interrupted, policy, ticket::Ticket};
+use super::{Allowed, Along, Opened, Placed, Way, interrupted, policy, ticket::Ticket};
 use crate::{
     backend::{Batch, Partition, Seen, StoreError, Table},
-    call::{Effect, Outcome},
+    call::{Effect, Outcome, Status},
     engine::Engine,
     error::{CallError, ErrorKind},
     events::News,
+    ids::ApprovalId,
     journal::{self, CallRecord, Claim, Journal, OpenCall, Opening},
     services::Services,
 };
@@ -33,15 +34,20 @@ pub(super) fn record<'a>(
     if let Some(left) = way.left_open() {
         return Ok(Some(Box::pin(take_over(engine, way, left))));
     }
-    Ok(if must_open(way) { Some(Box::pin(write(engine, way))) } else { None })
+    let now = Stage { status: Status::Executing, approval: way.permit().map(|permit| permit.approval.id) };
+    Ok(if must_open(way) { Some(Box::pin(write(engine, way, now))) } else { None })
 }
 
 /// From here on the call runs, and listeners know it.
 pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>, ticket: &mut Ticket<'_>) -> Opened {
     let Placed { way, slot, token, standing } = placed;
-    let left_open = || way.left_open()?.record.opening.as_ref()?.approval;
-    if let Some(approval) = way.permit().map(|permit| permit.approval.id).or_else(left_open) {
+    if let Some(approval) = record.as_ref().and_then(|open| open.record.approval) {
         ticket.approved(approval);
+    }
+    if let Some(whereabouts) = &way.call.whereabouts {
+        // What was written ahead of it is this record now.
+        whereabouts.take_ahead();
+        whereabouts.at(Status::Executing);
     }
     if services.events.heard() {
         let news = News::ExecutionStarted { call_id: way.call.id, tool_name: way.call.tool.clone() };
@@ -50,47 +56,71 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
     Opened { way, slot, token, standing, record: record.map(Box::new) }
 }
 
+/// Writes a call down that waits for a person: nobody may be there when the answer comes, and the process may not be the same.
+pub(super) async fn ahead_of_the_answer(engine: &Engine, way: Way, approval: ApprovalId) -> Result<Way, CallError> {
+    ahead(engine, way, Stage { status: Status::AwaitingApproval, approval: Some(approval) }).await
+}
+
+/// Writes a call down before it waits for its turn, unless that has been done.
+pub(super) async fn ahead_of_its_turn(engine: &Engine, allowed: Allowed) -> Result<Allowed, CallError> {
+    let Allowed(way) = allowed;
+    if way.left_open().is_some() {
+        return Ok(Allowed(way));
+    }
+    if way.call.is_cancelled() {
+        return Err(CallError::new(ErrorKind::Cancelled));
+    }
+    let way = ahead(engine, way, Stage { status: Status::Scheduled, approval: None }).await?;
+    way.call.waits(Status::Scheduled, None);
+    Ok(Allowed(way))
+}
+
+async fn ahead(engine: &Engine, mut way: Way, now: Stage) -> Result<Way, CallError> {
+    let open = match way.left_open() {
+        None => write(engine, &way, now).await?,
+        Some(left) => {
+            let mut call = left.clone();
+            (call.record.status, call.record.approval) = (now.status, now.approval);
+            rewrite(engine, &way, call).await?
+        }
+    };
+    if let Some(whereabouts) = &way.call.whereabouts {
+        whereabouts.written(&open);
+    }
+    way.along().left_open = Some(Box::new(open));
+    Ok(way)
+}
+
+/// How far a call is when it is written down.
+#[derive(Clone, Copy)]
+struct Stage {
+    status: Status,
+    approval: Option<ApprovalId>,
+}
+
 fn must_open(way: &Way) -> bool {
     !way.tool.definition.annotations.read_only || way.call.key.is_some() || way.permit().is_some()
 }
 
-async fn write(engine: &Engine, way: &Way) -> Result<OpenCall, CallError> {
+async fn write(engine: &Engine, way: &Way, stage: Stage) -> Result<OpenCall, CallError> {
     let Engine { journal, services, .. } = engine;
     let now = services.clock.now();
+    let runs = stage.status == Status::Executing;
     let opening = Opening {
         node: journal.node.clone(),
-        starts: 1,
+        starts: u32::from(runs),
         read_only: way.tool.definition.annotations.read_only,
         model_call: way.call.model_call.clone(),
-        approval: way.permit().map(|permit| permit.approval.id),
     };
     let record = CallRecord::opened(&way.call, &way.tool.definition.name, now);
-    let record = CallRecord { opening: Some(Box::new(opening)), ..record };
+    let Stage { status, approval } = stage;
+    let record = CallRecord { status, approval, opening: Some(Box::new(opening)), ..record };
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
-    let mut batch = Batch::on(partition.clone()).with(journal.open(&record)?);
-    if let Some(permit) = way.permit() {
-        let used = engine.approvals.used(permit, way.call.id)?;
-        if permit.partition == partition {
-            batch.writes.push(used);
-        } else {
-            // The approval of a call without a thread lies elsewhere. Used up first: a crash in between costs an answer,
-            // never a second execution.
-            journal
-                .store
-                .commit(Batch::on(permit.partition.clone()).with(used), now)
-                .await
-                .map_err(|error| refused(way, error))?;
-        }
-    }
+    let batch = Batch::on(partition.clone()).with(journal.open(&record)?);
+    let batch = if runs { using_up(engine, way, batch).await? } else { batch };
     let seen = Seen { version: 1, stamp: batch.stamp };
-    let opened = journal.store.commit(batch, now).await;
     let open = OpenCall { record, seen };
-    if let Err(error) = opened {
-        if matches!(error, StoreError::Unknown(_)) {
-            never_ran(engine, &open);
-        }
-        return Err(refused(way, error));
-    }
+    commit(engine, way, batch, &open).await?;
     if let Err(refused) = claim(journal, services, way).await {
         let unopen = Batch::on(partition).with(journal.unopen(open.record.id, seen));
         if journal.store.commit(unopen, now).await.is_err() {
@@ -101,6 +131,32 @@ async fn write(engine: &Engine, way: &Way) -> Result<OpenCall, CallError> {
     Ok(open)
 }
 
+/// The batch that opens a call, with what uses its approval up.
+async fn using_up(engine: &Engine, way: &Way, mut batch: Batch) -> Result<Batch, CallError> {
+    let Some(permit) = way.permit() else { return Ok(batch) };
+    let used = engine.approvals.used(permit, way.call.id)?;
+    if permit.partition == batch.partition {
+        batch.writes.push(used);
+    } else {
+        // The approval of a call without a thread lies elsewhere. Used up first: a crash in between costs an answer, never a
+        // second execution.
+        let apart = Batch::on(permit.partition.clone()).with(used);
+        let using = engine.journal.store.commit(apart, engine.services.clock.now()).await;
+        using.map_err(|error| refused(way, error))?;
+    }
+    Ok(batch)
+}
+
+async fn commit(engine: &Engine, way: &Way, batch: Batch, open: &OpenCall) -> Result<(), CallError> {
+    let committed = engine.journal.store.commit(batch, engine.services.clock.now()).await;
+    committed.map(|_| ()).map_err(|error| {
+        if matches!(error, StoreError::Unknown(_)) {
+            never_ran(engine, open);
+        }
+        refused(way, error)
+    })
+}
+
 /// The call is refused, and may be open in the journal. It will be closed as what it is: one that has changed nothing.
 fn never_ran(engine: &Engine, open: &OpenCall) {
     let why = "the call was refused, because the store did not answer when it was opened";
@@ -108,21 +164,39 @@ fn never_ran(engine: &Engine, open: &OpenCall) {
     engine.journal.not_written(&Outcome { effect: Effect::None, attempts: 0, ..outcome });
 }
 
-/// Takes over a call that a dead process left open, and counts that it is started once more. It has its key already, and
-/// its approval is used up. Whoever is second finds another row than it expects.
+/// Takes over a call that was written down before, by this process or by one that died, and counts that it is started. It has
+/// its key already, and the approval of one that is started once more is used up. Whoever is second finds another row than it
+/// expects.
 async fn take_over(engine: &Engine, way: &Way, left: &OpenCall) -> Result<OpenCall, CallError> {
-    let Engine { journal, services, .. } = engine;
     let mut call = left.clone();
+    call.record.status = Status::Executing;
+    call.record.arguments = way.call.arguments.clone();
+    if let Some(permit) = way.permit() {
+        call.record.approval = Some(permit.approval.id);
+    }
+    rewrite(engine, way, call).await
+}
+
+/// Takes over a call that a dead process left waiting; it goes on waiting here.
+pub(super) async fn adopt(engine: &Engine, way: &Way, left: &OpenCall) -> Result<OpenCall, CallError> {
+    rewrite(engine, way, left.clone()).await
+}
+
+/// Writes the record of an open call anew, as one of this node.
+async fn rewrite(engine: &Engine, way: &Way, mut call: OpenCall) -> Result<OpenCall, CallError> {
+    let journal = &engine.journal;
+    let runs = call.record.status == Status::Executing;
     let opening = call.record.opening.get_or_insert_with(|| {
         let read_only = way.tool.definition.annotations.read_only;
-        Box::new(Opening { node: journal.node.clone(), starts: 1, read_only, model_call: None, approval: None })
+        Box::new(Opening { node: journal.node.clone(), starts: 1, read_only, model_call: None })
     });
     opening.node = journal.node.clone();
-    opening.starts += 1;
+    opening.starts += u32::from(runs);
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
     let batch = Batch::on(partition).with(journal.take_over(&call)?);
-    call.seen = Seen { version: left.seen.version + 1, stamp: batch.stamp };
-    journal.store.commit(batch, services.clock.now()).await?;
+    let batch = if runs { using_up(engine, way, batch).await? } else { batch };
+    call.seen = Seen { version: call.seen.version + 1, stamp: batch.stamp };
+    commit(engine, way, batch, &call).await?;
     Ok(call)
 }
 

@@ -3,11 +3,14 @@
 //! In: valid arguments and the rules that concern the tool. Out: the call, with a permit where a person had to be asked;
 //! or a refusal. What the rules say is decided by `policy/gate.rs`, what people said is kept by `approvals`.
 
-use std::sync::Arc;
+use std::pin::pin;
 
-use super::{Allowed, Found, Valid, Way, validate};
+use futures_util::future::{Either, select};
+
+use super::{Allowed, Found, Valid, Way, open, validate};
 use crate::{
     approvals::{self, Approval, ApprovalState, Approvals, Permit},
+    call::Status,
     digest,
     engine::Engine,
     error::{CallError, Detail, ErrorKind},
@@ -28,11 +31,15 @@ pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, Cal
             CallError::new(ErrorKind::Forbidden).operator(found.to_string()).model(found.model_text(name))
         })?;
     }
-    match verdict(&way) {
+    let verdict = verdict(&way);
+    if way.asked().is_some() && !matches!(verdict, Verdict::Ask(_)) {
+        Box::pin(take_back(engine, &way)).await;
+    }
+    match verdict {
         Verdict::Allow => Ok(Allowed(way)),
         Verdict::Deny(reason) => Err(forbidden(&way, &reason)),
-        // A person was asked before it was opened.
-        Verdict::Ask(_) if way.runs_again() => Ok(Allowed(way)),
+        // A person was asked before it was started.
+        Verdict::Ask(_) if way.left_open().is_some_and(|left| !left.waits()) => Ok(Allowed(way)),
         Verdict::Ask(asks) => Box::pin(ask(engine, way, asks)).await,
     }
 }
@@ -42,22 +49,31 @@ fn verdict(way: &Way) -> Verdict {
 }
 
 /// A standing yes, an answer that was given before, or a new question.
-async fn ask(engine: &Engine, way: Way, asks: Asks) -> Result<Allowed, CallError> {
+async fn ask(engine: &Engine, mut way: Way, asks: Asks) -> Result<Allowed, CallError> {
     let approvals = &engine.approvals;
-    let (tenant, thread) = (&way.call.tenant, way.call.thread.as_ref());
-    if approvals.granted(&way.tool, tenant, thread, &asks.rule).await? {
+    let (tenant, thread) = (way.call.tenant.clone(), way.call.thread.clone());
+    if approvals.granted(&way.tool, &tenant, thread.as_ref(), &asks.rule).await? {
+        take_back(engine, &way).await;
         return Ok(Allowed(way));
     }
-    let partition = approvals::partition(tenant, thread, &way.tool.definition.name);
+    let partition = approvals::partition(&tenant, thread.as_ref(), &way.tool.definition.name);
     let binding = approvals::binding(&way.call, &way.tool);
     let found = approvals.about(&partition, &binding).await?;
     let now = engine.services.clock.now();
-    let (mut joined, open) = (None, found.len());
+    let (mut joined, alike) = (None, found.len());
     for earlier in found {
-        if earlier.approval.is_usable(now) {
+        // A call that goes on has its own question, and means no other.
+        if way.asked().is_some_and(|own| own != earlier.approval.id) {
+            continue;
+        }
+        let same_key = earlier.approval.key == way.call.key;
+        let its_own = earlier.approval.call_id == way.call.id || (same_key && way.call.key.is_some());
+        // An answer belongs to the call that asked, as long as that waits for it here.
+        let taken = !its_own && engine.live.has(earlier.approval.call_id);
+        if !taken && earlier.approval.is_usable(now) {
             return allowed(way, earlier);
         }
-        if earlier.approval.is_unheard_no(now) {
+        if !taken && earlier.approval.is_unheard_no(now) {
             return Err(refused(approvals, &way, &earlier).await);
         }
         if earlier.approval.state_at(now) != ApprovalState::Pending {
@@ -65,32 +81,44 @@ async fn ask(engine: &Engine, way: Way, asks: Asks) -> Result<Allowed, CallError
         }
         // A caller that repeats itself means the question that is still open, not another one. Without a key it does
         // so where nobody waits for the answer: whoever asked could not wait, or is gone with its process.
-        let same_key = earlier.approval.key == way.call.key;
-        if !way.call.can_wait || (same_key && way.call.key.is_some()) {
+        if !way.call.can_wait || its_own {
             joined = Some((earlier, None));
-        } else if let Some(place) = approvals.adopt(earlier.approval.id).filter(|_| same_key) {
+        } else if !taken && let Some(place) = approvals.adopt(earlier.approval.id).filter(|_| same_key) {
             joined = Some((earlier, Some(place)));
         }
     }
+    if let (None, Some(own)) = (&joined, way.asked()) {
+        answered_meanwhile(engine, &way, own, &binding).await?;
+    }
     // Nobody reads the same question so often; a model that asks it so often has lost its way.
-    if joined.is_none() && open >= MOST_ALIKE {
-        let text = format!("{open} identical calls of `{}` wait for a person already", way.tool.definition.name);
+    if joined.is_none() && alike >= MOST_ALIKE {
+        let text = format!("{alike} identical calls of `{}` wait for a person already", way.tool.definition.name);
         return Err(CallError::new(ErrorKind::Overloaded).operator(text));
     }
+    let outlives = way.call.can_wait && way.call.outlives_its_question();
     loop {
         let (asked, _place) = match joined.take() {
-            Some(earlier) => earlier,
+            Some(earlier) => {
+                if outlives && way.asked() != Some(earlier.0.approval.id) {
+                    way = open::ahead_of_the_answer(engine, way, earlier.0.approval.id).await?;
+                }
+                earlier
+            }
             None => {
                 let question = question(engine, &way, &asks, &binding);
                 // Before anybody can see the question: it is not for an identical call to take.
                 let place = approvals.adopt(question.id).filter(|_| way.call.can_wait);
+                // Before the question too: whoever answers it finds the call.
+                if outlives {
+                    way = open::ahead_of_the_answer(engine, way, question.id).await?;
+                }
                 (approvals.ask(partition.clone(), question).await?, place)
             }
         };
         if !way.call.can_wait {
             return Err(required(&way, asked.approval.id));
         }
-        let answered = wait(approvals, &way, asked).await?;
+        let answered = wait(engine, &way, asked).await?;
         // Another call waited for the same answer and took its question back. This one has a question of its own then.
         if answered.approval.state != ApprovalState::Withdrawn {
             return heed(approvals, way, answered).await;
@@ -121,21 +149,81 @@ fn question(engine: &Engine, way: &Way, asks: &Asks, binding: &str) -> Approval 
 }
 
 /// Waits for the answer, or for the caller to give up. No slot is held meanwhile.
-async fn wait(approvals: &Arc<Approvals>, way: &Way, asked: Permit) -> Result<Permit, CallError> {
+async fn wait(engine: &Engine, way: &Way, asked: Permit) -> Result<Permit, CallError> {
+    let approvals = &engine.approvals;
     if let Some(member) = &way.call.member {
         member.asks();
     }
     let question = asked.clone();
-    let answered = match &way.call.cancel {
-        None => Some(approvals.answered(asked).await),
-        Some(cancel) => cancel.run_until_cancelled(approvals.answered(asked)).await,
+    way.call.waits(Status::AwaitingApproval, Some(question.approval.id));
+    let answered = async {
+        match &way.call.cancel {
+            None => Some(approvals.answered(asked).await),
+            Some(cancel) => cancel.run_until_cancelled(approvals.answered(asked)).await,
+        }
     };
-    let Some(answered) = answered else {
-        // If this does not reach the store, the question times out by itself.
-        let _ = approvals.close(question, ApprovalState::Withdrawn).await;
-        return Err(CallError::new(ErrorKind::Cancelled));
+    // A call that goes on after a restart need not hold the hub up that goes down.
+    let left = async {
+        engine.leaving.heard().await;
+        if !way.call.whereabouts.as_ref().is_some_and(|whereabouts| whereabouts.leave()) {
+            std::future::pending::<()>().await;
+        }
     };
-    Ok(answered?)
+    let answered = match select(pin!(answered), pin!(left)).await {
+        Either::Left((answered, _)) => answered,
+        Either::Right(_) => return Err(left_waiting(&question.approval)),
+    };
+    way.call.at(Status::Validating);
+    match answered {
+        Some(answered) => Ok(answered?),
+        // Cut off with the hub: the question stays, for the same call made again.
+        None if engine.is_leaving() => Err(left_waiting(&question.approval)),
+        None => {
+            // If this does not reach the store, the question times out by itself.
+            let _ = approvals.close(question, ApprovalState::Withdrawn).await;
+            Err(CallError::new(ErrorKind::Cancelled))
+        }
+    }
+}
+
+/// The hub went down while the call waited. Nothing has happened.
+fn left_waiting(approval: &Approval) -> CallError {
+    CallError::new(ErrorKind::Interrupted)
+        .operator(format!("the hub was shut down while the call waited for approval {}", approval.id))
+        .model("The call was interrupted before it began.")
+        .detail(Detail::Approval(approval.id))
+}
+
+/// What became of the question of a call that goes on, where it is not open any more; `Ok` where it must be asked anew.
+async fn answered_meanwhile(engine: &Engine, way: &Way, own: ApprovalId, binding: &str) -> Result<(), CallError> {
+    let approvals = &engine.approvals;
+    let Some(found) = approvals.find(&way.call.tenant, own).await? else { return Ok(()) };
+    // The tool is another one than the question was about: no answer to it counts.
+    if found.approval.binding != binding {
+        take_back(engine, way).await;
+        return Ok(());
+    }
+    match found.approval.state_at(engine.services.clock.now()) {
+        ApprovalState::Pending => Ok(()),
+        ApprovalState::TimedOut => {
+            let closed = approvals.close(found, ApprovalState::TimedOut).await?;
+            Err(too_late(&closed.approval, "was not answered in time"))
+        }
+        ApprovalState::Approved => Err(too_late(&found.approval, "was not used in time")),
+        ApprovalState::Denied => Err(refused(approvals, way, &found).await),
+        ApprovalState::Withdrawn => Err(CallError::new(ErrorKind::Cancelled)),
+        ApprovalState::Used => Err(used_up(way, &found.approval)),
+    }
+}
+
+/// Takes back the question of a call that goes on and need not be asked any more. If this does not reach the store, the
+/// question times out by itself.
+async fn take_back(engine: &Engine, way: &Way) {
+    let Some(own) = way.asked() else { return };
+    let found = engine.approvals.find(&way.call.tenant, own).await.ok().flatten();
+    if let Some(found) = found.filter(|found| found.approval.state == ApprovalState::Pending) {
+        let _ = engine.approvals.close(found, ApprovalState::Withdrawn).await;
+    }
 }
 
 /// Does what the person said.

@@ -1,9 +1,13 @@
 //! The behaviour of the server, through its router and its door.
 
+mod api_agents;
+mod api_calls;
+mod api_tools;
 mod state_artifacts;
 mod state_entries;
 mod state_pages;
 mod state_system;
 mod state_threads;
 mod state_tools;
+mod support_api;
 mod support_state;

@@ -244,7 +244,7 @@ async fn an_approved_call_that_is_held_can_still_be_cancelled_or_dropped_with_it
         if dropped {
             drop(batch);
         } else {
-            assert!(hub.cancel(asking));
+            assert_eq!(hub.cancel(&Tenant::default(), asking).await, Ok(toolhub::Cancel::Asked));
             assert!(poll!(&mut batch).is_pending());
             until(|| hub.running() == 0).await;
             assert_eq!(events.ends_of(asking), 1, "it does not wait for the other to end as well");

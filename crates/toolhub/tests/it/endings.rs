@@ -129,10 +129,13 @@ async fn a_running_call_can_be_cancelled_by_its_handle_or_by_its_id() {
     assert_eq!(by_handle.await.status, Status::Cancelled);
     let by_id = hub.call("it", json!({})).start();
     tokio::task::yield_now().await;
-    assert!(hub.cancel(by_id.id()));
-    let id = by_id.id();
+    let (id, tenant) = (by_id.id(), toolhub::ids::Tenant::default());
+    let foreign = toolhub::ids::Tenant::new("foreign").unwrap();
+    assert_eq!(hub.cancel(&foreign, id).await, Ok(toolhub::Cancel::NotFound));
+    assert_eq!(hub.cancel(&tenant, id).await, Ok(toolhub::Cancel::Asked));
     assert_eq!(by_id.await.status, Status::Cancelled);
-    assert!(!hub.cancel(id));
+    assert_eq!(hub.cancel(&tenant, id).await, Ok(toolhub::Cancel::Ended(Status::Cancelled)));
+    assert_eq!(hub.cancel(&foreign, id).await, Ok(toolhub::Cancel::NotFound));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,8 @@
 
 mod alloc;
 mod approvals;
+mod asynchronous;
+mod asynchronous_lives;
 mod awkward_store;
 mod batches;
 mod busy;
@@ -62,3 +64,4 @@ mod store;
 mod storm;
 mod threads;
 mod validation;
+mod wire;

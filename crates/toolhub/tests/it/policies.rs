@@ -258,7 +258,7 @@ async fn calls_that_run_and_calls_that_wait_are_counted_while_they_do() {
     // One that waits and one that runs are given up.
     drop(calls.pop());
     until(|| seen() == (1, 2, 1)).await;
-    hub.cancel(calls[1].id());
+    hub.cancel(&Tenant::default(), calls[1].id()).await.unwrap();
     until(|| seen() == (2, 2, 0)).await;
     busy.let_go(2);
     for call in calls {

@@ -1,0 +1,162 @@
+//! Where a call on a task of its own is on its way, for others who look.
+//!
+//! In: what the doors say as the call passes them. Out: its record as it would be written now; whether the journal has it, so
+//! that its caller may be told to come back; and a way to cancel it. Plain calls have none: they run in their caller's task.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use smol_str::SmolStr;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{Call, Status};
+use crate::{
+    clock::Timestamp,
+    ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    journal::{CallRecord, OpenCall},
+    tool::ToolName,
+};
+
+/// Where a call is.
+pub(crate) struct Whereabouts {
+    pub(crate) id: CallId,
+    pub(crate) tenant: Tenant,
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) cancel: CancellationToken,
+    tool: SmolStr,
+    caller: Caller,
+    run: Option<RunId>,
+    key: Option<IdempotencyKey>,
+    arrived: Timestamp,
+    stage: Mutex<Stage>,
+    changed: Notify,
+}
+
+struct Stage {
+    status: Status,
+    /// The question it waits for.
+    asked: Option<ApprovalId>,
+    /// Known once the call waits; before that nobody has the time to look.
+    arguments: Value,
+    /// Its record in the journal, where it was written down ahead of its tool.
+    ahead: Option<Box<OpenCall>>,
+    /// The journal has it.
+    written: bool,
+    /// It stays in the journal as it is, for the next start.
+    left: bool,
+}
+
+impl Whereabouts {
+    pub(crate) fn of(call: &Call, cancel: CancellationToken) -> Arc<Self> {
+        let stage = Stage {
+            status: Status::Validating,
+            asked: None,
+            arguments: Value::Null,
+            ahead: None,
+            written: false,
+            left: false,
+        };
+        Arc::new(Self {
+            id: call.id,
+            tenant: call.tenant.clone(),
+            thread: call.thread.clone(),
+            cancel,
+            tool: call.tool.clone(),
+            caller: call.caller.clone(),
+            run: call.run,
+            key: call.key.clone(),
+            arrived: call.arrived,
+            stage: Mutex::new(stage),
+            changed: Notify::new(),
+        })
+    }
+
+    /// The call has come so far.
+    pub(crate) fn at(&self, status: Status) {
+        let mut stage = self.stage();
+        (stage.status, stage.asked) = (status, None);
+    }
+
+    /// The call waits, for its turn or for a person.
+    pub(crate) fn waits(&self, status: Status, asked: Option<ApprovalId>, arguments: &Value) {
+        let mut stage = self.stage();
+        (stage.status, stage.asked) = (status, asked);
+        if stage.arguments.is_null() {
+            stage.arguments = arguments.clone();
+        }
+        drop(stage);
+        self.changed.notify_waiters();
+    }
+
+    /// The journal has the call, ahead of its tool.
+    pub(crate) fn written(&self, open: &OpenCall) {
+        let mut stage = self.stage();
+        (stage.ahead, stage.written) = (Some(Box::new(open.clone())), true);
+        drop(stage);
+        self.changed.notify_waiters();
+    }
+
+    /// The record that was written ahead and must be closed if the call is refused. From here on it is its owner's affair.
+    pub(crate) fn take_ahead(&self) -> Option<Box<OpenCall>> {
+        self.stage().ahead.take()
+    }
+
+    /// The call stays in the journal as it is, for the next start; says no where the journal does not have it.
+    pub(crate) fn leave(&self) -> bool {
+        let mut stage = self.stage();
+        stage.left = stage.ahead.is_some();
+        stage.left
+    }
+
+    /// Whether it was left for the next start.
+    pub(crate) fn is_left(&self) -> bool {
+        self.stage().left
+    }
+
+    /// Waits until the journal has the call and it waits or runs; answers the question it waits for, if it does.
+    pub(crate) async fn accepted(&self) -> Option<ApprovalId> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            {
+                let stage = self.stage();
+                // It is written down before its question is asked.
+                if stage.written && stage.status != Status::Validating {
+                    return stage.asked;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// How the call stands now.
+    pub(crate) fn status(&self) -> (Status, Option<ApprovalId>) {
+        let stage = self.stage();
+        (stage.status, stage.asked)
+    }
+
+    /// Its record, as it would be written now; none where its name is no tool's.
+    pub(crate) fn record(&self) -> Option<CallRecord> {
+        let tool = ToolName::new(self.tool.clone()).ok()?;
+        let stage = self.stage();
+        Some(CallRecord {
+            id: self.id,
+            tool,
+            caller: self.caller.clone(),
+            thread: self.thread.clone(),
+            run: self.run,
+            key: self.key.clone(),
+            arguments: stage.arguments.clone(),
+            status: stage.status,
+            approval: stage.asked,
+            opened_at: self.arrived,
+            outcome: None,
+            opening: None,
+        })
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

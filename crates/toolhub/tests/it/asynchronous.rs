@@ -1,0 +1,230 @@
+//! Calls that go on without their caller: answered when a person is asked, or as soon as they are written down. Others look at
+//! them on their way, and cancel them.
+
+use std::{sync::Arc, time::Duration};
+
+use toolhub::{
+    Answer, ApprovalOutcome, ApprovalState, CallQuery, CallRecord, Cancel, Reached, Status,
+    backend::Memory,
+    ids::{ApprovalId, CallId, Caller, Tenant},
+    prelude::*,
+    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+};
+
+use crate::busy::{Busy, until};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn hub(tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
+    ToolHub::builder().shared_store(Arc::new(Memory::new())).clock(TestClock::new()).tools(tools).build().await.unwrap()
+}
+
+/// The call and its question, which a person must answer.
+#[track_caller]
+fn waiting(reached: Reached) -> (CallId, ApprovalId) {
+    let Reached::Waiting { call, approval, .. } = reached else { panic!("nobody is asked: {reached:?}") };
+    (call, approval)
+}
+
+async fn say(hub: &ToolHub, approval: ApprovalId, outcome: ApprovalOutcome) {
+    let answer = Answer::new(outcome, Caller::new("boss").unwrap());
+    hub.resolve_approval(&Tenant::default(), approval, answer).await.unwrap();
+}
+
+async fn record(hub: &ToolHub, call: CallId) -> CallRecord {
+    hub.call_record(&Tenant::default(), call).await.unwrap().expect("the call has a record")
+}
+
+/// The record of a call, as soon as it has ended.
+async fn ended(hub: &ToolHub, call: CallId) -> CallRecord {
+    for _ in 0..1_000_000 {
+        let record = record(hub, call).await;
+        if record.outcome.is_some() {
+            return record;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("{call} never ends");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_asks_nobody_is_answered_with_its_end() {
+    let (read, write) = (scripted("read", []).0.read_only(), scripted("write", []).0);
+    let hub = hub([read, write, scripted("ask", []).0.confirm()]).await;
+    for tool in ["read", "write"] {
+        hub.call(tool, json!({})).until_asked().await.ended().unwrap().assert_success();
+    }
+    let nobody = hub.call("nobody", json!({})).until_asked().await.ended().unwrap();
+    nobody.assert_error(ErrorKind::ToolNotFound);
+    let cannot = hub.call("ask", json!({})).cannot_wait().until_asked().await.ended().unwrap();
+    cannot.assert_error(ErrorKind::ApprovalRequired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_asks_is_answered_at_once_and_goes_on_after_the_yes() {
+    let (tool, script) = scripted("pay", [Step::Return(json!("paid"))]);
+    let hub = hub([tool.confirm()]).await;
+    let (call, approval) = waiting(hub.call("pay", json!({"sum": 5})).thread("t1").until_asked().await);
+    let open = record(&hub, call).await;
+    assert_eq!((open.status, open.approval), (Status::AwaitingApproval, Some(approval)));
+    assert_eq!((&open.arguments, &open.outcome), (&json!({"sum": 5}), &None));
+    let of = |status| CallQuery { status: Some(status), ..CallQuery::default() };
+    let listed = async |status| hub.calls(&Tenant::default(), &of(status)).await.unwrap().calls;
+    assert_eq!(listed(Status::AwaitingApproval).await, [open]);
+    assert!(listed(Status::Executing).await.is_empty());
+    assert_eq!(script.asked().len(), 0);
+    say(&hub, approval, ApprovalOutcome::ProceedOnce).await;
+    let closed = ended(&hub, call).await;
+    assert_eq!((closed.status, closed.approval), (Status::Success, Some(approval)));
+    assert_eq!((closed.outcome.unwrap().output, script.asked().len()), (json!("paid"), 1));
+    assert!(listed(Status::AwaitingApproval).await.is_empty());
+    assert_eq!(listed(Status::Success).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_answered_at_once_ends_once_however_its_question_does() {
+    let hub = hub([scripted("pay", []).0.confirm()]).await;
+    let mut events = Recorder::of(&hub);
+    let tenant = Tenant::default();
+    let ask = || async { waiting(hub.call("pay", json!({})).until_asked().await) };
+    let mut calls = Vec::new();
+    let mut check = async |call, status, kind| {
+        let record = ended(&hub, call).await;
+        assert_eq!((record.status, record.outcome.unwrap().error_kind()), (status, Some(kind)));
+        calls.push(call);
+    };
+    let (call, approval) = ask().await;
+    say(&hub, approval, ApprovalOutcome::Cancel).await;
+    check(call, Status::Error, ErrorKind::ApprovalDenied).await;
+
+    let (call, approval) = ask().await;
+    assert_eq!(hub.cancel(&tenant, call).await, Ok(Cancel::Asked));
+    check(call, Status::Cancelled, ErrorKind::Cancelled).await;
+    let question = hub.approval(&tenant, approval).await.unwrap().unwrap();
+    assert_eq!(question.state, ApprovalState::Withdrawn);
+
+    let (call, _) = ask().await;
+    tokio::time::sleep(16 * MINUTE).await;
+    check(call, Status::Error, ErrorKind::ApprovalTimeout).await;
+    for call in calls {
+        assert_eq!(events.ends_of(call), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_before_anybody_is_asked_cancels() {
+    let busy = Busy::new();
+    let hub = hub([busy.tool("slow")]).await;
+    let request = hub.call("slow", json!({}));
+    let id = request.id();
+    let mut call = request.until_asked();
+    assert!(futures_util::poll!(&mut call).is_pending());
+    until(|| busy.running() == 1).await;
+    drop(call);
+    assert_eq!(ended(&hub, id).await.status, Status::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_asynchronous_call_is_in_the_journal_when_its_caller_is_told() {
+    let busy = Busy::new();
+    let hub = hub([busy.tool("slow").read_only().max_concurrency(1), scripted("ask", []).0.confirm()]).await;
+    let mut calls = Vec::new();
+    for _ in 0..2 {
+        let mut running = hub.call("slow", json!({"n": 1})).detached().start();
+        let Reached::Accepted { call, .. } = running.accepted().await else { panic!("it cannot have ended") };
+        assert_eq!(call, running.id());
+        calls.push(call);
+        drop(running);
+    }
+    until(|| busy.running() == 1 && hub.queued() == 1).await;
+    let statuses = [record(&hub, calls[0]).await.status, record(&hub, calls[1]).await.status];
+    assert_eq!(statuses, [Status::Executing, Status::Scheduled]);
+    assert_eq!(record(&hub, calls[1]).await.arguments, json!({"n": 1}));
+    busy.let_go(2);
+    for call in calls {
+        assert_eq!(ended(&hub, call).await.status, Status::Success);
+    }
+    let mut asks = hub.call("ask", json!({})).detached().start();
+    let (call, approval) = waiting(asks.accepted().await);
+    assert_eq!(record(&hub, call).await.approval, Some(approval));
+    let mut wrong = hub.call("nobody", json!({})).detached().start();
+    wrong.accepted().await.ended().unwrap().assert_error(ErrorKind::ToolNotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_may_wait_for_a_while_and_come_back_later() {
+    let busy = Busy::new();
+    let hub = hub([busy.tool("slow")]).await;
+    let mut running = hub.call("slow", json!({})).detached().start();
+    assert!(tokio::time::timeout(Duration::from_secs(1), running.outcome()).await.is_err());
+    assert!(matches!(running.accepted().await, Reached::Accepted { .. }));
+    busy.let_go(1);
+    running.outcome().await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_on_its_way_shows_where_it_is_to_its_tenant_alone() {
+    let busy = Busy::new();
+    let hub = hub([busy.tool("slow").max_concurrency(1), scripted("ask", []).0.confirm()]).await;
+    let (tenant, foreign) = (Tenant::default(), Tenant::new("foreign").unwrap());
+    let first = hub.call("slow", json!({})).thread("t1").start();
+    until(|| busy.running() == 1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let second = hub.call("slow", json!({"n": 2})).thread("t2").start();
+    until(|| hub.queued() == 1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let third = hub.call("ask", json!({})).start();
+    until(|| hub.running() == 3).await;
+    while hub.approvals(&tenant, None).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let found = hub.calls(&tenant, &CallQuery::default()).await.unwrap().calls;
+    let statuses: Vec<_> = found.iter().map(|record| (record.id, record.status)).collect();
+    let expected =
+        [(third.id(), Status::AwaitingApproval), (second.id(), Status::Scheduled), (first.id(), Status::Executing)];
+    assert_eq!(statuses, expected);
+    assert_eq!((found[0].approval.is_some(), &found[1].arguments), (true, &json!({"n": 2})));
+    for (id, status) in expected {
+        assert_eq!(record(&hub, id).await.status, status);
+        assert_eq!(hub.call_record(&foreign, id).await.unwrap(), None);
+        assert_eq!(hub.cancel(&foreign, id).await, Ok(Cancel::NotFound));
+    }
+    assert!(hub.calls(&foreign, &CallQuery::default()).await.unwrap().calls.is_empty());
+    let in_thread = CallQuery { thread: Some(ThreadId::new("t2").unwrap()), ..CallQuery::default() };
+    assert_eq!(hub.calls(&tenant, &in_thread).await.unwrap().calls.len(), 1);
+    let one = CallQuery { limit: 1, ..CallQuery::default() };
+    let page = hub.calls(&tenant, &one).await.unwrap();
+    let next = hub.calls(&tenant, &CallQuery { cursor: page.next, ..one }).await.unwrap();
+    assert_eq!((page.calls[0].id, next.calls[0].id), (third.id(), second.id()), "pages hold them too");
+    busy.let_go(2);
+    assert_eq!((first.await.status, second.await.status), (Status::Success, Status::Success));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_taken_from_the_moment_its_call_waits_for_a_person() {
+    let (tool, script) = scripted("pay", []);
+    let hub = hub([tool.confirm()]).await;
+    let keyed = || hub.call("pay", json!({})).thread("t1").idempotency_key("k");
+    let (call, approval) = waiting(keyed().until_asked().await);
+    keyed().until_asked().await.ended().unwrap().assert_error(ErrorKind::IdempotencyInProgress);
+    say(&hub, approval, ApprovalOutcome::ProceedOnce).await;
+    ended(&hub, call).await;
+    let again = keyed().await;
+    assert!(again.replayed && again.id == call);
+    assert_eq!(script.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn identical_calls_do_not_take_each_others_answers() {
+    let (tool, script) = scripted("pay", []);
+    let hub = hub([tool.confirm()]).await;
+    let ask = || async { waiting(hub.call("pay", json!({})).thread("t1").until_asked().await) };
+    let ((first, one), (second, two)) = (ask().await, ask().await);
+    assert_ne!((first, one), (second, two));
+    say(&hub, two, ApprovalOutcome::ProceedOnce).await;
+    assert_eq!(ended(&hub, second).await.approval, Some(two));
+    assert_eq!(record(&hub, first).await.status, Status::AwaitingApproval);
+    say(&hub, one, ApprovalOutcome::Cancel).await;
+    assert_eq!(ended(&hub, first).await.status, Status::Error);
+    assert_eq!(script.asked().len(), 1);
+}
