@@ -74,8 +74,8 @@ pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools};
 pub use state::{
     BusinessStateConfig, ConflictResolution, ConnectionState, ConnectionStateConfig, ContextFilter, ContextId,
     ContextInfo, ContextPage, ContextState, FormatError, Happened, HistoryEntry, KindInfo, ManagerType,
-    PersistenceFormat, SessionState, State, StateChange, StateChanges, StateCleanup, StateEntry, StateError, StateKind,
-    StateManager, StateManagerConfig, StateStats, StateVersion, ToolState,
+    PersistenceFormat, SessionState, State, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry,
+    StateError, StateKind, StateManager, StateManagerConfig, StateStats, StateVersion, ToolState,
 };
 pub(crate) use text_schema::text_schema;
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};

@@ -5,7 +5,9 @@ use std::{error::Error, io::Read, sync::Arc};
 
 use serde_json::{Value, json};
 use toolhub_core::{
-    BoxFuture, CallContext, JsonReply, RateLimit, ToolError, ToolHub, backend::Memory, dynamic, dynamic_stateful, 
+    BoxFuture, CallContext, JsonReply, RateLimit, ToolError, ToolHub,
+    backend::Memory,
+    dynamic, dynamic_stateful,
     ids::{Tenant, ThreadId},
 };
 use toolhub_server::{
@@ -46,9 +48,8 @@ fn tools(hub: toolhub_core::HubBuilder) -> toolhub_core::HubBuilder {
     let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
     let city = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
     let any = json!({"type": "object"});
-    let weather = dynamic("weather", city, async |given: Value, _: CallContext| {
-        Ok(json!({"city": given["city"], "celsius": 4}))
-    });
+    let weather =
+        dynamic("weather", city, async |given: Value, _: CallContext| Ok(json!({"city": given["city"], "celsius": 4})));
     let notes = dynamic_stateful("notes", "notes", text, async |given: Value, _: CallContext| {
         let mut notes = given["state"]["notes"].as_array().cloned().unwrap_or_default();
         notes.push(given["text"].clone());
@@ -79,7 +80,9 @@ impl Keeper {
         }
         let echo = dynamic(name, json!({"type": "object"}), async |given: Value, _: CallContext| Ok(given));
         let echo = echo.category("made over the API");
-        self.0.register(echo).map_err(|_| if self.ours(name) { ToolChangeError::Taken } else { ToolChangeError::Configured })
+        self.0
+            .register(echo)
+            .map_err(|_| if self.ours(name) { ToolChangeError::Taken } else { ToolChangeError::Configured })
     }
 
     fn ours(&self, name: &str) -> bool {

@@ -2,12 +2,23 @@
 
 mod agents;
 mod approvals;
+mod artifacts;
+mod backups;
 mod batches;
 mod calls;
+mod config;
+mod docs;
 mod events;
+mod explain;
 mod exports;
 mod grants;
+mod problems;
+mod reports;
+mod snapshots;
+mod state;
+mod stats;
 mod system;
+mod threads;
 mod tools;
 
 use axum::{
@@ -33,9 +44,22 @@ pub(crate) fn routes() -> Vec<Route> {
         grants::routes(),
         agents::routes(),
         events::routes(),
+        explain::routes(),
+        stats::routes(),
+        reports::routes(),
+        threads::routes(),
+        snapshots::routes(),
+        state::routes(),
+        artifacts::routes(),
+        config::routes(),
+        backups::routes(),
+        problems::routes(),
+        docs::routes(),
         system::routes(),
     ]
-    .into_iter().flatten().collect()
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// No route has this address.

@@ -206,9 +206,8 @@ fn unknown_member<B: JsonSchema>(bytes: &[u8]) -> Option<Flaw> {
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     let known = schema.get("properties").and_then(Value::as_object).filter(|_| closed)?;
     let unknown = body.keys().find(|name| !known.contains_key(*name))?;
-    let closest = known.keys().max_by(|a, b| {
-        strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b))
-    });
+    let closest =
+        known.keys().max_by(|a, b| strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b)));
     let close = closest.filter(|name| strsim::jaro_winkler(unknown, name) > CLOSE);
     let detail = match close {
         Some(name) => format!("there is no member of this name; did you mean `{name}`?"),

@@ -31,7 +31,7 @@ pub use door::{Bound, ServeError};
 pub use keys::{KeyError, NewKey};
 pub use scope::{NoScope, Scope};
 pub use settings::{Auth, KeySetting, Limits, Settings};
-pub use steward::{Backup, Reloaded, Steward, StewardError, ToolChangeError};
+pub use steward::{Backup, ConfigProblem, Reloaded, Steward, StewardError, ToolChangeError};
 
 use app::App;
 

@@ -124,6 +124,13 @@ fn describe(route: &Route, schemas: &mut SchemaGenerator, problem: &Value) -> Va
             let media = if says.schema.is_some() { json!({"schema": schema}) } else { json!({}) };
             answer.insert("content".into(), json!({ says.media: media }));
         }
+        // The same status in another form.
+        let said =
+            responses.get_mut(&says.status.to_string()).and_then(|said| said.get_mut("content")?.as_object_mut());
+        if let (Some(said), Some(Value::Object(more))) = (said, answer.get("content").cloned()) {
+            said.extend(more);
+            continue;
+        }
         responses.insert(says.status.to_string(), answer);
     }
     let mut codes: BTreeMap<u16, Vec<&str>> = BTreeMap::new();

@@ -53,12 +53,16 @@ codes! {
     CONFLICT "conflict" 409 "It is not as the request expects";
     CALL_ENDED "call_ended" 409 "The call has ended";
     TOOL_EXISTS "tool_exists" 409 "There is a tool of that name";
+    THREAD_BUSY "thread_busy" 409 "Calls run in the thread";
     ALREADY_RESOLVED "already_resolved" 409 "The question was answered before";
     PRECONDITION_FAILED "precondition_failed" 412 "It was changed in the meantime";
+    STATE_CONFLICT "state_conflict" 412 "The state is not as the request expects";
     TOO_LARGE "too_large" 413 "The request is too large";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 "The body must be JSON";
+    CONFIG_INVALID "config_invalid" 422 "The config is not valid";
     MISDIRECTED "misdirected" 421 "This server does not answer for that host";
     INTERNAL "internal" 500 "Toolhub itself failed";
+    NOT_DONE "not_done" 500 "It could not be done";
     STORE_UNAVAILABLE "store_unavailable" 503 "The store does not answer";
     SHUTTING_DOWN "shutting_down" 503 "The server is going away";
 }

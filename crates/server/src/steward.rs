@@ -7,9 +7,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Why a steward could not do it, in words for whoever asked. No secret is in them.
-pub type StewardError = Box<dyn Error + Send + Sync>;
-
 /// The program around the server, as far as the server asks it for something.
 pub trait Steward: Send + Sync + 'static {
     /// The config as it holds now; secrets are masked.
@@ -56,6 +53,41 @@ pub enum ToolChangeError {
     Refused(String),
 }
 
+/// Why a steward could not do it, in words for whoever asked. No secret is in them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StewardError {
+    /// The config cannot be used. These are all of its problems; nothing was changed.
+    #[error("the config has {}", many(.0))]
+    Config(Vec<ConfigProblem>),
+    /// There is nothing here that could be done, such as a backup of a store in memory.
+    #[error("{0}")]
+    Unsupported(String),
+    /// It was tried and failed.
+    #[error("{0}")]
+    Failed(#[from] Box<dyn Error + Send + Sync>),
+}
+
+/// One thing that is wrong with a config.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfigProblem {
+    /// Where, for people: `toolhub.toml:12:3`, or the name of a variable.
+    pub place: String,
+    /// The key, with the way to it: `server.port`; empty where no key is to blame.
+    pub key: String,
+    /// What is wrong.
+    pub detail: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+fn many(problems: &[ConfigProblem]) -> String {
+    match problems.len() {
+        1 => "a problem".into(),
+        many => format!("{many} problems"),
+    }
+}
+
 /// What a reload did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -75,6 +107,7 @@ pub struct Reloaded {
 #[serde(rename_all = "camelCase")]
 pub struct Backup {
     /// Where it is.
+    #[schemars(with = "String")]
     pub path: PathBuf,
     /// How large it is.
     pub bytes: u64,

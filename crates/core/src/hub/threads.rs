@@ -88,6 +88,20 @@ impl ToolHub {
         self.engine.book.create((tenant.clone(), id.unwrap_or_else(ThreadId::mint))).await
     }
 
+    /// Notes that somebody uses a thread without a call in it, such as by writing a state. One that is not there is made,
+    /// and is in the store when this returns.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn use_thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<(), StoreError> {
+        let owner = (tenant.clone(), id.clone());
+        if !self.engine.book.is_written(&owner) {
+            self.engine.book.create(owner).await?;
+        }
+        self.engine.services.known.used(tenant, id, self.now());
+        Ok(())
+    }
+
     /// A thread, if anybody has ever named it.
     ///
     /// # Errors

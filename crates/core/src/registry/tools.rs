@@ -7,12 +7,13 @@ use crate::{
     executor::Executor,
     hooks::Hook,
     ids::StateName,
-    policy::{Gate, Limits, Policy, PolicyBook},
+    policy::{Gate, Limits, Policy, PolicyBook, Rule},
     scheduler::Desk,
     schema::Schema,
     services::Services,
     state::ManagerType,
     state::StateRules,
+    status::Language,
     suggest,
     tool::{Definition, Kind, ToolName},
 };
@@ -65,6 +66,24 @@ impl Tool {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// The rules that may concern its calls, in the order they are asked, and what holds where none of them speaks.
+    #[must_use]
+    pub fn rules(&self, language: Language) -> Vec<String> {
+        self.gate.in_words(language)
+    }
+
+    /// The rule that denies every call of it, so that it is not offered.
+    #[must_use]
+    pub fn denied_by(&self) -> Option<String> {
+        self.gate.denies_all(&self.definition).map(Rule::label)
+    }
+
+    /// The names of the states it takes out.
+    #[must_use]
+    pub fn states(&self) -> &[StateName] {
+        &self.state.names
     }
 
     /// What was said about tools holds for it from now on; says whether that changes anything.

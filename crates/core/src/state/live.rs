@@ -29,24 +29,38 @@ impl Live {
         row.filter(|row| !row.is_expired(now))
     }
 
-    /// Puts what `make` makes of what is there; answers the version it has then. One writer at a time.
+    /// Puts what `make` makes of what is there, and answers with it. One writer at a time.
     pub(crate) fn put<E>(
         &self,
         tenant: &Tenant,
         context: &ContextId,
         now: Timestamp,
         make: impl FnOnce(Option<&Row>) -> Result<Row, E>,
-    ) -> Result<u64, E> {
+    ) -> Result<Row, E> {
         let key = (tenant.clone(), context.clone());
         let mut rows = self.rows();
         let before = rows.get(&key).filter(|row| !row.is_expired(now));
         let (version, created) = before.map_or((1, now), |row| (row.seen.version + 1, row.created));
         let row = Row { seen: Seen { version, stamp: 0 }, created, updated: now, ..make(before)? };
-        rows.insert(key, row);
+        rows.insert(key, row.clone());
         if rows.len() > MOST {
             make_room(&mut rows, now);
         }
-        Ok(version)
+        Ok(row)
+    }
+
+    /// Forgets one, unless `check` objects to it.
+    pub(crate) fn remove_if<E>(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        check: impl FnOnce(Option<&Row>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let key = (tenant.clone(), context.clone());
+        let mut rows = self.rows();
+        check(rows.get(&key))?;
+        rows.remove(&key);
+        Ok(())
     }
 
     /// Forgets one.

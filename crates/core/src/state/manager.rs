@@ -4,6 +4,7 @@
 //! its snapshot and its entry in the history are one batch, so they are true together. A tool's own typed state lies in
 //! the same rows and is read and committed by the pipeline.
 
+mod condition;
 mod draft;
 mod export;
 mod import;
@@ -18,6 +19,7 @@ use std::{sync::Arc, time::Duration};
 
 use smol_str::SmolStr;
 
+pub use condition::StateCondition;
 pub(crate) use draft::{Renewed, Told};
 pub use list::ContextFilter;
 pub use watch::{StateChange, StateChanges};

@@ -98,6 +98,11 @@ impl Book {
         self.known.get(owner).is_some()
     }
 
+    /// Whether this node knows that the thread is in the store.
+    pub(crate) fn is_written(&self, owner: &Owner) -> bool {
+        self.known.get(owner).is_some_and(|thread| thread.is_written())
+    }
+
     /// The thread as the store knows it, and which writing that was.
     pub(super) async fn stored(&self, owner: &Owner) -> Result<Option<(Record, Seen)>, StoreError> {
         let keys = [key(owner)];

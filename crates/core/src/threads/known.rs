@@ -57,15 +57,20 @@ impl Known {
 
     /// A call names this thread.
     pub(crate) fn note(&self, tenant: &Tenant, thread: &ThreadId, now: Timestamp) {
-        self.seen(tenant, thread, now, 0);
+        self.seen(tenant, thread, now, (1, 0));
+    }
+
+    /// Somebody uses this thread who makes no call.
+    pub(crate) fn used(&self, tenant: &Tenant, thread: &ThreadId, now: Timestamp) {
+        self.seen(tenant, thread, now, (0, 0));
     }
 
     /// A call begins in this thread. To be followed by `leave`.
     pub(crate) fn enter(&self, tenant: &Tenant, thread: &ThreadId, now: Timestamp) {
-        self.seen(tenant, thread, now, 1);
+        self.seen(tenant, thread, now, (1, 1));
     }
 
-    fn seen(&self, tenant: &Tenant, thread: &ThreadId, now: Timestamp, running: u32) {
+    fn seen(&self, tenant: &Tenant, thread: &ThreadId, now: Timestamp, (calls, running): (u64, u32)) {
         let owner = (tenant.clone(), thread.clone());
         let mut part = self.threads.part(&owner);
         let mut due = false;
@@ -74,7 +79,7 @@ impl Known {
             Thread { first: now, last: now, written: None, calls: 0, running: 0 }
         });
         known.last = known.last.max(now);
-        known.calls += 1;
+        known.calls += calls;
         known.running += running;
         due |= known.written.is_some_and(|written| known.last.since(written) >= self.stale);
         drop(part);
@@ -165,6 +170,11 @@ impl Known {
 }
 
 impl Thread {
+    /// Whether the store has heard of it.
+    pub(super) fn is_written(&self) -> bool {
+        self.written.is_some()
+    }
+
     fn is_unwritten(&self) -> bool {
         self.calls > 0 || self.written != Some(self.last)
     }

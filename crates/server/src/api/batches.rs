@@ -91,7 +91,10 @@ async fn batch(
         Some(Provider::Anthropic) => read::anthropic(message)?,
     };
     if asked.len() > MOST {
-        return Err(Problem::new(Code::INVALID_REQUEST, format!("one step has at most {MOST} calls, not {}", asked.len())));
+        return Err(Problem::new(
+            Code::INVALID_REQUEST,
+            format!("one step has at most {MOST} calls, not {}", asked.len()),
+        ));
     }
     let hub = app.hub();
     let mut calls = Vec::new();

@@ -1,12 +1,21 @@
 //! The server itself: whether it lives, and what it can do.
 
-use axum::{Json, extract::State, http::Method};
+use std::sync::OnceLock;
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::State,
+    http::{Method, header},
+    response::IntoResponse,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     app::App,
+    extract::Who,
     openapi,
     route::{Access, Route},
     scope::Scope,
@@ -23,12 +32,12 @@ pub(super) fn routes() -> Vec<Route> {
             .says("This description")
             .answers::<Value>(200, "OpenAPI 3.1"),
         Route::new(Method::GET, "/api/v1/info", Access::Needs(Scope::ToolsRead), "system", info)
-            .says("What this server is")
-            .answers::<Info>(200, "Its version and what it has"),
+            .says("What this server is, and who is asking")
+            .answers::<Info>(200, "Its version, what it has, and what the key may do"),
     ]
 }
 
-/// What this server is.
+/// What this server is, and who is asking.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Info {
@@ -36,16 +45,41 @@ struct Info {
     version: &'static str,
     /// How many tools it knows.
     tools: usize,
+    /// How many calls run on tasks of their own.
+    running: usize,
+    /// How many calls wait for their turn.
+    queued: usize,
+    /// How many blocking functions run on although nobody waits for them.
+    stuck: usize,
+    /// Whose threads and states this key sees.
+    tenant: String,
+    /// The name of the key.
+    caller: String,
+    /// What the key may do.
+    scopes: Vec<Scope>,
 }
 
 async fn livez() -> &'static str {
     "ok\n"
 }
 
-async fn document() -> Json<Value> {
-    Json(openapi::document(&super::routes(), env!("CARGO_PKG_VERSION")))
+/// The same for everybody and for as long as the process lives, so it is made once.
+async fn document() -> impl IntoResponse {
+    static TEXT: OnceLock<Bytes> = OnceLock::new();
+    let made = || openapi::document(&super::routes(), env!("CARGO_PKG_VERSION")).to_string().into();
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.get_or_init(made).clone())
 }
 
-async fn info(State(app): State<App>) -> Json<Info> {
-    Json(Info { version: env!("CARGO_PKG_VERSION"), tools: app.hub().tools().len() })
+async fn info(State(app): State<App>, Who(who): Who) -> Json<Info> {
+    let hub = app.hub();
+    Json(Info {
+        version: env!("CARGO_PKG_VERSION"),
+        tools: hub.tools().len(),
+        running: hub.running(),
+        queued: hub.queued(),
+        stuck: hub.stuck(),
+        tenant: who.tenant.to_string(),
+        caller: who.caller.to_string(),
+        scopes: Scope::ALL.into_iter().filter(|scope| who.may(*scope)).collect(),
+    })
 }

@@ -6,11 +6,7 @@ mod view;
 use axum::{Json, extract::State, http::Method, response::IntoResponse};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhub_core::{
-    ErrorKind, Filter, Kind, ToolStatusInfo, View,
-    clock::Timestamp,
-    status::ToolStatus,
-};
+use toolhub_core::{ErrorKind, Filter, Kind, ToolStatusInfo, View, clock::Timestamp, status::ToolStatus};
 
 use crate::{
     app::App,

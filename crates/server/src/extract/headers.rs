@@ -5,8 +5,8 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use axum::http::{HeaderMap, header, request::Parts};
 use axum::extract::FromRequestParts;
+use axum::http::{HeaderMap, header, request::Parts};
 use serde_json::json;
 use toolhub_core::{ids::IdempotencyKey, status::Language};
 
@@ -93,7 +93,8 @@ impl Prefer {
         let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
         for preference in values.flat_map(|value| value.split(',')) {
             // What stands behind `;` are parameters; none of these preferences has any.
-            let (word, value) = preference.split(';').next().and_then(|word| word.split_once('=')).unwrap_or((preference, ""));
+            let (word, value) =
+                preference.split(';').next().and_then(|word| word.split_once('=')).unwrap_or((preference, ""));
             match word.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
                 "respond-async" => prefer.respond_async = true,
                 "wait" => {
@@ -202,9 +203,9 @@ impl FromRequestParts<App> for LastEvent {
             return Ok(Self(None));
         }
         let number = text.parse().ok().filter(|id| i64::try_from(*id).is_ok());
-        number.map(|id| Self(Some(id))).ok_or_else(|| {
-            Problem::new(Code::INVALID_REQUEST, "the header `Last-Event-ID` is not the id of an event")
-        })
+        number
+            .map(|id| Self(Some(id)))
+            .ok_or_else(|| Problem::new(Code::INVALID_REQUEST, "the header `Last-Event-ID` is not the id of an event"))
     }
 }
 

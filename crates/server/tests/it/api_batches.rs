@@ -16,7 +16,8 @@ fn function(id: &str, name: &str, arguments: &str) -> Value {
 #[tokio::test]
 async fn a_message_of_openai_is_answered_with_tool_messages_in_its_order() {
     let shop = shop().await;
-    let calls = [function("c1", "add", "{\"a\": 1, \"b\": 2}"), function("c2", "look", "{}"), function("c3", "report", "")];
+    let calls =
+        [function("c1", "add", "{\"a\": 1, \"b\": 2}"), function("c2", "look", "{}"), function("c3", "report", "")];
     let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
     let answers = openai(&shop, message).await;
     assert_eq!(answers[0], json!({"role": "tool", "tool_call_id": "c1", "content": "3"}));
@@ -45,13 +46,16 @@ async fn a_message_of_anthropic_is_answered_with_one_message_of_results() {
 #[tokio::test]
 async fn what_a_model_got_wrong_becomes_a_message_that_helps_it() {
     let shop = shop().await;
-    let answers = openai(&shop, json!([
-        function("c1", "add", "{\"a\": 1, \"b\":"),
-        function("c2", "add", "{\"a\": 1, \"c\": 2}"),
-        function("c3", "ad", "{}"),
-        {"id": "c4"},
-        function("c5", "add", "{\"a\": 1, \"b\": 1}"),
-    ]))
+    let answers = openai(
+        &shop,
+        json!([
+            function("c1", "add", "{\"a\": 1, \"b\":"),
+            function("c2", "add", "{\"a\": 1, \"c\": 2}"),
+            function("c3", "ad", "{}"),
+            {"id": "c4"},
+            function("c5", "add", "{\"a\": 1, \"b\": 1}"),
+        ]),
+    )
     .await;
     let said = |at: usize| answers[at]["content"].as_str().unwrap();
     assert!(said(0).contains("not valid JSON"), "{}", said(0));
@@ -82,7 +86,10 @@ async fn without_a_format_each_call_is_answered_as_it_ended() {
     let step = json!({"calls": [{"tool": "add", "arguments": {"a": 1, "b": 2}, "callId": "m1"}, {"tool": "ad"}, {}]});
     let calls = shop.post("/api/v1/threads/t1/batches", step).await.is(200)["calls"].clone();
     assert_eq!((&calls[0]["output"], &calls[0]["modelCallId"]), (&json!(3), &json!("m1")));
-    assert_eq!((&calls[1]["error"]["code"], &calls[2]["error"]["code"]), (&json!("tool_not_found"), &json!("tool_not_found")));
+    assert_eq!(
+        (&calls[1]["error"]["code"], &calls[2]["error"]["code"]),
+        (&json!("tool_not_found"), &json!("tool_not_found"))
+    );
 }
 
 #[tokio::test]

@@ -28,7 +28,8 @@ fn every_operation_says_what_it_does_and_what_it_answers() {
         assert!(answers.values().all(|answer| !answer["description"].as_str().unwrap().is_empty()), "{name}");
         let guarded = operation["security"].is_array();
         assert_eq!(guarded, answers.contains_key("401"), "{name}");
-        let wanted: BTreeSet<&str> = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+        let wanted: BTreeSet<&str> =
+            path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
         let none = Vec::new();
         let parameters = operation["parameters"].as_array().unwrap_or(&none);
         let described = parameters.iter().filter(|one| one["in"] == "path").map(|one| one["name"].as_str().unwrap());
@@ -67,10 +68,8 @@ async fn the_server_gives_its_description_and_every_address_in_it_is_served() {
         if streams && !path.contains('{') {
             continue;
         }
-        let parts: Vec<String> = path
-            .split('/')
-            .map(|part| if part.starts_with('{') { "nobody".into() } else { part.to_owned() })
-            .collect();
+        let parts: Vec<String> =
+            path.split('/').map(|part| if part.starts_with('{') { "nobody".into() } else { part.to_owned() }).collect();
         let reply = shop.ask(&method.to_uppercase(), &parts.join("/"), None, &[]).await;
         let known = operation["responses"].as_object().unwrap().contains_key(&reply.status.to_string());
         assert!(known, "{method} {path} answered {}, which is not described: {}", reply.status, reply.text);

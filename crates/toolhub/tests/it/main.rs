@@ -45,6 +45,7 @@ mod shop;
 mod sqlite;
 mod state;
 mod state_across;
+mod state_conditions;
 mod state_config;
 mod state_handle;
 mod state_homes;

@@ -3,7 +3,7 @@
 //! In: a context. Out: whether there was anything. A state goes together with its snapshots, expecting what was read, so
 //! that a write made at the same moment is either gone with the rest or begins anew.
 
-use super::{AT_ONCE, StateManager, TRIES};
+use super::{AT_ONCE, StateCondition, StateManager, TRIES};
 use crate::{
     backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
     ids::Tenant,
@@ -21,10 +21,25 @@ impl StateManager {
         context: &ContextId,
         kind: StateKind,
     ) -> Result<bool, StateError> {
+        self.delete_state_if(tenant, context, kind, StateCondition::Any).await
+    }
+
+    /// [`delete_state`](Self::delete_state) on a condition. Where there is nothing, nothing is expected either.
+    ///
+    /// # Errors
+    /// As there; [`Conflict`](StateError::Conflict) when it is there and the condition does not hold.
+    pub async fn delete_state_if(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kind: StateKind,
+        condition: StateCondition,
+    ) -> Result<bool, StateError> {
+        let check = |row: Option<&Row>| row.map_or(Ok(()), |row| condition.check(context, kind, Some(row)));
         if kind == StateKind::Connection {
-            return self.forget_live(tenant, context).await;
+            return self.forget_live(tenant, context, check).await;
         }
-        self.forget(tenant, context, &[kind]).await
+        self.forget(tenant, context, &[kind], check).await
     }
 
     /// Forgets everything of a context: all kinds of state, snapshots and history. Says whether there was any state.
@@ -32,8 +47,8 @@ impl StateManager {
     /// # Errors
     /// When the store does not answer. What was removed until then stays removed; the states go first.
     pub async fn cleanup_context(&self, tenant: &Tenant, context: &ContextId) -> Result<bool, StateError> {
-        let was_live = self.forget_live(tenant, context).await?;
-        let was_there = self.forget(tenant, context, &StateKind::STORED).await?;
+        let was_live = self.forget_live(tenant, context, |_| Ok(())).await?;
+        let was_there = self.forget(tenant, context, &StateKind::STORED, |_| Ok(())).await?;
         let scope = Scope::Partition(context.partition(tenant));
         let scan = Scan::of(Table::History, scope).prefix(context.prefix()).limit(AT_ONCE);
         loop {
@@ -51,14 +66,26 @@ impl StateManager {
         }
     }
 
-    async fn forget_live(&self, tenant: &Tenant, context: &ContextId) -> Result<bool, StateError> {
+    async fn forget_live(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        check: impl FnOnce(Option<&Row>) -> Result<(), StateError>,
+    ) -> Result<bool, StateError> {
         let was_there = self.row(tenant, context, StateKind::Connection, self.now()).await?.is_some();
-        self.0.live.remove(tenant, context);
+        // What is not told any more is taken away without a question.
+        self.0.live.remove_if(tenant, context, |row| if was_there { check(row) } else { Ok(()) })?;
         Ok(was_there)
     }
 
-    /// Removes these kinds at once, and the snapshots with the business state.
-    async fn forget(&self, tenant: &Tenant, context: &ContextId, kinds: &[StateKind]) -> Result<bool, StateError> {
+    /// Removes these kinds at once, and the snapshots with the business state, unless `check` objects to the first of them.
+    async fn forget(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kinds: &[StateKind],
+        check: impl Fn(Option<&Row>) -> Result<(), StateError>,
+    ) -> Result<bool, StateError> {
         let keys: Vec<_> = kinds.iter().map(|kind| context.key(tenant, *kind)).collect();
         let partition = context.partition(tenant);
         for _ in 0..TRIES {
@@ -68,6 +95,7 @@ impl StateManager {
                 return Ok(false);
             }
             let was_there = rows.iter().any(Option::is_some);
+            check(rows.first().and_then(Option::as_ref))?;
             let mut batch = Batch::on(partition.clone());
             batch.writes.extend(self.session_writes(&partition, session, &[], now).await?);
             batch.writes.extend(kinds.iter().zip(&rows).map(|(kind, row)| remove(context, *kind, row.as_ref())));

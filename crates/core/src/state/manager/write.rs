@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use super::{LAYOUT, StateManager, TRIES, data};
+use super::{LAYOUT, StateCondition, StateManager, TRIES, data};
 use crate::{
     backend::{Backend, Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Table, Write},
     clock::Timestamp,
@@ -37,6 +37,13 @@ pub(super) struct Next<'a> {
     pub(super) patch: Option<&'a Value>,
 }
 
+/// What a write has written.
+pub(super) struct Wrote {
+    pub(super) row: Row,
+    /// There was nothing before.
+    pub(super) new: bool,
+}
+
 /// What is to be written where.
 struct Target<'a> {
     tenant: &'a Tenant,
@@ -44,6 +51,8 @@ struct Target<'a> {
     kind: StateKind,
     /// A snapshot to be read together with the state.
     snapshot: Option<u64>,
+    /// What must be there.
+    condition: StateCondition,
     /// Whether a conflict is told instead of being overcome.
     reject: bool,
 }
@@ -62,11 +71,22 @@ impl StateManager {
         data: Value,
         ttl: Option<Duration>,
     ) -> Result<u64, StateError> {
+        Ok(told(kind, &self.set(tenant, context, kind, (data, ttl), StateCondition::Any).await?))
+    }
+
+    pub(super) async fn set(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kind: StateKind,
+        (data, ttl): (Value, Option<Duration>),
+        condition: StateCondition,
+    ) -> Result<Wrote, StateError> {
         let data = Value::Object(data::members(data)?);
         if kind == StateKind::Cache && ttl.or(self.0.config.ttl).is_none() {
             return Err(StateError::Refused("a state of kind `cache` must have a time to live".into()));
         }
-        let target = Target { tenant, context, kind, snapshot: None, reject: self.rejects() };
+        let target = Target { tenant, context, kind, snapshot: None, condition, reject: self.rejects() };
         self.write(target, |found| self.replaced(kind, found.row, &data, self.expires(ttl, found.now)?)).await
     }
 
@@ -83,9 +103,20 @@ impl StateManager {
         kind: StateKind,
         patch: Value,
     ) -> Result<u64, StateError> {
+        Ok(told(kind, &self.update(tenant, context, kind, patch, StateCondition::Any).await?))
+    }
+
+    pub(super) async fn update(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        kind: StateKind,
+        patch: Value,
+        condition: StateCondition,
+    ) -> Result<Wrote, StateError> {
         let patch = data::members(patch)?;
         let told = Value::Object(patch.clone());
-        let target = Target { tenant, context, kind, snapshot: None, reject: self.rejects() };
+        let target = Target { tenant, context, kind, snapshot: None, condition, reject: self.rejects() };
         self.write(target, |found| {
             let row = found.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
             // What is no object was written by a typed tool: laying members over it would destroy it.
@@ -112,22 +143,19 @@ impl StateManager {
         expected: u64,
     ) -> Result<u64, StateError> {
         let data = Value::Object(data::members(data)?);
+        let condition = if expected == 0 { StateCondition::Absent } else { StateCondition::Version(expected) };
         if kind == StateKind::Cache {
             return Err(StateError::Refused("a state of kind `cache` has no versions to compare".into()));
         }
-        let target = Target { tenant, context, kind, snapshot: None, reject: false };
-        self.write(target, |found| {
-            let version = found.row.map_or(0, |row| row.seen.version);
-            if version != expected {
-                return Err(StateError::Conflict { state: state_id(context, kind), found: version });
-            }
+        let target = Target { tenant, context, kind, snapshot: None, condition, reject: false };
+        let write = self.write(target, |found| {
             let expires = match found.row {
                 Some(row) => row.expires,
                 None => self.expires(None, found.now)?,
             };
             self.replaced(kind, found.row, &data, expires)
-        })
-        .await
+        });
+        write.await.map(|wrote| wrote.row.seen.version)
     }
 
     /// Makes a new version of the business state with the data of an old one. How long it lives stays as it is. Answers
@@ -136,11 +164,21 @@ impl StateManager {
     /// # Errors
     /// When there is no state, or no such snapshot of it any more; when versioning is off, or the store does not answer.
     pub async fn rollback(&self, tenant: &Tenant, context: &ContextId, version: u64) -> Result<u64, StateError> {
+        self.roll_back(tenant, context, version, StateCondition::Any).await.map(|wrote| wrote.row.seen.version)
+    }
+
+    pub(super) async fn roll_back(
+        &self,
+        tenant: &Tenant,
+        context: &ContextId,
+        version: u64,
+        condition: StateCondition,
+    ) -> Result<Wrote, StateError> {
         if !self.0.business.versioning {
             return Err(StateError::Refused("versioning is off: there are no snapshots to go back to".into()));
         }
         let kind = StateKind::Business;
-        let target = Target { tenant, context, kind, snapshot: Some(version), reject: self.rejects() };
+        let target = Target { tenant, context, kind, snapshot: Some(version), condition, reject: self.rejects() };
         self.write(target, |found| {
             let row = found.row.ok_or_else(|| StateError::NotFound(state_id(context, kind)))?;
             let is_kept = versions::is_kept(version, row.seen.version, self.snapshots());
@@ -175,8 +213,12 @@ impl StateManager {
         &self,
         target: Target<'_>,
         make: impl Fn(Found<'_>) -> Result<Next<'a>, StateError>,
-    ) -> Result<u64, StateError> {
-        let Target { tenant, context, kind, snapshot, reject } = target;
+    ) -> Result<Wrote, StateError> {
+        let Target { tenant, context, kind, snapshot, condition, reject } = target;
+        let make = |found: Found<'_>| {
+            condition.check(context, kind, found.row)?;
+            make(found)
+        };
         if kind == StateKind::Connection {
             return self.write_live(tenant, context, make).await;
         }
@@ -195,6 +237,7 @@ impl StateManager {
             let next = make(Found { row: row.as_ref(), snapshot: old.as_ref(), now })?;
             let unseen = if row.is_none() { &[context.state().as_str()][..] } else { &[] };
             let joined = self.session_writes(&partition, session, unseen, now).await?;
+            let (value, schema, expires) = (next.text.clone(), next.schema, next.expires);
             let mut batch = self.batch(tenant, context, kind, row.as_ref().map(|row| row.seen), next, now).await?;
             batch.writes.extend(joined);
             match self.0.store.commit(batch, now).await {
@@ -202,7 +245,9 @@ impl StateManager {
                     if kind == StateKind::Business {
                         self.trim_now_and_then(tenant, context).await;
                     }
-                    return Ok(entry::version(kind, done.first().copied().unwrap_or(0)));
+                    let seen = Seen { version: done.first().copied().unwrap_or(0), stamp: 0 };
+                    let (new, created) = row.map_or((true, now), |row| (false, row.created));
+                    return Ok(Wrote { row: Row { seen, schema, value, expires, created, updated: now }, new });
                 }
                 // The session has changed, not the state.
                 Err(error) if sessions::is_conflict(&error) => {}
@@ -263,7 +308,7 @@ impl StateManager {
         tenant: &Tenant,
         context: &ContextId,
         make: impl Fn(Found<'_>) -> Result<Next<'a>, StateError>,
-    ) -> Result<u64, StateError> {
+    ) -> Result<Wrote, StateError> {
         let kind = StateKind::Connection;
         let partition = context.partition(tenant);
         for _ in 0..TRIES {
@@ -286,12 +331,19 @@ impl StateManager {
                     done => done?,
                 };
             }
-            return self.0.live.put(tenant, context, now, |row| {
+            let row = self.0.live.put(tenant, context, now, |row| {
                 let Next { text, schema, expires, .. } = make(Found { row, snapshot: None, now })?;
                 let seen = Seen { version: 0, stamp: 0 };
-                Ok(Row { seen, schema, value: text, expires, created: now, updated: now })
-            });
+                Ok::<_, StateError>(Row { seen, schema, value: text, expires, created: now, updated: now })
+            })?;
+            let new = row.seen.version == 1;
+            return Ok(Wrote { row, new });
         }
         Err(StateError::Conflict { state: state_id(context, kind), found: 0 })
     }
+}
+
+/// The version of what was written, as it is told.
+fn told(kind: StateKind, wrote: &Wrote) -> u64 {
+    entry::version(kind, wrote.row.seen.version)
 }

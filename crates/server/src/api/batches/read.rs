@@ -92,7 +92,12 @@ fn listed(message: Value, name: &str) -> Answer<Vec<Value>> {
 fn one(mut call: Value, id: &str, tool: &str, arguments: &str) -> Asked {
     let id = text(&call, id);
     let Some(tool) = text(&call, tool).filter(|tool| !tool.is_empty()) else {
-        return Asked { id, call: Err(format!("This call names no tool: `{tool}` is missing. Make the call again with the name of a tool.")) };
+        return Asked {
+            id,
+            call: Err(format!(
+                "This call names no tool: `{tool}` is missing. Make the call again with the name of a tool."
+            )),
+        };
     };
     let given = call.get_mut(arguments).map(Value::take).unwrap_or_default();
     let arguments = match given {
@@ -158,7 +163,9 @@ mod tests {
     #[test]
     fn what_is_no_message_is_refused() {
         for nonsense in [json!({}), json!({"tool_calls": 7}), json!({"messages": []})] {
-            assert!(openai(nonsense.clone()).is_err() && anthropic(nonsense.clone()).is_err() && plain(nonsense).is_err());
+            assert!(
+                openai(nonsense.clone()).is_err() && anthropic(nonsense.clone()).is_err() && plain(nonsense).is_err()
+            );
         }
     }
 

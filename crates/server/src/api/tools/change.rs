@@ -139,8 +139,10 @@ fn told(name: &str, error: ToolChangeError) -> Problem {
     match error {
         ToolChangeError::Taken => Problem::new(Code::TOOL_EXISTS, format!("there is a tool named `{name}`"))
             .hint("PUT /api/v1/tools/{name} puts another in its place, if it was made over the API"),
-        ToolChangeError::Configured => Problem::new(Code::TOOL_EXISTS, format!("`{name}` stands in the config file, which wins"))
-            .hint("change it there, and POST /api/v1/reload"),
+        ToolChangeError::Configured => {
+            Problem::new(Code::TOOL_EXISTS, format!("`{name}` stands in the config file, which wins"))
+                .hint("change it there, and POST /api/v1/reload")
+        }
         ToolChangeError::Refused(why) => Problem::new(Code::INVALID_REQUEST, why),
     }
 }

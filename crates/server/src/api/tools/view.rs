@@ -2,9 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolhub_core::{
-    Definition, Limits, Tool, ToolStatusInfo, status::ToolStatus,
-};
+use toolhub_core::{Definition, Limits, Tool, ToolStatusInfo, status::ToolStatus};
 
 use crate::app::App;
 
@@ -50,13 +48,14 @@ impl ToolView {
     /// A tool, in short.
     pub(super) fn of(app: &App, tool: &Tool, status: &ToolStatusInfo) -> Self {
         let stats = app.hub().tool_stats(&tool.definition.name);
-        let stats = stats.map_or(Numbers { calls: 0, errors: 0, in_flight: 0, queued: 0, p95_ms: 0.0 }, |stats| Numbers {
-            calls: stats.calls,
-            errors: stats.errors.values().sum(),
-            in_flight: stats.in_flight,
-            queued: stats.queued,
-            p95_ms: stats.latency.p95.as_secs_f64() * 1000.0,
-        });
+        let stats =
+            stats.map_or(Numbers { calls: 0, errors: 0, in_flight: 0, queued: 0, p95_ms: 0.0 }, |stats| Numbers {
+                calls: stats.calls,
+                errors: stats.errors.values().sum(),
+                in_flight: stats.in_flight,
+                queued: stats.queued,
+                p95_ms: stats.latency.p95.as_secs_f64() * 1000.0,
+            });
         Self {
             definition: tool.definition.clone(),
             status: status.status,

@@ -1,0 +1,30 @@
+//! Backups of the store, made on demand.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{Method, StatusCode},
+};
+
+use super::config::{refused, steward};
+use crate::{
+    app::App,
+    problem::{Answer, Code},
+    route::{Access, Route},
+    scope::Scope,
+    steward::Backup,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/api/v1/backups", Access::Needs(Scope::Admin), "system", make)
+            .says("Make a backup of the store, while it is in use")
+            .answers::<Backup>(201, "Where it is")
+            .problems(&[Code::NOT_FOUND, Code::NOT_DONE]),
+    ]
+}
+
+async fn make(State(app): State<App>) -> Answer<(StatusCode, Json<Backup>)> {
+    let backup = steward(&app)?.backup().await.map_err(refused)?;
+    Ok((StatusCode::CREATED, Json(backup)))
+}

@@ -1,0 +1,69 @@
+//! Why a tool is, or is not, offered, and what would change that.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{Method, header},
+    response::IntoResponse,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolhub_core::{ErrorKind, Explanation, ids::ThreadId, status::Language};
+
+use super::{stats::Named, threads};
+use crate::{
+    app::App,
+    extract::{Params, Query, Tongue, Who},
+    problem::{Answer, Code},
+    route::{Access, Route},
+    scope::Scope,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/api/v1/tools/{name}/explain", Access::Needs(Scope::ToolsRead), "tools", explain)
+            .says("Why a tool is, or is not, offered, and what would change that")
+            .answers::<Explained>(200, "The facts, and the answer in words")
+            .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
+    ]
+}
+
+/// For whom it is explained.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct For {
+    /// The thread; as a new one sees it where none is named.
+    thread_id: Option<String>,
+}
+
+/// Why a tool is, or is not, offered.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Explained {
+    /// The answer in words, in the language of `Accept-Language`.
+    text: String,
+    #[serde(flatten)]
+    #[schemars(with = "Value")]
+    facts: Explanation,
+}
+
+async fn explain(
+    State(app): State<App>,
+    Who(who): Who,
+    Params(Named { name }): Params<Named>,
+    Query(wanted): Query<For>,
+    Tongue(language): Tongue,
+) -> Answer<impl IntoResponse> {
+    let thread = match &wanted.thread_id {
+        Some(id) => threads::find(&app, &who.tenant, id).await?.id,
+        // A thread that nobody has used sees what all share, and nothing else. It is not made by being asked for.
+        None => ThreadId::mint(),
+    };
+    let facts = app.hub().explain(&name, &who.tenant, &thread).await?;
+    let tongue = match language {
+        Language::English => "en",
+        Language::Chinese => "zh",
+    };
+    Ok(([(header::CONTENT_LANGUAGE, tongue)], Json(Explained { text: facts.text(language), facts })))
+}

@@ -1,0 +1,138 @@
+//! How executions went that somebody else made. They count like those made here.
+
+use std::time::Duration;
+
+use axum::{Json, extract::State, http::Method};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use toolhub_core::{ErrorKind, FailureScope, ToolError, ToolStatusInfo, View};
+
+use super::{stats::Named, threads};
+use crate::{
+    app::App,
+    extract::{Body, Params, Who},
+    problem::{Answer, Code, Flaw, Problem},
+    route::{Access, Route},
+    scope::{Principal, Scope},
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/api/v1/tools/{name}/reports", Access::Needs(Scope::ToolsCall), "tools", report)
+            .says("Tell how an execution went that was made elsewhere; what counts for every thread needs `admin`")
+            .answers::<Value /*ToolStatusInfo*/>(200, "The tool's status now")
+            .problems(&[Code::THREAD_NOT_FOUND, Code::FORBIDDEN])
+            .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
+    ]
+}
+
+/// How an execution went.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Report {
+    /// The thread it was made in; none where it belongs to no thread.
+    thread_id: Option<String>,
+    /// It succeeded. May be left out where there is an error.
+    success: Option<bool>,
+    /// What went wrong.
+    error: Option<Wrong>,
+}
+
+/// What went wrong.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wrong {
+    /// The kind of error.
+    #[serde(default)]
+    kind: WrongKind,
+    /// What happened, for operators.
+    message: String,
+    /// Whether it speaks against the tool; as the kind says where absent. `false` for a tool that works and said no.
+    counts: Option<bool>,
+    /// How long the other side asked to wait.
+    #[schemars(range(max = 86_400_000))]
+    retry_after_ms: Option<u32>,
+}
+
+/// The kinds of errors that an execution may end with.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum WrongKind {
+    #[default]
+    ToolError,
+    Crashed,
+    Timeout,
+    UpstreamUnreachable,
+    UpstreamError,
+    Overloaded,
+}
+
+impl From<WrongKind> for ErrorKind {
+    fn from(kind: WrongKind) -> Self {
+        match kind {
+            WrongKind::ToolError => Self::ToolError,
+            WrongKind::Crashed => Self::Crashed,
+            WrongKind::Timeout => Self::Timeout,
+            WrongKind::UpstreamUnreachable => Self::UpstreamUnreachable,
+            WrongKind::UpstreamError => Self::UpstreamError,
+            WrongKind::Overloaded => Self::Overloaded,
+        }
+    }
+}
+
+async fn report(
+    State(app): State<App>,
+    Who(who): Who,
+    Params(Named { name }): Params<Named>,
+    Body(report): Body<Report>,
+) -> Answer<Json<ToolStatusInfo>> {
+    let tool = super::stats::tool(&app, &name)?;
+    let result = result(report.success, report.error)?;
+    may(&who, report.thread_id.is_some(), &result)?;
+    let thread = match &report.thread_id {
+        Some(id) => Some(threads::find(&app, &who.tenant, id).await?.id),
+        None => None,
+    };
+    let view = thread.as_ref().map_or(View::Shared, |thread| View::Thread(&who.tenant, thread));
+    Ok(Json(app.hub().report_result(&tool.definition.name, view, result).await?))
+}
+
+fn result(success: Option<bool>, error: Option<Wrong>) -> Answer<Result<(), ToolError>> {
+    let refused = |pointer: &str, detail: &str| {
+        let flaw = Flaw { pointer: pointer.into(), detail: detail.into() };
+        Err(Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw]))
+    };
+    match (success, error) {
+        (Some(true), None) => Ok(Ok(())),
+        (Some(true), Some(_)) => refused("/error", "an execution that succeeded has no error"),
+        (None, None) => refused("", "say `\"success\": true`, or what the `error` was"),
+        (Some(false), None) => Ok(Err(ToolError::new("it failed elsewhere; nobody said how"))),
+        (_, Some(wrong)) => {
+            let mut error = ToolError::of(wrong.kind.into(), wrong.message);
+            if let Some(wait) = wrong.retry_after_ms {
+                error = error.retryable(Some(Duration::from_millis(wait.into())));
+            }
+            let counted = error.counts();
+            match wrong.counts {
+                Some(false) => Ok(Err(error.uncounted())),
+                Some(true) if !counted => refused("/error/counts", "an error of this kind never speaks against a tool"),
+                _ => Ok(Err(error)),
+            }
+        }
+    }
+}
+
+/// Whoever may only call tools could otherwise take one away from all others by telling tales.
+fn may(who: &Principal, in_thread: bool, result: &Result<(), ToolError>) -> Answer<()> {
+    let everybody = match result {
+        Ok(()) => !in_thread,
+        Err(error) => !in_thread || (error.counts() && error.kind().row().scope != FailureScope::Thread),
+    };
+    if everybody && !who.may(Scope::Admin) {
+        let why = "a report that counts for every thread needs the scope `admin`";
+        return Err(Problem::new(Code::FORBIDDEN, why).hint("name a thread, and the kind `tool_error` or `crashed`"));
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! What a thread knows about its tools, as one JSON text: saved, and restored.
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{FromRequest, Request, State},
+    http::{Method, header},
+    response::IntoResponse,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use toolhub_core::{ErrorKind, ToolName, ids::ArtifactId};
+
+use super::threads::{self, OfThread};
+use crate::{
+    app::App,
+    extract::{Describe, Params, Who},
+    openapi::Operation,
+    problem::{Answer, Code, Problem},
+    route::{Access, Route},
+    scope::Scope,
+};
+
+const PATH: &str = "/api/v1/threads/{id}/snapshot";
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, PATH, Access::Needs(Scope::StateRead), "threads", save)
+            .says("A thread's statuses and evidence, to be restored later or elsewhere")
+            .answers::<Value>(200, "The snapshot: `states`, `config`, `timestamp` and `evidence`")
+            .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::PUT, PATH, Access::Needs(Scope::StateWrite), "threads", restore)
+            .says("Restore a thread's statuses and evidence; the running config stays")
+            .answers::<Restored>(
+                200,
+                "What was restored. A snapshot that cannot be read restores nothing: see `warning`",
+            )
+            .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+    ]
+}
+
+/// A body as it was sent. It is read by somebody who makes the best of a damaged one.
+#[derive(Debug)]
+struct Text(String);
+
+impl Describe for Text {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.body::<Value>(true);
+    }
+}
+
+impl FromRequest<App> for Text {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let limit = app.settings().limits.body;
+        let bytes: Bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|_| {
+            Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole"))
+        })?;
+        let text =
+            String::from_utf8(bytes.into()).map_err(|_| Problem::new(Code::INVALID_JSON, "the body is no text"))?;
+        if text.trim().is_empty() {
+            return Err(Problem::new(Code::INVALID_JSON, "the request has no body; send what GET has answered"));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// What a snapshot has restored.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Restored {
+    /// The tools whose record was restored.
+    #[schemars(with = "Vec<String>")]
+    tools: Vec<ToolName>,
+    /// Tools of the snapshot that nobody knows here.
+    #[schemars(with = "Vec<String>")]
+    unknown: Vec<ToolName>,
+    /// Why nothing was restored, if the snapshot could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
+    /// The artifact that keeps the snapshot that could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    kept: Option<ArtifactId>,
+}
+
+async fn save(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<impl IntoResponse> {
+    let thread = threads::find(&app, &who.tenant, &of.id).await?;
+    let text = app.hub().serialize_tool_states(&who.tenant, &thread.id).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text))
+}
+
+async fn restore(
+    State(app): State<App>,
+    Who(who): Who,
+    Params(of): Params<OfThread>,
+    Text(text): Text,
+) -> Answer<Json<Restored>> {
+    let thread = threads::find(&app, &who.tenant, &of.id).await?;
+    let restored = app.hub().deserialize_tool_states(&who.tenant, &thread.id, &text).await?;
+    let toolhub_core::Restored { tools, unknown, warning, kept, .. } = restored;
+    Ok(Json(Restored { tools, unknown, warning, kept }))
+}

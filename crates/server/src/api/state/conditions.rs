@@ -1,0 +1,179 @@
+//! What a request expects of a state: `If-Match` and `If-None-Match`.
+//!
+//! In: headers. Out: a condition that becomes part of the write. A tag of ours is a version in quotes; without quotes it is
+//! understood too. A tag that is none of ours fits nothing.
+
+use std::convert::Infallible;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, HeaderName, header, request::Parts},
+};
+use serde_json::json;
+use toolhub_core::{ContextId, StateCondition, StateError, StateKind, ids::Tenant};
+
+use super::entry::{Tag, not_as_expected, refused};
+use crate::{
+    app::App,
+    extract::Describe,
+    openapi::Operation,
+    problem::{Answer, Code, Problem},
+};
+
+/// `If-Match`: the write is made only if the state is this.
+#[derive(Debug)]
+pub(super) struct IfMatch(Option<Tags>);
+
+/// `If-None-Match`: the state is read only if it is not this; with `*`, written only if there is none.
+#[derive(Debug)]
+pub(super) struct IfNoneMatch(Option<Tags>);
+
+/// What stands in one of these headers.
+#[derive(Debug, PartialEq, Eq)]
+enum Tags {
+    /// `*`
+    Anything,
+    /// Tags, as they were written.
+    These(Vec<String>),
+}
+
+/// What a write expects.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expected {
+    pub(super) is: StateCondition,
+}
+
+impl Expected {
+    /// What a refusal is, given what was expected.
+    pub(super) fn refused(self, error: StateError) -> Problem {
+        if self.is == StateCondition::Any { refused(error) } else { not_as_expected(error) }
+    }
+}
+
+impl IfMatch {
+    /// What the write expects, of both headers.
+    pub(super) async fn condition(
+        &self,
+        not: &IfNoneMatch,
+        app: &App,
+        tenant: &Tenant,
+        (context, kind): (&ContextId, StateKind),
+    ) -> Answer<Expected> {
+        let is = match (&self.0, &not.0) {
+            (Some(Tags::Anything), _) => StateCondition::Present,
+            (Some(Tags::These(tags)), _) => {
+                if kind == StateKind::Cache {
+                    let why = "a state of kind `cache` has no versions to compare; leave `If-Match` out";
+                    return Err(Problem::new(Code::INVALID_REQUEST, why));
+                }
+                match tags.iter().filter_map(|tag| version(tag)).collect::<Vec<_>>()[..] {
+                    [] => StateCondition::Version(0),
+                    [version] => StateCondition::Version(version),
+                    ref several => one_of(several, app, tenant, (context, kind)).await?,
+                }
+            }
+            (None, Some(Tags::Anything)) => StateCondition::Absent,
+            (None, Some(Tags::These(_))) => {
+                let why = "`If-None-Match` takes only `*` here: the write is made only if there is nothing yet";
+                return Err(Problem::new(Code::INVALID_REQUEST, why));
+            }
+            (None, None) => StateCondition::Any,
+        };
+        Ok(Expected { is })
+    }
+}
+
+/// Of several versions, the one that is there; the first where none of them is.
+async fn one_of(
+    versions: &[u64],
+    app: &App,
+    tenant: &Tenant,
+    (context, kind): (&ContextId, StateKind),
+) -> Answer<StateCondition> {
+    let found = app.hub().state().get_state(tenant, context, kind).await.map_err(refused)?;
+    let there = found.map(|entry| entry.version).filter(|version| versions.contains(version));
+    Ok(StateCondition::Version(there.or(versions.first().copied()).unwrap_or(0)))
+}
+
+impl IfNoneMatch {
+    /// Whether the entry of this tag is one of those that were named.
+    pub(super) fn names(&self, tag: &Tag) -> bool {
+        let bare = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').to_owned();
+        match &self.0 {
+            None => false,
+            Some(Tags::Anything) => true,
+            Some(Tags::These(tags)) => tags.iter().any(|one| bare(one) == bare(tag.as_str())),
+        }
+    }
+}
+
+/// The version that a tag names. A weak tag names none: it is not made for writing.
+fn version(tag: &str) -> Option<u64> {
+    let digits = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag);
+    // One version has one spelling.
+    digits.parse().ok().filter(|version: &u64| version.to_string() == digits)
+}
+
+impl Tags {
+    fn read(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
+        let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
+        let tags = values.flat_map(|value| value.split(',')).map(str::trim).filter(|tag| !tag.is_empty());
+        let tags: Vec<String> = tags.map(str::to_owned).collect();
+        match tags.first()?.as_str() {
+            "*" => Some(Self::Anything),
+            _ => Some(Self::These(tags)),
+        }
+    }
+}
+
+impl Describe for IfMatch {
+    fn describe(operation: &mut Operation<'_>) {
+        let what = "Write only if the state has this version: its `ETag`. `*` for any.";
+        operation.header("If-Match", what, &json!({"type": "string", "examples": ["\"3\""]}));
+    }
+}
+
+impl Describe for IfNoneMatch {
+    fn describe(operation: &mut Operation<'_>) {
+        let what = "Read only if the state is not this: its `ETag`. Write only if there is none: `*`.";
+        operation.header("If-None-Match", what, &json!({"type": "string", "examples": ["*", "\"3\""]}));
+    }
+}
+
+impl FromRequestParts<App> for IfMatch {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+        Ok(Self(Tags::read(&parts.headers, header::IF_MATCH)))
+    }
+}
+
+impl FromRequestParts<App> for IfNoneMatch {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+        Ok(Self(Tags::read(&parts.headers, header::IF_NONE_MATCH)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_from_its_tag_and_from_nothing_else() {
+        for (tag, number) in [
+            ("\"3\"", Some(3)),
+            ("3", Some(3)),
+            ("W/\"3\"", None),
+            ("\"03\"", None),
+            ("\"+3\"", None),
+            ("\"3", None),
+            ("\"\"", None),
+            ("\"abc\"", None),
+            ("\"99999999999999999999\"", None),
+        ] {
+            assert_eq!(version(tag), number, "{tag}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Tools from a distance: what one has done, what holds for each, and how they hang together.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use axum::{Json, extract::State, http::Method};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolhub_core::{CallError, Detail, ErrorKind, Filter, Group, Limits, Tool, ToolStats};
+
+use crate::{
+    app::App,
+    extract::{Params, Query, Tongue},
+    page::{self, Cursor, Here, Limit, List, Listed},
+    problem::Answer,
+    route::{Access, Route},
+    scope::Scope,
+};
+
+const LIST: &str = "policies";
+
+pub(super) fn routes() -> Vec<Route> {
+    let reads = Access::Needs(Scope::ToolsRead);
+    vec![
+        Route::new(Method::GET, "/api/v1/tools/{name}/stats", reads, "tools", stats)
+            .says("What a tool has done since the server began, in numbers")
+            .answers::<Value /*ToolStats*/>(200, "Calls, errors, latency, retries, refusals")
+            .refusals(&[ErrorKind::ToolNotFound]),
+        Route::new(Method::GET, "/api/v1/policies", reads, "tools", policies)
+            .says("What holds for the calls of each tool: rules and limits")
+            .answers::<List<Holds>>(200, "A page of tools, by name"),
+        Route::new(Method::GET, "/api/v1/graph", reads, "tools", graph)
+            .says("Which tools wait for which")
+            .answers::<Graph>(200, "Tools, and an edge for each that waits"),
+    ]
+}
+
+/// The tool of this name.
+pub(super) fn tool(app: &App, name: &str) -> Answer<Arc<Tool>> {
+    let unknown = || {
+        let shown: String = name.chars().take(64).collect();
+        CallError::new(ErrorKind::ToolNotFound)
+            .operator(format!("no tool is named `{shown}`"))
+            .detail(Detail::Suggestions(app.hub().tools().suggest(&shown)))
+    };
+    Ok(app.hub().get(name).ok_or_else(unknown)?)
+}
+
+/// A tool's name in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Named {
+    /// The tool.
+    pub(super) name: String,
+}
+
+async fn stats(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolStats>> {
+    let tool = tool(&app, &name)?;
+    let unknown = || CallError::new(ErrorKind::ToolNotFound);
+    Ok(Json(app.hub().tool_stats(&tool.definition.name).ok_or_else(unknown)?))
+}
+
+/// Which tools are wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Wanted {
+    #[serde(default)]
+    limit: Limit,
+    cursor: Option<Cursor>,
+}
+
+/// What holds for the calls of a tool.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ToolPolicy")]
+struct Holds {
+    /// The tool.
+    tool: String,
+    /// The rule that denies every call of it, so that it is not offered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    denied_by: Option<String>,
+    /// The rules that may concern its calls, in the order they are asked, and what holds where none of them speaks.
+    rules: Vec<String>,
+    /// Times, sizes, rates, slots, retries.
+    #[schemars(with = "Value")]
+    limits: Limits,
+}
+
+async fn policies(
+    State(app): State<App>,
+    Tongue(language): Tongue,
+    Query(wanted): Query<Wanted>,
+    here: Here,
+) -> Answer<Listed<Holds>> {
+    let last = page::place(wanted.cursor.as_ref(), LIST)?;
+    let tools = app.hub().list(&Filter::default());
+    let after = tools.iter().filter(|tool| last.as_deref().is_none_or(|last| tool.definition.name.as_str() > last));
+    let mut found: Vec<Holds> = after
+        .take(wanted.limit.get() + 1)
+        .map(|tool| Holds {
+            tool: tool.definition.name.to_string(),
+            denied_by: tool.denied_by(),
+            rules: tool.rules(language),
+            limits: tool.limits().clone(),
+        })
+        .collect();
+    let more = found.len() > wanted.limit.get();
+    found.truncate(wanted.limit.get());
+    let next = found.last().filter(|_| more).map(|holds| holds.tool.clone());
+    Ok(here.list(LIST, found, next))
+}
+
+/// Which tools wait for which.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Graph {
+    /// The tools, by name, and the names of those that others wait for although nobody has registered them.
+    nodes: Vec<Node>,
+    /// Who waits for whom.
+    edges: Vec<Edge>,
+}
+
+/// A tool.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Node {
+    /// Its name.
+    name: String,
+    /// Its kind; null for one that is not there.
+    #[schemars(required)]
+    kind: Option<String>,
+    /// Whether it waits for nothing.
+    root: bool,
+}
+
+/// One tool waits for another.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Edge {
+    /// The tool that must succeed.
+    from: String,
+    /// The tool that waits for it.
+    to: String,
+    /// Which of the groups it belongs to that must all be satisfied, counted from 0.
+    group: usize,
+    /// Whether all tools of the group must succeed, any of them, or all in this order.
+    needs: Needs,
+    /// How old a success may be; any age where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within_ms: Option<u64>,
+}
+
+/// How the tools of a group count together.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Needs {
+    All,
+    Any,
+    Sequence,
+}
+
+async fn graph(State(app): State<App>) -> Json<Graph> {
+    let tools = app.hub().list(&Filter::default());
+    let mut nodes: Vec<Node> = Vec::with_capacity(tools.len());
+    let (mut edges, mut awaited) = (Vec::new(), BTreeSet::new());
+    for tool in &tools {
+        let definition = &tool.definition;
+        let (name, kind) = (definition.name.to_string(), Some(definition.kind.to_string()));
+        for (number, group) in definition.depends_on.0.iter().enumerate() {
+            for base in group.tools() {
+                awaited.insert(base.clone());
+                edges.push(Edge {
+                    from: base.to_string(),
+                    to: name.clone(),
+                    group: number,
+                    needs: needs(group),
+                    within_ms: group.within().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+                });
+            }
+        }
+        nodes.push(Node { name, kind, root: definition.depends_on.is_empty() });
+    }
+    let gone = awaited.into_iter().filter(|name| app.hub().get(name).is_none());
+    nodes.extend(gone.map(|name| Node { name: name.to_string(), kind: None, root: true }));
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Json(Graph { nodes, edges })
+}
+
+fn needs(group: &Group) -> Needs {
+    match group {
+        Group::All { .. } => Needs::All,
+        Group::Any { .. } => Needs::Any,
+        Group::Sequence { .. } => Needs::Sequence,
+    }
+}

@@ -1,0 +1,201 @@
+//! Threads: made, listed, looked at, and taken away with everything that is kept for them.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolhub_core::{
+    ErrorKind, ThreadError, ThreadInfo, ToolName,
+    backend::{self, Key, Partition, Table},
+    ids::{Tenant, ThreadId},
+};
+
+use crate::{
+    app::App,
+    extract::{MaybeBody, Params, Query, Who},
+    page::{self, Cursor, Here, Limit, List, Listed},
+    problem::{Answer, Code, Flaw, Problem},
+    route::{Access, Route},
+    scope::Scope,
+};
+
+const LIST: &str = "threads";
+
+pub(super) fn routes() -> Vec<Route> {
+    let reads = Access::Needs(Scope::ToolsRead);
+    vec![
+        Route::new(Method::POST, "/api/v1/threads", Access::Needs(Scope::ToolsCall), "threads", create)
+            .says("Make a thread; one with an id that nobody can guess where none is given")
+            .answers::<Value /*ThreadInfo*/>(201, "It was made")
+            .answers::<Value /*ThreadInfo*/>(200, "It was there already")
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/threads", reads, "threads", list)
+            .says("The threads of the key's tenant, by id")
+            .answers::<List<Value /*ThreadInfo*/>>(200, "A page of them")
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/threads/{id}", reads, "threads", show)
+            .says("A thread")
+            .answers::<Value /*ThreadInfo*/>(200, "When it was made and used")
+            .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::DELETE, "/api/v1/threads/{id}", Access::Needs(Scope::StateWrite), "threads", delete)
+            .says("Take a thread away: its instances, its state, and every record of it")
+            .answers_nothing(204, "It is gone")
+            .problems(&[Code::THREAD_NOT_FOUND, Code::THREAD_BUSY])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(
+            Method::DELETE,
+            "/api/v1/threads/{id}/instances",
+            Access::Needs(Scope::ToolsCall),
+            "threads",
+            close_instances,
+        )
+        .says("Close all live instances of a thread; what is remembered stays")
+        .answers::<Closed>(200, "The tools whose instances were closed")
+        .problems(&[Code::THREAD_NOT_FOUND])
+        .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(
+            Method::DELETE,
+            "/api/v1/threads/{id}/instances/{tool}",
+            Access::Needs(Scope::ToolsCall),
+            "threads",
+            close_instance,
+        )
+        .says("Close a tool's live instance in a thread; what is remembered stays")
+        .answers::<Closed>(200, "The tool, if it had an instance there")
+        .problems(&[Code::THREAD_NOT_FOUND])
+        .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
+    ]
+}
+
+/// The thread of this id, if the tenant has it.
+pub(super) async fn find(app: &App, tenant: &Tenant, id: &str) -> Answer<ThreadInfo> {
+    // What is no legal id, and what belongs to somebody else, is as unknown as what never was.
+    let unknown = || Problem::new(Code::THREAD_NOT_FOUND, format!("there is no thread `{}`", shortened(id)));
+    let thread = ThreadId::new(id).map_err(|_| unknown())?;
+    app.hub().thread(tenant, &thread).await?.ok_or_else(unknown)
+}
+
+/// A text from outside may be of any length.
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+/// A thread's id in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct OfThread {
+    /// The thread.
+    pub(super) id: String,
+}
+
+/// A tool in a thread.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct OfTool {
+    /// The thread.
+    id: String,
+    /// The tool.
+    tool: String,
+}
+
+/// What a thread is made with.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NewThread {
+    /// Its id: 1 to 128 letters, digits, `.`, `_`, `:` or `-`.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9._:-]{1,128}$"))]
+    id: Option<String>,
+}
+
+/// Which threads are wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Wanted {
+    #[serde(default)]
+    limit: Limit,
+    cursor: Option<Cursor>,
+}
+
+/// Whose instances were closed.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Closed {
+    /// The tools.
+    #[schemars(with = "Vec<String>")]
+    closed: Vec<ToolName>,
+}
+
+async fn create(State(app): State<App>, Who(who): Who, MaybeBody(body): MaybeBody<NewThread>) -> Answer<Response> {
+    let id = body.unwrap_or_default().id.map(ThreadId::new).transpose().map_err(|wrong| {
+        let flaw = Flaw { pointer: "/id".into(), detail: wrong.to_string() };
+        Problem::new(Code::INVALID_REQUEST, wrong.to_string()).with("errors", [flaw])
+    })?;
+    if let Some(id) = &id
+        && let Some(thread) = app.hub().thread(&who.tenant, id).await?
+    {
+        return Ok(Json(thread).into_response());
+    }
+    let thread = app.hub().create_thread(&who.tenant, id).await?;
+    let location = format!("/api/v1/threads/{}", thread.id);
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(thread)).into_response())
+}
+
+async fn list(
+    State(app): State<App>,
+    Who(who): Who,
+    Query(wanted): Query<Wanted>,
+    here: Here,
+) -> Answer<Listed<ThreadInfo>> {
+    let (limit, last) = (wanted.limit.get(), page::place(wanted.cursor.as_ref(), LIST)?);
+    let last = last.map(ThreadId::new).transpose().map_err(|_| page::no_such_place())?;
+    let mut after = last.map(|id| backend::Cursor(row(&who.tenant, &id)));
+    let mut threads = Vec::new();
+    loop {
+        let page = app.hub().threads(&who.tenant, after).await?;
+        threads.extend(page.threads);
+        after = page.next;
+        if after.is_none() || threads.len() >= limit {
+            break;
+        }
+    }
+    let more = after.is_some() || threads.len() > limit;
+    threads.truncate(limit);
+    let next = threads.last().filter(|_| more).map(|thread| thread.id.to_string());
+    Ok(here.list(LIST, threads, next))
+}
+
+/// Where the row of a thread lies: the list is in the order of these.
+fn row(tenant: &Tenant, id: &ThreadId) -> Key {
+    let partition = Partition::of_thread(tenant.clone(), id.clone());
+    Key { partition, table: Table::Threads, id: id.clone().into() }
+}
+
+async fn show(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<Json<ThreadInfo>> {
+    find(&app, &who.tenant, &of.id).await.map(Json)
+}
+
+async fn delete(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<StatusCode> {
+    let thread = find(&app, &who.tenant, &of.id).await?;
+    match app.hub().delete_thread(&who.tenant, &thread.id).await {
+        // Whether it was still there or somebody else was quicker: it is gone.
+        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Err(ThreadError::Store(error)) => Err(error.into()),
+        Err(error) => Err(Problem::new(Code::THREAD_BUSY, error.to_string())
+            .hint("GET /api/v1/calls?status=executing lists the calls; POST /api/v1/calls/{id}/cancel ends one")),
+    }
+}
+
+async fn close_instances(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<Json<Closed>> {
+    let thread = find(&app, &who.tenant, &of.id).await?;
+    let closed = app.hub().thread_context(&who.tenant, &thread.id).cleanup_all().await;
+    Ok(Json(Closed { closed }))
+}
+
+async fn close_instance(State(app): State<App>, Who(who): Who, Params(of): Params<OfTool>) -> Answer<Json<Closed>> {
+    let thread = find(&app, &who.tenant, &of.id).await?;
+    let tool = super::stats::tool(&app, &of.tool)?;
+    let was_there = app.hub().thread_context(&who.tenant, &thread.id).cleanup(&of.tool).await;
+    Ok(Json(Closed { closed: was_there.then(|| tool.definition.name.clone()).into_iter().collect() }))
+}
