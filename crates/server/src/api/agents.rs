@@ -34,6 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
             .refusals(&[ErrorKind::StoreUnavailable])
             .admits_failure(),
         Route::new(Method::POST, "/agents/{threadId}/tool-states/reset", call, "threads", reset)
+            .audited("thread.reset")
             .says("Forget what is held against the tools of a thread, or against one of them")
             .answers::<Told>(200, "Which were reset, and how all stand now")
             .problems(&[Code::THREAD_NOT_FOUND])

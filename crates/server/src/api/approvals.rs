@@ -34,6 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
             .problems(&[Code::APPROVAL_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::POST, "/api/v1/approvals/{id}", write, "approvals", answer)
+            .audited("approval.answer")
             .says("Answer a question")
             .answers::<ApprovalView>(200, "It is answered; the call goes on, or is told no")
             .problems(&[Code::APPROVAL_NOT_FOUND, Code::ALREADY_RESOLVED, Code::CONFLICT])

@@ -13,7 +13,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{
-    CallQuery, CallQueryError, ErrorKind, Status, ToolName,
+    CallQuery, CallQueryError, Cancel, ErrorKind, Status, ToolName,
     clock::Timestamp,
     ids::{CallId, Tenant, ThreadId},
 };
@@ -28,7 +28,7 @@ use crate::{
     scope::Scope,
 };
 use view::StatusWord;
-pub(super) use view::{ApprovalLink, CallView, Moment};
+pub(super) use view::{CallView, Moment};
 
 /// Why a call may be refused before its tool runs.
 pub(super) const REFUSALS: &[ErrorKind] = &[
@@ -50,6 +50,7 @@ pub(super) const REFUSALS: &[ErrorKind] = &[
     ErrorKind::StateLimit,
     ErrorKind::StateUnreadable,
     ErrorKind::StoreUnavailable,
+    ErrorKind::ShuttingDown,
 ];
 
 pub(super) fn routes() -> Vec<Route> {
@@ -73,7 +74,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::POST, "/api/v1/calls/{id}/cancel", call, "calls", cancel)
             .says("Ask a call to stop")
             .answers::<CallView>(202, "It was asked; it still has an end, and a result that was faster wins")
-            .problems(&[Code::CALL_NOT_FOUND, Code::CALL_ENDED])
+            .problems(&[Code::CALL_NOT_FOUND, Code::CALL_ENDED, Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/calls/{id}/events", read, "calls", follow::follow)
             .says("Follow one call: its progress, then its end")
@@ -166,12 +167,16 @@ async fn cancel(
     links: Links,
 ) -> Answer<(StatusCode, Json<CallView>)> {
     let id = named.id()?;
-    let record = app.hub().call_record(&principal.tenant, id).await?.ok_or_else(|| unknown(&named.id))?;
-    let ended = || Problem::new(Code::CALL_ENDED, format!("`{id}` has ended already"));
-    if record.outcome.is_some() || !app.hub().cancel(id) {
-        return Err(ended().with("callId", id));
+    match app.hub().cancel(&principal.tenant, id).await? {
+        Cancel::Asked => {}
+        Cancel::NotFound => return Err(unknown(&named.id)),
+        Cancel::Ended(status) => {
+            return Err(Problem::new(Code::CALL_ENDED, format!("`{id}` has ended already")).with("callStatus", status));
+        }
+        _ => return Err(Problem::new(Code::CONFLICT, format!("`{id}` is run by another node; ask that one"))),
     }
-    Ok((StatusCode::ACCEPTED, Json(CallView::kept(record, &links))))
+    let view = find(&app, &principal.tenant, id, &links).await?.ok_or_else(|| unknown(&named.id))?;
+    Ok((StatusCode::ACCEPTED, Json(view)))
 }
 
 /// A call as it is now, if anything is known of it.

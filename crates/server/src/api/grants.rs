@@ -32,6 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<List<GrantView>>(200, "A page of it")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::DELETE, "/api/v1/grants/{id}", write, "approvals", revoke)
+            .audited("grant.revoke")
             .says("Take back what was allowed for good")
             .answers_nothing(204, "The next call asks again")
             .problems(&[Code::GRANT_NOT_FOUND])

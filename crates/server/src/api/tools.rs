@@ -33,10 +33,12 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<ToolView>(200, "What it is and how it stands")
             .refusals(known),
         Route::new(Method::PUT, "/api/v1/tools/{name}/status", admin, "tools", set_status)
+            .audited("tool.status")
             .says("Say by hand how a tool stands, for everybody")
             .answers::<ToolStanding>(200, "What holds now")
             .refusals(known),
         Route::new(Method::POST, "/api/v1/tools/{name}/reset", admin, "tools", reset)
+            .audited("tool.reset")
             .says("Forget what is held against a tool, for everybody")
             .answers::<ToolStanding>(200, "What holds now")
             .refusals(known),

@@ -1,7 +1,14 @@
 //! The behaviour of the server, through its router and its door.
 
+mod api_agents;
+mod api_calls;
+mod api_tools;
+mod door_audit;
 mod door_drain;
 mod door_guard;
+mod door_keys;
 mod door_limits;
 mod door_routes;
+mod door_secrets;
+mod support_api;
 mod support_door;

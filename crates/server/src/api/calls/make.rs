@@ -15,7 +15,10 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use toolhub_core::{Outcome, ids::CallId};
+use toolhub_core::{
+    CancellationToken, Outcome, Reached,
+    ids::{CallId, Tenant, ThreadId},
+};
 
 use super::{CallView, find};
 use crate::{
@@ -23,7 +26,7 @@ use crate::{
     app::App,
     extract::{Body, Key, Params, Prefer, Trace, Who},
     links::{self, Links},
-    problem::{Answer, Problem},
+    problem::{Answer, Code, Flaw, Problem},
 };
 
 /// What a call is made with.
@@ -57,8 +60,7 @@ pub(super) async fn call(
 ) -> Answer<Response> {
     body.check()?;
     let tenant = principal.tenant.clone();
-    let mut call =
-        app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
+    let mut call = app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
     if let Some(thread) = body.thread_id {
         call = call.thread(thread);
     }
@@ -73,17 +75,39 @@ pub(super) async fn call(
         call = call.idempotency_key(key.as_str());
     }
     let id = call.id();
-    let _ = (keyed, id, &tenant);
-    let outcome = call.await;
-    Ok(applied(ended(outcome, &links), prefer))
+    if prefer == Prefer::default() {
+        return match call.until_asked().await {
+            Reached::Ended(outcome) => Ok(ended(outcome, &links)),
+            _ => promised(&app, &tenant, id, &links, prefer).await,
+        };
+    }
+    // From here on the call may outlive the request. Until that is promised, a client that goes away still cancels it.
+    let cancel = CancellationToken::new();
+    let gone = (!keyed && !prefer.respond_async).then(|| cancel.clone().drop_guard());
+    let mut running = call.detached().cancel_on(&cancel).start();
+    let waited = match prefer.wait {
+        Some(wait) => tokio::time::timeout(wait, running.outcome()).await.ok().map(Reached::Ended),
+        None => None,
+    };
+    let in_time = waited.is_some();
+    let reached = match waited {
+        Some(ended) => ended,
+        None => running.accepted().await,
+    };
+    gone.map(tokio_util::sync::DropGuard::disarm);
+    match reached {
+        // It was over before the promise was made; what was asked for is the promise.
+        Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => Ok(promise(CallView::ended(outcome, &links), id, prefer)),
+        Reached::Ended(outcome) => Ok(applied(ended(outcome, &links), prefer)),
+        _ => promised(&app, &tenant, id, &links, prefer).await,
+    }
 }
 
 impl CallBody {
     fn check(&self) -> Answer<()> {
         let refuse = |pointer: &str, detail: &str| {
-            let flaw = serde_json::json!({"pointer": pointer, "detail": detail});
-            Err(Problem::new(crate::problem::Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..]))
-                .with("errors", [flaw]))
+            let flaw = Flaw { pointer: pointer.into(), detail: detail.into() };
+            Err(Problem::new(Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..])).with("errors", [flaw]))
         };
         if self.timeout_ms.is_some_and(|time| !(1..=86_400_000).contains(&time)) {
             return refuse("/timeoutMs", "is a number from 1 to 86400000");
@@ -91,17 +115,22 @@ impl CallBody {
         if self.call_id.as_ref().is_some_and(|id| id.is_empty() || id.chars().count() > 256) {
             return refuse("/callId", "takes 1 to 256 characters");
         }
-        if self.thread_id.as_ref().is_some_and(|id| toolhub_core::ids::ThreadId::new(id.as_str()).is_err()) {
+        if self.thread_id.as_ref().is_some_and(|id| ThreadId::new(id.as_str()).is_err()) {
             return refuse("/threadId", "takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
         }
         Ok(())
     }
 }
 
+/// Whether a call was refused before its tool ran.
+fn was_refused(outcome: &Outcome) -> bool {
+    outcome.attempts == 0 && outcome.error.as_ref().is_some_and(|error| error.kind.row().http != 200)
+}
+
 /// The answer to a call that has ended: its end if it ran, a problem if it was refused.
 fn ended(outcome: Outcome, links: &Links) -> Response {
     let replayed = outcome.replayed;
-    let refused = outcome.error.as_ref().filter(|error| outcome.attempts == 0 && error.kind.row().http != 200);
+    let refused = outcome.error.as_ref().filter(|_| was_refused(&outcome));
     let mut response = match refused {
         Some(error) => {
             let problem = Problem::from(error.clone()).with("callId", outcome.id);
@@ -121,14 +150,18 @@ fn ended(outcome: Outcome, links: &Links) -> Response {
 /// The answer to a call that goes on.
 async fn promised(
     app: &App,
-    tenant: &toolhub_core::ids::Tenant,
+    tenant: &Tenant,
     id: CallId,
     links: &Links,
     prefer: Prefer,
 ) -> Answer<Response> {
     let view = find(app, tenant, id, links).await?.ok_or_else(|| super::unknown(&id.to_string()))?;
+    Ok(promise(view, id, prefer))
+}
+
+fn promise(view: CallView, id: CallId, prefer: Prefer) -> Response {
     let location = [(header::LOCATION, links::call(id))];
-    Ok(applied((StatusCode::ACCEPTED, location, Json(view)).into_response(), prefer))
+    applied((StatusCode::ACCEPTED, location, Json(view)).into_response(), prefer)
 }
 
 fn applied(mut response: Response, prefer: Prefer) -> Response {

@@ -192,7 +192,7 @@ impl CallView {
 
     /// A call that is looked up.
     pub(crate) fn kept(record: CallRecord, links: &Links) -> Self {
-        let CallRecord { id, tool, caller, thread, run, key, arguments, status, opened_at, outcome, .. } = record;
+        let CallRecord { id, tool, caller, thread, run, key, arguments, status, approval, opened_at, outcome, .. } = record;
         let known = Self {
             id,
             tool: tool.to_string(),
@@ -203,7 +203,7 @@ impl CallView {
             idempotency_key: None,
             arguments: None,
             status,
-            approval: None,
+            approval: approval.map(|id| ApprovalLink { id, url: links.approval(id) }),
             effect: None,
             output: Value::Null,
             content: Vec::new(),

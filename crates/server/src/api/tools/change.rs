@@ -25,15 +25,18 @@ pub(super) fn routes() -> Vec<Route> {
     let admin = Access::Needs(Scope::Admin);
     vec![
         Route::new(Method::POST, "/api/v1/tools", admin, "tools", create)
+            .audited("tool.create")
             .says("Make a tool")
             .answers::<ToolView>(201, "It is there")
             .problems(&[Code::TOOL_EXISTS]),
         Route::new(Method::PUT, "/api/v1/tools/{name}", admin, "tools", replace)
+            .audited("tool.replace")
             .says("Make a tool, or put another in the place of one that was made here")
             .answers::<ToolView>(200, "It is the tool now")
             .answers::<ToolView>(201, "It is there")
             .problems(&[Code::TOOL_EXISTS]),
         Route::new(Method::DELETE, "/api/v1/tools/{name}", admin, "tools", remove)
+            .audited("tool.remove")
             .says("Take a tool away that was made here")
             .answers_nothing(204, "It is gone; calls that run go on")
             .problems(&[Code::TOOL_EXISTS])

@@ -1,0 +1,274 @@
+//! Calls over the API: made, promised, looked up, followed, cancelled.
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use toolhub_core::{
+    CallQuery,
+    ids::{Caller, Tenant},
+};
+use toolhub_server::Server;
+
+use crate::support_api::{LONG, Reply, Shop, settings, shop};
+
+async fn add(shop: &Shop, a: i64, headers: &[(&str, &str)]) -> Reply {
+    shop.ask("POST", "/api/v1/tools/add/calls", Some(json!({"arguments": {"a": a, "b": 2}})), headers).await
+}
+
+async fn order(shop: &Shop, headers: &[(&str, &str)]) -> Reply {
+    let body = json!({"arguments": {"what": "tea"}, "threadId": "t1", "callId": "m1"});
+    shop.ask("POST", "/api/v1/tools/order/calls", Some(body), headers).await
+}
+
+/// The call once it has ended.
+async fn end(shop: &Shop, id: &Value) -> Value {
+    for _ in 0..100_000 {
+        let call = shop.get(&format!("/api/v1/calls/{}", id.as_str().unwrap())).await.is(200);
+        if ["success", "error", "cancelled"].contains(&call["status"].as_str().unwrap()) {
+            return call;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("{id} does not end");
+}
+
+async fn say(shop: &Shop, approval: &Value, outcome: &str) -> Reply {
+    shop.post(&format!("/api/v1/approvals/{}", approval.as_str().unwrap()), json!({"outcome": outcome})).await
+}
+
+#[tokio::test]
+async fn a_call_that_ran_is_answered_with_its_end_and_kept() {
+    let shop = shop().await;
+    let reply = add(&shop, 1, &[("x-request-id", "r-1")]).await;
+    assert_eq!(reply.header("x-request-id"), "r-1");
+    let call = reply.is(200);
+    assert_eq!((&call["status"], &call["output"], &call["attempts"]), (&json!("success"), &json!(3), &json!(1)));
+    assert_eq!((&call["threadId"], &call["approval"], &call["effect"]), (&Value::Null, &Value::Null, &json!("none")));
+    let kept = end(&shop, &call["id"]).await;
+    assert_eq!((&kept["arguments"], &kept["output"], &kept["caller"]), (&json!({"a": 1, "b": 2}), &json!(3), &json!("local")));
+    let failed = shop.post("/api/v1/tools/broken/calls", json!({})).await.is(200);
+    assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("error"), &json!("tool_error")));
+    assert_eq!(failed["error"]["detail"], "the wire is cut");
+}
+
+#[tokio::test]
+async fn a_refused_call_is_a_problem_that_names_it() {
+    let shop = shop().await;
+    let wrong = shop.post("/api/v1/tools/add/calls", json!({"arguments": {"a": "x"}})).await;
+    let wrong = wrong.problem(422, "arguments_invalid");
+    assert!(wrong["callId"].as_str().unwrap().starts_with("call_"), "{wrong}");
+    let pointers: Vec<_> = wrong["errors"].as_array().unwrap().iter().map(|flaw| flaw["pointer"].clone()).collect();
+    assert!(pointers.contains(&json!("/a")) && pointers.contains(&json!("/b")), "{wrong}");
+    let unknown = shop.post("/api/v1/tools/ad/calls", json!({})).await.problem(404, "tool_not_found");
+    assert_eq!(unknown["suggestions"][0], "add");
+    let early = shop.post("/api/v1/tools/report/calls", json!({"threadId": "t1"})).await.problem(409, "dependency_not_met");
+    assert_eq!((&early["missing"], &early["threadId"]), (&json!(["look"]), &json!("t1")));
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_call_is_refused_with_words() {
+    let shop = shop().await;
+    let path = "/api/v1/tools/add/calls";
+    for (body, pointer) in [
+        (json!({"arguments": 7}), "/arguments"),
+        (json!({"argumnets": {}}), "/argumnets"),
+        (json!({"timeoutMs": 0}), "/timeoutMs"),
+        (json!({"threadId": "a b"}), "/threadId"),
+        (json!({"callId": ""}), "/callId"),
+    ] {
+        let problem = shop.post(path, body).await.problem(422, "invalid_request");
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+    }
+    shop.ask("POST", path, None, &[]).await.problem(400, "invalid_json");
+    crate::support_api::ask(&shop.router, "POST", path, Some("{".into()), &[]).await.problem(400, "invalid_json");
+    let plain = [("content-type", "text/plain")];
+    crate::support_api::ask(&shop.router, "POST", path, None, &plain).await.problem(400, "invalid_json");
+    let deep = format!("{{\"arguments\":{}1{}}}", "[".repeat(100), "]".repeat(100));
+    crate::support_api::ask(&shop.router, "POST", path, Some(deep), &[]).await.problem(422, "invalid_request");
+}
+
+#[tokio::test]
+async fn a_call_with_a_key_is_made_once() {
+    let shop = shop().await;
+    let first = add(&shop, 1, &[("idempotency-key", "\"k1\"")]).await;
+    let again = add(&shop, 1, &[("idempotency-key", "k1")]).await;
+    assert_eq!((first.header("idempotency-replayed"), again.header("idempotency-replayed")), ("", "true"));
+    assert_eq!(first.is(200)["id"], again.is(200)["id"]);
+    add(&shop, 5, &[("idempotency-key", "k1")]).await.problem(422, "idempotency_key_reused");
+    for broken in ["", "\"k1", &"k".repeat(256)] {
+        add(&shop, 1, &[("idempotency-key", broken)]).await.problem(400, "idempotency_key_invalid");
+    }
+    add(&shop, 1, &[("idempotency-key", "a"), ("idempotency-key", "b")]).await.problem(400, "idempotency_key_invalid");
+    let slow = shop.ask("POST", "/api/v1/tools/slow/calls", Some(json!({})), &[("idempotency-key", "s"), ("prefer", "respond-async")]).await;
+    slow.is(202);
+    let busy = shop.ask("POST", "/api/v1/tools/slow/calls", Some(json!({})), &[("idempotency-key", "s")]).await;
+    busy.problem(409, "idempotency_in_progress");
+    shop.gate.add_permits(1);
+}
+
+#[tokio::test]
+async fn a_call_that_asks_is_promised_at_once_and_goes_on_after_the_answer() {
+    let shop = shop().await;
+    let reply = order(&shop, &[]).await;
+    let waiting = reply.is(202);
+    let path = format!("/api/v1/calls/{}", waiting["id"].as_str().unwrap());
+    assert_eq!((reply.header("location"), reply.header("preference-applied")), (path.as_str(), ""));
+    assert_eq!((&waiting["status"], &waiting["tool"], &waiting["threadId"]), (&json!("awaiting_approval"), &json!("order"), &json!("t1")));
+    let approval = &waiting["approval"];
+    assert_eq!(approval["url"], format!("http://localhost/api/v1/approvals/{}", approval["id"].as_str().unwrap()));
+    assert_eq!(shop.get(&path).await.is(200)["approval"], *approval);
+    say(&shop, &approval["id"], "proceed_once").await.is(200);
+    let done = end(&shop, &waiting["id"]).await;
+    assert_eq!((&done["status"], &done["output"], &done["modelCallId"]), (&json!("success"), &json!({"ordered": "tea"}), &json!("m1")));
+}
+
+#[tokio::test]
+async fn whoever_does_not_wait_gets_a_promise() {
+    let shop = shop().await;
+    let reply = shop.ask("POST", "/api/v1/tools/slow/calls", Some(json!({})), &[("prefer", "respond-async")]).await;
+    let call = reply.is(202);
+    assert_eq!(reply.header("preference-applied"), "respond-async");
+    assert_eq!(reply.header("location"), format!("/api/v1/calls/{}", call["id"].as_str().unwrap()));
+    shop.began.acquire().await.unwrap().forget();
+    assert_eq!(shop.get(reply.header("location")).await.is(200)["status"], "executing");
+    shop.gate.add_permits(1);
+    assert_eq!(end(&shop, &call["id"]).await["output"], "done");
+    // Also one that is over at once is only promised, and one that is refused is refused.
+    let quick = add(&shop, 1, &[("prefer", "respond-async")]).await.is(202);
+    assert_eq!(end(&shop, &quick["id"]).await["output"], 3);
+    shop.ask("POST", "/api/v1/tools/ad/calls", Some(json!({})), &[("prefer", "respond-async")]).await.problem(404, "tool_not_found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_so_long_gets_the_end_or_a_promise() {
+    let shop = shop().await;
+    let quick = add(&shop, 1, &[("prefer", "wait=5")]).await;
+    assert_eq!((quick.is(200)["output"].clone(), quick.header("preference-applied")), (json!(3), "wait=5"));
+    let slow = shop.ask("POST", "/api/v1/tools/slow/calls", Some(json!({})), &[("prefer", "wait=5")]).await;
+    assert_eq!((slow.is(202)["status"].clone(), slow.header("preference-applied")), (json!("executing"), "wait=5"));
+    let asks = order(&shop, &[("prefer", "wait=5")]).await.is(202);
+    assert_eq!(asks["status"], "awaiting_approval");
+    let (waits, yes) = tokio::join!(order(&shop, &[("prefer", "wait=60")]), async {
+        loop {
+            let pending = shop.get("/api/v1/approvals?state=pending").await.is(200);
+            if pending["items"].as_array().unwrap().len() == 2 {
+                return say(&shop, &pending["items"][0]["id"], "proceed_once").await.is(200);
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!((&waits.is(200)["status"], &yes["state"]), (&json!("success"), &json!("approved")));
+}
+
+#[tokio::test]
+async fn a_cancelled_call_still_has_an_end() {
+    let shop = shop().await;
+    let call = shop.ask("POST", "/api/v1/tools/slow/calls", Some(json!({})), &[("prefer", "respond-async")]).await.is(202);
+    let path = format!("/api/v1/calls/{}/cancel", call["id"].as_str().unwrap());
+    assert_eq!(shop.ask("POST", &path, None, &[]).await.is(202)["id"], call["id"]);
+    assert_eq!(end(&shop, &call["id"]).await["status"], "cancelled");
+    shop.ask("POST", &path, None, &[]).await.problem(409, "call_ended");
+    for unknown in ["call_0193", "call_01930000-0000-7000-8000-000000000000"] {
+        shop.ask("POST", &format!("/api/v1/calls/{unknown}/cancel"), None, &[]).await.problem(404, "call_not_found");
+        shop.get(&format!("/api/v1/calls/{unknown}")).await.problem(404, "call_not_found");
+        shop.get(&format!("/api/v1/calls/{unknown}/events")).await.problem(404, "call_not_found");
+    }
+}
+
+#[tokio::test]
+async fn calls_are_listed_newest_first_and_filtered() {
+    let shop = shop().await;
+    for a in 0..3 {
+        add(&shop, a, &[]).await.is(200);
+    }
+    shop.post("/api/v1/tools/broken/calls", json!({"threadId": "t1"})).await.is(200);
+    let list = |query: &str| {
+        let path = format!("/api/v1/calls{query}");
+        let shop = &shop;
+        async move { shop.get(&path).await.is(200) }
+    };
+    let tools = |page: &Value| -> Vec<String> {
+        page["items"].as_array().unwrap().iter().map(|call| call["tool"].as_str().unwrap().into()).collect()
+    };
+    assert_eq!(tools(&list("").await), ["broken", "add", "add", "add"]);
+    assert_eq!(tools(&list("?tool=add&limit=2").await), ["add", "add"]);
+    assert_eq!(tools(&list("?threadId=t1").await), ["broken"]);
+    assert_eq!(tools(&list("?status=error").await), ["broken"]);
+    assert_eq!(tools(&list("?since=2999-01-01T00:00:00Z").await), [""; 0]);
+    assert_eq!(tools(&list("?until=2999-01-01T00:00:00Z&status=success").await).len(), 3);
+    let first = list("?limit=3").await;
+    let rest = list(&format!("?limit=3&cursor={}", first["nextCursor"].as_str().unwrap())).await;
+    assert_eq!((tools(&rest), &rest["nextCursor"]), (vec!["add".to_owned()], &Value::Null));
+    shop.get("/api/v1/calls?cursor=x").await.problem(422, "invalid_request");
+    shop.get("/api/v1/calls?since=yesterday").await.problem(422, "invalid_request");
+}
+
+#[tokio::test]
+async fn one_call_can_be_followed_to_its_end_and_after_it() {
+    let shop = shop().await;
+    let call = order(&shop, &[]).await.is(202);
+    let path = format!("/api/v1/calls/{}/events", call["id"].as_str().unwrap());
+    let mut events = shop.stream(&path, &[]).await;
+    say(&shop, &call["approval"]["id"], "cancel").await.is(200);
+    let (_, resolved) = events.named("approval.resolved").await;
+    assert_eq!(resolved["callId"], call["id"]);
+    let rest = events.rest().await;
+    let names: Vec<&str> = rest.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["tool.execution.failed", "call.ended"]);
+    assert_eq!(rest[1].1["error"]["code"], "approval_denied");
+    let slow = shop.ask("POST", "/api/v1/tools/slow/calls", Some(json!({})), &[("prefer", "respond-async")]).await.is(202);
+    shop.began.acquire().await.unwrap().forget();
+    let path = format!("/api/v1/calls/{}/events", slow["id"].as_str().unwrap());
+    let events = shop.stream(&path, &[]).await;
+    shop.gate.add_permits(1);
+    let names: Vec<String> = events.rest().await.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.last().map(String::as_str), Some("call.ended"), "{names:?}");
+    let after = shop.stream(&path, &[]).await.rest().await;
+    assert_eq!((after.len(), after[0].0.as_str(), &after[0].1["output"]), (1, "call.ended", &json!("done")));
+}
+
+#[tokio::test]
+async fn a_call_of_another_tenant_is_nowhere_to_be_seen() {
+    let shop = shop().await;
+    let other = Tenant::new("other").unwrap();
+    let foreign = shop.hub.call("add", json!({"a": 1, "b": 2})).tenant(other.clone()).caller(Caller::default()).await;
+    assert_eq!(shop.hub.calls(&other, &CallQuery::default()).await.unwrap().calls.len(), 1);
+    shop.get(&format!("/api/v1/calls/{}", foreign.id)).await.problem(404, "call_not_found");
+    assert_eq!(shop.get("/api/v1/calls").await.is(200)["items"], json!([]));
+}
+
+/// Sends a call of `slow` through a socket and hangs up as soon as the tool runs.
+async fn hang_up(shop: &Shop, address: std::net::SocketAddr, headers: &str) {
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = format!("POST /api/v1/tools/slow/calls HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}content-length: 2\r\n\r\n{{}}");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::timeout(LONG, shop.began.acquire()).await.expect("the tool runs").unwrap().forget();
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_cancels_its_call_unless_it_has_a_key_or_was_promised() {
+    let shop = shop().await;
+    let bound = Server::new(shop.hub.clone(), shop.store.clone(), settings()).bind().await.unwrap();
+    let address = bound.address();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let served = tokio::spawn(bound.serve(async { drop(stopped.await) }));
+    for headers in ["", "prefer: wait=30\r\n"] {
+        hang_up(&shop, address, headers).await;
+        tokio::time::timeout(LONG, shop.dropped.acquire()).await.expect("the call is given up").unwrap().forget();
+    }
+    for headers in ["idempotency-key: k\r\n", "prefer: respond-async\r\n"] {
+        hang_up(&shop, address, headers).await;
+        shop.gate.add_permits(1);
+        for _ in 0..1_000_000 {
+            if shop.hub.running() == 0 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((shop.hub.running(), shop.dropped.available_permits()), (0, 0), "{headers}");
+    }
+    drop(stop);
+    served.await.unwrap().unwrap();
+    let ends: Vec<String> = shop.hub.calls(&Tenant::default(), &CallQuery::default()).await.unwrap().calls.into_iter()
+        .map(|call| serde_json::to_value(call.status).unwrap().as_str().unwrap().to_owned()).collect();
+    assert_eq!(ends, ["success", "success", "cancelled", "cancelled"]);
+}

@@ -1,0 +1,234 @@
+//! A server with a small shop of tools, asked without a socket.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{HeaderMap, Request},
+};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use toolhub_core::{CallContext, ToolError, ToolHub, backend::Memory, dynamic, testing::scripted};
+use toolhub_server::{Server, Settings};
+use tower::ServiceExt;
+
+/// Longer than anything here takes; only a test that fails waits for it.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// A server, and what its tools wait for.
+pub(crate) struct Shop {
+    pub(crate) hub: ToolHub,
+    pub(crate) store: Arc<Memory>,
+    pub(crate) router: axum::Router,
+    /// The tool `slow` waits for one of these, and says when it began.
+    pub(crate) gate: Arc<Semaphore>,
+    pub(crate) began: Arc<Semaphore>,
+    /// How often `slow` was given up.
+    pub(crate) dropped: Arc<Semaphore>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Reply {
+    /// Its body.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    /// Its body, if this is its status.
+    #[track_caller]
+    pub(crate) fn is(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        if self.text.is_empty() { Value::Null } else { self.json() }
+    }
+
+    /// The problem it is.
+    #[track_caller]
+    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
+        let body = self.is(status);
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        assert_eq!(body["code"], code, "{body}");
+        assert_eq!(body["status"], status);
+        assert_eq!(body["type"], format!("/problems/{code}"));
+        body
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+struct Given(Arc<Semaphore>, bool);
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        if !self.1 {
+            self.0.add_permits(1);
+        }
+    }
+}
+
+/// The tools: `add` and `look` change nothing, `order` asks first, `slow` waits, `broken` fails, `rare` may be called twice
+/// an hour, `report` comes after `look`.
+pub(crate) async fn shop() -> Shop {
+    let semaphore = || Arc::new(Semaphore::new(0));
+    let (store, gate, began, dropped) = (Arc::new(Memory::default()), semaphore(), semaphore(), semaphore());
+    let numbers = json!({
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+        "additionalProperties": false,
+    });
+    let any = json!({"type": "object"});
+    let add = dynamic("add", numbers, |given: Value, _: CallContext| async move {
+        let sum = given["a"].as_i64().unwrap_or(0).checked_add(given["b"].as_i64().unwrap_or(0));
+        sum.map(Value::from).ok_or_else(|| ToolError::refused("the sum is too large"))
+    });
+    let order = dynamic("order", any.clone(), |given: Value, _: CallContext| async move {
+        Ok::<_, ToolError>(json!({"ordered": given["what"]}))
+    });
+    let (waits, begins, drops) = (gate.clone(), began.clone(), dropped.clone());
+    let slow = dynamic("slow", any.clone(), move |_: Value, cx: CallContext| {
+        let (gate, began, given) = (waits.clone(), begins.clone(), Given(drops.clone(), false));
+        async move {
+            let mut given = given;
+            cx.progress("half of it");
+            began.add_permits(1);
+            gate.acquire().await.map_err(|_| ToolError::new("the gate is gone"))?.forget();
+            given.1 = true;
+            Ok::<_, ToolError>(json!("done"))
+        }
+    });
+    let broken = dynamic("broken", any.clone(), |_: Value, _: CallContext| async move {
+        Err::<Value, _>(ToolError::new("the wire is cut"))
+    });
+    let rare = dynamic("rare", any, |_: Value, _: CallContext| async move { Ok::<_, ToolError>(json!(1)) });
+    let (look, _) = scripted("look", []);
+    let (report, _) = scripted("report", []);
+    let hub = ToolHub::builder()
+        .shared_store(store.clone())
+        .tool(add.description("Adds two numbers").read_only().tag("numbers"))
+        .tool(order.description("Orders something").confirm())
+        .tool(slow)
+        .tool(broken)
+        .tool(rare.rate_limit(toolhub_core::RateLimit::per_hour(2)))
+        .tool(look.read_only())
+        .tool(report.after("look"))
+        .build()
+        .await
+        .unwrap();
+    let router = Server::new(hub.clone(), store.clone(), settings()).router();
+    Shop { hub, store, router, gate, began, dropped }
+}
+
+pub(crate) fn settings() -> Settings {
+    let mut settings = Settings::default();
+    settings.port = 0;
+    settings
+}
+
+impl Shop {
+    /// Asks, with a body or without, and with headers.
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<Value>, headers: &[(&str, &str)]) -> Reply {
+        ask(&self.router, method, path, body.map(|body| body.to_string()), headers).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.ask("GET", path, None, &[]).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
+        self.ask("POST", path, Some(body), &[]).await
+    }
+
+    /// The events of a stream, as they come.
+    pub(crate) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Events {
+        let response = self.router.clone().oneshot(request("GET", path, None, headers)).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["x-accel-buffering"], "no");
+        Events { body: response.into_body(), text: String::new() }
+    }
+}
+
+/// A stream of events.
+pub(crate) struct Events {
+    body: Body,
+    text: String,
+}
+
+impl Events {
+    /// The next event: its id, its name, what it tells; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<(String, String, Value)> {
+        loop {
+            if let Some(at) = self.text.find("\n\n") {
+                let block: String = self.text.drain(..at + 2).collect();
+                let field = |name: &str| {
+                    let line = block.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+                    line.unwrap_or_default().to_owned()
+                };
+                if block.contains("event: ") {
+                    let data = serde_json::from_str(&field("data")).unwrap();
+                    return Some((field("id"), field("event"), data));
+                }
+                assert!(block.starts_with(':') || block.contains("retry: 2000"), "{block}");
+                continue;
+            }
+            let frame = tokio::time::timeout(LONG, self.body.frame()).await.expect("an event")?;
+            self.text.push_str(std::str::from_utf8(frame.unwrap().data_ref().unwrap()).unwrap());
+        }
+    }
+
+    /// The next event of this name.
+    pub(crate) async fn named(&mut self, name: &str) -> (String, Value) {
+        loop {
+            let (id, found, data) = self.next().await.expect("one more event");
+            if found == name {
+                return (id, data);
+            }
+        }
+    }
+
+    /// All events until the end.
+    pub(crate) async fn rest(mut self) -> Vec<(String, Value)> {
+        let mut all = Vec::new();
+        while let Some((_, name, data)) = self.next().await {
+            all.push((name, data));
+        }
+        all
+    }
+}
+
+fn request(method: &str, path: &str, body: Option<String>, headers: &[(&str, &str)]) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+    if body.is_some() {
+        request = request.header("content-type", "application/json");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(body.map_or_else(Body::empty, Body::from)).unwrap()
+}
+
+/// Asks a router.
+pub(crate) async fn ask(
+    router: &axum::Router,
+    method: &str,
+    path: &str,
+    body: Option<String>,
+    headers: &[(&str, &str)],
+) -> Reply {
+    let response = router.clone().oneshot(request(method, path, body, headers)).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let bytes = tokio::time::timeout(LONG, body.collect()).await.expect("an answer").unwrap().to_bytes();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    Reply { status: parts.status.as_u16(), headers: parts.headers, text }
+}
