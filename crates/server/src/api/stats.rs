@@ -123,7 +123,6 @@ struct Node {
     /// Its name.
     name: String,
     /// Its kind; null for one that is not there.
-    #[schemars(required)]
     kind: Option<String>,
     /// Whether it waits for nothing.
     root: bool,

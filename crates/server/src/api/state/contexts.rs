@@ -57,7 +57,6 @@ struct Context {
     /// The name of its state.
     state: String,
     /// Its thread; null when all threads share it.
-    #[schemars(required)]
     thread_id: Option<String>,
     /// When the oldest of its states was made.
     #[schemars(with = "String", extend("format" = "date-time"))]
@@ -78,7 +77,7 @@ struct Held {
     /// The size of its JSON text.
     bytes: usize,
     /// When it ceases to exist; null for never.
-    #[schemars(with = "Option<String>", required, extend("format" = "date-time"))]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     expires_at: Option<Timestamp>,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Entry {
     #[schemars(with = "String", extend("format" = "date-time"))]
     updated_at: Timestamp,
     /// When it ceases to exist; null for never.
-    #[schemars(with = "Option<String>", required, extend("format" = "date-time"))]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     expires_at: Option<Timestamp>,
     /// `behind` where a crash may lose what was just written: the store writes it a moment later.
     #[serde(skip_serializing_if = "Option::is_none")]
