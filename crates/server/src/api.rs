@@ -3,6 +3,7 @@
 mod agents;
 mod approvals;
 mod artifacts;
+mod audit;
 mod backups;
 mod batches;
 mod calls;
@@ -13,6 +14,7 @@ mod explain;
 mod exports;
 mod grants;
 mod health;
+mod keys;
 mod problems;
 mod reports;
 mod snapshots;
@@ -58,6 +60,8 @@ pub(crate) fn routes() -> Vec<Route> {
         docs::routes(),
         system::routes(),
         health::routes(),
+        keys::routes(),
+        audit::routes(),
     ]
     .into_iter()
     .flatten()

@@ -2,7 +2,7 @@
 //!
 //! In: the list of routes. Out: one JSON document. Nothing in it is written by hand but the introduction.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -28,6 +28,7 @@ impl Operation<'_> {
             schema.get("required").and_then(|names| serde_json::from_value(names.clone()).ok()).unwrap_or_default();
         let Some(Value::Object(properties)) = schema.remove("properties") else { return };
         for (name, mut schema) in properties {
+            never_null(&mut schema);
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             let required = place == "path" || required.contains(&name);
             let mut parameter = json!({"name": name, "in": place, "required": required, "schema": schema});
@@ -52,6 +53,27 @@ impl Operation<'_> {
     }
 }
 
+/// In a path or a query a member is there or not; there is no null.
+fn never_null(schema: &mut Value) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|one| one != "null");
+        if let [one] = types.as_slice() {
+            schema["type"] = one.clone();
+        }
+    }
+    let is_null = |one: &Value| one["type"] == "null";
+    if let Some(Value::Array(any)) = schema.get_mut("anyOf") {
+        any.retain(|one| !is_null(one));
+        if let [one] = any.as_slice() {
+            let one = one.clone();
+            if let (Some(schema), Value::Object(one)) = (schema.as_object_mut(), one) {
+                schema.remove("anyOf");
+                schema.extend(one);
+            }
+        }
+    }
+}
+
 /// What every route may answer, whatever it does.
 const ALWAYS: &[Code] =
     &[Code::MISDIRECTED, Code::FOREIGN_ORIGIN, Code::TOO_SLOW, Code::TOO_LARGE, Code::INTERNAL, Code::SHUTTING_DOWN];
@@ -60,14 +82,39 @@ const GUARDED: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
 /// What a route may answer that reads a body.
 const WITH_BODY: &[Code] = &[Code::INVALID_JSON, Code::INVALID_REQUEST, Code::UNSUPPORTED_MEDIA_TYPE];
 
+/// The description of this server. It never changes, so it is made once.
+pub(crate) fn of_server() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| document(&crate::api::routes(), env!("CARGO_PKG_VERSION")))
+}
+
+/// What comes in and what goes out are described apart: a member with a default need not be sent, but is always answered.
+struct Schemas {
+    sent: SchemaGenerator,
+    answered: SchemaGenerator,
+}
+
+impl Schemas {
+    fn new() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        Self { sent: settings.clone().into_generator(), answered: settings.for_serialize().into_generator() }
+    }
+
+    /// All of them. A type that goes both ways must look the same both ways: a test holds them to it.
+    fn all(mut self) -> Map<String, Value> {
+        let mut all = self.sent.take_definitions(true);
+        all.extend(self.answered.take_definitions(true));
+        all
+    }
+}
+
 /// The whole document.
-pub(crate) fn document(routes: &[Route], version: &str) -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.definitions_path = "/components/schemas".into();
-        settings.meta_schema = None;
-    });
-    let mut schemas = settings.into_generator();
-    let problem = schemas.subschema_for::<ProblemBody>();
+fn document(routes: &[Route], version: &str) -> Value {
+    let mut schemas = Schemas::new();
+    let problem = schemas.answered.subschema_for::<ProblemBody>();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in routes {
         let operation = describe(route, &mut schemas, problem.as_value());
@@ -84,21 +131,21 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": schemas.take_definitions(true),
+            "schemas": schemas.all(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key made by `toolhub keys create`. Not needed in local mode."}},
         },
     })
 }
 
-fn describe(route: &Route, schemas: &mut SchemaGenerator, problem: &Value) -> Value {
-    let mut operation = Operation { schemas, parameters: Vec::new(), body: None };
+fn describe(route: &Route, schemas: &mut Schemas, problem: &Value) -> Value {
+    let mut operation = Operation { schemas: &mut schemas.sent, parameters: Vec::new(), body: None };
     (route.inputs)(&mut operation);
     let (parameters, body) = (operation.parameters, operation.body);
     let mut responses = Map::new();
     for says in &route.answers {
         let mut answer = json!({"description": says.what});
         if let (Some(answer), true) = (answer.as_object_mut(), !says.media.is_empty()) {
-            let schema = says.schema.map_or_else(|| json!({}), |schema| schema(schemas).to_value());
+            let schema = says.schema.map_or_else(|| json!({}), |schema| schema(&mut schemas.answered).to_value());
             let media = if says.schema.is_some() { json!({"schema": schema}) } else { json!({}) };
             answer.insert("content".into(), json!({ says.media: media }));
         }
@@ -155,4 +202,21 @@ fn operation_id(route: &Route) -> String {
     let words = words.filter(|part| !matches!(*part, "api" | "v1"));
     let method = route.method.as_str().to_ascii_lowercase();
     std::iter::once(method.as_str()).chain(words).collect::<Vec<_>>().join("_").replace(['-', '.'], "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_that_goes_both_ways_looks_the_same_both_ways() {
+        let mut schemas = Schemas::new();
+        for route in crate::api::routes() {
+            describe(&route, &mut schemas, &Value::Null);
+        }
+        let (sent, answered) = (schemas.sent.take_definitions(true), schemas.answered.take_definitions(true));
+        for (name, schema) in &sent {
+            assert!(answered.get(name).is_none_or(|other| other == schema), "{name} is two things");
+        }
+    }
 }

@@ -1,12 +1,19 @@
 //! The behaviour of the server, through its router and its door.
 
 mod api_agents;
+mod api_approvals;
+mod api_batches;
 mod api_calls;
+mod api_document;
+mod api_events;
 mod api_tools;
+mod door_audit;
 mod door_drain;
 mod door_guard;
+mod door_keys;
 mod door_limits;
 mod door_routes;
+mod door_secrets;
 mod state_artifacts;
 mod state_entries;
 mod state_pages;

@@ -97,7 +97,9 @@ pub(super) async fn call(
     gone.map(tokio_util::sync::DropGuard::disarm);
     match reached {
         // It was over before the promise was made; what was asked for is the promise.
-        Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => Ok(promise(CallView::ended(outcome, &links), id, prefer)),
+        Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => {
+            Ok(promise(CallView::ended(outcome, &links), id, prefer))
+        }
         Reached::Ended(outcome) => Ok(applied(ended(outcome, &links), prefer)),
         _ => promised(&app, &tenant, id, &links, prefer).await,
     }
@@ -148,13 +150,7 @@ fn ended(outcome: Outcome, links: &Links) -> Response {
 }
 
 /// The answer to a call that goes on.
-async fn promised(
-    app: &App,
-    tenant: &Tenant,
-    id: CallId,
-    links: &Links,
-    prefer: Prefer,
-) -> Answer<Response> {
+async fn promised(app: &App, tenant: &Tenant, id: CallId, links: &Links, prefer: Prefer) -> Answer<Response> {
     let view = find(app, tenant, id, links).await?.ok_or_else(|| super::unknown(&id.to_string()))?;
     Ok(promise(view, id, prefer))
 }
