@@ -192,7 +192,8 @@ impl CallView {
 
     /// A call that is looked up.
     pub(crate) fn kept(record: CallRecord, links: &Links) -> Self {
-        let CallRecord { id, tool, caller, thread, run, key, arguments, status, approval, opened_at, outcome, .. } = record;
+        let CallRecord { id, tool, caller, thread, run, key, arguments, status, approval, opened_at, outcome, .. } =
+            record;
         let known = Self {
             id,
             tool: tool.to_string(),
