@@ -28,6 +28,7 @@ impl Operation<'_> {
             schema.get("required").and_then(|names| serde_json::from_value(names.clone()).ok()).unwrap_or_default();
         let Some(Value::Object(properties)) = schema.remove("properties") else { return };
         for (name, mut schema) in properties {
+            never_null(&mut schema);
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             let required = place == "path" || required.contains(&name);
             let mut parameter = json!({"name": name, "in": place, "required": required, "schema": schema});
@@ -49,6 +50,27 @@ impl Operation<'_> {
     pub(crate) fn body<B: JsonSchema>(&mut self, required: bool) {
         let schema = self.schemas.subschema_for::<B>();
         self.body = Some(json!({"required": required, "content": {"application/json": {"schema": schema}}}));
+    }
+}
+
+/// In a path or a query a member is there or not; there is no null.
+fn never_null(schema: &mut Value) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|one| one != "null");
+        if let [one] = types.as_slice() {
+            schema["type"] = one.clone();
+        }
+    }
+    let is_null = |one: &Value| one["type"] == "null";
+    if let Some(Value::Array(any)) = schema.get_mut("anyOf") {
+        any.retain(|one| !is_null(one));
+        if let [one] = any.as_slice() {
+            let one = one.clone();
+            if let (Some(schema), Value::Object(one)) = (schema.as_object_mut(), one) {
+                schema.remove("anyOf");
+                schema.extend(one);
+            }
+        }
     }
 }
 

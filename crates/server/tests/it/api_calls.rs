@@ -45,8 +45,8 @@ async fn a_call_that_ran_is_answered_with_its_end_and_kept() {
     assert_eq!((&call["threadId"], &call["approval"], &call["effect"]), (&Value::Null, &Value::Null, &json!("none")));
     let kept = end(&shop, &call["id"]).await;
     assert_eq!(
-        (&kept["arguments"], &kept["output"], &kept["caller"]),
-        (&json!({"a": 1, "b": 2}), &json!(3), &json!("local"))
+        (&kept["arguments"], &kept["status"], &kept["caller"]),
+        (&json!({"a": 1, "b": 2}), &json!("success"), &json!("local"))
     );
     let failed = shop.post("/api/v1/tools/broken/calls", json!({})).await.is(200);
     assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("error"), &json!("tool_error")));
@@ -151,7 +151,7 @@ async fn whoever_does_not_wait_gets_a_promise() {
     assert_eq!(end(&shop, &call["id"]).await["output"], "done");
     // Also one that is over at once is only promised, and one that is refused is refused.
     let quick = add(&shop, 1, &[("prefer", "respond-async")]).await.is(202);
-    assert_eq!(end(&shop, &quick["id"]).await["output"], 3);
+    assert_eq!(end(&shop, &quick["id"]).await["status"], "success");
     shop.ask("POST", "/api/v1/tools/ad/calls", Some(json!({})), &[("prefer", "respond-async")])
         .await
         .problem(404, "tool_not_found");

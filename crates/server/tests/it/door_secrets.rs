@@ -1,10 +1,6 @@
 //! Secrets planted wherever a client can put one, and looked for wherever the server writes something down.
 
-use std::{
-    fmt,
-    fmt::Write as _,
-    sync::{Arc, Mutex},
-};
+use std::{cell::RefCell, fmt, fmt::Write as _};
 
 use axum::{
     Router,
@@ -26,31 +22,42 @@ use tracing::{
 
 use crate::support_door::{hub, key, read, send, with_keys};
 
-/// Writes down everything that is told to `tracing`.
-#[derive(Clone, Default)]
-struct Heard(Arc<Mutex<String>>);
+thread_local! {
+    static TOLD: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
-impl Visit for Heard {
+/// Writes down everything that is told to `tracing` on this thread. It listens for the whole process: one that listens for
+/// a thread does not hear of lines that another thread was the first to write while nobody listened.
+struct Log;
+
+struct Line(String);
+
+impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let _ = write!(self.0.lock().unwrap(), "{field}={value:?} ");
+        let _ = write!(self.0, "{field}={value:?} ");
     }
 }
 
-impl Subscriber for Heard {
+fn noted(record: impl FnOnce(&mut Line)) {
+    let mut line = Line(String::new());
+    record(&mut line);
+    TOLD.with_borrow_mut(|told| *told += &(line.0 + "\n"));
+}
+
+impl Subscriber for Log {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
     fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
-        span.record(&mut self.clone());
+        noted(|line| span.record(line));
         span::Id::from_u64(1)
     }
     fn record(&self, _: &span::Id, values: &span::Record<'_>) {
-        values.record(&mut self.clone());
+        noted(|line| values.record(line));
     }
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
     fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-        self.0.lock().unwrap().push('\n');
+        noted(|line| event.record(line));
     }
     fn enter(&self, _: &span::Id) {}
     fn exit(&self, _: &span::Id) {}
@@ -70,8 +77,7 @@ async fn ask(router: &Router, method: Method, path: &str, headers: &[(&str, &str
 
 #[tokio::test]
 async fn planted_secrets_are_nowhere_to_be_found() {
-    let heard = Heard::default();
-    let _listens = tracing::subscriber::set_default(heard.clone());
+    tracing::subscriber::set_global_default(Log).unwrap();
     let hub = hub().await;
     let (admin, text) = key("admin", "main", &[Scope::Admin]);
     let router = Server::new(hub.hub.clone(), hub.store.clone(), with_keys([admin])).router();
@@ -118,7 +124,7 @@ async fn planted_secrets_are_nowhere_to_be_found() {
     }
     let events = hub.hub.events_since(&Tenant::default(), 0).await.unwrap();
     kept += &serde_json::to_string(&events).unwrap();
-    let told = heard.0.lock().unwrap().clone();
+    let told = TOLD.with_borrow(String::clone);
     assert!(told.contains("route=") && told.contains("status=401"), "{told}");
     for (place, text) in [("answers", &answers), ("rows and events", &kept), ("log", &told)] {
         for planted in ["CANARY", secret.as_str()] {

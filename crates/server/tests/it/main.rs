@@ -1,7 +1,11 @@
 //! The behaviour of the server, through its router and its door.
 
 mod api_agents;
+mod api_approvals;
+mod api_batches;
 mod api_calls;
+mod api_document;
+mod api_events;
 mod api_tools;
 mod door_audit;
 mod door_drain;
@@ -10,5 +14,12 @@ mod door_keys;
 mod door_limits;
 mod door_routes;
 mod door_secrets;
+mod state_artifacts;
+mod state_entries;
+mod state_pages;
+mod state_system;
+mod state_threads;
+mod state_tools;
 mod support_api;
 mod support_door;
+mod support_state;
