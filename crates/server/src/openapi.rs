@@ -88,12 +88,30 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
-    let mut schemas = settings.into_generator();
-    let problem = schemas.subschema_for::<ProblemBody>();
+    // What is taken and what is given are not described alike: a member that may be left out in the one is always there in
+    // the other, though perhaps null.
+    let mut taken = settings.clone().for_deserialize().into_generator();
+    let mut given = settings.for_serialize().into_generator();
+    let problem = given.subschema_for::<ProblemBody>();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in routes {
-        let operation = describe(route, &mut schemas, problem.as_value());
+        let operation = describe(route, (&mut taken, &mut given), problem.as_value());
         paths.entry(route.path).or_default().insert(route.method.as_str().to_ascii_lowercase(), operation);
+    }
+    let mut schemas = given.take_definitions(true);
+    let mut taken = taken.take_definitions(true);
+    let differs = |name: &String, schema: &Value| schemas.get(name).is_some_and(|other| other != schema);
+    let doubled: Vec<String> =
+        taken.iter().filter(|(name, schema)| differs(name, schema)).map(|(name, _)| name.clone()).collect();
+    for operation in paths.values_mut().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
+        for part in ["parameters", "requestBody"] {
+            operation.get_mut(part).into_iter().for_each(|part| renamed(part, &doubled));
+        }
+    }
+    for (name, mut schema) in std::mem::take(&mut taken) {
+        renamed(&mut schema, &doubled);
+        let name = if doubled.contains(&name) { format!("{name}{TAKEN}") } else { name };
+        schemas.insert(name, schema);
     }
     json!({
         "openapi": "3.1.0",
@@ -106,21 +124,46 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": schemas.take_definitions(true),
+            "schemas": schemas,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key made by `toolhub keys create`. Not needed in local mode."}},
         },
     })
 }
 
-fn describe(route: &Route, schemas: &mut SchemaGenerator, problem: &Value) -> Value {
-    let mut operation = Operation { schemas, parameters: Vec::new(), body: None };
+/// What the name of a type ends with that is not taken as it is given.
+const TAKEN: &str = "Input";
+/// Where the schemas of types are.
+const SCHEMAS: &str = "#/components/schemas/";
+
+/// Makes references to these types lead to what is taken.
+fn renamed(schema: &mut Value, doubled: &[String]) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::String(reference)) = members.get_mut("$ref")
+                && doubled.iter().any(|name| reference.strip_prefix(SCHEMAS) == Some(name))
+            {
+                reference.push_str(TAKEN);
+            }
+            members.values_mut().for_each(|member| renamed(member, doubled));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| renamed(item, doubled)),
+        _ => {}
+    }
+}
+
+fn describe(
+    route: &Route,
+    (taken, given): (&mut SchemaGenerator, &mut SchemaGenerator),
+    problem: &Value,
+) -> Value {
+    let mut operation = Operation { schemas: taken, parameters: Vec::new(), body: None };
     (route.inputs)(&mut operation);
     let (parameters, body) = (operation.parameters, operation.body);
     let mut responses = Map::new();
     for says in &route.answers {
         let mut answer = json!({"description": says.what});
         if let (Some(answer), true) = (answer.as_object_mut(), !says.media.is_empty()) {
-            let schema = says.schema.map_or_else(|| json!({}), |schema| schema(schemas).to_value());
+            let schema = says.schema.map_or_else(|| json!({}), |schema| schema(given).to_value());
             let media = if says.schema.is_some() { json!({"schema": schema}) } else { json!({}) };
             answer.insert("content".into(), json!({ says.media: media }));
         }
