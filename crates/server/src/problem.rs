@@ -202,20 +202,28 @@ pub(crate) struct ProblemBody {
     /// What went wrong with this request.
     pub(crate) detail: String,
     /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
     /// What is wrong with which part of what was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) errors: Option<Vec<Flaw>>,
     /// Names close to one that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) suggestions: Option<Vec<String>>,
     /// The tools that must succeed first.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<Vec<String>>,
     /// The call that was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) call_id: Option<String>,
     /// The question that must be answered, or was answered with no.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) approval_id: Option<String>,
     /// The trace the request belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace_id: Option<String>,
     /// Always false; only where the route says so of its answers too.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) success: Option<bool>,
 }
 
