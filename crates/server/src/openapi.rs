@@ -2,7 +2,7 @@
 //!
 //! In: the list of routes. Out: one JSON document. Nothing in it is written by hand but the introduction.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -82,8 +82,14 @@ const GUARDED: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
 /// What a route may answer that reads a body.
 const WITH_BODY: &[Code] = &[Code::INVALID_JSON, Code::INVALID_REQUEST, Code::UNSUPPORTED_MEDIA_TYPE];
 
+/// The description of this server. It never changes, so it is made once.
+pub(crate) fn of_server() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| document(&crate::api::routes(), env!("CARGO_PKG_VERSION")))
+}
+
 /// The whole document.
-pub(crate) fn document(routes: &[Route], version: &str) -> Value {
+fn document(routes: &[Route], version: &str) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
@@ -151,11 +157,7 @@ fn renamed(schema: &mut Value, doubled: &[String]) {
     }
 }
 
-fn describe(
-    route: &Route,
-    (taken, given): (&mut SchemaGenerator, &mut SchemaGenerator),
-    problem: &Value,
-) -> Value {
+fn describe(route: &Route, (taken, given): (&mut SchemaGenerator, &mut SchemaGenerator), problem: &Value) -> Value {
     let mut operation = Operation { schemas: taken, parameters: Vec::new(), body: None };
     (route.inputs)(&mut operation);
     let (parameters, body) = (operation.parameters, operation.body);

@@ -136,10 +136,8 @@ struct Full {
     /// How many failures in a row count against it.
     consecutive_failures: u32,
     /// When it last succeeded.
-    #[schemars(required)]
     last_success_time: Option<Timestamp>,
     /// When it last failed in a way that counts.
-    #[schemars(required)]
     last_failure_time: Option<Timestamp>,
     /// Whether a list that somebody holds for the thread should be bound again because of it.
     should_rebind: bool,

@@ -160,7 +160,6 @@ struct ApprovalView {
     /// Who wants to call it.
     caller: Caller,
     /// The conversation.
-    #[schemars(required)]
     thread_id: Option<ThreadId>,
     /// The agent run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,14 +169,12 @@ struct ApprovalView {
     /// The rule that asks.
     rule: String,
     /// Why it asks, in its owner's words.
-    #[schemars(required)]
     reason: Option<String>,
     /// When it was asked.
     asked_at: Timestamp,
     /// When it is too late: to answer, and after a yes, to use it.
     expires_at: Timestamp,
     /// The answer, once there is one.
-    #[schemars(required)]
     answer: Option<AnswerView>,
     /// The call that was made on it, or was told no.
     #[serde(skip_serializing_if = "Option::is_none")]

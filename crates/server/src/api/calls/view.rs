@@ -23,7 +23,6 @@ pub(crate) struct CallView {
     /// The tool's name as the caller wrote it.
     tool: String,
     /// The conversation; minted where the tool needs one and the caller named none.
-    #[schemars(required)]
     thread_id: Option<ThreadId>,
     /// The id the model gave its request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +42,6 @@ pub(crate) struct CallView {
     /// Where it is on its way.
     status: Status,
     /// The question it waits for or was made on.
-    #[schemars(required)]
     approval: Option<ApprovalLink>,
     /// What it did to the world.
     #[serde(skip_serializing_if = "Option::is_none")]
