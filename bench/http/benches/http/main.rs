@@ -49,7 +49,9 @@ fn main() {
 }
 
 fn report(targets: &[Target], measured: &[Vec<Measured>]) {
-    println!("| {CLIENTS} connections kept alive | answer, bytes | requests/s | times bare | target | p99 | times bare | target |");
+    println!(
+        "| {CLIENTS} connections kept alive | answer, bytes | requests/s | times bare | target | p99 | times bare | target |"
+    );
     println!("|---|---|---|---|---|---|---|---|");
     for (at, target) in targets.iter().enumerate() {
         let rate = median(measured[at].iter().map(|one| one.rate).collect());
