@@ -56,3 +56,6 @@ impl Builtin {
         (self.make)(name)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,8 @@ mod environment;
 #[allow(dead_code, reason = "for `serve`, which comes with the server")]
 mod hub;
 mod init;
+#[allow(dead_code, reason = "for `serve`, which comes with the server")]
+mod kept;
 mod later;
 mod load;
 mod overlay;
@@ -64,3 +66,6 @@ pub(crate) struct Config {
     /// The keys that hold until a restart, as they are written.
     fixed: BTreeMap<String, serde_json::Value>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,7 +58,7 @@ impl Checker<'_> {
                 }
                 if list.len() < *at_least {
                     let help = "name at least one, or leave the key out";
-                    self.say(node, path, format!("`{path}` is an empty list"), Some(help.into()));
+                    self.say(node, path, format!("`{path}` is an empty list"), help);
                 }
             }
             (Value::Table(keys), Shape::Table(table)) => {
@@ -76,7 +76,7 @@ impl Checker<'_> {
     fn any(&mut self, node: &Node, path: &Path) {
         match &node.value {
             Value::Float(number) if !number.is_finite() => {
-                self.say(node, path, format!("`{path}` is no finite number"), Some("leave it out".into()));
+                self.say(node, path, format!("`{path}` is no finite number"), "leave it out");
             }
             Value::List(list) => list.iter().enumerate().for_each(|(at, item)| self.any(item, &path.place(at))),
             Value::Table(table) => table.iter().for_each(|(key, item)| self.any(item, &path.key(key))),
@@ -102,49 +102,52 @@ impl Checker<'_> {
         } else {
             "large"
         };
-        self.say(node, path, format!("{number} is too {word} for `{path}`"), Some(help));
+        self.say(node, path, format!("{number} is too {word} for `{path}`"), help);
     }
 
     fn text(&mut self, node: &Node, path: &Path, text: &str, wanted: &Text) {
-        let shown = if is_secret(node, path) { "this value".into() } else { format!("\"{}\"", short(text)) };
+        // A variable may hold anything, also what nobody should see.
+        let shown = match node.variables.first() {
+            Some(name) => format!("the value of ${{{name}}}"),
+            None if is_secret(node, path) => "this value".into(),
+            None => format!("\"{}\"", short(text)),
+        };
         match wanted {
             Text::Plain { min, max } => {
                 let length = text.chars().count();
                 if length < *min {
-                    self.say(
-                        node,
-                        path,
-                        format!("`{path}` is empty"),
-                        Some("write something, or leave the key out".into()),
-                    );
+                    self.say(node, path, format!("`{path}` is empty"), "write something, or leave the key out");
                 } else if length > *max {
                     let help = format!("use at most {max} characters");
-                    self.say(node, path, format!("`{path}` is longer than {max} characters"), Some(help));
+                    self.say(node, path, format!("`{path}` is longer than {max} characters"), help);
                 }
             }
             Text::Unit(unit) => {
                 if let Err(wrong) = unit.check(text) {
-                    let message =
-                        if is_secret(node, path) { format!("`{path}` cannot be read") } else { wrong.message };
-                    self.say(node, path, format!("{message}, which `{path}` must be"), Some(wrong.help));
+                    let (message, help) = if shown.starts_with('"') {
+                        (wrong.message, wrong.help)
+                    } else {
+                        (format!("{shown} is not {}", unit.words()), format!("it must be {}", unit.words()))
+                    };
+                    self.say(node, path, format!("{message}, which `{path}` must be"), help);
                 }
             }
             Text::Moment => {
                 if super::resolve::moment(text).is_none() {
                     let help =
                         "write a date such as \"2027-01-31\", or a date and time such as \"2027-01-31T12:00:00Z\"";
-                    self.say(node, path, format!("{shown} is no date, which `{path}` must be"), Some(help.into()));
+                    self.say(node, path, format!("{shown} is no date, which `{path}` must be"), help);
                 }
             }
             Text::Choice(words) if !words.iter().any(|word| word == text) => {
                 if let Some(help) = later::value(path, text) {
-                    return self.say(node, path, format!("{shown} cannot be used for `{path}`"), Some(help.into()));
+                    return self.say(node, path, format!("{shown} cannot be used for `{path}`"), help);
                 }
                 let help = match closest(text, words.iter().map(String::as_str)) {
                     Some(word) => format!("did you mean {word:?}? It is one of {}", one_of(words)),
                     None => format!("use {}", one_of(words)),
                 };
-                self.say(node, path, format!("{shown} is nothing that `{path}` can be"), Some(help));
+                self.say(node, path, format!("{shown} is nothing that `{path}` can be"), help);
             }
             Text::Choice(_) => {}
         }
@@ -172,12 +175,7 @@ impl Checker<'_> {
         }
         let known = || table.keys.keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(" and ");
         if keys.len() < table.at_least || keys.len() > table.at_most {
-            self.say(
-                node,
-                path,
-                format!("`{path}` must have one of {}", known()),
-                Some("name exactly one of them".into()),
-            );
+            self.say(node, path, format!("`{path}` must have one of {}", known()), "name exactly one of them");
         }
     }
 
@@ -206,10 +204,8 @@ impl Checker<'_> {
         self.problems.push(problem.help(help));
     }
 
-    fn say(&mut self, node: &Node, path: &Path, message: String, help: Option<String>) {
-        let mut problem = Problem::at(&node.origin, path, message);
-        problem.help = help;
-        self.problems.push(problem);
+    fn say(&mut self, node: &Node, path: &Path, message: String, help: impl Into<String>) {
+        self.problems.push(Problem::at(&node.origin, path, message).help(help));
     }
 }
 

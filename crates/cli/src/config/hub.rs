@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use toolhub::{HubBuilder, Policy, Rule, ToolBuilder, ToolHub, status::StatusSettings};
 
-use super::{Config, change::ChangePlan, resolve::Opened};
+use super::{Config, change::ChangePlan, kept::Kept, resolve::Opened};
 
 /// What a running hub is to be told: tools that come or are replaced, tools that go, and all policies and rules, which take the
 /// place of the earlier ones.
@@ -26,7 +26,7 @@ impl Config {
         let builder = self.builder();
         match store {
             Opened::Memory => builder,
-            Opened::Sqlite(store) => builder.shared_store(Arc::clone(store) as _),
+            Opened::Sqlite(store) => builder.store(Kept(Arc::clone(store))),
         }
     }
 

@@ -114,7 +114,7 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
     let mut problems = Vec::new();
     let mut environment = asked.environment.clone();
     if let Some(path) = &asked.env_file {
-        match read(asked, &asked.folder.join(path), Origin::Flag(format!("--env-file {}", path.display()))) {
+        match read(asked, &asked.folder.join(path), &Origin::Flag(format!("--env-file {}", path.display()))) {
             Ok(source) => problems.extend(environment.add_file(&source)),
             Err(problem) => problems.push(problem),
         }
@@ -127,13 +127,16 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
             Needed::ByVariable => environment.origin("TOOLHUB_CONFIG"),
             Needed::No | Needed::ByFlag => Origin::Flag(format!("--config {}", asked.name_of(&path))),
         };
-        match read(asked, &path, origin) {
+        match read(asked, &path, &origin) {
             Ok(source) => {
                 let (mut node, wrong) = tree::parse(&source);
                 broken |= !wrong.is_empty();
                 let found = check_part(&mut node, &shape, &environment, &wrong);
                 problems.extend(wrong.into_iter().chain(found));
-                tree.overlay(node);
+                match files.is_empty() {
+                    true => tree = node,
+                    false => tree.overlay(node),
+                }
                 if Some(&path) != asked.user_file().as_ref() {
                     folder = path.parent().map_or(folder, FilePath::to_owned);
                 }
@@ -189,7 +192,7 @@ fn check_part(node: &mut Node, shape: &Shape, environment: &Environment, syntax:
     found.into_iter().filter(|problem| !bad.contains(&line(problem))).collect()
 }
 
-fn read(asked: &Asked, path: &FilePath, origin: Origin) -> Result<Arc<Source>, Problem> {
+fn read(asked: &Asked, path: &FilePath, origin: &Origin) -> Result<Arc<Source>, Problem> {
     let name = asked.name_of(path);
     let fail = |why: String, help: &str| {
         Err(Problem::new(origin.clone(), "", format!("{name} cannot be read: {why}")).help(help))

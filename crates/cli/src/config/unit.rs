@@ -54,15 +54,15 @@ impl Unit {
         }
     }
 
-    /// What texts look like.
-    fn pattern(self) -> &'static str {
+    /// What texts look like. Numbers begin with no 0, so that a pattern can tell something from nothing.
+    fn pattern(self) -> String {
+        let (some, unit) = ("[1-9][0-9]{0,8}", "(ms|s|m|h|d)");
+        let part = format!("(0|{some}){unit}");
         match self {
-            Self::Time => "^([0-9]{1,9}(ms|s|m|h|d))*[0-9]{0,8}[1-9][0-9]{0,8}(ms|s|m|h|d)([0-9]{1,9}(ms|s|m|h|d))*$",
-            Self::Delay => "^([0-9]{1,9}(ms|s|m|h|d))+$",
-            Self::Lasting => {
-                "^never$|^([0-9]{1,9}(ms|s|m|h|d))*[0-9]{0,8}[1-9][0-9]{0,8}(ms|s|m|h|d)([0-9]{1,9}(ms|s|m|h|d))*$"
-            }
-            Self::Size => "^[0-9]{0,8}[1-9][0-9]{0,8}(B|KB|MB|GB|KiB|MiB|GiB)$",
+            Self::Time => format!("^({part})*{some}{unit}({part})*$"),
+            Self::Delay => format!("^({part})+$"),
+            Self::Lasting => format!("^never$|^({part})*{some}{unit}({part})*$"),
+            Self::Size => format!("^{some}(B|KB|MB|GB|KiB|MiB|GiB)$"),
         }
     }
 
@@ -138,8 +138,9 @@ pub(crate) fn size(text: &str) -> Result<u64, Wrong> {
         Some(number.parse::<u64>().ok()? * scale).filter(|bytes| *bytes > 0)
     });
     bytes.ok_or_else(|| {
-        let help = meant(text, &size_words(), write_size)
-            .unwrap_or_else(|| "write a whole number and B, KB, MB, GB, KiB, MiB or GiB, such as \"2MiB\"".into());
+        let meant = meant(text, &size_words(), write_size);
+        let help =
+            meant.unwrap_or_else(|| "write a whole number and B, KB, MB, GB, KiB, MiB or GiB, such as \"2MiB\"".into());
         Wrong { message: format!("\"{}\" is no size", short(text)), help }
     })
 }
@@ -156,7 +157,8 @@ fn parts(mut text: &str) -> Option<Vec<(&str, &str)>> {
         let (number, rest) = text.split_at(digits);
         let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         let (unit, rest) = rest.split_at(letters);
-        if number.is_empty() || number.len() > DIGITS || unit.is_empty() {
+        let padded = number.len() > 1 && number.starts_with('0');
+        if number.is_empty() || number.len() > DIGITS || padded || unit.is_empty() {
             return None;
         }
         parts.push((number, unit));
@@ -174,7 +176,9 @@ fn meant(text: &str, words: &[(&str, u64)], write: fn(u64) -> String) -> Option<
     let scale = words.iter().find(|(word, _)| *word == unit)?.1;
     let value = number.parse::<f64>().ok()? * scale as f64;
     // More than a float can tell apart, or nothing: no advice is better than wrong advice.
-    (value >= 1.0 && value < 1e15).then(|| format!("write \"{}\"", write(value as u64)))
+    let written = (1.0..1e15).contains(&value).then(|| write(value as u64))?;
+    let digits = written.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
+    (digits <= DIGITS).then(|| format!("write \"{written}\""))
 }
 
 fn time_words() -> Vec<(&'static str, u64)> {
@@ -224,7 +228,7 @@ pub(crate) fn write_time(mut millis: u64) -> String {
 
 /// The shortest text for a size.
 pub(crate) fn write_size(bytes: u64) -> String {
-    let mut units: Vec<_> = SIZE_UNITS.iter().filter(|(_, scale)| bytes % scale == 0).collect();
+    let mut units: Vec<_> = SIZE_UNITS.iter().filter(|(_, scale)| bytes.is_multiple_of(*scale)).collect();
     units.sort_by_key(|(_, scale)| *scale);
     units.last().map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
 }

@@ -56,10 +56,10 @@ pub(super) fn meant(name: &str, table: &Table, whole: &Shape) -> String {
 }
 
 /// What to write instead of a value of the wrong sort.
-pub(super) fn instead(node: &Node, shape: &Shape, path: &Path) -> Option<String> {
+pub(super) fn instead(node: &Node, shape: &Shape, path: &Path) -> String {
     let key = path.last_key();
     match (&node.value, shape) {
-        (Value::Text(_), _) if is_secret(node, path) => None,
+        _ if is_secret(node, path) => format!("write {}", shape.words()),
         (Value::Text(text), Shape::Integer { .. } | Shape::Number { .. } | Shape::Bool) => {
             if !node.variables.is_empty() {
                 let keys = path.0.iter().map(|step| match step {
@@ -67,10 +67,10 @@ pub(super) fn instead(node: &Node, shape: &Shape, path: &Path) -> Option<String>
                     Step::Place(place) => place.to_string(),
                 });
                 let name = keys.collect::<Vec<_>>().join("__");
-                return Some(format!("a ${{variable}} is always text; set this key with TOOLHUB__{name} instead"));
+                return format!("a ${{variable}} is always text; set this key with TOOLHUB__{name} instead");
             }
             if !matches!(node.origin, Origin::File { .. }) {
-                return Some(format!("set it to {}", shape.words()));
+                return format!("set it to {}", shape.words());
             }
             let fits = match shape {
                 Shape::Bool => text == "true" || text == "false",
@@ -78,28 +78,28 @@ pub(super) fn instead(node: &Node, shape: &Shape, path: &Path) -> Option<String>
                 _ => text.parse::<f64>().is_ok_and(f64::is_finite),
             };
             let value = if fits { text.as_str() } else { example(shape) };
-            Some(format!("write it without quotes: {key} = {value}"))
+            format!("write it without quotes: {key} = {value}")
         }
-        (Value::Integer(number), Shape::Text(Text::Unit(unit))) => Some(unit.instead_of(*number as f64)),
-        (Value::Float(number), Shape::Text(Text::Unit(unit))) => Some(unit.instead_of(*number)),
-        (Value::Integer(number), Shape::Text(_)) => Some(format!("write it in quotes: {key} = \"{number}\"")),
-        (Value::Float(number), Shape::Text(_)) => Some(format!("write it in quotes: {key} = \"{number}\"")),
-        (Value::Float(number), Shape::Integer { .. }) => Some(format!("write {key} = {}", number.round())),
-        (Value::Bool(yes), Shape::Text(Text::Unit(_))) if !yes => Some("leave the key out".into()),
+        (Value::Integer(number), Shape::Text(Text::Unit(unit))) => unit.instead_of(*number as f64),
+        (Value::Float(number), Shape::Text(Text::Unit(unit))) => unit.instead_of(*number),
+        (Value::Integer(number), Shape::Text(_)) => format!("write it in quotes: {key} = \"{number}\""),
+        (Value::Float(number), Shape::Text(_)) => format!("write it in quotes: {key} = \"{number}\""),
+        (Value::Float(number), Shape::Integer { .. }) => format!("write {key} = {}", number.round()),
+        (Value::Bool(yes), Shape::Text(Text::Unit(_))) if !yes => "leave the key out".into(),
         (Value::Text(text), shape) if shape.items().is_some_and(|items| is_sort(&node.value, items)) => {
-            Some(format!("write it in brackets: {key} = [{text:?}]"))
+            format!("write it in brackets: {key} = [{text:?}]")
         }
         (_, Shape::Table(_)) if path.0.len() == 1 => {
-            Some(format!("write [{path}] on a line of its own, and its keys below it"))
+            format!("write [{path}] on a line of its own, and its keys below it")
         }
         (_, Shape::Table(table)) => {
-            let first = table.keys.keys().next()?;
-            Some(format!("write {key} = {{ {first} = … }}"))
+            let first = table.keys.keys().next().map_or("name", String::as_str);
+            format!("write {key} = {{ {first} = … }}")
         }
         (Value::Table(_), Shape::List { items, .. }) if items.table().is_some() => {
-            Some(format!("write [[{path}]], with two brackets: there may be several"))
+            format!("write [[{path}]], with two brackets: there may be several")
         }
-        (_, shape) => Some(format!("write {}", shape.words())),
+        (_, shape) => format!("write {}", shape.words()),
     }
 }
 

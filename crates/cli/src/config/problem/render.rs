@@ -64,6 +64,7 @@ fn one(text: &mut String, problem: &Problem, colours: &Colours) -> std::fmt::Res
         Origin::Env { name, file: None } => {
             writeln!(text, " {frame}-->{frame:#} environment variable {name}")?;
         }
+        Origin::Flag(flag) if flag.is_empty() => {}
         Origin::Flag(flag) => writeln!(text, " {frame}-->{frame:#} {}", clean(flag))?,
     }
     if let Some(help) = &problem.help {

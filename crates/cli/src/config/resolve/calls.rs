@@ -76,7 +76,8 @@ pub(super) fn policy(said: &Calls, at: &Path, desk: &mut Desk<'_>) -> Policy {
 }
 
 fn retry(said: &raw::Retry, at: &Path, desk: &mut Desk<'_>) -> Retry {
-    if said.backoff == Backoff::Fixed && desk.said(&at.key("factor")) {
+    // A factor as usual may have been written by `config show`.
+    if said.backoff == Backoff::Fixed && (said.factor - raw::Retry::default().factor).abs() > f64::EPSILON {
         let help = "remove it, or use backoff = \"exponential\"";
         desk.wrong(&at.key("factor"), "`factor` does nothing with backoff = \"fixed\"", help);
     }

@@ -19,26 +19,30 @@ pub(crate) struct State {
     pub(crate) business: BusinessStateConfig,
 }
 
-/// Only the persistent manager heeds these.
-const FOR_DISK: [&str; 9] = [
-    "persistence_path",
-    "persistence_format",
-    "compression",
-    "state_compression",
-    "sync_on_change",
-    "sync_interval",
-    "backup_enabled",
-    "backup_interval",
-    "backup_retention",
-];
+/// The settings that only the persistent manager heeds, where they say something else than usual.
+fn for_disk(said: &raw::State) -> Vec<&'static str> {
+    let usual = raw::State::default();
+    let asked = [
+        (said.persistence_path != usual.persistence_path, "persistence_path"),
+        (said.persistence_format != usual.persistence_format, "persistence_format"),
+        (said.compression, "compression"),
+        (said.state_compression, "state_compression"),
+        (!said.sync_on_change, "sync_on_change"),
+        (said.sync_interval != usual.sync_interval, "sync_interval"),
+        (said.backup_enabled, "backup_enabled"),
+        (said.backup_interval != usual.backup_interval, "backup_interval"),
+        (said.backup_retention != usual.backup_retention, "backup_retention"),
+    ];
+    asked.into_iter().filter(|(asked, _)| *asked).map(|(_, key)| key).collect()
+}
 
 pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, desk: &mut Desk<'_>) -> State {
     let at = |key| Path::of(["state", key]);
     let on_disk = said.manager_type == Some(Manager::Persistent)
         || tools.values().any(|tool| tool.enabled && tool.state.manager_type == Some(Keeper::Persistent));
     let sessions = said.manager_type == Some(Manager::Session);
-    for key in FOR_DISK {
-        if !on_disk && desk.said(&at(key)) {
+    for key in for_disk(said) {
+        if !on_disk {
             let help =
                 "add manager_type = \"persistent\" to [state], or remove it; the hub's own store is said in [store]";
             desk.wrong(&at(key), format!("only the persistent manager heeds `state.{key}`"), help);

@@ -87,8 +87,13 @@ pub(super) fn resolve(said: &raw::Store, desk: &mut Desk<'_>) -> Store {
     let at = |key| Path::of(["store", key]);
     let backend = match said.backend {
         raw::Backend::Memory => {
-            for key in ["path", "max_size", "backup"] {
-                if desk.said(&at(key)) {
+            let idle = [
+                (said.path != raw::Store::default().path, "path"),
+                (said.max_size.is_some(), "max_size"),
+                (said.backup.enabled, "backup"),
+            ];
+            for (asked, key) in idle {
+                if asked {
                     let message = format!("`store.{key}` does nothing with backend = \"memory\"");
                     desk.wrong(&at(key), message, "remove it, or use backend = \"sqlite\"");
                 }
