@@ -74,6 +74,7 @@ pub(super) fn of(code: &str) -> &'static str {
         }
         "timeout" => "Raise the tool's `timeout`, or find out why it is slow. It may still have had its effect.",
         "too_large" => "Send less, or raise `server.body_limit`.",
+        "too_slow" => "Send the headers and the body without long pauses.",
         "tool_error" => "The tool itself failed or said no; its message tells why.",
         "tool_exists" => {
             "Choose another name, or replace the tool with PUT. One from the config file is changed there."

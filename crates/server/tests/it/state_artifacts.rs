@@ -1,0 +1,24 @@
+//! What was too long for a model.
+
+use serde_json::json;
+
+use crate::support_state::house;
+
+#[tokio::test]
+async fn an_artifact_is_fetched_whole_and_a_browser_runs_nothing_of_it() {
+    let house = house().await;
+    let outcome = house.call("long", "t1", json!({})).await;
+    let pieces = outcome["content"].as_array().unwrap();
+    let id = pieces.iter().find_map(|piece| piece["id"].as_str()).unwrap_or_else(|| panic!("{outcome}"));
+    let path = format!("/api/v1/artifacts/{id}");
+    let fetched = house.get(&path).await;
+    assert_eq!((fetched.status, fetched.text()), (200, "<b>ä</b>".repeat(20).as_str()));
+    assert_eq!(fetched.header("content-type"), "text/plain; charset=utf-8");
+    assert_eq!(fetched.header("content-disposition"), format!("attachment; filename=\"{id}.txt\""));
+    assert_eq!(fetched.header("x-content-type-options"), "nosniff");
+    assert_eq!(fetched.header("content-security-policy"), "default-src 'none'; sandbox");
+    house.ask("bob", &format!("GET {path}"), None, &[]).await.problem(404, "artifact_not_found");
+    for unknown in ["art_0", "%20", "..%2f..%2fetc"] {
+        house.get(&format!("/api/v1/artifacts/{unknown}")).await.problem(404, "artifact_not_found");
+    }
+}

@@ -1,0 +1,277 @@
+//! What tools remember, over HTTP: entries, tags and conditions, the past.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolhub_core::{
+    BoxFuture,
+    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
+};
+
+use crate::support_state::{House, Reply, house, house_on};
+
+const CART: &str = "/api/v1/state/contexts/t1%2Fcart/business";
+
+async fn put(house: &House, data: Value, headers: &[(&str, &str)]) -> Reply {
+    house.ask("ann", &format!("PUT {CART}"), Some(json!({"data": data})), headers).await
+}
+
+#[tokio::test]
+async fn a_state_is_written_read_patched_and_forgotten() {
+    let house = house().await;
+    house.get(CART).await.problem(404, "state_not_found");
+    let written = put(&house, json!({"tea": 1, "cake": {"n": 2}}), &[]).await;
+    assert_eq!(written.header("etag"), "\"1\"");
+    let entry = written.is(201);
+    assert_eq!(
+        (&entry["contextId"], &entry["kind"], &entry["version"]),
+        (&json!("t1/cart"), &json!("business"), &json!(1))
+    );
+    assert_eq!((&entry["expiresAt"], &entry["durability"]), (&Value::Null, &Value::Null));
+    assert!(entry["createdAt"].as_str().unwrap().ends_with('Z') && entry["createdAt"] == entry["updatedAt"]);
+    let read = house.get(CART).await;
+    assert_eq!((read.header("etag"), read.is(200)), ("\"1\"", entry));
+    let patched = house.with(&format!("PATCH {CART}"), json!({"data": {"tea": null, "cake": {"m": 3}}})).await;
+    assert_eq!(patched.header("etag"), "\"2\"");
+    assert_eq!(patched.is(200)["data"], json!({"cake": {"n": 2, "m": 3}}));
+    put(&house, json!({}), &[]).await.is(200);
+    assert_eq!(house.get("/api/v1/threads/t1").await.is(200)["calls"], 0, "a state write makes the thread");
+    house.ask("ann", &format!("DELETE {CART}"), None, &[]).await.is(204);
+    house.ask("ann", &format!("DELETE {CART}"), None, &[]).await.problem(404, "state_not_found");
+    house.with(&format!("PATCH {CART}"), json!({"data": {}})).await.problem(404, "state_not_found");
+}
+
+#[tokio::test]
+async fn a_write_with_if_match_is_made_only_on_that_version() {
+    let house = house().await;
+    put(&house, json!({"n": 1}), &[("if-match", "*")]).await.problem(412, "state_conflict");
+    put(&house, json!({"n": 1}), &[("if-match", "\"1\"")]).await.problem(412, "state_conflict");
+    put(&house, json!({"n": 1}), &[("if-none-match", "*")]).await.is(201);
+    let late = put(&house, json!({"n": 2}), &[("if-none-match", "*")]).await.problem(412, "state_conflict");
+    assert_eq!(late["version"], 1);
+    put(&house, json!({"n": 2}), &[("if-match", "\"1\"")]).await.is(200);
+    for stale in ["\"1\"", "1", "W/\"2\"", "\"x\"", "\"7\", \"8\""] {
+        put(&house, json!({"n": 9}), &[("if-match", stale)]).await.problem(412, "state_conflict");
+    }
+    for good in ["\"2\"", "3", "\"9\", \"4\"", "*"] {
+        put(&house, json!({"n": 3}), &[("if-match", good)]).await.is(200);
+    }
+    let with = async |method: &str, body: Option<Value>, tag: &str| {
+        house.ask("ann", &format!("{method} {CART}"), body, &[("if-match", tag)]).await
+    };
+    with("PATCH", Some(json!({"data": {"m": 1}})), "\"5\"").await.problem(412, "state_conflict");
+    with("PATCH", Some(json!({"data": {"m": 1}})), "\"6\"").await.is(200);
+    with("DELETE", None, "\"6\"").await.problem(412, "state_conflict");
+    with("DELETE", None, "\"7\"").await.is(204);
+}
+
+#[tokio::test]
+async fn of_many_writers_with_one_tag_exactly_one_writes() {
+    let house = Arc::new(house().await);
+    put(&house, json!({"n": 0}), &[]).await.is(201);
+    let writers = (0..16).map(|number| {
+        let house = house.clone();
+        tokio::spawn(async move { put(&house, json!({"n": number}), &[("if-match", "\"1\"")]).await.status })
+    });
+    let mut ends = Vec::new();
+    for writer in writers.collect::<Vec<_>>() {
+        ends.push(writer.await.unwrap());
+    }
+    ends.sort_unstable();
+    assert_eq!(ends[0], 200);
+    assert!(ends[1..].iter().all(|status| *status == 412), "{ends:?}");
+}
+
+#[tokio::test]
+async fn what_a_reader_has_already_is_not_sent_again() {
+    let house = house().await;
+    put(&house, json!({"n": 1}), &[]).await.is(201);
+    let read = async |tag: &str| house.ask("ann", &format!("GET {CART}"), None, &[("if-none-match", tag)]).await;
+    for same in ["\"1\"", "W/\"1\"", "1", "*", "\"0\", \"1\""] {
+        let answer = read(same).await;
+        assert_eq!((answer.status, answer.header("etag"), answer.bytes.len()), (304, "\"1\"", 0), "{same}");
+    }
+    assert_eq!(read("\"2\"").await.is(200)["data"]["n"], 1);
+}
+
+#[tokio::test]
+async fn a_cache_must_end_and_has_no_versions_to_compare() {
+    let house = house().await;
+    let cache = "/api/v1/state/contexts/~%2Fprices/cache";
+    let write = async |body: Value, headers: &[(&str, &str)]| {
+        house.ask("ann", &format!("PUT {cache}"), Some(body), headers).await
+    };
+    let problem = write(json!({"data": {}}), &[]).await.problem(422, "invalid_request");
+    assert!(problem["detail"].as_str().unwrap().contains("time to live"), "{problem}");
+    let first = write(json!({"data": {"a": 1}, "ttl": "1h"}), &[]).await;
+    assert!(first.is(201)["expiresAt"].is_string() && first.is(201)["version"] == 0);
+    let tag = first.header("etag").to_owned();
+    let same = house.ask("ann", &format!("GET {cache}"), None, &[("if-none-match", &tag)]).await;
+    assert_eq!(same.status, 304);
+    let second = write(json!({"data": {"a": 2}, "ttl": "1h"}), &[]).await;
+    assert!(second.status == 200 && second.header("etag") != tag, "another content has another tag");
+    write(json!({"data": {}, "ttl": "1h"}), &[("if-match", &tag)]).await.problem(422, "invalid_request");
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_is_refused_in_words() {
+    let house = house().await;
+    for (body, pointer) in [
+        (json!({}), ""),
+        (json!({"data": 5}), "/data"),
+        (json!({"data": [], "ttl": "1h"}), "/data"),
+        (json!({"data": {}, "ttl": "soon"}), "/ttl"),
+        (json!({"data": {}, "ttl": 60}), "/ttl"),
+        (json!({"data": {}, "tttl": "1h"}), "/tttl"),
+    ] {
+        let problem = house.with(&format!("PUT {CART}"), body.clone()).await.problem(422, "invalid_request");
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{body}: {problem}");
+    }
+    let large = json!({"data": {"a": "x".repeat(1_100_000)}});
+    house.with(&format!("PUT {CART}"), large).await.problem(413, "state_too_large");
+    put(&house, json!({}), &[("if-none-match", "\"1\"")]).await.problem(422, "invalid_request");
+    for path in ["t1/business", "t1%2Fcart/odd", "cart/business", "t1%2Fa%2Fb/business", "%ff/business", "~/business"] {
+        house.with(&format!("PUT /api/v1/state/contexts/{path}"), json!({"data": {}})).await.problem(404, "not_found");
+    }
+    house.get(CART).await.problem(404, "state_not_found");
+}
+
+#[tokio::test]
+async fn every_kind_can_be_written_and_is_listed() {
+    let house = house().await;
+    for kind in ["connection", "session", "business", "cache"] {
+        let path = format!("/api/v1/state/contexts/t1%2Fcart/{kind}");
+        let entry = house.with(&format!("PUT {path}"), json!({"data": {"k": kind}, "ttl": "1h30m"})).await.is(201);
+        assert_eq!(house.get(&path).await.is(200), entry);
+    }
+    let listed = house.get("/api/v1/state/contexts").await.is(200);
+    let context = &listed["items"][0];
+    assert_eq!(
+        (&context["contextId"], &context["state"], &context["threadId"]),
+        (&json!("t1/cart"), &json!("cart"), &json!("t1"))
+    );
+    assert_eq!(context["kinds"].as_object().unwrap().len(), 4, "{context}");
+    assert!(context["kinds"]["business"]["expiresAt"].is_string());
+}
+
+#[tokio::test]
+async fn contexts_are_listed_by_thread_and_by_tool_each_once() {
+    let house = house().await;
+    let contexts = ["~%2Fbasket", "t1%2Fbasket", "t2%2Fbasket", "t1%2Fnotes", "t3%2Fnotes", "t1%2Fzoo"];
+    for context in contexts {
+        for kind in ["business", "session"] {
+            house.with(&format!("PUT /api/v1/state/contexts/{context}/{kind}"), json!({"data": {}})).await.is(201);
+        }
+    }
+    let all = async |query: &str| {
+        let (mut found, mut next) = (Vec::new(), Some(format!("/api/v1/state/contexts?{query}")));
+        while let Some(path) = next {
+            let page = house.get(&path).await;
+            found.extend(page.items("contextId"));
+            next = page.next();
+        }
+        found.sort_unstable();
+        found
+    };
+    for limit in [1, 2, 5, 50] {
+        let every = ["t1/basket", "t1/notes", "t1/zoo", "t2/basket", "t3/notes", "~/basket"];
+        assert_eq!(all(&format!("limit={limit}")).await, every, "limit {limit}");
+        assert_eq!(all(&format!("threadId=t1&limit={limit}")).await, ["t1/basket", "t1/notes", "t1/zoo"]);
+        // The tool `cart` keeps its state under another name; no tool is called `notes`.
+        assert_eq!(all(&format!("tool=cart&limit={limit}")).await, ["t1/basket", "t2/basket", "~/basket"]);
+        assert_eq!(all(&format!("tool=notes&limit={limit}")).await, ["t1/notes", "t3/notes"]);
+    }
+    assert_eq!(all("threadId=unknown").await, [""; 0]);
+    house.get("/api/v1/state/contexts?threadId=a%2Fb").await.problem(422, "invalid_request");
+    house.get("/api/v1/state/contexts?tool=a%2Fb").await.problem(422, "invalid_request");
+}
+
+#[tokio::test]
+async fn what_a_tool_wrote_is_read_over_http_and_the_other_way_round() {
+    let house = house().await;
+    house.call("cart", "t1", json!({"tea": 1})).await;
+    let basket = "/api/v1/state/contexts/t1%2Fbasket/business";
+    assert_eq!(house.get(basket).await.is(200)["data"], json!({"tea": 1}));
+    house.with(&format!("PUT {basket}"), json!({"data": {"tea": 5}})).await.is(200);
+    house.call("cart", "t1", json!({"tea": 6})).await;
+    assert_eq!(house.get(basket).await.header("etag"), "\"3\"");
+}
+
+#[tokio::test]
+async fn the_past_is_told_the_newest_first_and_can_be_gone_back_to() {
+    let house = house().await;
+    for n in 1..=5 {
+        put(&house, json!({"n": n, "password": "canary"}), &[]).await;
+    }
+    let versions = house.get(&format!("{CART}/versions?limit=2")).await;
+    assert_eq!(versions.items("version"), ["5", "4"]);
+    let next = house.get(&versions.next().unwrap()).await;
+    assert_eq!(next.items("version"), ["3", "2"]);
+    assert_eq!(house.get(&next.next().unwrap()).await.items("version"), ["1"]);
+    let (mut told, mut next) = (Vec::new(), Some(format!("{CART}/history?limit=2")));
+    while let Some(path) = next {
+        let page = house.get(&path).await;
+        assert!(!page.text().contains("canary"));
+        told.extend(page.items("version"));
+        next = page.next();
+    }
+    assert_eq!(told, ["5", "4", "3", "2", "1"]);
+    let back = async |version: u64, tag: &str| {
+        house
+            .ask("ann", &format!("POST {CART}/rollback"), Some(json!({"version": version})), &[("if-match", tag)])
+            .await
+    };
+    back(2, "\"4\"").await.problem(412, "state_conflict");
+    let entry = back(2, "\"5\"").await;
+    assert_eq!((entry.header("etag"), &entry.is(200)["data"]["n"]), ("\"6\"", &json!(2)));
+    house.with(&format!("POST {CART}/rollback"), json!({"version": 99})).await.problem(404, "state_not_found");
+    for what in ["history", "versions"] {
+        house.get(&format!("/api/v1/state/contexts/t1%2Fother/business/{what}")).await.problem(404, "state_not_found");
+        house.get(&format!("/api/v1/state/contexts/t1%2Fcart/session/{what}")).await.problem(404, "not_found");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_may_not_write_and_a_caller_may_not_read() {
+    let house = house().await;
+    let body = Some(json!({"data": {}}));
+    house.ask("caller", &format!("PUT {CART}"), body, &[]).await.problem(403, "forbidden");
+    house.ask("caller", &format!("GET {CART}"), None, &[]).await.problem(403, "forbidden");
+    house.ask("nobody", &format!("GET {CART}"), None, &[]).await.problem(401, "unauthenticated");
+}
+
+/// A store that says it writes later.
+struct Later(Memory);
+
+impl Backend for Later {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.0.load(keys, now)
+    }
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        self.0.commit(batch, now)
+    }
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.0.scan(scan, now)
+    }
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.0.sweep(most, now)
+    }
+    fn watch(&self, table: Table) -> Watcher {
+        self.0.watch(table)
+    }
+    fn is_behind(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_is_not_durable_yet_says_so() {
+    let house = house_on(Arc::new(Later(Memory::default()))).await;
+    assert_eq!(put(&house, json!({"n": 1}), &[]).await.is(201)["durability"], "behind");
+    let patched = house.with(&format!("PATCH {CART}"), json!({"data": {"n": 2}})).await.is(200);
+    assert_eq!(patched["durability"], "behind");
+    assert_eq!(house.get(CART).await.is(200)["durability"], Value::Null);
+    let gone = house.ask("ann", &format!("DELETE {CART}"), None, &[]).await;
+    assert_eq!((gone.status, gone.header("durability")), (204, "behind"));
+}

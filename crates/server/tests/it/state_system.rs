@@ -1,0 +1,67 @@
+//! The server itself: what it is, its config, reloads and backups.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use toolhub_core::{ToolHub, backend::Memory};
+use toolhub_server::{Server, Settings, StewardError};
+use tower::ServiceExt;
+
+use crate::support_state::{bad_config, house};
+
+#[tokio::test]
+async fn whoever_asks_is_told_what_the_server_is_and_what_they_may() {
+    let house = house().await;
+    let info = house.ask("ann", "GET /api/v1/info", None, &[]).await.is(200);
+    assert_eq!((&info["tools"], &info["tenant"], &info["caller"]), (&json!(6), &json!("a"), &json!("ann")));
+    assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
+    assert!(!info["scopes"].as_array().unwrap().contains(&json!("admin")), "{info}");
+    house.ask("caller", "GET /api/v1/info", None, &[]).await.problem(403, "forbidden");
+}
+
+#[tokio::test]
+async fn config_reload_and_backup_are_for_admins() {
+    let house = house().await;
+    for what in ["GET /api/v1/config", "POST /api/v1/reload", "POST /api/v1/backups"] {
+        house.ask("ann", what, None, &[]).await.problem(403, "forbidden");
+        house.ask("nobody", what, None, &[]).await.problem(401, "unauthenticated");
+    }
+    let boss = async |what: &str| house.ask("boss", what, None, &[]).await;
+    assert_eq!(boss("GET /api/v1/config").await.is(200)["secret"], "••••");
+    let reloaded = boss("POST /api/v1/reload").await.is(200);
+    assert_eq!(reloaded, json!({"added": ["new"], "replaced": [], "removed": [], "needsRestart": ["server.port"]}));
+    assert_eq!(boss("POST /api/v1/backups").await.is(201)["path"], "/backups/1.db");
+}
+
+#[tokio::test]
+async fn a_bad_config_is_refused_with_all_its_problems() {
+    let house = house().await;
+    *house.steward.next.lock().unwrap() = Some(bad_config());
+    let problem = house.ask("boss", "POST /api/v1/reload", None, &[]).await.problem(422, "config_invalid");
+    let errors = problem["errors"].as_array().unwrap();
+    let pointers: Vec<_> = errors.iter().map(|error| error["pointer"].as_str().unwrap()).collect();
+    assert_eq!(pointers, ["/server/port", "/tools/a~1b"]);
+    assert_eq!((&errors[0]["place"], &errors[0]["hint"]), (&json!("toolhub.toml:3:8"), &json!("write it so")));
+}
+
+#[tokio::test]
+async fn what_a_steward_cannot_do_is_said() {
+    let house = house().await;
+    *house.steward.next.lock().unwrap() = Some(StewardError::Failed("the disk is full".into()));
+    let problem = house.ask("boss", "POST /api/v1/backups", None, &[]).await.problem(500, "not_done");
+    assert_eq!(problem["detail"], "the disk is full");
+    *house.steward.next.lock().unwrap() = Some(StewardError::Unsupported("a store in memory has no backups".into()));
+    house.ask("boss", "POST /api/v1/backups", None, &[]).await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_server_without_a_steward_says_so() {
+    let store = Arc::new(Memory::default());
+    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    let router = Server::new(hub, store, Settings::default()).router();
+    for (method, path) in [("GET", "config"), ("POST", "reload"), ("POST", "backups")] {
+        let request = axum::http::Request::builder().method(method).uri(format!("/api/v1/{path}"));
+        let request = request.header("host", "localhost").body(axum::body::Body::empty()).unwrap();
+        assert_eq!(router.clone().oneshot(request).await.unwrap().status(), 404, "{path}");
+    }
+}

@@ -1,0 +1,122 @@
+//! Reports, explanations, numbers, policies and the graph of tools.
+
+use serde_json::{Value, json};
+
+use crate::support_state::house;
+
+#[tokio::test]
+async fn failures_elsewhere_count_like_those_made_here() {
+    let house = house().await;
+    house.with("POST /api/v1/threads", json!({"id": "t1"})).await.is(201);
+    let report = async |body: Value| house.with("POST /api/v1/tools/look/reports", body).await;
+    for failures in 1..=3 {
+        let status = report(json!({"threadId": "t1", "error": {"message": "it broke"}})).await.is(200);
+        assert_eq!(status["consecutiveFailures"], failures);
+    }
+    let explained = house.get("/api/v1/tools/look/explain?threadId=t1").await.is(200);
+    assert_eq!((&explained["status"], &explained["offered"]), (&json!("failed"), &json!(false)));
+    assert!(explained["text"].as_str().unwrap().contains("it broke"), "{explained}");
+    let fresh = house.get("/api/v1/tools/look/explain").await.is(200);
+    assert_eq!(fresh["offered"], true, "a new thread does not see another's failures");
+    assert_eq!(report(json!({"threadId": "t1", "success": true})).await.is(200)["toolName"], "look");
+}
+
+#[tokio::test]
+async fn an_error_that_does_not_count_changes_nothing() {
+    let house = house().await;
+    house.with("POST /api/v1/threads", json!({"id": "t1"})).await.is(201);
+    for _ in 0..4 {
+        let error = json!({"kind": "tool_error", "message": "not found", "counts": false});
+        let status =
+            house.with("POST /api/v1/tools/look/reports", json!({"threadId": "t1", "error": error})).await.is(200);
+        assert_eq!((&status["consecutiveFailures"], &status["status"]), (&json!(0), &json!("available")));
+    }
+}
+
+#[tokio::test]
+async fn only_an_admin_reports_what_counts_for_everybody() {
+    let house = house().await;
+    house.with("POST /api/v1/threads", json!({"id": "t1"})).await.is(201);
+    let error = |kind: &str| json!({"kind": kind, "message": "gone"});
+    for body in [
+        json!({"error": error("tool_error")}),
+        json!({"success": true}),
+        json!({"threadId": "t1", "error": error("upstream_error")}),
+        json!({"threadId": "t1", "error": error("timeout")}),
+    ] {
+        house.with("POST /api/v1/tools/look/reports", body.clone()).await.problem(403, "forbidden");
+        house.ask("boss", "POST /api/v1/tools/look/reports", Some(body), &[]).await.is(200);
+    }
+}
+
+#[tokio::test]
+async fn a_report_that_says_nothing_or_both_is_refused() {
+    let house = house().await;
+    for body in [
+        json!({}),
+        json!({"success": true, "error": {"message": "no"}}),
+        json!({"error": {}}),
+        json!({"error": {"message": "x", "kind": "forbidden"}}),
+        json!({"error": {"message": "x", "kind": "overloaded", "counts": true}}),
+        json!({"sucess": true}),
+    ] {
+        house.with("POST /api/v1/tools/look/reports", body).await.problem(422, "invalid_request");
+    }
+    house.with("POST /api/v1/tools/lok/reports", json!({"success": true})).await.problem(404, "tool_not_found");
+}
+
+#[tokio::test]
+async fn an_explanation_names_what_is_missing_in_the_language_that_is_wanted() {
+    let house = house().await;
+    let explain = async |tool: &str, language: &str| {
+        house.ask("ann", &format!("GET /api/v1/tools/{tool}/explain"), None, &[("accept-language", language)]).await
+    };
+    let report = explain("report", "en").await;
+    assert_eq!(report.header("content-language"), "en");
+    assert_eq!(report.is(200)["missing"], json!(["look"]));
+    let chinese = explain("report", "zh-CN,zh;q=0.9").await;
+    assert_eq!(chinese.header("content-language"), "zh");
+    assert!(chinese.is(200)["text"].as_str().unwrap().contains("暂不可用"));
+    assert!(explain("never", "en").await.is(200)["deniedBy"].is_string());
+    explain("lok", "en").await.problem(404, "tool_not_found");
+    assert_eq!(house.get("/api/v1/threads").await.items("id"), [""; 0], "asking makes no thread");
+    house.get("/api/v1/tools/look/explain?threadId=unknown").await.problem(404, "thread_not_found");
+}
+
+#[tokio::test]
+async fn a_tools_numbers_are_told() {
+    let house = house().await;
+    for _ in 0..3 {
+        house.call("look", "t1", json!({})).await;
+    }
+    let stats = house.get("/api/v1/tools/look/stats").await.is(200);
+    assert_eq!((&stats["calls"], &stats["latency"]["count"]), (&json!(3), &json!(3)));
+    let problem = house.get("/api/v1/tools/loook/stats").await.problem(404, "tool_not_found");
+    assert_eq!(problem["suggestions"], json!(["look"]));
+}
+
+#[tokio::test]
+async fn policies_name_rules_and_limits_of_each_tool() {
+    let house = house().await;
+    let first = house.get("/api/v1/policies?limit=4").await;
+    assert_eq!(first.items("tool"), ["browse", "cart", "long", "look"]);
+    assert_eq!(first.is(200)["items"][3]["limits"]["rateLimits"][0]["requests"], 20);
+    let second = house.get(&first.next().unwrap()).await;
+    assert_eq!(second.items("tool"), ["never", "report"]);
+    let never = second.is(200)["items"][0].clone();
+    assert!(never["deniedBy"].is_string() && never["rules"].as_array().unwrap().len() == 2, "{never}");
+    assert_eq!(second.next(), None);
+}
+
+#[tokio::test]
+async fn the_graph_has_every_tool_and_an_edge_for_each_that_waits() {
+    let house = house().await;
+    let graph = house.get("/api/v1/graph").await.is(200);
+    let names: Vec<&str> =
+        graph["nodes"].as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["browse", "cart", "long", "look", "never", "report"]);
+    assert_eq!(graph["edges"], json!([{"from": "look", "to": "report", "group": 0, "needs": "all"}]));
+    house.hub.unregister("look").await;
+    let graph = house.get("/api/v1/graph").await.is(200);
+    assert_eq!(graph["nodes"][3], json!({"name": "look", "kind": null, "root": true}));
+}

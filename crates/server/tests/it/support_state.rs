@@ -1,0 +1,278 @@
+//! A server with keys of two tenants, a few tools and a steward, asked without a socket. Every answer is held to the
+//! description of the API.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderMap, Request},
+};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use toolhub_core::{
+    BoxFuture, CallContext, Instance, JsonReply, NoArguments, RateLimit, Rule, ToolError, ToolHub,
+    backend::{Backend, Memory},
+    dynamic, dynamic_stateful, instance,
+};
+use toolhub_server::{
+    Auth, Backup, ConfigProblem, KeySetting, NewKey, Reloaded, Scope, Server, Settings, Steward, StewardError,
+};
+use tower::ServiceExt;
+
+/// Longer than anything here takes; only a test that fails waits for it.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A server without a socket.
+pub(crate) struct House {
+    pub(crate) hub: ToolHub,
+    pub(crate) steward: Arc<Butler>,
+    router: Router,
+    keys: Vec<(&'static str, String)>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A steward that does what the test says.
+#[derive(Default)]
+pub(crate) struct Butler {
+    /// What the next reload and backup answer with; success where nothing is said.
+    pub(crate) next: Mutex<Option<StewardError>>,
+}
+
+impl Butler {
+    fn answer<T: Send + 'static>(&self, good: T) -> BoxFuture<'_, Result<T, StewardError>> {
+        let next = self.next.lock().unwrap().take();
+        Box::pin(async move { next.map_or(Ok(good), Err) })
+    }
+}
+
+impl Steward for Butler {
+    fn config(&self) -> Value {
+        json!({"server": {"port": 8665}, "secret": "••••"})
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>> {
+        self.answer(Reloaded {
+            added: vec!["new".into()],
+            needs_restart: vec!["server.port".into()],
+            ..Reloaded::default()
+        })
+    }
+
+    fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
+        self.answer(Backup { path: PathBuf::from("/backups/1.db"), bytes: 4096, sha256: "00".repeat(32) })
+    }
+}
+
+/// A config with two problems.
+pub(crate) fn bad_config() -> StewardError {
+    let problem = |place: &str, key: &str, detail: &str| ConfigProblem {
+        place: place.into(),
+        key: key.into(),
+        detail: detail.into(),
+        hint: Some("write it so".into()),
+    };
+    StewardError::Config(vec![
+        problem("toolhub.toml:3:8", "server.port", "a port is a number"),
+        problem("toolhub.toml:9:1", "tools.a/b", "there is no such tool"),
+    ])
+}
+
+struct Browser;
+
+impl Instance for Browser {
+    type Arguments = NoArguments;
+    type Output = u32;
+
+    async fn call(&mut self, _: NoArguments, _: &CallContext) -> Result<u32, ToolError> {
+        Ok(1)
+    }
+}
+
+/// A server on a store in memory.
+pub(crate) async fn house() -> House {
+    house_on(Arc::new(Memory::default())).await
+}
+
+/// The tools: `look` changes nothing and may come twice an hour, `cart` remembers what it is given under `basket`, `browse`
+/// is an instance, `report` comes after `look`, `long` says more than a model is shown, `never` is denied.
+pub(crate) async fn house_on(store: Arc<dyn Backend>) -> House {
+    let any = || json!({"type": "object"});
+    let simple =
+        |name: &str| dynamic(name, any(), |_: Value, _: CallContext| async move { Ok::<_, ToolError>(json!("seen")) });
+    let cart = dynamic_stateful("cart", "basket", any(), |mut given: Value, _: CallContext| async move {
+        given.as_object_mut().map(|given| given.remove("state"));
+        Ok::<_, ToolError>(JsonReply::with_state(json!("kept"), given))
+    });
+    let long =
+        dynamic(
+            "long",
+            any(),
+            |_: Value, _: CallContext| async move { Ok::<_, ToolError>(json!("<b>ä</b>".repeat(20))) },
+        );
+    let hub = ToolHub::builder()
+        .shared_store(store.clone())
+        .tool(simple("look").read_only().rate_limit(RateLimit::per_hour(20)))
+        .tool(cart)
+        .tool(instance("browse", |_: CallContext| async { Ok::<_, ToolError>(Browser) }))
+        .tool(simple("report").after("look"))
+        .tool(long.read_only().text_limit(10))
+        .tool(simple("never"))
+        .rule(Rule::deny("never").because("nobody may"))
+        .build()
+        .await
+        .unwrap();
+    let all = Scope::ALL.into_iter().filter(|scope| *scope != Scope::Admin).collect::<Vec<_>>();
+    let made = [
+        ("ann", "a", all.clone()),
+        ("bob", "b", all),
+        ("boss", "a", vec![Scope::Admin]),
+        ("caller", "a", vec![Scope::ToolsCall]),
+    ]
+    .map(|(name, tenant, scopes)| {
+        let NewKey { key, hash, .. } = NewKey::make().unwrap();
+        let setting = KeySetting { name: name.into(), tenant: tenant.into(), hash, scopes, expires: None };
+        (setting, (name, key))
+    });
+    let (settings, keys): (Vec<_>, Vec<_>) = made.into_iter().unzip();
+    let steward = Arc::new(Butler::default());
+    let mut how = Settings::default();
+    how.auth = Auth::Keys(settings);
+    let router = Server::with_steward(hub.clone(), store, how, steward.clone()).router();
+    House { hub, steward, router, keys }
+}
+
+impl House {
+    /// Somebody asks, with a body or without, and with headers.
+    pub(crate) async fn ask(&self, who: &str, what: &str, body: Option<Value>, headers: &[(&str, &str)]) -> Reply {
+        self.send(who, what, body.map(|body| body.to_string()), headers).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.ask("ann", &format!("GET {path}"), None, &[]).await
+    }
+
+    pub(crate) async fn with(&self, what: &str, body: Value) -> Reply {
+        self.ask("ann", what, Some(body), &[]).await
+    }
+
+    /// The same with a body that may be no JSON.
+    pub(crate) async fn send(&self, who: &str, what: &str, body: Option<String>, headers: &[(&str, &str)]) -> Reply {
+        let (method, path) = what.split_once(' ').unwrap();
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        if let Some((_, key)) = self.keys.iter().find(|(name, _)| *name == who) {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(body.map_or_else(Body::empty, Body::from)).unwrap();
+        let response =
+            tokio::time::timeout(LONG, self.router.clone().oneshot(request)).await.expect("an answer").unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes().to_vec();
+        let reply = Reply { status: parts.status.as_u16(), headers: parts.headers, bytes };
+        hold(method, path, &reply);
+        reply
+    }
+
+    /// A call that succeeds.
+    pub(crate) async fn call(&self, tool: &str, thread: &str, arguments: Value) -> Value {
+        let body = json!({"arguments": arguments, "threadId": thread});
+        self.ask("ann", &format!("POST /api/v1/tools/{tool}/calls"), Some(body), &[]).await.is(200)
+    }
+}
+
+impl Reply {
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Its body, if this is its status.
+    #[track_caller]
+    pub(crate) fn is(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text());
+        if self.bytes.is_empty() { Value::Null } else { serde_json::from_slice(&self.bytes).unwrap() }
+    }
+
+    /// The problem it is.
+    #[track_caller]
+    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
+        let body = self.is(status);
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        assert_eq!((&body["code"], &body["status"]), (&json!(code), &json!(status)), "{body}");
+        body
+    }
+
+    /// The ids of the items on a page, by their member.
+    #[track_caller]
+    pub(crate) fn items(&self, member: &str) -> Vec<String> {
+        let body = self.is(200);
+        let items = body["items"].as_array().unwrap();
+        items.iter().map(|item| item[member].as_str().map_or_else(|| item[member].to_string(), str::to_owned)).collect()
+    }
+
+    /// The address of the next page, if there is one; and it is the one the cursor leads to.
+    pub(crate) fn next(&self) -> Option<String> {
+        let body = self.is(200);
+        let Some(cursor) = body["nextCursor"].as_str() else {
+            assert_eq!((&body["nextCursor"], self.header("link")), (&Value::Null, ""));
+            return None;
+        };
+        let link = self.header("link").strip_prefix('<').unwrap().strip_suffix(">; rel=\"next\"").unwrap().to_owned();
+        assert!(link.ends_with(&format!("cursor={cursor}")), "{link}");
+        Some(link)
+    }
+}
+
+/// Fails where an answer is not as the description of the API says.
+#[track_caller]
+fn hold(method: &str, path: &str, reply: &Reply) {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    let document = DOCUMENT.get_or_init(Server::openapi);
+    let path = path.split('?').next().unwrap();
+    let fits = |pattern: &str| {
+        let (ours, theirs): (Vec<_>, Vec<_>) = (path.split('/').collect(), pattern.split('/').collect());
+        ours.len() == theirs.len() && ours.iter().zip(&theirs).all(|(a, b)| a == b || b.starts_with('{'))
+    };
+    let paths = document["paths"].as_object().unwrap();
+    // A path that is written out goes before one with a place for anything.
+    let found = paths.get(path).or_else(|| paths.iter().find(|(pattern, _)| fits(pattern)).map(|(_, found)| found));
+    let Some(operation) = found.and_then(|found| found.get(method.to_ascii_lowercase())) else { return };
+    let status = reply.status.to_string();
+    let answer = operation["responses"].get(&status);
+    let answer =
+        answer.unwrap_or_else(|| panic!("{method} {path} does not say that it answers {status}: {}", reply.text()));
+    let said = reply.header("content-type").split(';').next().unwrap();
+    let Some(content) = answer.get("content").and_then(Value::as_object) else {
+        assert!(reply.bytes.is_empty(), "{method} {path} says {status} has no body");
+        return;
+    };
+    let media = content.get(said).or_else(|| content.get("*/*"));
+    let media = media.unwrap_or_else(|| panic!("{method} {path} does not say that it answers with {said}"));
+    if let (Some(schema), true) = (media.get("schema"), said.ends_with("json")) {
+        let whole = json!({"allOf": [schema], "components": document["components"]});
+        let body: Value = serde_json::from_slice(&reply.bytes).unwrap();
+        let validator = jsonschema::validator_for(&whole).unwrap();
+        let wrong: Vec<_> = validator.iter_errors(&body).map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{method} {path}: {wrong:?}\n{body}");
+    }
+}
