@@ -19,6 +19,8 @@ pub use tokio::time::Instant;
 #[serde(try_from = "String", into = "String")]
 pub struct Timestamp(i64);
 
+crate::text_schema! { Timestamp "a moment in UTC, to the millisecond" { "format": "date-time" } }
+
 /// Where the time comes from.
 ///
 /// An implementation promises that `instant` never goes backwards and runs at the speed of tokio's timers.

@@ -6,12 +6,17 @@
 mod kept;
 mod news;
 
-use std::sync::{
-    Arc, Mutex, OnceLock, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 
 use kept::Waiting;
@@ -63,6 +68,46 @@ impl Serialize for Event {
         let (tenant, thread_id) = (tenant.as_ref(), thread.as_ref());
         Wire { id: *id, event: self.name(), timestamp: *timestamp, tenant, thread_id, news }.serialize(to)
     }
+}
+
+/// As it is written: what the news has to tell stands beside the rest, and the name says which news it is.
+impl JsonSchema for Event {
+    fn schema_name() -> Cow<'static, str> {
+        "Event".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (timestamp, tenant) = (generator.subschema_for::<Timestamp>(), generator.subschema_for::<Tenant>());
+        let thread = generator.subschema_for::<ThreadId>();
+        let news = News::json_schema(generator).to_value();
+        let told = news["anyOf"].as_array().cloned().unwrap_or_default();
+        let sorts: Vec<Value> = News::NAMES.iter().zip(told).map(|(name, told)| sort(name, told)).collect();
+        json_schema!({
+            "type": "object",
+            "description": "one thing that happened",
+            "properties": {
+                "id": {"type": "integer", "minimum": 0, "description": "grows from event to event"},
+                "event": {"type": "string", "enum": News::NAMES},
+                "timestamp": timestamp,
+                "tenant": tenant,
+                "threadId": thread,
+            },
+            "required": ["id", "event", "timestamp"],
+            "oneOf": sorts,
+        })
+    }
+}
+
+/// One sort of event: its name, and what it has to tell.
+fn sort(name: &str, mut told: Value) -> Value {
+    if told["type"] == "null" {
+        told = json!({"type": "object"});
+    }
+    if !told["properties"].is_object() {
+        told["properties"] = json!({});
+    }
+    told["properties"]["event"] = json!({"const": name});
+    told
 }
 
 impl Event {

@@ -13,6 +13,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
 use recent::Recent;
 
 /// How much one run may call. 0 means no limit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunLimits {
     /// How often a run may make the same call: the same tool with the same arguments.

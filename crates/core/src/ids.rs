@@ -187,6 +187,7 @@ macro_rules! uuid_text {
                 smol_str::format_smolstr!("{id}")
             }
         }
+        crate::text_schema! { $id $what { "pattern": concat!("^", $prefix, "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$") } }
     };
 }
 uuid_text!(CallId, "call_", "call id");
@@ -194,7 +195,8 @@ uuid_text!(RunId, "run_", "run id");
 uuid_text!(ApprovalId, "apr_", "approval id");
 
 macro_rules! checked_text {
-    ($id:ident, $what:literal, $longest:literal, $allowed:expr, $rule:literal) => {
+    ($id:ident, $what:literal, $longest:literal, $allowed:expr, $pattern:expr, $rule:literal) => {
+        crate::text_schema! { $id $rule { "minLength": 1, "maxLength": $longest, "pattern": $pattern } }
         impl $id {
             /// Checks a text from outside.
             ///
@@ -233,13 +235,22 @@ macro_rules! checked_text {
         }
     };
 }
+const WORDS: &str = r"^[A-Za-z0-9._:-]+$";
+const PRINTABLE: &str = r"^[^\x00-\x1f\x7f-\x9f]+$";
 const WORD: fn(char) -> bool = |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
-checked_text!(ThreadId, "thread id", 128, WORD, "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
-checked_text!(StateName, "state name", 128, WORD, "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
-checked_text!(Tenant, "tenant", 64, WORD, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
-checked_text!(Caller, "caller", 128, |c| !c.is_control(), "it takes 1 to 128 printable characters");
-checked_text!(ArtifactId, "artifact id", 64, WORD, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
-checked_text!(IdempotencyKey, "idempotency key", 255, |c| !c.is_control(), "it takes 1 to 255 printable characters");
+checked_text!(ThreadId, "thread id", 128, WORD, WORDS, "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(StateName, "state name", 128, WORD, WORDS, "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(Tenant, "tenant", 64, WORD, WORDS, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(Caller, "caller", 128, |c| !c.is_control(), PRINTABLE, "it takes 1 to 128 printable characters");
+checked_text!(ArtifactId, "artifact id", 64, WORD, WORDS, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
+checked_text!(
+    IdempotencyKey,
+    "idempotency key",
+    255,
+    |c| !c.is_control(),
+    PRINTABLE,
+    "it takes 1 to 255 printable characters"
+);
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use smol_str::{SmolStr, format_smolstr};
@@ -42,7 +43,7 @@ pub use query::{CallPage, CallQuery, CallQueryError};
 const KEYS_ARE_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// A call in the journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CallRecord {
@@ -75,6 +76,7 @@ pub struct CallRecord {
     pub outcome: Option<Outcome>,
     /// What is known of it only while it is open.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schemars(skip)]
     pub(crate) opening: Option<Box<Opening>>,
 }
 

@@ -42,6 +42,7 @@ mod step;
 mod suggest;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod text_schema;
 mod threads;
 mod tool;
 
@@ -76,6 +77,7 @@ pub use state::{
     PersistenceFormat, SessionState, State, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry,
     StateError, StateKind, StateManager, StateManagerConfig, StateStats, StateVersion, ToolState,
 };
+pub(crate) use text_schema::text_schema;
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName};

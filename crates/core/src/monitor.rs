@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::tool::ToolName;
@@ -16,7 +17,7 @@ use histogram::Counts;
 pub(crate) use meter::{InFlight, Meter, thread_number};
 
 /// What a tool has done since the hub began.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolStats {
@@ -41,7 +42,7 @@ pub struct ToolStats {
 }
 
 /// How long calls took. The quantiles are right to about an eighth.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Latency {
@@ -49,18 +50,23 @@ pub struct Latency {
     pub count: u64,
     /// The mean.
     #[serde(rename = "meanMs", serialize_with = "fraction")]
+    #[schemars(with = "f64")]
     pub mean: Duration,
     /// Half of the calls took no longer.
     #[serde(rename = "p50Ms", serialize_with = "fraction")]
+    #[schemars(with = "f64")]
     pub p50: Duration,
     /// 95 of 100 calls took no longer.
     #[serde(rename = "p95Ms", serialize_with = "fraction")]
+    #[schemars(with = "f64")]
     pub p95: Duration,
     /// 99 of 100 calls took no longer.
     #[serde(rename = "p99Ms", serialize_with = "fraction")]
+    #[schemars(with = "f64")]
     pub p99: Duration,
     /// The longest.
     #[serde(rename = "maxMs", serialize_with = "fraction")]
+    #[schemars(with = "f64")]
     pub max: Duration,
     #[serde(skip)]
     counts: Counts,

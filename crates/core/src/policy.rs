@@ -12,6 +12,7 @@ mod retry;
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::status::Language;
@@ -57,18 +58,22 @@ pub struct Policy {
 }
 
 /// What holds for a tool's calls.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
+#[schemars(rename = "ToolLimits")]
 pub struct Limits {
     /// How long a call may take.
     #[serde(rename = "timeoutMs", with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub timeout: Duration,
     /// How long one attempt may take.
     #[serde(rename = "attemptTimeoutMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     pub attempt_timeout: Option<Duration>,
     /// How long a call may stay silent.
     #[serde(rename = "idleTimeoutMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     pub idle_timeout: Option<Duration>,
     /// How many characters of text a model is shown; the rest is kept as an artifact.
     pub text: usize,
@@ -84,9 +89,11 @@ pub struct Limits {
     pub max_concurrency: Option<usize>,
     /// How long a call may wait for its turn.
     #[serde(rename = "queueTimeoutMs", with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub queue_timeout: Duration,
     /// How long an answer is kept and given again.
     #[serde(rename = "cacheMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     pub cache: Option<Duration>,
     /// Whether the tool may run beside other calls of the same step, although it is not read-only.
     pub parallel_safe: bool,
@@ -95,6 +102,7 @@ pub struct Limits {
     pub confirm: Option<bool>,
     /// How long a person has to answer.
     #[serde(rename = "approvalTimeoutMs", with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub approval_timeout: Duration,
 }
 

@@ -3,6 +3,7 @@
 mod agents;
 mod approvals;
 mod artifacts;
+mod audit;
 mod backups;
 mod batches;
 mod calls;
@@ -12,6 +13,8 @@ mod events;
 mod explain;
 mod exports;
 mod grants;
+mod health;
+mod keys;
 mod problems;
 mod reports;
 mod snapshots;
@@ -56,6 +59,9 @@ pub(crate) fn routes() -> Vec<Route> {
         problems::routes(),
         docs::routes(),
         system::routes(),
+        health::routes(),
+        keys::routes(),
+        audit::routes(),
     ]
     .into_iter()
     .flatten()

@@ -9,7 +9,7 @@ use toolhub_core::{
     clock::{Clock, SystemClock, Timestamp},
 };
 
-use crate::{guard::Front, keys::Keys, metrics::Meters, settings::Settings, steward::Steward};
+use crate::{audit::Audit, guard::Front, keys::Keys, metrics::Meters, settings::Settings, steward::Steward};
 
 /// Cheap to clone; all clones are the same server.
 #[derive(Clone)]
@@ -22,6 +22,7 @@ struct Parts {
     settings: Settings,
     front: Front,
     keys: Keys,
+    audit: Audit,
     meters: Meters,
     begun: Instant,
     stopping: CancellationToken,
@@ -34,9 +35,10 @@ impl App {
         steward: Option<Arc<dyn Steward>>,
         settings: Settings,
     ) -> Self {
-        let (front, keys) = (Front::new(&settings), Keys::new(&settings));
+        let (front, keys) = (Front::new(&settings), Keys::new(&settings, store.clone()));
+        let audit = Audit::new(store.clone());
         let (meters, begun, stopping) = (Meters::default(), Instant::now(), CancellationToken::new());
-        Self(Arc::new(Parts { hub, store, steward, settings, front, keys, meters, begun, stopping }))
+        Self(Arc::new(Parts { hub, store, steward, settings, front, keys, audit, meters, begun, stopping }))
     }
 
     /// The hub behind the doors.
@@ -67,6 +69,11 @@ impl App {
     /// Who has a key.
     pub(crate) fn keys(&self) -> &Keys {
         &self.0.keys
+    }
+
+    /// Who did what.
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.0.audit
     }
 
     /// What the server counts.

@@ -40,6 +40,7 @@ use crate::{
     guard::{self, Exposed},
     keys::KeyError,
     route,
+    settings::Auth,
 };
 use desk::Desk;
 use line::{Lines, Order};
@@ -109,6 +110,10 @@ pub(crate) async fn bind(app: App) -> Result<Bound, ServeError> {
     let settings = app.settings();
     if !app.keys().wrong().is_empty() {
         return Err(ServeError::Keys(app.keys().wrong().to_vec()));
+    }
+    // In keys mode the first request would need them anyway; so it is known at the start whether they can be read.
+    if matches!(settings.auth, Auth::Keys(_)) {
+        app.keys().shelf().await?;
     }
     let host = settings.host.trim_matches(['[', ']']);
     let said =

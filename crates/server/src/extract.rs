@@ -2,6 +2,8 @@
 
 mod headers;
 
+use std::convert::Infallible;
+
 use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, RawPathParams, Request},
@@ -83,6 +85,22 @@ impl FromRequestParts<App> for Who {
             .cloned()
             .map(Self)
             .ok_or_else(|| Problem::new(Code::UNAUTHENTICATED, "nobody has said who is asking"))
+    }
+}
+
+/// Who asks, on a route that is open to everybody.
+#[derive(Debug)]
+pub(crate) struct Guest(pub(crate) Option<Principal>);
+
+impl Describe for Guest {
+    fn describe(_: &mut Operation<'_>) {}
+}
+
+impl FromRequestParts<App> for Guest {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get::<Principal>().cloned()))
     }
 }
 

@@ -3,13 +3,23 @@
 //! In: the keys of the config, those in the store, and what a request sends. Out: the principal a key stands for, or
 //! nobody. All keys are known in memory; which route asks for which scope is not known here.
 
+mod shelf;
 mod text;
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use smol_str::SmolStr;
 use subtle::ConstantTimeEq;
 use toolhub_core::{
+    backend::{Backend, StoreError},
     clock::Timestamp,
     ids::{Caller, Tenant},
 };
@@ -18,6 +28,7 @@ use crate::{
     scope::{Principal, Scopes},
     settings::{Auth, KeySetting, Settings},
 };
+pub(crate) use shelf::{Record, Shelf};
 pub use text::NewKey;
 
 /// Why a key of the config cannot be used.
@@ -47,20 +58,29 @@ pub(crate) struct Held {
     pub(crate) scopes: Scopes,
     pub(crate) expires: Option<Timestamp>,
     digest: text::Digest,
+    /// In milliseconds since 1970; 0 where it never was.
+    last_used: AtomicI64,
 }
 
 /// All keys.
-#[derive(Debug, Default)]
 pub(crate) struct Keys {
     /// Those of the config: few, and for as long as the server lives.
     fixed: Vec<Held>,
     wrong: Vec<KeyError>,
+    /// Those of the store.
+    shelf: Arc<Shelf>,
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("fixed", &self.fixed.len()).finish_non_exhaustive()
+    }
 }
 
 impl Keys {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        let Auth::Keys(said) = &settings.auth else { return Self::default() };
-        let mut keys = Self::default();
+    pub(crate) fn new(settings: &Settings, store: Arc<dyn Backend>) -> Self {
+        let mut keys = Self { fixed: Vec::new(), wrong: Vec::new(), shelf: Shelf::new(store) };
+        let Auth::Keys(said) = &settings.auth else { return keys };
         let mut names = HashSet::new();
         for setting in said {
             if !names.insert(&setting.name) {
@@ -84,32 +104,87 @@ impl Keys {
         &self.wrong
     }
 
-    /// Whether nobody has a key.
+    /// Those of the config.
+    pub(crate) fn fixed(&self) -> &[Held] {
+        &self.fixed
+    }
+
+    /// Those of the store, once they are read.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(crate) async fn shelf(&self) -> Result<&Arc<Shelf>, StoreError> {
+        self.shelf.ready().await?;
+        Ok(&self.shelf)
+    }
+
+    /// Whether nobody has a key, as far as they were read.
     pub(crate) fn is_empty(&self) -> bool {
-        self.fixed.is_empty()
+        self.fixed.is_empty() && self.shelf.is_empty()
     }
 
     /// Whom a key stands for, while it holds.
-    pub(crate) fn find(&self, key: &str, now: Timestamp) -> Option<Principal> {
-        text::id_of(key)?;
+    ///
+    /// # Errors
+    /// When the store does not answer, and the key is none of the config's.
+    pub(crate) async fn find(&self, key: &str, now: Timestamp) -> Result<Option<Principal>, StoreError> {
+        let Some(id) = text::id_of(key) else { return Ok(None) };
         let digest = text::digest(key);
         // Every digest is compared as a whole, so that the time tells nothing about any of them.
-        let held = self.fixed.iter().find(|held| bool::from(held.digest.ct_eq(&digest)))?;
-        held.principal(now)
+        let same = |held: &Held| bool::from(held.digest.ct_eq(&digest));
+        if let Some(held) = self.fixed.iter().find(|held| same(held)) {
+            held.used(now, Duration::ZERO);
+            return Ok(held.principal(now));
+        }
+        let shelf = self.shelf().await?;
+        let stored = shelf.get(id).filter(|stored| same(&stored.held));
+        let found = stored.as_ref().and_then(|stored| stored.held.principal(now));
+        if let (Some(stored), true) = (&stored, found.is_some()) {
+            shelf.used(stored, now);
+        }
+        Ok(found)
     }
 }
 
 impl Held {
+    fn new(
+        id: SmolStr,
+        name: Caller,
+        tenant: Tenant,
+        scopes: Scopes,
+        expires: Option<Timestamp>,
+        digest: text::Digest,
+    ) -> Self {
+        Self { id, name, tenant, scopes, expires, digest, last_used: AtomicI64::new(0) }
+    }
+
     fn of(setting: &KeySetting) -> Result<Self, KeyError> {
         let not_legal = |why: toolhub_core::ids::IdError| KeyError::NotLegal(setting.name.clone(), why.to_string());
-        Ok(Self {
-            id: smol_str::format_smolstr!("config:{}", setting.name),
-            name: Caller::new(setting.name.as_str()).map_err(not_legal)?,
-            tenant: Tenant::new(setting.tenant.as_str()).map_err(not_legal)?,
-            scopes: setting.scopes.iter().copied().collect(),
-            expires: setting.expires.map(Timestamp::from_millis),
-            digest: text::read(&setting.hash).ok_or_else(|| KeyError::NotAHash(setting.name.clone()))?,
-        })
+        Ok(Self::new(
+            smol_str::format_smolstr!("config:{}", setting.name),
+            Caller::new(setting.name.as_str()).map_err(not_legal)?,
+            Tenant::new(setting.tenant.as_str()).map_err(not_legal)?,
+            setting.scopes.iter().copied().collect(),
+            setting.expires.map(Timestamp::from_millis),
+            text::read(&setting.hash).ok_or_else(|| KeyError::NotAHash(setting.name.clone()))?,
+        ))
+    }
+
+    /// Notes that it was used, to the minute; says whether it was not for this long.
+    fn used(&self, now: Timestamp, long: Duration) -> bool {
+        const MINUTE: Duration = Duration::from_secs(60);
+        let last = Timestamp::from_millis(self.last_used.load(Relaxed));
+        if now.since(last) < MINUTE {
+            return false;
+        }
+        let before = self.last_used.swap(now.millis(), Relaxed);
+        now.since(Timestamp::from_millis(before)) > long
+    }
+
+    /// When it was used last, as far as this node knows.
+    pub(crate) fn last_used(&self) -> Option<Timestamp> {
+        let last = self.last_used.load(Relaxed);
+        (last > 0).then(|| Timestamp::from_millis(last))
     }
 
     fn principal(&self, now: Timestamp) -> Option<Principal> {

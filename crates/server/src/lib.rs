@@ -6,6 +6,7 @@
 
 mod api;
 mod app;
+mod audit;
 mod door;
 mod extract;
 mod guard;

@@ -1,7 +1,10 @@
 //! What the server itself counts: requests by route and status, and connections.
 //!
-//! In: the end of each request. Out: numbers, for `api/health.rs` to write down. Counting is one addition; nothing is
+//! In: the end of each request. Out: numbers, for `metrics/page.rs` to write down. Counting is one addition; nothing is
 //! decided here.
+
+mod page;
+mod text;
 
 use std::{
     collections::BTreeMap,
@@ -11,6 +14,8 @@ use std::{
     },
     time::Duration,
 };
+
+pub(crate) use page::page;
 
 /// All counters of a server.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 //! Plain data that goes through a backend. An approval is bound to exactly what was asked: tool and definition,
 //! arguments, thread and caller. It is good for one execution.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// A question to a person: may this call run?
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Approval {
@@ -57,12 +58,14 @@ pub struct Approval {
     /// The call that was made on it, or was told no.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub used_by: Option<CallId>,
-    /// The fingerprint of what it is bound to.
+    /// The fingerprint of what it is bound to; not told to anybody.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    #[schemars(skip)]
     pub(crate) binding: String,
 }
 
 /// Where an approval stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ApprovalState {
@@ -81,7 +84,7 @@ pub enum ApprovalState {
 }
 
 /// What a person may answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalOutcome {
     /// Yes, this once.
@@ -99,9 +102,10 @@ pub enum ApprovalOutcome {
 }
 
 /// A person's answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
+#[schemars(rename = "ApprovalAnswer")]
 pub struct Answer {
     /// What it is.
     pub outcome: ApprovalOutcome,

@@ -4,6 +4,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use smol_str::SmolStr;
@@ -16,8 +17,9 @@ use crate::{
 };
 
 /// Where a call is on its way. The last three are ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "CallStatus")]
 pub enum Status {
     /// It is being checked.
     Validating,
@@ -44,7 +46,7 @@ impl Status {
 }
 
 /// What a call did to the world.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Nothing.
@@ -56,7 +58,7 @@ pub enum Effect {
 }
 
 /// Whether what was acknowledged is written down already.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledged {
     /// It is, as safely as its store promises.
@@ -73,7 +75,7 @@ impl Acknowledged {
 }
 
 /// The end of a call: what came out, and what it did to the world.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Outcome {
@@ -115,9 +117,11 @@ pub struct Outcome {
     pub approval: Option<ApprovalId>,
     /// From arrival to the first start of the tool, or to the refusal.
     #[serde(rename = "queuedMs", with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub queued: Duration,
     /// From the first start of the tool to the end.
     #[serde(rename = "durationMs", with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub duration: Duration,
     /// When the call arrived.
     pub started_at: Timestamp,

@@ -4,13 +4,14 @@
 
 use std::{fmt, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ErrorKind, ToolError};
 use crate::{ids::ApprovalId, schema::Problem};
 
 /// Why a call did not succeed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", from = "Written")]
 #[non_exhaustive]
 pub struct CallError {
@@ -29,6 +30,7 @@ pub struct CallError {
     pub counts: bool,
     /// How long to wait before trying again.
     #[serde(rename = "retryAfterMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none", default)]
+    #[schemars(with = "Option<u64>")]
     pub retry_after: Option<Duration>,
     /// What the kind has to say beyond its text.
     #[serde(skip_serializing_if = "Detail::is_nothing", default)]
@@ -36,8 +38,9 @@ pub struct CallError {
 }
 
 /// An error as it is read back. Two kinds share the name `tool_error`; `refused` tells them apart.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CallError")]
 struct Written {
     kind: ErrorKind,
     #[serde(default)]
@@ -47,6 +50,7 @@ struct Written {
     retryable: bool,
     counts: bool,
     #[serde(rename = "retryAfterMs", with = "crate::millis::option", default)]
+    #[schemars(with = "Option<u64>")]
     retry_after: Option<Duration>,
     #[serde(default)]
     detail: Detail,
@@ -61,9 +65,10 @@ impl From<Written> for CallError {
 }
 
 /// What some kinds carry beyond their texts.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
+#[schemars(rename = "ErrorDetail")]
 pub enum Detail {
     /// Nothing more.
     #[default]

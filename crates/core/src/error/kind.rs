@@ -163,6 +163,15 @@ table! {
         "Something went wrong inside the tool system.";
 }
 
+crate::text_schema! { ErrorKind "the stable name of what went wrong" { "enum": names() } }
+
+/// Every name, once.
+fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = ErrorKind::TABLE.iter().map(|row| row.name).collect();
+    names.dedup();
+    names
+}
+
 impl ErrorKind {
     /// Whether a tool or an executor may raise it. The others say something about the call that only the hub knows.
     pub(crate) fn is_a_tools(self) -> bool {

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use smol_str::{SmolStr, format_smolstr};
@@ -49,7 +50,7 @@ pub(super) fn first_number(time: Timestamp) -> u64 {
 }
 
 /// An event that was kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct KeptEvent {
@@ -71,7 +72,7 @@ pub struct KeptEvent {
 }
 
 /// Some events, the oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EventPage {
     /// The events.

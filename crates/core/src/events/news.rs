@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use smol_str::SmolStr;
 
@@ -17,9 +18,10 @@ use crate::{
 };
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 #[non_exhaustive]
+#[schemars(rename = "EventData")]
 pub enum News {
     /// `tool.registered`: a tool can be called from now on.
     ToolRegistered {
@@ -58,6 +60,7 @@ pub enum News {
         effect: Effect,
         /// How long the tool ran.
         #[serde(rename = "durationMs", with = "crate::millis")]
+        #[schemars(with = "u64")]
         duration: Duration,
         /// Whether the answer is the kept one of an earlier call.
         replayed: bool,
@@ -207,6 +210,30 @@ pub enum News {
 }
 
 impl News {
+    /// Every event's name, in the order of the variants.
+    pub(super) const NAMES: [&'static str; 20] = [
+        "tool.registered",
+        "tool.unregistered",
+        "hub.initialized",
+        "hub.cleared",
+        "tool.execution.started",
+        "tool.execution.completed",
+        "tool.execution.failed",
+        "tool.executed",
+        "tool.failed",
+        "tool.status.changed",
+        "tool.availability.changed",
+        "tool.rebind.required",
+        "tool.executor.cleaned",
+        "tool.executor.exported",
+        "approval.requested",
+        "approval.resolved",
+        "call.progress",
+        "thread.swept",
+        "config.reloaded",
+        "stream.reset",
+    ];
+
     /// Whether whoever was away wants to hear it later. What calls do is in the journal.
     pub(crate) fn is_kept(&self) -> bool {
         matches!(

@@ -36,6 +36,8 @@ impl Serialize for Format {
     }
 }
 
+crate::text_schema! { Format "a format tools can be exported in" { "enum": Format::ALL.map(Format::as_str) } }
+
 impl Format {
     /// Every format, in the order they are listed to people.
     pub const ALL: [Self; 5] = [Self::Anthropic, Self::OpenAi, Self::OpenAiResponses, Self::Gemini, Self::Mcp];

@@ -74,7 +74,7 @@ impl ToolHub {
         // A yes must be used within the time there was to give it.
         approval.expires_at = now + approval.expires_at.since(approval.asked_at);
         approval.answer = Some(answer);
-        approvals.answer(asked, approval, grant).await
+        approvals.answer(asked, approval, grant).await.map(|approval| self.as_it_stands(approval))
     }
 
     /// What people have allowed for good.
@@ -99,6 +99,7 @@ impl ToolHub {
 
     fn as_it_stands(&self, mut approval: Approval) -> Approval {
         approval.state = approval.state_at(self.now());
+        approval.binding.clear();
         approval
     }
 

@@ -3,6 +3,7 @@
 //! In: what is to be otherwise, checked as a whole. Out: what has changed; or why nothing has. Calls that run go on with the
 //! tool they began with. What a change does not name stays as it is, down to its instances and its place in the queue.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{BuildError, ToolHub};
@@ -33,9 +34,10 @@ struct Said {
 }
 
 /// What a change has done, by the names of tools.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
+#[schemars(rename = "ConfigChange")]
 pub struct Changed {
     /// Those that came.
     pub added: Vec<ToolName>,

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{ToolHub, View, survey::Seen};
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// Why a tool is, or is not, offered to a thread.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Explanation {
@@ -35,6 +36,7 @@ pub struct Explanation {
     pub probation: bool,
     /// How long until the status changes by itself.
     #[serde(rename = "changesInMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     pub changes_in: Option<Duration>,
     /// How many failures in a row count against it.
     pub consecutive_failures: u32,
@@ -69,7 +71,7 @@ pub struct Explanation {
 }
 
 /// What is left of a rate.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RateLeft {
@@ -79,6 +81,7 @@ pub struct RateLeft {
     pub remaining: u32,
     /// How long until all of it is there again.
     #[serde(rename = "resetsInMs", with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub resets_in: Duration,
 }
 

@@ -47,8 +47,7 @@ impl ToolHub {
         let here = self.engine.live.find(call).filter(|here| here.tenant == *tenant);
         let written = self.written_record(tenant, call).await?;
         Ok(match (written, here) {
-            (Some(record), Some(here)) => Some(as_it_stands(record, &here)),
-            (Some(record), None) => Some(record),
+            (Some(record), here) => Some(as_it_stands(record, here.as_deref())),
             (None, here) => here.and_then(|here| here.record()),
         })
     }

@@ -4,6 +4,7 @@
 //! The config is written for readers; restoring never changes the one that runs. A text that cannot be read changes
 //! nothing, is kept aside, and says so.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ToolHub, View, survey::Seen};
@@ -61,7 +62,8 @@ struct State {
 }
 
 /// What restoring a text has done.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Restored {
     /// The tools whose record was restored.
@@ -69,8 +71,10 @@ pub struct Restored {
     /// Tools of the text that nobody knows here.
     pub unknown: Vec<ToolName>,
     /// Why nothing was restored, if the text could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
     /// Where the unreadable text is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<ArtifactId>,
 }
 

@@ -16,6 +16,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::{
@@ -48,7 +49,7 @@ const AT_ONCE: usize = 200;
 const TOGETHER: usize = 64;
 
 /// What became of the records of plain read-only calls on this hub.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct JournalStats {

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use smol_str::SmolStr;
 
@@ -54,7 +55,7 @@ impl Default for CallQuery {
 }
 
 /// Some calls, the newest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CallPage {
     /// The calls.
@@ -193,22 +194,20 @@ impl Found {
                 let (record, _) = decode::<CallRecord>(table, &key.id, LAYOUT, &row)?;
                 let open = if table == Table::Open { here } else { &[] };
                 let call = open.iter().find(|call| call.id == record.id);
-                Ok(Some(match call {
-                    Some(call) => as_it_stands(record, call),
-                    None => record,
-                }))
+                Ok(Some(as_it_stands(record, call.map(AsRef::as_ref))))
             }
         }
     }
 }
 
-/// A record of the journal, of a call that is further by now.
-pub(crate) fn as_it_stands(record: CallRecord, here: &Whereabouts) -> CallRecord {
-    if record.outcome.is_some() {
-        return record;
+/// A record of the journal as it is told, of a call that may be further by now.
+pub(crate) fn as_it_stands(mut record: CallRecord, here: Option<&Whereabouts>) -> CallRecord {
+    record.opening = None;
+    if let (None, Some(here)) = (&record.outcome, here) {
+        let (status, asked) = here.status();
+        (record.status, record.approval) = (status, asked.or(record.approval));
     }
-    let (status, asked) = here.status();
-    CallRecord { status, approval: asked.or(record.approval), ..record }
+    record
 }
 
 /// A place in the order of a table right before a call, whatever the partition of the call is.

@@ -4,16 +4,18 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// So many calls in a period. They may come in a burst; after that they come evenly.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RateLimit {
     /// How many calls a period allows.
     pub requests: u32,
     /// The period.
     #[serde(with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub per: Duration,
     /// How many may come at once; as many as a period allows where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,7 +29,7 @@ pub struct RateLimit {
 }
 
 /// Who shares a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RateScope {
     /// Everybody who calls the tool.
@@ -40,7 +42,7 @@ pub enum RateScope {
 }
 
 /// What happens to a call beyond the limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum OnExcess {
     /// It is refused, and told when to come again.
@@ -50,6 +52,7 @@ pub enum OnExcess {
     Wait {
         /// How long a call may wait.
         #[serde(with = "crate::millis")]
+        #[schemars(with = "u64")]
         at_most: Duration,
     },
 }

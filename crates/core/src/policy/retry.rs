@@ -5,21 +5,25 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How often a failed call is tried again, and after how long.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(rename = "RetryPolicy")]
 pub struct Retry {
     /// How often the tool is tried, counting the first time. One: never again.
     pub attempts: u32,
     /// The wait before the second attempt.
     #[serde(with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub first: Duration,
     /// By how much each wait is longer than the one before.
     pub factor: f64,
     /// No wait is longer, unless the service behind the tool asks for it.
     #[serde(with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub longest: Duration,
     /// Whether a wait is a random part of its length, so that calls that failed together do not come back together.
     pub jitter: bool,

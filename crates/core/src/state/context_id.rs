@@ -25,6 +25,8 @@ pub struct ContextId {
     state: StateName,
 }
 
+crate::text_schema! { ContextId "`{thread}/{state}`, or `~/{state}` for a state that all threads share" { "pattern": "^[^/]+/[^/]+$" } }
+
 impl ContextId {
     /// The context of a state in a thread.
     #[must_use]

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use smol_str::SmolStr;
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// The sorts of state a context may hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StateKind {
     /// What a live connection is like. Known to this node only, and only until it stops.
@@ -63,7 +64,7 @@ impl FromStr for StateKind {
 }
 
 /// One kind of state of one context.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StateEntry {
@@ -76,11 +77,13 @@ pub struct StateEntry {
     /// What is remembered: a JSON object, unless a typed tool wrote something else.
     pub data: Value,
     /// When it was made.
+    #[serde(rename = "createdAt")]
     pub created: Timestamp,
     /// When it was written last.
+    #[serde(rename = "updatedAt")]
     pub updated: Timestamp,
     /// When it ceases to exist.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(rename = "expiresAt", skip_serializing_if = "Option::is_none", default)]
     pub expires: Option<Timestamp>,
     /// How often it has been written since it was made; 0 for kind `cache`.
     pub version: u64,
@@ -115,7 +118,7 @@ pub(crate) fn read(context: &ContextId, kind: StateKind, row: &Row) -> Result<Va
 }
 
 /// What a context holds, without the data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ContextInfo {
@@ -127,15 +130,17 @@ pub struct ContextInfo {
     #[serde(rename = "threadId", skip_serializing_if = "Option::is_none", default)]
     pub thread: Option<ThreadId>,
     /// When the oldest of its states was made.
+    #[serde(rename = "createdAt")]
     pub created: Timestamp,
     /// When one of its states was written last.
+    #[serde(rename = "updatedAt")]
     pub updated: Timestamp,
     /// Its states.
     pub kinds: BTreeMap<StateKind, KindInfo>,
 }
 
 /// What one kind of state is like, without the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct KindInfo {
@@ -144,7 +149,7 @@ pub struct KindInfo {
     /// The size of its JSON text.
     pub bytes: usize,
     /// When it ceases to exist.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(rename = "expiresAt", skip_serializing_if = "Option::is_none", default)]
     pub expires: Option<Timestamp>,
     #[serde(skip)]
     pub(crate) created: Timestamp,
@@ -170,7 +175,7 @@ impl ContextInfo {
 }
 
 /// Some contexts of a list.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ContextPage {
@@ -182,7 +187,7 @@ pub struct ContextPage {
 }
 
 /// How much a tenant's tools remember.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StateStats {

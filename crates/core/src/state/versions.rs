@@ -3,6 +3,7 @@
 //! In: a state as it is written. Out: the rows that keep it for later, and those to remove for it. A snapshot is the
 //! same text as the state, under the number of its version, and lives no longer than what was written then.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use smol_str::{SmolStr, format_smolstr};
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// What a business state was like.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StateVersion {
@@ -23,6 +24,7 @@ pub struct StateVersion {
     /// What was remembered then.
     pub data: Value,
     /// When it was written.
+    #[serde(rename = "createdAt")]
     pub created: Timestamp,
 }
 

@@ -4,6 +4,7 @@
 //! here is derived: a tool on probation is one whose breaker is open and whose time is over, and no timer must have
 //! run for that.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Recent, StatusSettings, Sufferer, span};
@@ -41,8 +42,9 @@ pub struct Facts {
 }
 
 /// A counted failure, as it is remembered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ToolFailure")]
 pub struct Failure {
     /// When.
     pub at: Timestamp,

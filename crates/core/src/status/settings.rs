@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// When a tool is withheld, for how long, and when its return is announced.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusSettings {
     /// Whether failures are counted at all. When not, the breaker withholds nothing; an operator's word still does.
@@ -17,14 +18,17 @@ pub struct StatusSettings {
     pub failure_threshold: u32,
     /// How long a tool is withheld the first time.
     #[serde(with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub failure_duration: Duration,
     /// Whether a changed list of tools is bound again by itself. If not, a held list stays until somebody binds it again.
     pub auto_rebind: bool,
     /// How long changes of the list are gathered before they are announced.
     #[serde(with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub rebind_delay: Duration,
     /// The longest a tool is withheld after failed probes. A `failure_duration` above it is not shortened.
     #[serde(with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub longest: Duration,
     /// Withholds a tool by its rate of failures too, where set.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,13 +38,14 @@ pub struct StatusSettings {
 }
 
 /// Too many failures among the calls of late.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureWindow {
     /// The share of failures, from 0 to 1, at which the tool is withheld.
     pub failure_rate: f64,
     /// How far back calls are looked at.
     #[serde(with = "crate::millis")]
+    #[schemars(with = "u64")]
     pub window: Duration,
     /// How many calls there must be before the share means anything.
     pub minimum_calls: u32,

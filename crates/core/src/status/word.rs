@@ -4,13 +4,14 @@
 //! before failed, failed before unavailable, and available only when nothing else is true. Reads only; a word can
 //! only become better by itself, and `next_change` says when.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Breaker, Cause, Facts, Hold, Reason, StatusSettings};
 use crate::{clock::Timestamp, tool::ToolName};
 
 /// The status of a tool, the best word first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStatus {
     /// It may be used.

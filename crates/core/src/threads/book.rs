@@ -9,6 +9,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use tokio::sync::Mutex as AsyncMutex;
@@ -35,7 +36,7 @@ const AT_ONCE: usize = 100;
 const TOGETHER: usize = 16;
 
 /// What is known about a thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ThreadInfo {

@@ -5,6 +5,9 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::{Owner, Rooms};
 use crate::{
     clock::Timestamp,
@@ -44,12 +47,14 @@ pub struct ThreadContext {
 }
 
 /// A live instance, from outside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct InstanceInfo {
     /// The tool whose instance it is.
     pub tool: ToolName,
     /// When it was made.
+    #[serde(rename = "madeAt")]
     pub made: Timestamp,
     /// Whether a call uses it, or waits to.
     pub in_use: bool,

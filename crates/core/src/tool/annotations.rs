@@ -2,11 +2,13 @@
 //!
 //! In: what the tool's owner declared. Out: the facts retry, batches and approvals decide on.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a tool does to the world. What is not said is assumed to be the worse of the two.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(rename = "ToolAnnotations")]
 pub struct Annotations {
     /// A name for people; the tool's own name where absent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,6 @@
 //! The definition of a tool: everything about it that can be shown, exported and compared.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -7,7 +8,7 @@ use super::{Annotations, DependsOn, Kind, ToolName};
 use crate::digest;
 
 /// Everything about a tool that can be shown to a model or a person.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Definition {
     /// Stable over restarts: a hash of the kind and the origin.
@@ -39,8 +40,9 @@ pub struct Definition {
 }
 
 /// Fields for finding and grouping tools.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(rename = "ToolMetadata")]
 pub struct Metadata {
     /// One word for a group of tools.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +59,8 @@ pub struct Metadata {
 }
 
 /// Where an imported tool comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ToolOrigin")]
 pub struct Origin {
     /// The server or document it was found in.
     pub source: String,

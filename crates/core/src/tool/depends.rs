@@ -4,24 +4,27 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ToolName;
 
 /// The dependencies of a tool: every group must be satisfied.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DependsOn(pub Vec<Group>);
 
 /// Tools that must have succeeded, and how they are counted together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "DependencyGroup")]
 pub enum Group {
     /// Each of them.
     All {
         /// The tools.
         tools: Vec<ToolName>,
         /// How old a success may be; any age where absent.
-        #[serde(skip_serializing_if = "Option::is_none", default)]
+        #[serde(rename = "withinMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none", default)]
+        #[schemars(with = "Option<u64>")]
         within: Option<Duration>,
     },
     /// At least one of them.
@@ -29,7 +32,8 @@ pub enum Group {
         /// The tools.
         tools: Vec<ToolName>,
         /// How old a success may be; any age where absent.
-        #[serde(skip_serializing_if = "Option::is_none", default)]
+        #[serde(rename = "withinMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none", default)]
+        #[schemars(with = "Option<u64>")]
         within: Option<Duration>,
     },
     /// Each of them, their first successes in this order.
@@ -37,7 +41,8 @@ pub enum Group {
         /// The tools.
         tools: Vec<ToolName>,
         /// How old a success may be; any age where absent.
-        #[serde(skip_serializing_if = "Option::is_none", default)]
+        #[serde(rename = "withinMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none", default)]
+        #[schemars(with = "Option<u64>")]
         within: Option<Duration>,
     },
 }

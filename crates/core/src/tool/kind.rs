@@ -21,6 +21,8 @@ pub enum Kind {
     Other(SmolStr),
 }
 
+crate::text_schema! { Kind "who runs a tool: `stateless`, `stateful`, `rest`, `mcp`, or a word of an executor of your own" {} }
+
 impl Kind {
     /// The word used in config, API and logs.
     #[must_use]

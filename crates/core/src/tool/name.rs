@@ -16,6 +16,8 @@ const LONGEST: usize = 64;
 #[serde(try_from = "SmolStr", into = "SmolStr")]
 pub struct ToolName(SmolStr);
 
+crate::text_schema! { ToolName "the name of a tool" { "pattern": "^[A-Za-z0-9_-]{1,64}$" } }
+
 /// Why a text is no tool name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {

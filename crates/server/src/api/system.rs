@@ -1,4 +1,4 @@
-//! The server itself: whether it lives, and what it can do.
+//! The server itself: what it is, and what it can do.
 
 use std::sync::OnceLock;
 
@@ -23,11 +23,6 @@ use crate::{
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/livez", Access::Open, "system", livez).says("Whether the process lives").answers_as(
-            200,
-            "text/plain",
-            "It does",
-        ),
         Route::new(Method::GET, "/openapi.json", Access::Open, "system", document)
             .says("This description")
             .answers::<Value>(200, "OpenAPI 3.1"),
@@ -60,10 +55,6 @@ struct Info {
     caller: String,
     /// What the key may do.
     scopes: Vec<Scope>,
-}
-
-async fn livez() -> &'static str {
-    "ok\n"
 }
 
 /// The same for everybody and for as long as the process lives, so it is made once.

@@ -20,6 +20,8 @@ use super::line::{Line, Listed};
 
 /// How long a connection is read on after its last answer, so that the client sees it.
 const LINGER: Duration = Duration::from_secs(2);
+/// How much is read on at most.
+const LINGER_BYTES: usize = 16 << 20;
 
 /// A connection, and the place it takes.
 #[derive(Debug)]
@@ -105,6 +107,11 @@ impl Drop for Wire {
 
 /// Reads until the client has enough of it.
 async fn read_on(mut tcp: TcpStream) {
-    let mut bin = [0; 8192];
-    while tcp.read(&mut bin).await.is_ok_and(|many| many > 0) {}
+    let (mut bin, mut left) = (vec![0; 16 << 10], LINGER_BYTES);
+    while let Ok(many @ 1..) = tcp.read(&mut bin).await {
+        left = left.saturating_sub(many);
+        if left == 0 {
+            break;
+        }
+    }
 }

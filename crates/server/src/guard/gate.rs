@@ -13,7 +13,7 @@ use std::{
 
 use axum::{
     extract::Request,
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use futures_core::future::BoxFuture;
@@ -24,7 +24,7 @@ use tower::Service;
 use super::Arrived;
 use crate::{
     app::App,
-    log,
+    audit, log,
     metrics::RouteMeter,
     problem::{Code, Problem},
     route::Access,
@@ -108,7 +108,39 @@ impl Post {
             }
         };
         seen.told(self.route, response.status(), principal.as_ref(), &self.meter);
+        self.audit(seen, response.status(), principal).await;
         response
+    }
+
+    /// Keeps what happened, where that is to be kept.
+    async fn audit(&self, seen: Seen, status: StatusCode, principal: Option<Principal>) {
+        let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let act = match self.audited {
+            _ if denied => "denied",
+            Some(word) => word,
+            None => return,
+        };
+        let now = self.app.now();
+        let not_kept = match denied.then(|| self.app.audit().may_note_denial(now)) {
+            None => 0,
+            Some(Some(many)) => many,
+            Some(None) => return,
+        };
+        let (who, tenant) = principal.map(|principal| (principal.caller, principal.tenant)).unzip();
+        let entry = audit::Entry {
+            id: audit::mint(now),
+            at: now,
+            act: act.into(),
+            who,
+            tenant,
+            from: seen.arrived.as_ref().and_then(|arrived| arrived.peer).map(|peer| peer.ip()),
+            method: seen.method.to_string(),
+            path: seen.uri.path().to_owned(),
+            status: status.as_u16(),
+            request: seen.arrived.map(|arrived| arrived.request),
+            not_kept,
+        };
+        self.app.audit().note(entry).await;
     }
 
     /// Who asks. Only an open route serves nobody in particular.
@@ -137,7 +169,7 @@ impl Post {
             (Some(_), Some(_)) => return Err(bad_key()),
             (Some(one), None) => bearer(one).ok_or_else(bad_key)?,
         };
-        let found = self.app.keys().find(key, self.app.now());
+        let found = self.app.keys().find(key, self.app.now()).await?;
         found.map(Some).ok_or_else(bad_key)
     }
 }
@@ -181,6 +213,7 @@ fn bad_key() -> Problem {
 /// What must be known of a request when it has been answered, and is gone by then.
 struct Seen {
     method: Method,
+    uri: Uri,
     begun: Instant,
     arrived: Option<Arrived>,
     trace: Option<String>,
@@ -190,6 +223,7 @@ impl Seen {
     fn of(request: &Request) -> Self {
         Self {
             method: request.method().clone(),
+            uri: request.uri().clone(),
             begun: Instant::now(),
             arrived: request.extensions().get::<Arrived>().cloned(),
             trace: if log::wanted() { log::trace_of(request.headers()) } else { None },

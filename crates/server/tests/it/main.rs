@@ -3,6 +3,13 @@
 mod api_agents;
 mod api_calls;
 mod api_tools;
+mod door_audit;
+mod door_drain;
+mod door_guard;
+mod door_keys;
+mod door_limits;
+mod door_routes;
+mod door_secrets;
 mod support_api;
 mod state_artifacts;
 mod state_entries;
@@ -11,3 +18,4 @@ mod state_system;
 mod state_threads;
 mod state_tools;
 mod support_state;
+mod support_door;

@@ -64,3 +64,4 @@ mod store;
 mod storm;
 mod threads;
 mod validation;
+mod wire;

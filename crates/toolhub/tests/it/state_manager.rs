@@ -75,7 +75,7 @@ async fn set_replaces_and_update_merges_and_each_is_a_version() {
         serde_json::to_value(&entry).unwrap(),
         json!({
             "stateId": "t1/cart/business", "contextId": "t1/cart", "kind": "business", "version": 2,
-            "data": {"cake": 3, "box": {"size": 1}}, "created": made, "updated": made + Duration::from_secs(5),
+            "data": {"cake": 3, "box": {"size": 1}}, "createdAt": made, "updatedAt": made + Duration::from_secs(5),
         })
     );
     assert_eq!(state.set_state(&main(), &cart(), Business, json!({"only": true}), None).await, Ok(3));
@@ -373,10 +373,10 @@ async fn a_context_tells_what_it_holds() {
     let info = state.get_context_info(&main(), &cart()).await.unwrap().unwrap();
     let later = noon + Duration::from_secs(1);
     let expected = json!({
-        "id": "t1/cart", "toolType": "cart", "threadId": "t1", "created": noon, "updated": later,
+        "id": "t1/cart", "toolType": "cart", "threadId": "t1", "createdAt": noon, "updatedAt": later,
         "kinds": {
             "business": {"version": 1, "bytes": 7},
-            "cache": {"version": 0, "bytes": 2, "expires": noon + Duration::from_secs(10)},
+            "cache": {"version": 0, "bytes": 2, "expiresAt": noon + Duration::from_secs(10)},
         },
     });
     assert_eq!(serde_json::to_value(info).unwrap(), expected);

@@ -5,13 +5,14 @@
 
 use std::{fmt, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ready::Ready;
 use crate::tool::Annotations;
 
 /// What a rule says about a call. In the order of asking: a deny outweighs everything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// The call is refused.
@@ -25,7 +26,7 @@ pub enum Decision {
 /// Denies, asks or allows the calls it matches. Everything it names must fit.
 ///
 /// Such as `Rule::ask("payments__*").when("/amount", r"^\d{4,}").because("large sums need a second look")`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Rule {
@@ -47,11 +48,12 @@ pub struct Rule {
     pub reason: Option<String>,
     /// How long a person has to answer; the hub's own time where absent.
     #[serde(rename = "approvalTimeoutMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     pub approval_timeout: Option<Duration>,
 }
 
 /// What a tool must say about itself; what is `None` may be either.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "the same words as in `Annotations`")]
 pub struct AnnotationMatch {
@@ -66,7 +68,7 @@ pub struct AnnotationMatch {
 }
 
 /// What one argument must look like.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArgumentMatch {
     /// Where it stands, as a JSON pointer; empty for the arguments as a whole.
     pub pointer: String,

@@ -1,0 +1,217 @@
+//! The keys that were made over the API: rows in the store, all of them known here.
+//!
+//! In: a new key, or one to be taken back. Out: who has which. Whatever another node changes is heard of by watching; what is
+//! changed here is known here before anybody is answered. A row that cannot be read opens nothing and is told to `tracing`.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use futures_util::StreamExt;
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+use tokio::sync::{Mutex, OnceCell};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolhub_core::{
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Partition, Place, Scan, Scope as Whose, Seen, StoreError, Table,
+        Watcher, Write,
+    },
+    clock::{Clock, SystemClock, Timestamp},
+    ids::{Caller, Tenant},
+};
+
+use super::{Held, text};
+use crate::scope::Scope;
+
+const LAYOUT: u32 = 1;
+/// How soon a store that did not answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// When a key was used last is written down so often at most.
+const COARSE: Duration = Duration::from_secs(3600);
+
+/// A key as it is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Record {
+    pub(crate) id: SmolStr,
+    pub(crate) name: Caller,
+    pub(crate) tenant: Tenant,
+    pub(crate) hash: String,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) created_by: Caller,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) last_used_at: Option<Timestamp>,
+}
+
+/// A key of the store, ready to be compared with.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(super) held: Held,
+    pub(crate) record: Record,
+    seen: Seen,
+}
+
+/// All keys of the store.
+pub(crate) struct Shelf {
+    store: Arc<dyn Backend>,
+    known: ArcSwap<HashMap<SmolStr, Arc<Stored>>>,
+    /// Whoever reads all keys does so alone, so that an older reading never replaces a newer one.
+    reading: Mutex<()>,
+    /// Ends the watching when nobody needs the keys any more.
+    watched: OnceCell<DropGuard>,
+}
+
+impl Shelf {
+    pub(crate) fn new(store: Arc<dyn Backend>) -> Arc<Self> {
+        Arc::new(Self { store, known: ArcSwap::default(), reading: Mutex::default(), watched: OnceCell::new() })
+    }
+
+    /// Reads the keys, the first time somebody needs them, and watches them from then on.
+    ///
+    /// # Errors
+    /// When the store does not answer. Then nobody is let in by a key of the store.
+    pub(crate) async fn ready(self: &Arc<Self>) -> Result<(), StoreError> {
+        let begin = async || {
+            // Watched before they are read, so that no change falls in between.
+            let changes = self.store.watch(Table::Keys);
+            self.read().await?;
+            let gone = CancellationToken::new();
+            tokio::spawn(watch(Arc::downgrade(self), changes, gone.clone()));
+            Ok(gone.drop_guard())
+        };
+        self.watched.get_or_try_init(begin).await.map(drop)
+    }
+
+    /// Whether the store has no key.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.load().is_empty()
+    }
+
+    /// The key of this id.
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<Stored>> {
+        self.known.load().get(id).cloned()
+    }
+
+    /// Every key, by id.
+    pub(crate) fn all(&self) -> Vec<Arc<Stored>> {
+        let mut all: Vec<_> = self.known.load().values().cloned().collect();
+        all.sort_unstable_by(|one, other| one.record.id.cmp(&other.record.id));
+        all
+    }
+
+    /// Keeps a key.
+    pub(crate) async fn add(&self, record: &Record) -> Result<(), StoreError> {
+        self.write(record, Expect::Absent).await?;
+        self.read().await
+    }
+
+    /// Takes a key back; it opens nothing from here on. Says whether there was one.
+    pub(crate) async fn remove(&self, id: &str) -> Result<bool, StoreError> {
+        let Some(stored) = self.get(id) else { return Ok(false) };
+        let (durability, expect) = (Durability::PowerSafe, Expect::Any);
+        let write = Write { table: Table::Keys, id: id.into(), expect, change: Change::Remove, durability };
+        self.store.commit(Batch::on(place(&stored.record.tenant)).with(write), SystemClock.now()).await?;
+        self.read().await?;
+        Ok(true)
+    }
+
+    /// Notes that a key was used; now and then that is written down.
+    pub(super) fn used(self: &Arc<Self>, stored: &Arc<Stored>, now: Timestamp) {
+        if !stored.held.used(now, COARSE) {
+            return;
+        }
+        let (shelf, stored) = (self.clone(), stored.clone());
+        tokio::spawn(async move {
+            let record = Record { last_used_at: Some(now), ..stored.record.clone() };
+            // Only where it is still the same: a key that was taken back must not come back.
+            if let Err(error) = shelf.write(&record, Expect::Same(stored.seen)).await {
+                tracing::debug!(%error, key = %record.id, "when a key was used last could not be written down");
+            }
+        });
+    }
+
+    async fn write(&self, record: &Record, expect: Expect) -> Result<(), StoreError> {
+        let value = serde_json::to_vec(record).map_err(|error| StoreError::Refused(error.to_string()))?;
+        let change = Change::Put { value: value.into(), schema: LAYOUT, expires: None };
+        let durability = Durability::PowerSafe;
+        let write = Write { table: Table::Keys, id: record.id.clone(), expect, change, durability };
+        self.store.commit(Batch::on(place(&record.tenant)).with(write), SystemClock.now()).await.map(drop)
+    }
+
+    async fn read(&self) -> Result<(), StoreError> {
+        let _alone = self.reading.lock().await;
+        let mut known = HashMap::new();
+        let mut scan = Scan::of(Table::Keys, Whose::All).limit(500);
+        loop {
+            let page = self.store.scan(scan.clone(), SystemClock.now()).await?;
+            for (key, row) in page.rows {
+                let before = self.get(&key.id);
+                match Stored::of(&row.value, row.schema, row.seen, before.as_deref()) {
+                    Some(stored) => drop(known.insert(key.id, Arc::new(stored))),
+                    None => tracing::warn!(id = %key.id, "a stored key cannot be read and opens nothing"),
+                }
+            }
+            match page.next {
+                Some(next) => scan.after = Some(next),
+                None => break,
+            }
+        }
+        self.known.store(Arc::new(known));
+        Ok(())
+    }
+}
+
+impl Stored {
+    fn of(value: &[u8], layout: u32, seen: Seen, before: Option<&Self>) -> Option<Self> {
+        if layout != LAYOUT {
+            return None;
+        }
+        let record: Record = serde_json::from_slice(value).ok()?;
+        let held = Held::new(
+            record.id.clone(),
+            record.name.clone(),
+            record.tenant.clone(),
+            record.scopes.iter().copied().collect(),
+            record.expires_at,
+            text::read(&record.hash)?,
+        );
+        let last = before.and_then(|before| before.held.last_used()).max(record.last_used_at);
+        if let Some(last) = last {
+            held.used(last, Duration::ZERO);
+        }
+        Some(Self { held, record, seen })
+    }
+
+    /// When it was used last, as far as this node knows.
+    pub(crate) fn last_used(&self) -> Option<Timestamp> {
+        self.held.last_used()
+    }
+}
+
+/// Reads the keys again whenever one has changed.
+async fn watch(shelf: Weak<Shelf>, mut changes: Watcher, gone: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = gone.cancelled() => return,
+            change = changes.next() => if change.is_none() { return },
+        }
+        loop {
+            let Some(shelf) = shelf.upgrade() else { return };
+            match shelf.read().await {
+                Ok(()) => break,
+                Err(error) => tracing::warn!(%error, "the keys could not be read again"),
+            }
+            drop(shelf);
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+}
+
+fn place(tenant: &Tenant) -> Partition {
+    Partition { tenant: tenant.clone(), place: Place::Keys }
+}

@@ -1,0 +1,93 @@
+//! Numbers as Prometheus reads them.
+//!
+//! In: names, labels and values. Out: text, with every label escaped and every family announced once.
+
+use std::fmt::{Display, Write};
+
+/// A page of numbers in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Text(String);
+
+/// The sorts of families.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sort {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Text {
+    /// Begins a family.
+    pub(crate) fn family(&mut self, name: &'static str, sort: Sort, help: &str) -> Family<'_> {
+        let word = match sort {
+            Sort::Counter => "counter",
+            Sort::Gauge => "gauge",
+            Sort::Histogram => "histogram",
+        };
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {word}\n"));
+        Family { text: self, name }
+    }
+
+    /// A family of one number.
+    pub(crate) fn one(&mut self, name: &'static str, sort: Sort, help: &str, value: impl Display) {
+        self.family(name, sort, help).put(&[], value);
+    }
+
+    /// The whole page.
+    pub(crate) fn finish(self) -> String {
+        self.0
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // A `String` takes everything.
+        let _ = self.0.write_fmt(line);
+    }
+}
+
+/// The numbers of one name.
+pub(crate) struct Family<'a> {
+    text: &'a mut Text,
+    name: &'static str,
+}
+
+impl Family<'_> {
+    /// One number.
+    pub(crate) fn put(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.part("", labels, value);
+    }
+
+    /// One number of a part of it, such as `_sum`.
+    pub(crate) fn part(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        let name = self.name;
+        let mut all = String::new();
+        for (label, value) in labels {
+            let comma = if all.is_empty() { "" } else { "," };
+            let _ = write!(all, "{comma}{label}=\"{}\"", escaped(value));
+        }
+        if all.is_empty() {
+            self.text.line(format_args!("{name}{suffix} {value}\n"));
+        } else {
+            self.text.line(format_args!("{name}{suffix}{{{all}}} {value}\n"));
+        }
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_and_families_announced_once() {
+        let mut text = Text::default();
+        let mut family = text.family("calls_total", Sort::Counter, "How many.");
+        family.put(&[("tool", "a\"b\\c\nd"), ("kind", "x")], 1);
+        family.put(&[], 2.5);
+        let wanted = "# HELP calls_total How many.\n# TYPE calls_total counter\n\
+                      calls_total{tool=\"a\\\"b\\\\c\\nd\",kind=\"x\"} 1\ncalls_total 2.5\n";
+        assert_eq!(text.finish(), wanted);
+    }
+}

@@ -1,0 +1,85 @@
+//! How a server stops: what was accepted is answered, nothing new is.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+};
+
+use crate::support_door::{CALL_SLOW, LONG, open, settings, to_end};
+
+#[tokio::test]
+async fn calls_accepted_before_the_stop_all_end_and_are_answered() {
+    let mut house = open(settings()).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..50 {
+        let mut tcp = house.connect().await;
+        let call = format!("{CALL_SLOW}\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}");
+        calls.spawn(async move {
+            tcp.write_all(call.as_bytes()).await.unwrap();
+            to_end(&mut tcp).await
+        });
+    }
+    tokio::time::timeout(LONG, async {
+        while house.hub.hub.running() < 50 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("all calls run");
+    let mut idle = house.connect().await;
+    house.stop();
+    // One on which nothing is asked is closed at once, and nobody new is let in.
+    assert_eq!(to_end(&mut idle).await, "");
+    tokio::time::timeout(LONG, async {
+        while TcpStream::connect(house.address).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("the door is closed");
+    house.hub.gate.add_permits(50);
+    while let Some(answer) = calls.join_next().await {
+        let answer = answer.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("done"), "{answer}");
+    }
+    house.stopped().await;
+}
+
+#[tokio::test]
+async fn a_stop_has_an_end_even_if_a_call_has_none() {
+    let mut settings = settings();
+    settings.drain = Duration::from_millis(300);
+    let mut house = open(settings).await;
+    let mut tcp = house.connect().await;
+    let call = format!("{CALL_SLOW}\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}");
+    tcp.write_all(call.as_bytes()).await.unwrap();
+    while house.hub.hub.running() < 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    house.stop();
+    let answer = to_end(&mut tcp).await;
+    assert!(answer.contains("cancelled"), "{answer}");
+    house.stopped().await;
+}
+
+#[tokio::test]
+async fn readyz_says_no_before_the_door_is_closed() {
+    let mut settings = settings();
+    settings.notice = Duration::from_millis(500);
+    let mut house = open(settings).await;
+    assert!(house.ask("GET /readyz HTTP/1.1", b"").await.starts_with("HTTP/1.1 200"));
+    house.stop();
+    let mut said_no = false;
+    while let Ok(mut tcp) = TcpStream::connect(house.address).await {
+        let _ = tcp.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+        let mut part = vec![0; 4096];
+        let many = tcp.read(&mut part).await.unwrap_or(0);
+        said_no |= part[..many].starts_with(b"HTTP/1.1 503");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(said_no);
+    house.stopped().await;
+}
