@@ -41,6 +41,10 @@ pub enum Place {
     Nodes,
     /// Events. Whose they are is in them; they lie together, with the default tenant, so that there is one order.
     Events,
+    /// The keys of a tenant's callers from outside.
+    Keys,
+    /// What a tenant's callers from outside did.
+    Audit,
 }
 
 impl Partition {
@@ -64,7 +68,7 @@ impl Partition {
 }
 
 /// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`, `tenant/s/tool`, `tenant/g/`, `tenant/h/state`,
-/// `tenant/n/`, `tenant/e/`. Only the last part may hold a `/`, so the text can be read back.
+/// `tenant/n/`, `tenant/e/`, `tenant/y/` for keys, `tenant/u/` for the audit. Only the last part may hold a `/`, so the text can be read back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
@@ -77,6 +81,8 @@ impl fmt::Display for Partition {
             Place::State(name) => write!(f, "{}/h/{name}", self.tenant),
             Place::Nodes => write!(f, "{}/n/", self.tenant),
             Place::Events => write!(f, "{}/e/", self.tenant),
+            Place::Keys => write!(f, "{}/y/", self.tenant),
+            Place::Audit => write!(f, "{}/u/", self.tenant),
         }
     }
 }
@@ -97,6 +103,8 @@ impl FromStr for Partition {
             "g" if rest.is_empty() => Place::Grants,
             "n" if rest.is_empty() => Place::Nodes,
             "e" if rest.is_empty() => Place::Events,
+            "y" if rest.is_empty() => Place::Keys,
+            "u" if rest.is_empty() => Place::Audit,
             "h" if !rest.is_empty() => Place::State(rest.into()),
             "a" => Place::Artifact(ArtifactId::new(rest)?),
             "k" => {
@@ -127,11 +135,15 @@ mod tests {
             Partition { tenant: tenant(), place: Place::Grants },
             Partition { tenant: tenant(), place: Place::Nodes },
             Partition { tenant: tenant(), place: Place::Events },
+            Partition { tenant: tenant(), place: Place::Keys },
+            Partition { tenant: tenant(), place: Place::Audit },
             Partition { tenant: tenant(), place: Place::State("cart".into()) },
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));
         }
-        for wrong in ["", "main", "main/t", "main/x/1", "main/k/pay", "a b/t/1", "main/g/x", "main/h/"] {
+        for wrong in
+            ["", "main", "main/t", "main/x/1", "main/k/pay", "a b/t/1", "main/g/x", "main/y/x", "main/u/x", "main/h/"]
+        {
             assert!(wrong.parse::<Partition>().is_err(), "{wrong}");
         }
     }

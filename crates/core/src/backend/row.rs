@@ -39,11 +39,15 @@ pub enum Table {
     Nodes,
     /// Events that can be heard later.
     Events,
+    /// What callers from outside show to say who they are; only what cannot be turned back is kept of it.
+    Keys,
+    /// Who from outside did what.
+    Audit,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -58,6 +62,8 @@ impl Table {
         Self::Open,
         Self::Nodes,
         Self::Events,
+        Self::Keys,
+        Self::Audit,
     ];
 
     /// The word in file, table and key names.
@@ -78,6 +84,8 @@ impl Table {
             Self::Open => "open",
             Self::Nodes => "nodes",
             Self::Events => "events",
+            Self::Keys => "keys",
+            Self::Audit => "audit",
         }
     }
 }

@@ -8,6 +8,7 @@ mod lives;
 mod model;
 mod news;
 mod pages;
+mod places;
 mod race;
 
 use std::{future::Future, sync::Arc};
@@ -32,6 +33,7 @@ use crate::{
 /// # Panics
 /// When the store breaks a promise; the message says which.
 pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
+    places::every_table_in_every_place(&*make().await).await;
     check_with(make, Table::Calls).await;
 }
 
