@@ -24,7 +24,8 @@ impl TestServer {
             runtime.expect("a runtime can be made").block_on(async move {
                 let store = Arc::new(Memory::new());
                 let hub = hub(store.clone()).await;
-                let settings = Settings { port: 0, ..Settings::default() };
+                let mut settings = Settings::default();
+                settings.port = 0;
                 let bound = Server::new(hub, store, settings).bind().await.expect("there is a free port");
                 tell.send(bound.address().port()).expect("the test waits for it");
                 let ended = async {
