@@ -5,24 +5,19 @@
 //! `check` holds them to the schema, which is made of the structs in `raw`, and `resolve` works out what holds. `hub` makes
 //! a hub of that, `change` compares two; `show`, `init` and `commands` are for people.
 
-#[allow(dead_code, reason = "for the reload, which comes with the server")]
 mod change;
 mod check;
 mod closest;
 pub(crate) mod commands;
 mod environment;
-#[allow(dead_code, reason = "for `serve`, which comes with the server")]
 mod hub;
 mod init;
-#[allow(dead_code, reason = "for `serve`, which comes with the server")]
-mod kept;
 mod later;
 mod load;
 mod overlay;
 mod problem;
 mod raw;
 mod rehearse;
-#[allow(dead_code, reason = "for `serve`, which comes with the server")]
 mod resolve;
 mod schema;
 mod secret;
@@ -32,20 +27,21 @@ mod tree;
 mod unit;
 mod variables;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
 
 use toolhub::status::StatusSettings;
 
-#[allow(unused_imports, reason = "for `serve`, which comes with the server")]
 pub(crate) use self::{
-    change::ChangePlan,
-    hub::Pieces,
     load::{Asked, Loaded, load},
     problem::{Problems, Style, render},
-    raw::{Level, LogFormat, Mode, Scope},
+    raw::{Level, LogFormat, Mode},
     rehearse::rehearse,
+    show::values,
 };
-#[allow(unused_imports, reason = "for `serve`, which comes with the server")]
 pub(crate) use resolve::{
     Auth, Backend, Key, Opened, Policies, Scheduler, Server, State, Store, StoreTrouble, Telemetry, Threads, Tools,
 };
@@ -65,6 +61,16 @@ pub(crate) struct Config {
     pub(crate) telemetry: Telemetry,
     /// The keys that hold until a restart, as they are written.
     fixed: BTreeMap<String, serde_json::Value>,
+}
+
+/// Writes the config of the demo into a folder; answers which file that is.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn demo_file(folder: &Path) -> io::Result<PathBuf> {
+    let file = folder.join(load::FILE_NAME);
+    std::fs::write(&file, init::Starter::Demo.text())?;
+    Ok(file)
 }
 
 #[cfg(test)]

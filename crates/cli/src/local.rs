@@ -3,10 +3,13 @@
 //! In: the flags. Out: where its server listens, which file says so, and where its store is; or everything that is wrong
 //! with the config.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{
-    config::{self, Backend, Loaded, Mode},
+    config::{self, Asked, Backend, Loaded, Mode},
     failure::Failure,
     global::Global,
 };
@@ -14,8 +17,10 @@ use crate::{
 /// The hub of this folder.
 #[derive(Debug)]
 pub(crate) struct Local {
+    /// How the config was asked for.
+    pub(crate) asked: Asked,
     /// The config and how it came to be.
-    pub(crate) loaded: Loaded,
+    pub(crate) loaded: Arc<Loaded>,
 }
 
 impl Local {
@@ -24,8 +29,16 @@ impl Local {
     /// # Errors
     /// Everything that is wrong with it.
     pub(crate) fn find(global: &Global) -> Result<Self, Failure> {
-        let loaded = config::load(&global.asked()?).map_err(|problems| Failure::of_config(&problems))?;
-        Ok(Self { loaded })
+        Self::load(global.asked()?)
+    }
+
+    /// Reads the config that is asked for.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub(crate) fn load(asked: Asked) -> Result<Self, Failure> {
+        let loaded = config::load(&asked).map_err(|problems| Failure::of_config(&problems))?;
+        Ok(Self { asked, loaded: Arc::new(loaded) })
     }
 
     /// The config file that weighs most; none where there is none.

@@ -17,6 +17,7 @@ mod local;
 mod output;
 mod serve;
 mod session;
+mod temporary;
 
 use std::process::ExitCode;
 

@@ -1,25 +1,27 @@
 //! The server of the binary: `serve`, `demo`, and the hub of this folder for commands that need no server.
 //!
-//! In: the config. Out: a hub, its routes, and a server that runs until it is told to stop.
+//! In: the config. Out: a hub, its routes, and a server that runs until it is told to stop. `house` is the hub with all that
+//! belongs to it; `logs` says on stderr what happens; `signals` and `watch` are how a person reaches a running server.
+
+mod greeting;
+mod house;
+mod logs;
+mod signals;
+mod watch;
 
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 use toolhub::{
-    backend::{Backend, Memory},
-    server::{Server, Settings},
-    sqlite::OpenError,
+    ids::{Tenant, ThreadId},
+    server::ServeError,
 };
 
 use crate::{
-    client::Opened,
-    config::{self, StoreTrouble},
-    demo as tour,
-    exit::Exit,
-    failure::Failure,
-    local::Local,
-    session::Session,
+    client::Opened, config::Asked, demo as tour, exit::Exit, failure::Failure, local::Local, session::Session,
+    temporary::Temporary,
 };
+use house::House;
 
 /// Serve the tools of the config over HTTP.
 #[derive(Debug, Args)]
@@ -51,39 +53,63 @@ pub(crate) struct Demo {
 
 /// Serves until it is told to stop.
 pub(crate) async fn serve(session: &Session, serve: Serve) -> Result<Exit, Failure> {
-    let _ = (session, serve.host, serve.port, serve.watch);
-    Err(Failure::unexpected("`serve` is not wired yet"))
+    let mut asked = session.global.asked()?;
+    (asked.host, asked.port) = (serve.host, serve.port);
+    let local = Local::load(asked)?;
+    logs::begin(&local.loaded.config.telemetry);
+    let house = Arc::new(House::open(&local, local.file()).await?);
+    run(&house, serve.watch, |url| greeting::serve(&session.show, url, &house)).await
 }
 
 /// Serves the demo, or walks through the tour.
-pub(crate) async fn demo(_: &Session, demo: Demo) -> Result<Exit, Failure> {
-    let _ = (demo.port, demo.tour);
-    tour::run(demo.work_on).await.map_err(|error| Failure::unexpected(error.to_string()))
+pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure> {
+    if demo.tour || demo.work_on.is_some() {
+        return tour::run(demo.work_on).await.map_err(|error| Failure::unexpected(error.to_string()));
+    }
+    let folder = Temporary::new().map_err(|error| Failure::unexpected(format!("no temporary folder: {error}")))?;
+    let file = crate::config::demo_file(folder.path())
+        .map_err(|error| Failure::unexpected(format!("the demo's config cannot be written: {error}")))?;
+    // Neither the variables nor the files of whoever tries it out are meant for a demo.
+    let folder_path = folder.path().to_owned();
+    let asked = Asked { config: Some(file), port: Some(demo.port), folder: folder_path, ..Asked::default() };
+    let local = Local::load(asked)?;
+    logs::begin(&local.loaded.config.telemetry);
+    let house = Arc::new(House::open(&local, None).await?);
+    let thread = ThreadId::new("demo").ok();
+    house.hub.create_thread(&Tenant::default(), thread).await.map_err(|error| Failure::unexpected(error.to_string()))?;
+    let ended = run(&house, false, |url| greeting::demo(&session.show, url, &house)).await;
+    drop((house, folder));
+    ended
 }
 
 /// Opens the hub of this folder, for commands that find no server.
 ///
 /// # Errors
-/// When the store is in use or cannot be opened, or the tools cannot be made.
+/// When the store is in use or cannot be opened.
 pub(crate) async fn open(local: &Local) -> Result<Opened, Failure> {
-    let config = &local.loaded.config;
-    let opened = config.store.open().map_err(|trouble| closed(&trouble, local))?;
-    let store: Arc<dyn Backend> = match &opened {
-        config::Opened::Memory => Arc::new(Memory::default()),
-        config::Opened::Sqlite(store) => store.clone(),
-    };
-    let hub = config.builder().shared_store(store.clone()).build().await;
-    let hub = hub.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
-    let router = Server::new(hub.clone(), store, Settings::default()).router();
-    Ok(Opened { router, hub })
+    let house = Arc::new(House::open(local, local.file()).await?);
+    Ok(Opened { router: house.clone().local_router(), hub: house.hub.clone() })
 }
 
-/// Why the store stays closed, and who to ask instead.
-fn closed(trouble: &StoreTrouble, local: &Local) -> Failure {
-    match trouble {
-        StoreTrouble::Open(OpenError::InUse { .. }) => Failure::new("store_in_use", trouble.to_string())
-            .help("ask the server that has it open, for instance:")
-            .help(format!("--server {}", local.url())),
-        _ => Failure::new("store_unavailable", trouble.to_string()).help("toolhub doctor"),
+/// Listens, greets and serves until a signal comes.
+async fn run(house: &Arc<House>, watch: bool, greet: impl FnOnce(&str)) -> Result<Exit, Failure> {
+    let bound = house.clone().server().bind().await.map_err(cannot_serve)?;
+    greet(&house.url(bound.address()));
+    let reloads = tokio::spawn(signals::reload_on_hangup(house.clone()));
+    let watching = watch.then(|| tokio::spawn(watch::reload_on_change(house.clone())));
+    let served = bound.serve(signals::asked_to_stop()).await;
+    reloads.abort();
+    watching.iter().for_each(tokio::task::JoinHandle::abort);
+    served.map_err(cannot_serve)?;
+    Ok(Exit::Fine)
+}
+
+fn cannot_serve(error: ServeError) -> Failure {
+    let failure = Failure::new(if error.is_config() { "config_invalid" } else { "unreachable" }, error.to_string());
+    match error {
+        ServeError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            failure.help("another program listens there; choose another port, for instance with `--port 0`")
+        }
+        _ => failure,
     }
 }

@@ -1,6 +1,9 @@
 //! What only the program around the server can do: its config, its backups.
 
-use std::{error::Error, path::PathBuf};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+};
 
 use futures_core::future::BoxFuture;
 use schemars::JsonSchema;
@@ -12,16 +15,16 @@ pub trait Steward: Send + Sync + 'static {
     /// The config as it holds now; secrets are masked.
     fn config(&self) -> Value;
 
+    /// The config file, by which commands on the same machine know the server of their config; none where there is none.
+    fn config_file(&self) -> Option<&Path> {
+        None
+    }
+
     /// Reads the config again and applies what changed; a bad one changes nothing.
     fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>>;
 
     /// Makes a backup of the store.
     fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>>;
-
-    /// The config file, by which commands on the same machine know the server of their config; none where there is none.
-    fn config_file(&self) -> Option<PathBuf> {
-        None
-    }
 
     /// Makes a tool of what came over the API: an object with its `name`, and what its kind needs. A command never comes this
     /// way. The tool is registered when this answers.

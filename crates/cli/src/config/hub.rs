@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use toolhub::{HubBuilder, Policy, Rule, ToolBuilder, ToolHub, status::StatusSettings};
 
-use super::{Config, change::ChangePlan, kept::Kept, resolve::Opened};
+use super::{Config, change::ChangePlan, resolve::Opened};
 
 /// What a running hub is to be told: tools that come or are replaced, tools that go, and all policies and rules, which take the
 /// place of the earlier ones.
@@ -25,8 +25,8 @@ impl Config {
     pub(crate) fn hub(&self, store: &Opened) -> HubBuilder {
         let builder = self.builder();
         match store {
-            Opened::Memory => builder,
-            Opened::Sqlite(store) => builder.store(Kept(Arc::clone(store))),
+            Opened::Memory(store) => builder.store(Arc::clone(store)),
+            Opened::Sqlite(store) => builder.store(Arc::clone(store)),
         }
     }
 

@@ -41,6 +41,18 @@ impl Problem {
         self.help = Some(help.into());
         self
     }
+
+    /// Where it is, in one word: file, line and column, a variable or a flag.
+    pub(crate) fn place(&self) -> String {
+        match &self.origin {
+            Origin::File { source, span } => {
+                let place = Place::of(&source.text, span);
+                format!("{}:{}:{}", source.name, place.line, place.column)
+            }
+            Origin::Env { name, .. } => name.clone(),
+            Origin::Flag(text) => text.clone(),
+        }
+    }
 }
 
 /// Everything that is wrong with a config; at least one thing.
@@ -70,6 +82,11 @@ impl Problems {
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// For people, with colours; a stream that cannot show them drops them.
+    pub(crate) fn coloured(&self) -> String {
+        render(self, Style::Coloured)
     }
 
     /// For programs.

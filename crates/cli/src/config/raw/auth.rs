@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub(crate) use toolhub::server::Scope;
 
 use super::super::secret::Secret;
 
@@ -51,27 +52,4 @@ pub(crate) struct Key {
 
 fn main_tenant() -> String {
     "main".into()
-}
-
-/// What a key may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Scope {
-    /// See tools, their statuses and their statistics.
-    #[serde(rename = "tools:read")]
-    ToolsRead,
-    /// Call tools.
-    #[serde(rename = "tools:call")]
-    ToolsCall,
-    /// Answer questions about calls.
-    #[serde(rename = "approvals:write")]
-    ApprovalsWrite,
-    /// See what tools remember.
-    #[serde(rename = "state:read")]
-    StateRead,
-    /// Change what tools remember.
-    #[serde(rename = "state:write")]
-    StateWrite,
-    /// Everything.
-    #[serde(rename = "admin")]
-    Admin,
 }

@@ -4,6 +4,7 @@ use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
 use toolhub::{
     Sqlite,
+    backend::Memory,
     sqlite::{Backups, OpenError, Options},
 };
 
@@ -40,7 +41,7 @@ pub(crate) struct Backup {
 /// An open store.
 #[derive(Debug, Clone)]
 pub(crate) enum Opened {
-    Memory,
+    Memory(Arc<Memory>),
     Sqlite(Arc<Sqlite>),
 }
 
@@ -63,12 +64,23 @@ impl std::fmt::Display for StoreTrouble {
 impl std::error::Error for StoreTrouble {}
 
 impl Store {
+    /// Where backups go, whether they are made by the clock or on request.
+    pub(crate) fn backup_folder(&self) -> PathBuf {
+        match &self.backend {
+            Backend::Memory => PathBuf::new(),
+            Backend::Sqlite { backup: Some(backup), .. } => backup.folder.clone(),
+            Backend::Sqlite { path, .. } => path.with_file_name("backups"),
+        }
+    }
+
     /// Opens it; its folder is made where it is missing.
     ///
     /// # Errors
     /// When the folder cannot be made, or the file cannot be opened: another process may have it.
     pub(crate) fn open(&self) -> Result<Opened, StoreTrouble> {
-        let Backend::Sqlite { path, max_size, backup } = &self.backend else { return Ok(Opened::Memory) };
+        let Backend::Sqlite { path, max_size, backup } = &self.backend else {
+            return Ok(Opened::Memory(Arc::new(Memory::new())));
+        };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|error| StoreTrouble::Folder(folder.to_owned(), error))?;
         }
