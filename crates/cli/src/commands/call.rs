@@ -70,7 +70,7 @@ pub(crate) async fn run(session: &Session, call: Call) -> Result<Exit, Failure> 
         .body(body);
     let answer = session.call(request).await?;
     if answer.status >= 300 {
-        return Err(explained(session, answer.failure(), &typed).await);
+        return Err(explained(session, answer.failure(), &typed));
     }
     let record = answer.value()?;
     match answer.status {
@@ -139,13 +139,13 @@ async fn read(session: &Session, call: &Call, typed: &Typed) -> Result<Map<Strin
     }
     let tool = match session.ask(Request::get(["tools", &call.tool])).await {
         Ok(answer) => answer.value()?,
-        Err(failure) => return Err(explained(session, failure, typed).await),
+        Err(failure) => return Err(explained(session, failure, typed)),
     };
     arguments::typed(&call.tool, &call.pairs, &tool["parameters"])
 }
 
 /// A refusal with the command that would have been right.
-async fn explained(session: &Session, mut failure: Failure, typed: &Typed) -> Failure {
+fn explained(session: &Session, mut failure: Failure, typed: &Typed) -> Failure {
     let tool = &typed.tool;
     match failure.code.as_str() {
         "tool_not_found" => {
@@ -161,17 +161,6 @@ async fn explained(session: &Session, mut failure: Failure, typed: &Typed) -> Fa
         "arguments_invalid" => {
             failure.help.clear();
             failure.message = format!("arguments of `{tool}` are not valid");
-            let schema = match session.ask(Request::get(["tools", tool])).await {
-                Ok(answer) => answer.value().unwrap_or_default(),
-                Err(_) => Value::Null,
-            };
-            for (field, wrong) in &mut failure.parts {
-                if let Some(about) =
-                    arguments::about(&schema["parameters"], field).filter(|_| wrong.contains("missing"))
-                {
-                    wrong.push_str(&format!(" ({about})"));
-                }
-            }
             failure.see("schema", format!("toolhub tools show {tool} --schema"))
         }
         "dependency_not_met" | "tool_failed_status" | "tool_maintenance" | "tool_unavailable" | "rate_limited" => {

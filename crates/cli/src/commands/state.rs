@@ -123,7 +123,7 @@ async fn put(session: &Session, set: &Set) -> Result<Exit, Failure> {
     let data = data(&set.data)?;
     let version = set.if_version.map(|version| format!("\"{version}\""));
     let request = if set.merge {
-        request(Method::PATCH, &set.named).body(Value::Object(data))
+        request(Method::PATCH, &set.named).body(json!({ "data": data }))
     } else {
         let mut body = json!({ "data": data });
         if let Some(ttl) = set.ttl {

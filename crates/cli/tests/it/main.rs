@@ -1,5 +1,6 @@
 //! What the binary does, seen from outside.
 
+mod cli;
 mod config;
 mod config_bad;
 mod config_commands;
