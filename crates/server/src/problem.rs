@@ -76,7 +76,8 @@ pub(crate) struct Problem {
     detail: String,
     hint: Option<String>,
     retry_after: Option<u64>,
-    more: Map<String, Value>,
+    // Every answer has room for a problem, so a problem is kept small.
+    more: Box<Map<String, Value>>,
 }
 
 pub(crate) type Answer<T> = Result<T, Problem>;
@@ -91,7 +92,7 @@ impl Problem {
             detail: detail.into(),
             hint: None,
             retry_after: None,
-            more: Map::new(),
+            more: Box::default(),
         }
     }
 
@@ -130,7 +131,7 @@ impl Problem {
         body.insert("code".into(), self.code.into());
         body.insert("detail".into(), self.detail.clone().into());
         body.extend(self.hint.clone().map(|hint| ("hint".into(), hint.into())));
-        body.extend(self.more.clone());
+        body.extend(self.more.as_ref().clone());
         Value::Object(body)
     }
 }
@@ -147,7 +148,7 @@ impl From<CallError> for Problem {
             detail: error.operator.clone(),
             hint: None,
             retry_after: error.retry_after.map(|wait| wait.as_secs_f64().ceil() as u64),
-            more: Map::new(),
+            more: Box::default(),
         };
         if !error.suggestions().is_empty() {
             problem = problem.with("suggestions", error.suggestions());

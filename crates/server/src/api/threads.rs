@@ -56,7 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
             close_instances,
         )
         .audited("thread.close_instances")
-            .says("Close all live instances of a thread; what is remembered stays")
+        .says("Close all live instances of a thread; what is remembered stays")
         .answers::<Closed>(200, "The tools whose instances were closed")
         .problems(&[Code::THREAD_NOT_FOUND])
         .refusals(&[ErrorKind::StoreUnavailable]),
@@ -68,7 +68,7 @@ pub(super) fn routes() -> Vec<Route> {
             close_instance,
         )
         .audited("thread.close_instances")
-            .says("Close a tool's live instance in a thread; what is remembered stays")
+        .says("Close a tool's live instance in a thread; what is remembered stays")
         .answers::<Closed>(200, "The tool, if it had an instance there")
         .problems(&[Code::THREAD_NOT_FOUND])
         .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),

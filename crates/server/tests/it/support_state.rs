@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use toolhub_core::{
     BoxFuture, CallContext, Instance, JsonReply, NoArguments, RateLimit, Rule, ToolError, ToolHub,
     backend::{Backend, Memory},
-    dynamic, dynamic_stateful, instance,
+    dynamic, dynamic_stateful,
     ids::Tenant,
+    instance,
 };
 use toolhub_server::{
     Auth, Backup, ConfigProblem, KeySetting, NewKey, Reloaded, Scope, Server, Settings, Steward, StewardError,
