@@ -93,9 +93,17 @@ def generated(url, key, document, seconds):
         ]
         seed = os.environ.get("TOOLHUB_SEED")
         command += ["--seed", seed] if seed else []
-        environment = {**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(HERE)}
-        if subprocess.run(command, cwd=folder, env=environment).returncode:
-            sys.exit("the server does not keep to its description")
+        seen = pathlib.Path(folder) / "seen.json"
+        environment = {**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(HERE), "TOOLHUB_SEEN": str(seen)}
+        failed = subprocess.run(command, cwd=folder, env=environment).returncode
+        answers = json.loads(seen.read_text())
+    for operation, statuses in sorted(answers.items()):
+        print(f"  {operation:60}", " ".join(f"{status}×{many}" for status, many in sorted(statuses.items())))
+    if failed:
+        sys.exit("the server does not keep to its description")
+    succeeded = sum(any(status.startswith("2") for status in statuses) for statuses in answers.values())
+    if succeeded < len(answers) / 2:
+        sys.exit(f"only {succeeded} of {len(answers)} operations ever succeeded: the check has no teeth")
 
 
 def samples(url):

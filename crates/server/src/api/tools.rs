@@ -10,7 +10,7 @@ use toolhub_core::{ErrorKind, Filter, Kind, ToolStatusInfo, View, clock::Timesta
 
 use crate::{
     app::App,
-    extract::{Body, Params, Query, Who},
+    extract::{Body, MaybeBody, Params, Query, Who},
     page::{self, Cursor, Here, Limit, List},
     problem::{Answer, Code},
     route::{Access, Route},
@@ -39,6 +39,16 @@ pub(super) fn routes() -> Vec<Route> {
             .audited("tool.reset")
             .says("Forget what is held against a tool, for everybody")
             .answers::<ToolStatusInfo>(200, "What holds now")
+            .refusals(known),
+        Route::new(Method::POST, "/api/v1/tools/{name}/disable", admin, "tools", disable)
+            .audited("tool.disable")
+            .says("Disable a tool for everybody, until it is enabled again")
+            .answers::<ToolStatusInfo>(200, "What holds now")
+            .refusals(known),
+        Route::new(Method::POST, "/api/v1/tools/{name}/enable", admin, "tools", enable)
+            .audited("tool.enable")
+            .says("Enable a tool that was disabled")
+            .answers::<ToolStatusInfo>(200, "What holds now; something else may still be in its way")
             .refusals(known),
     ];
     routes.extend(change::routes());
@@ -125,4 +135,25 @@ async fn set_status(
 
 async fn reset(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolStatusInfo>> {
     Ok(Json(app.hub().reset_tool_status(&name, View::Shared).await?))
+}
+
+/// Why a tool is disabled.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ToolDisable")]
+struct DisableBody {
+    /// In words for whoever wonders.
+    reason: Option<String>,
+}
+
+async fn disable(
+    State(app): State<App>,
+    Params(Named { name }): Params<Named>,
+    MaybeBody(body): MaybeBody<DisableBody>,
+) -> Answer<Json<ToolStatusInfo>> {
+    Ok(Json(app.hub().set_enabled(&name, false, body.and_then(|body| body.reason)).await?))
+}
+
+async fn enable(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolStatusInfo>> {
+    Ok(Json(app.hub().set_enabled(&name, true, None).await?))
 }

@@ -107,3 +107,17 @@ async fn tools_do_not_come_over_the_api_where_nobody_makes_them_and_commands_nev
     assert!(refused["detail"].as_str().unwrap().contains("never"), "{refused}");
     shop.ask("DELETE", "/api/v1/tools/ad", None, &[]).await.problem(404, "tool_not_found");
 }
+
+#[tokio::test]
+async fn a_disabled_tool_is_refused_until_it_is_enabled() {
+    let shop = shop().await;
+    let off = shop.post("/api/v1/tools/add/disable", json!({"reason": "too dear"})).await.is(200);
+    assert_eq!(off["status"], "unavailable");
+    assert!(off["reason"].as_str().unwrap().contains("too dear"), "{off}");
+    let call = json!({"arguments": {"a": 1, "b": 2}});
+    shop.post("/api/v1/tools/add/calls", call.clone()).await.problem(503, "tool_unavailable");
+    assert_eq!(shop.ask("POST", "/api/v1/tools/add/enable", None, &[]).await.is(200)["status"], "available");
+    shop.post("/api/v1/tools/add/calls", call).await.is(200);
+    assert_eq!(shop.ask("POST", "/api/v1/tools/add/disable", None, &[]).await.is(200)["status"], "unavailable");
+    shop.ask("POST", "/api/v1/tools/ad/enable", None, &[]).await.problem(404, "tool_not_found");
+}

@@ -60,7 +60,8 @@ pub(super) async fn call(
 ) -> Answer<Response> {
     body.check()?;
     let tenant = principal.tenant.clone();
-    let mut call = app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
+    let mut call =
+        app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
     if let Some(thread) = body.thread_id {
         call = call.thread(thread);
     }
