@@ -15,9 +15,7 @@ use toolhub::{
     BoxFuture, Change, ToolHub,
     backend::Backend,
     clock::{Clock, SystemClock},
-    server::{
-        Auth, Backup, ConfigProblem, KeySetting, Limits, Reloaded, Server, Settings, Steward, StewardError,
-    },
+    server::{Auth, Backup, ConfigProblem, KeySetting, Limits, Reloaded, Server, Settings, Steward, StewardError},
     sqlite::OpenError,
 };
 
@@ -50,7 +48,8 @@ impl House {
         let config = &local.loaded.config;
         let store = config.store.open().map_err(|trouble| no_store(&trouble, local))?;
         let built = config.hub(&store).build().await;
-        let hub = built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
+        let hub =
+            built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
         Ok(Self {
             hub,
             store,
@@ -123,7 +122,9 @@ impl House {
 
     async fn make_backup(&self) -> Result<Backup, StewardError> {
         let Opened::Sqlite(sqlite) = &self.store else {
-            return Err(StewardError::Unsupported("records are kept in memory; there is nothing to make a backup of".into()));
+            return Err(StewardError::Unsupported(
+                "records are kept in memory; there is nothing to make a backup of".into(),
+            ));
         };
         let folder = self.loaded().config.store.backup_folder();
         std::fs::create_dir_all(&folder).map_err(|error| StewardError::Failed(error.into()))?;

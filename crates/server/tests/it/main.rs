@@ -3,10 +3,13 @@
 mod api_agents;
 mod api_calls;
 mod api_tools;
+mod door_audit;
 mod door_drain;
 mod door_guard;
+mod door_keys;
 mod door_limits;
 mod door_routes;
+mod door_secrets;
 mod state_artifacts;
 mod state_entries;
 mod state_pages;
