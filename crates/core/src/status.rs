@@ -23,7 +23,7 @@ mod window;
 mod word;
 
 pub use evidence::{Evidence, Missing, Success, grows_old, missing};
-pub use facts::{Breaker, Cause, Facts, Failure, Hold, Override, Permit};
+pub use facts::{Breaker, Cause, Disabled, Facts, Failure, Hold, Override, Permit};
 pub use gate::{Admission, admit};
 pub use machine::{Answer, Event, apply};
 pub use reason::{Language, Reason};

@@ -126,15 +126,25 @@ impl Statuses {
         Some(facts)
     }
 
+    /// Whether a call may pass now, with what else is known of the tool.
+    pub(crate) fn admit_as(
+        self: &Arc<Self>,
+        tool: &ToolName,
+        (tenant, thread): (&Tenant, Option<&ThreadId>),
+        presence: &Presence,
+    ) -> Admission {
+        let now = self.clock.now();
+        let shared = self.look(&Whose::everybody(tool), now).unwrap_or_default();
+        let own = thread.map(|thread| self.look(&Whose::thread(tool, tenant, thread), now).unwrap_or_default());
+        status::admit(own.as_deref(), &shared, presence, &self.settings.load(), now)
+    }
+
     /// Whether a call may pass now. Most tools have no record, and the answer is yes.
     pub(crate) fn admit(self: &Arc<Self>, tool: &ToolName, tenant: &Tenant, thread: Option<&ThreadId>) -> Admission {
         if self.known.is_empty() {
             return Admission::Pass;
         }
-        let now = self.clock.now();
-        let shared = self.look(&Whose::everybody(tool), now).unwrap_or_default();
-        let own = thread.map(|thread| self.look(&Whose::thread(tool, tenant, thread), now).unwrap_or_default());
-        status::admit(own.as_deref(), &shared, &Presence::Ready, &self.settings.load(), now)
+        self.admit_as(tool, (tenant, thread), &Presence::Ready)
     }
 
     /// Tells a record of an event; answers the record afterwards.
@@ -240,7 +250,11 @@ impl Statuses {
             expect: over.map_or(Expect::Absent, Expect::Same),
             change: Change::Put { value: value.into(), schema: LAYOUT, expires: None },
             // An operator's word must survive more than the process.
-            durability: if facts.operator.is_some() { Durability::PowerSafe } else { Durability::KillSafe },
+            durability: if facts.operator.is_some() || facts.disabled.is_some() {
+                Durability::PowerSafe
+            } else {
+                Durability::KillSafe
+            },
         };
         let batch = Batch::on(partition).with(write);
         let stamp = batch.stamp;

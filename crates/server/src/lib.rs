@@ -67,7 +67,7 @@ impl Server {
     /// The description of the API.
     #[must_use]
     pub fn openapi() -> serde_json::Value {
-        openapi::document(&api::routes(), env!("CARGO_PKG_VERSION"))
+        openapi::of_server().clone()
     }
 
     /// Takes its address.

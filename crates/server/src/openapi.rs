@@ -2,7 +2,7 @@
 //!
 //! In: the list of routes. Out: one JSON document. Nothing in it is written by hand but the introduction.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -28,6 +28,7 @@ impl Operation<'_> {
             schema.get("required").and_then(|names| serde_json::from_value(names.clone()).ok()).unwrap_or_default();
         let Some(Value::Object(properties)) = schema.remove("properties") else { return };
         for (name, mut schema) in properties {
+            never_null(&mut schema);
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             let required = place == "path" || required.contains(&name);
             let mut parameter = json!({"name": name, "in": place, "required": required, "schema": schema});
@@ -52,6 +53,27 @@ impl Operation<'_> {
     }
 }
 
+/// In a path or a query a member is there or not; there is no null.
+fn never_null(schema: &mut Value) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|one| one != "null");
+        if let [one] = types.as_slice() {
+            schema["type"] = one.clone();
+        }
+    }
+    let is_null = |one: &Value| one["type"] == "null";
+    if let Some(Value::Array(any)) = schema.get_mut("anyOf") {
+        any.retain(|one| !is_null(one));
+        if let [one] = any.as_slice() {
+            let one = one.clone();
+            if let (Some(schema), Value::Object(one)) = (schema.as_object_mut(), one) {
+                schema.remove("anyOf");
+                schema.extend(one);
+            }
+        }
+    }
+}
+
 /// What every route may answer, whatever it does.
 const ALWAYS: &[Code] =
     &[Code::MISDIRECTED, Code::FOREIGN_ORIGIN, Code::TOO_SLOW, Code::TOO_LARGE, Code::INTERNAL, Code::SHUTTING_DOWN];
@@ -60,18 +82,42 @@ const GUARDED: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
 /// What a route may answer that reads a body.
 const WITH_BODY: &[Code] = &[Code::INVALID_JSON, Code::INVALID_REQUEST, Code::UNSUPPORTED_MEDIA_TYPE];
 
+/// The description of this server. It never changes, so it is made once.
+pub(crate) fn of_server() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| document(&crate::api::routes(), env!("CARGO_PKG_VERSION")))
+}
+
 /// The whole document.
-pub(crate) fn document(routes: &[Route], version: &str) -> Value {
+fn document(routes: &[Route], version: &str) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
-    let mut schemas = settings.into_generator();
-    let problem = schemas.subschema_for::<ProblemBody>();
+    // What is taken and what is given are not described alike: a member that may be left out in the one is always there in
+    // the other, though perhaps null.
+    let mut taken = settings.clone().for_deserialize().into_generator();
+    let mut given = settings.for_serialize().into_generator();
+    let problem = given.subschema_for::<ProblemBody>();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in routes {
-        let operation = describe(route, &mut schemas, problem.as_value());
+        let operation = describe(route, (&mut taken, &mut given), problem.as_value());
         paths.entry(route.path).or_default().insert(route.method.as_str().to_ascii_lowercase(), operation);
+    }
+    let mut schemas = given.take_definitions(true);
+    let mut taken = taken.take_definitions(true);
+    let differs = |name: &String, schema: &Value| schemas.get(name).is_some_and(|other| other != schema);
+    let doubled: Vec<String> =
+        taken.iter().filter(|(name, schema)| differs(name, schema)).map(|(name, _)| name.clone()).collect();
+    for operation in paths.values_mut().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
+        for part in ["parameters", "requestBody"] {
+            operation.get_mut(part).into_iter().for_each(|part| renamed(part, &doubled));
+        }
+    }
+    for (name, mut schema) in std::mem::take(&mut taken) {
+        renamed(&mut schema, &doubled);
+        let name = if doubled.contains(&name) { format!("{name}{TAKEN}") } else { name };
+        schemas.insert(name, schema);
     }
     json!({
         "openapi": "3.1.0",
@@ -84,21 +130,42 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": schemas.take_definitions(true),
+            "schemas": schemas,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key made by `toolhub keys create`. Not needed in local mode."}},
         },
     })
 }
 
-fn describe(route: &Route, schemas: &mut SchemaGenerator, problem: &Value) -> Value {
-    let mut operation = Operation { schemas, parameters: Vec::new(), body: None };
+/// What the name of a type ends with that is not taken as it is given.
+const TAKEN: &str = "Input";
+/// Where the schemas of types are.
+const SCHEMAS: &str = "#/components/schemas/";
+
+/// Makes references to these types lead to what is taken.
+fn renamed(schema: &mut Value, doubled: &[String]) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::String(reference)) = members.get_mut("$ref")
+                && doubled.iter().any(|name| reference.strip_prefix(SCHEMAS) == Some(name))
+            {
+                reference.push_str(TAKEN);
+            }
+            members.values_mut().for_each(|member| renamed(member, doubled));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| renamed(item, doubled)),
+        _ => {}
+    }
+}
+
+fn describe(route: &Route, (taken, given): (&mut SchemaGenerator, &mut SchemaGenerator), problem: &Value) -> Value {
+    let mut operation = Operation { schemas: taken, parameters: Vec::new(), body: None };
     (route.inputs)(&mut operation);
     let (parameters, body) = (operation.parameters, operation.body);
     let mut responses = Map::new();
     for says in &route.answers {
         let mut answer = json!({"description": says.what});
         if let (Some(answer), true) = (answer.as_object_mut(), !says.media.is_empty()) {
-            let schema = says.schema.map_or_else(|| json!({}), |schema| schema(schemas).to_value());
+            let schema = says.schema.map_or_else(|| json!({}), |schema| schema(given).to_value());
             let media = if says.schema.is_some() { json!({"schema": schema}) } else { json!({}) };
             answer.insert("content".into(), json!({ says.media: media }));
         }

@@ -162,7 +162,6 @@ pub(crate) struct List<T> {
     pub(crate) items: Vec<T>,
     /// What `cursor` must be for the next page; null at the end.
     // Always there, so that whoever reads pages needs no second way to see the end.
-    #[schemars(required)]
     pub(crate) next_cursor: Option<String>,
 }
 

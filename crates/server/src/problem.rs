@@ -74,8 +74,9 @@ pub(crate) struct Problem {
     code: &'static str,
     title: String,
     detail: String,
-    hint: Option<String>,
-    retry_after: Option<u64>,
+    // Small on purpose: a problem is the other side of most results here.
+    hint: Option<Box<str>>,
+    retry_after: Option<u32>,
     more: Map<String, Value>,
 }
 
@@ -97,7 +98,7 @@ impl Problem {
 
     /// What to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into());
         self
     }
 
@@ -117,7 +118,7 @@ impl Problem {
 
     /// How long to wait before asking again.
     pub(crate) fn retry_after(mut self, wait: std::time::Duration) -> Self {
-        self.retry_after = Some(wait.as_secs_f64().ceil() as u64);
+        self.retry_after = Some(wait.as_secs_f64().ceil() as u32);
         self
     }
 
@@ -129,7 +130,7 @@ impl Problem {
         body.insert("status".into(), self.status.into());
         body.insert("code".into(), self.code.into());
         body.insert("detail".into(), self.detail.clone().into());
-        body.extend(self.hint.clone().map(|hint| ("hint".into(), hint.into())));
+        body.extend(self.hint.as_deref().map(|hint| ("hint".into(), hint.into())));
         body.extend(self.more.clone());
         Value::Object(body)
     }
@@ -146,7 +147,7 @@ impl From<CallError> for Problem {
             title: sentence(row.operator),
             detail: error.operator.clone(),
             hint: None,
-            retry_after: error.retry_after.map(|wait| wait.as_secs_f64().ceil() as u64),
+            retry_after: error.retry_after.map(|wait| wait.as_secs_f64().ceil() as u32),
             more: Map::new(),
         };
         if !error.suggestions().is_empty() {
@@ -202,20 +203,28 @@ pub(crate) struct ProblemBody {
     /// What went wrong with this request.
     pub(crate) detail: String,
     /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
     /// What is wrong with which part of what was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) errors: Option<Vec<Flaw>>,
     /// Names close to one that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) suggestions: Option<Vec<String>>,
     /// The tools that must succeed first.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<Vec<String>>,
     /// The call that was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) call_id: Option<String>,
     /// The question that must be answered, or was answered with no.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) approval_id: Option<String>,
     /// The trace the request belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace_id: Option<String>,
     /// Always false; only where the route says so of its answers too.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) success: Option<bool>,
 }
 

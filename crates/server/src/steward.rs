@@ -34,13 +34,13 @@ pub trait Steward: Send + Sync + 'static {
     }
 
     /// Puts a tool in the place of one that came over the API.
-    fn replace_tool(&self, name: &str, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+    fn replace_tool<'a>(&'a self, name: &'a str, tool: Value) -> BoxFuture<'a, Result<(), ToolChangeError>> {
         let _ = (name, tool);
         Box::pin(async { Err(ToolChangeError::Configured) })
     }
 
     /// Takes a tool away that came over the API.
-    fn remove_tool(&self, name: &str) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+    fn remove_tool<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ToolChangeError>> {
         let _ = name;
         Box::pin(async { Err(ToolChangeError::Configured) })
     }

@@ -199,7 +199,8 @@ impl Checker<'_> {
             let problem = Problem::at(&node.key, &whole, format!("`{whole}` is not built yet"));
             return self.problems.push(problem.help(help));
         }
-        let problem = Problem::at(&node.key, &whole, format!("there is no key `{name}` in {}", words::section(path)));
+        let problem =
+            Problem::at(&node.key, &whole, format!("there is no key `{}` in {}", short(name), words::section(path)));
         let help = words::meant(name, table, self.whole);
         self.problems.push(problem.help(help));
     }

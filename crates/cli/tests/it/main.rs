@@ -6,3 +6,4 @@ mod config_bad;
 mod config_commands;
 mod config_docs;
 mod config_schema;
+mod serve;

@@ -3,15 +3,17 @@
 //! In: what is to be otherwise, checked as a whole. Out: what has changed; or why nothing has. Calls that run go on with the
 //! tool they began with. What a change does not name stays as it is, down to its instances and its place in the queue.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{BuildError, ToolHub};
+use super::{BuildError, ToolHub, View};
 use crate::{
     events::News,
     policy::{Policy, PolicyBook, Rule},
-    registry::{Filter, ToolBuilder, Tools},
-    status::StatusSettings,
+    registry::{Filter, Tool, ToolBuilder, Tools},
+    status::{Evidence, StatusSettings, ToolStatus},
     tool::ToolName,
 };
 
@@ -111,7 +113,7 @@ impl Changed {
             match before.get(&name) {
                 None => changed.added.push(name),
                 Some(old) if old.registration != tool.registration => changed.replaced.push(name),
-                Some(old) if !std::sync::Arc::ptr_eq(old, &tool) => changed.adjusted.push(name),
+                Some(old) if !Arc::ptr_eq(old, &tool) => changed.adjusted.push(name),
                 Some(_) => {}
             }
         }
@@ -163,9 +165,35 @@ impl ToolHub {
         for tool_name in &changed.added {
             self.tell(News::ToolRegistered { tool_name: tool_name.clone() });
         }
+        for (old, new) in changed.replaced.iter().filter_map(|name| before.get(name).zip(after.get(name))) {
+            self.tell_presence(old, new);
+        }
         // All of them are told before the first is waited for: a caller that goes away leaves none open.
         futures_util::future::join_all(leaving.into_iter().map(|tool| self.close_instances(tool))).await;
         Ok(changed)
+    }
+
+    /// Tells listeners if a tool that takes the place of another is switched off, or no longer.
+    fn tell_presence(&self, old: &Arc<Tool>, new: &Arc<Tool>) {
+        if old.disabled == new.disabled {
+            return;
+        }
+        let read =
+            |tool: &Arc<Tool>| self.seen(vec![tool.clone()], View::Shared, &Evidence::default(), self.now()).pop();
+        let (Some(before), Some(after)) = (read(old), read(new)) else { return };
+        let (before, after) = (before.info(), after.info());
+        if before.status != after.status {
+            let (tool_name, reason) = (after.tool_name, after.reason);
+            let (old_status, new_status) = (Some(before.status), after.status);
+            self.tell(News::StatusChanged {
+                tool_name: tool_name.clone(),
+                old_status,
+                new_status,
+                reason: reason.clone(),
+            });
+            let available = new_status == ToolStatus::Available;
+            self.tell(News::AvailabilityChanged { tool_name, available, reason });
+        }
     }
 
     /// Tells listeners, also later ones, that other settings hold: what a change has done, and what has changed and holds only

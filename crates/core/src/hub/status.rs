@@ -13,7 +13,7 @@ use crate::{
     events::News,
     ids::{Tenant, ThreadId},
     registry::{Filter, Tool},
-    status::{Event, Language, ToolStatus},
+    status::{Disabled, Event, Language, ToolStatus},
     statuses::{Standing, Verdict, Whose},
     tool::ToolName,
 };
@@ -73,11 +73,7 @@ impl ToolHub {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn tool_statuses_in(
-        &self,
-        view: View<'_>,
-        language: Language,
-    ) -> Result<Vec<ToolStatusInfo>, CallError> {
+    pub async fn tool_statuses_in(&self, view: View<'_>, language: Language) -> Result<Vec<ToolStatusInfo>, CallError> {
         let seen = self.survey(self.list(&Filter::default()), view).await?;
         Ok(seen.iter().map(|seen| seen.info_in(language)).collect())
     }
@@ -100,6 +96,24 @@ impl ToolHub {
         let event = Event::by_hand(status, reason, until);
         self.engine.statuses.apply(&whose(&tool, view), &event).await?;
         Ok(self.see(tool, view).await?.info())
+    }
+
+    /// Disables a tool for everybody, until it is enabled again, or enables it. Nothing else about it changes: what an operator
+    /// said, what it failed at, and whether its [owner](crate::ToolBuilder::disabled) has switched it off. Kept over restarts.
+    /// Answers what holds now.
+    ///
+    /// # Errors
+    /// When nobody knows the tool, or the store does not answer.
+    pub async fn set_enabled(
+        &self,
+        tool: &str,
+        enabled: bool,
+        reason: Option<String>,
+    ) -> Result<ToolStatusInfo, CallError> {
+        let tool = self.known(tool)?;
+        let event = if enabled { Event::Enabled } else { Event::Disabled(Disabled { reason }) };
+        self.engine.statuses.apply(&whose(&tool, View::Shared), &event).await?;
+        Ok(self.see(tool, View::Shared).await?.info())
     }
 
     /// Forgets the record of a tool. A thread's reset clears its own record and lets a shared breaker be tried

@@ -93,6 +93,7 @@ impl ToolHub {
                     (waits, presence)
                 }
             };
+            let presence = tool.presence().unwrap_or(presence);
             let (own, shared) = self.records(&tool, view, now);
             let read = |facts: &Facts| status::read(facts, &presence, &settings, now);
             let mut reading = status::worse(read(&own), read(&shared));

@@ -41,7 +41,7 @@ pub(super) fn gate<'a>(
     services: &'a Services,
     placed: &'a mut Placed,
 ) -> Option<BoxFuture<'a, Result<(), CallError>>> {
-    if statuses.is_empty() {
+    if statuses.is_empty() && placed.way.tool.disabled.is_none() {
         return None;
     }
     Some(Box::pin(async move {
@@ -108,7 +108,11 @@ async fn wait<T>(news: impl Future<Output = T>, way: &Way) -> Result<(), CallErr
 }
 
 fn admit(statuses: &Arc<Statuses>, way: &Way) -> Admission {
-    statuses.admit(&way.tool.definition.name, &way.call.tenant, way.call.thread.as_ref())
+    let (name, whose) = (&way.tool.definition.name, (&way.call.tenant, way.call.thread.as_ref()));
+    match way.tool.presence() {
+        None => statuses.admit(name, whose.0, whose.1),
+        Some(absent) => statuses.admit_as(name, whose, &absent),
+    }
 }
 
 fn standing(statuses: &Arc<Statuses>, way: &Way) -> Standing {

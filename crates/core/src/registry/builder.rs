@@ -44,6 +44,7 @@ pub struct ToolBuilder {
     states: Vec<SmolStr>,
     state: StateRules,
     rerun_interrupted: bool,
+    disabled: Option<Box<str>>,
     executor: Option<Arc<dyn Executor>>,
 }
 
@@ -73,6 +74,7 @@ impl ToolBuilder {
             states: Vec::new(),
             state: StateRules::default(),
             rerun_interrupted: false,
+            disabled: None,
             executor: None,
         }
     }
@@ -119,6 +121,12 @@ impl ToolBuilder {
     /// `interrupted`. For idempotent tools.
     pub fn rerun_interrupted(mut self) -> Self {
         self.rerun_interrupted = true;
+        self
+    }
+
+    /// It is there, and cannot be used: never offered, and its calls are refused with `tool_unavailable`.
+    pub fn disabled(mut self, why: impl Into<String>) -> Self {
+        self.disabled = Some(why.into().into());
         self
     }
 
@@ -315,6 +323,7 @@ impl ToolBuilder {
             state,
             policy: self.policy,
             rerun_interrupted: self.rerun_interrupted,
+            disabled: self.disabled,
             definition,
             schema,
             executor,

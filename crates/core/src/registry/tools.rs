@@ -13,7 +13,7 @@ use crate::{
     services::Services,
     state::ManagerType,
     state::StateRules,
-    status::Language,
+    status::{Language, Presence},
     suggest,
     tool::{Definition, Kind, ToolName},
 };
@@ -48,6 +48,8 @@ pub struct Tool {
     pub(crate) fingerprint: String,
     /// The states it takes out, and what holds for them.
     pub(crate) state: StateRules,
+    /// Its owner has switched it off, and this is why.
+    pub(crate) disabled: Option<Box<str>>,
     /// A call whose process died is run again. The tool is idempotent.
     pub(crate) rerun_interrupted: bool,
     pub(crate) schema: Schema,
@@ -84,6 +86,11 @@ impl Tool {
     #[must_use]
     pub fn states(&self) -> &[StateName] {
         &self.state.names
+    }
+
+    /// What else is known of it, if it is not simply there.
+    pub(crate) fn presence(&self) -> Option<Presence> {
+        self.disabled.as_ref().map(|why| Presence::Disabled { words: Some(why.to_string()) })
     }
 
     /// What was said about tools holds for it from now on; says whether that changes anything.

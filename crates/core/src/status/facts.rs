@@ -17,6 +17,9 @@ pub struct Facts {
     /// An operator's word, which holds whatever the tool does.
     #[serde(rename = "override", skip_serializing_if = "Option::is_none")]
     pub operator: Option<Override>,
+    /// Somebody has disabled the tool, until it is enabled again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<Disabled>,
     /// Whether the tool is withheld because it failed.
     pub breaker: Breaker,
     /// Grows whenever the breaker turns, a probe is taken or the record is cleared. A call remembers the epoch it was
@@ -66,6 +69,15 @@ pub struct Override {
     /// When it ends by itself. A moment on the wall clock, because that is what the operator meant.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub until: Option<Timestamp>,
+}
+
+/// That a tool is disabled. Beside an operator's word, which may come and go meanwhile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Disabled {
+    /// Why, in the words of whoever did it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The two words that hold until they are taken back.

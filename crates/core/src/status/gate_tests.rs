@@ -98,7 +98,7 @@ fn absence_refuses_with_the_fitting_kind() {
         Admission::Refuse { kind, .. } => Some(kind),
         _ => None,
     };
-    assert_eq!(of(Presence::Disabled), Some(ErrorKind::ToolUnavailable));
+    assert_eq!(of(Presence::Disabled { words: None }), Some(ErrorKind::ToolUnavailable));
     assert_eq!(of(Presence::Disconnected), Some(ErrorKind::ToolUnavailable));
     assert_eq!(of(Presence::NoImplementation), Some(ErrorKind::ToolUnavailable));
     assert_eq!(of(Presence::WaitingFor(vec![])), Some(ErrorKind::DependencyNotMet));

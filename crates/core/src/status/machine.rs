@@ -10,7 +10,9 @@
 
 use std::time::Duration;
 
-use super::{Breaker, Cause, Facts, Failure, Hold, Override, Permit, StatusSettings, Sufferer, ToolStatus, span};
+use super::{
+    Breaker, Cause, Disabled, Facts, Failure, Hold, Override, Permit, StatusSettings, Sufferer, ToolStatus, span,
+};
 use crate::{clock::Timestamp, error::ErrorKind, ids::CallId};
 
 /// How much a repeated wait is shortened at most, so that many tools do not all come back at once.
@@ -49,6 +51,10 @@ pub enum Event {
     },
     /// A reconnect or a health check found the tool well, without a call.
     Healthy,
+    /// Somebody has disabled the tool.
+    Disabled(Disabled),
+    /// Somebody has enabled it again. Nothing else changes.
+    Enabled,
     /// An operator said maintenance or unavailable.
     Overridden(Override),
     /// An operator said failed.
@@ -116,6 +122,8 @@ pub fn apply(facts: &Facts, event: &Event, settings: &StatusSettings, now: Times
         Event::TimedOut { by } if settings.enabled => by.join(&mut next.timed_out),
         Event::Healthy if settings.enabled => next.heal(),
         Event::TimedOut { .. } | Event::Healthy => {}
+        Event::Disabled(switch) => next.disabled = Some(switch.clone()),
+        Event::Enabled => next.disabled = None,
         Event::Overridden(word) => next.operator = Some(word.clone()),
         Event::FailedByHand { reason, until } => {
             let until = until.unwrap_or_else(|| span::end(now, settings.failure_duration));
@@ -127,7 +135,11 @@ pub fn apply(facts: &Facts, event: &Event, settings: &StatusSettings, now: Times
         }
         Event::CoolDownEnded => next.end_cool_down(now),
         // The epoch outlives everything: a call that is still running must not count in the new life.
-        Event::Reset => next = Facts { epoch: facts.epoch.wrapping_add(1), ..Facts::default() },
+        // A tool that is disabled stays so: that is no trouble it had.
+        Event::Reset => {
+            let (epoch, disabled) = (facts.epoch.wrapping_add(1), facts.disabled.clone());
+            next = Facts { epoch, disabled, ..Facts::default() };
+        }
         Event::Restored(saved) => {
             // A permit of another life was never taken here.
             let mut saved = (**saved).clone();
@@ -135,7 +147,8 @@ pub fn apply(facts: &Facts, event: &Event, settings: &StatusSettings, now: Times
                 *probe = None;
             }
             // The epoch is this life's: one from a text could lead back to that of a call which still runs.
-            next = Facts { epoch: facts.epoch.wrapping_add(1), ..saved };
+            let (epoch, disabled) = (facts.epoch.wrapping_add(1), facts.disabled.clone());
+            next = Facts { epoch, disabled, ..saved };
         }
     }
     if next != *facts {

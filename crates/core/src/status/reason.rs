@@ -63,8 +63,11 @@ pub enum Reason {
         /// In whose words.
         words: Option<String>,
     },
-    /// Unavailable: the config says so.
-    Disabled,
+    /// Unavailable: it was disabled.
+    Disabled {
+        /// In whose words.
+        words: Option<String>,
+    },
     /// Unavailable: the service behind it is not connected.
     Disconnected,
     /// Unavailable: nothing implements it.
@@ -101,7 +104,7 @@ impl Reason {
             Self::FailedByHand { words } => with_words("set to failed by an operator", ": ", words.as_deref()),
             Self::Maintenance { words } => with_words("under maintenance", ": ", words.as_deref()),
             Self::SwitchedOff { words } => with_words("switched off by an operator", ": ", words.as_deref()),
-            Self::Disabled => "disabled".into(),
+            Self::Disabled { words } => with_words("disabled", ": ", words.as_deref()),
             Self::Disconnected => "not connected".into(),
             Self::NoImplementation => "no implementation".into(),
             Self::WaitingFor { tools } if tools.is_empty() => "others succeeded in the wrong order".into(),
@@ -124,7 +127,7 @@ impl Reason {
             Self::FailedByHand { words } => with_words("已被管理员标记为失败", "：", words.as_deref()),
             Self::Maintenance { words } => with_words("维护中", "：", words.as_deref()),
             Self::SwitchedOff { words } => with_words("已被管理员停用", "：", words.as_deref()),
-            Self::Disabled => "已禁用".into(),
+            Self::Disabled { words } => with_words("已禁用", "：", words.as_deref()),
             Self::Disconnected => "未连接".into(),
             Self::NoImplementation => "没有可用的实现".into(),
             Self::WaitingFor { tools } if tools.is_empty() => "依赖的执行顺序有误，已无法满足".into(),

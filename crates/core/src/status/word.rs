@@ -34,8 +34,11 @@ pub enum Presence {
     DependenciesMet,
     /// Other tools must succeed in this thread first.
     WaitingFor(Vec<ToolName>),
-    /// The config switched it off.
-    Disabled,
+    /// Its owner switched it off.
+    Disabled {
+        /// Why, in the owner's words.
+        words: Option<String>,
+    },
     /// The service behind it is not connected.
     Disconnected,
     /// Nothing implements it.
@@ -73,7 +76,14 @@ pub fn read(facts: &Facts, presence: &Presence, settings: &StatusSettings, now: 
     let absent = why_absent(presence);
     if let Some(word) = operator {
         let reason = Reason::SwitchedOff { words: word.reason.clone() };
-        return reading(ToolStatus::Unavailable, reason, word.until.filter(|_| absent.is_none()));
+        return reading(
+            ToolStatus::Unavailable,
+            reason,
+            word.until.filter(|_| absent.is_none() && facts.disabled.is_none()),
+        );
+    }
+    if let Some(switch) = &facts.disabled {
+        return reading(ToolStatus::Unavailable, Reason::Disabled { words: switch.reason.clone() }, None);
     }
     if let Some(reason) = absent {
         return reading(ToolStatus::Unavailable, reason, None);
@@ -108,7 +118,7 @@ fn why_absent(presence: &Presence) -> Option<Reason> {
     match presence {
         Presence::Ready | Presence::DependenciesMet => None,
         Presence::WaitingFor(tools) => Some(Reason::WaitingFor { tools: tools.clone() }),
-        Presence::Disabled => Some(Reason::Disabled),
+        Presence::Disabled { words } => Some(Reason::Disabled { words: words.clone() }),
         Presence::Disconnected => Some(Reason::Disconnected),
         Presence::NoImplementation => Some(Reason::NoImplementation),
     }

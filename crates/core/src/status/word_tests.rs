@@ -30,9 +30,9 @@ use ToolStatus::{Available, Failed, Maintenance, Unavailable};
 #[test]
 fn the_worst_word_that_is_true_is_said() {
     let maintenance = held(open(), Hold::Maintenance, Some(100));
-    check(&maintenance, &Disabled, 50, Maintenance, "under maintenance: disk", Some(100));
-    check(&maintenance, &Disabled, 100, Failed, "failed 3 times in a row", Some(300));
-    check(&maintenance, &Disabled, 300, Unavailable, "disabled", None);
+    check(&maintenance, &Disabled { words: None }, 50, Maintenance, "under maintenance: disk", Some(100));
+    check(&maintenance, &Disabled { words: None }, 100, Failed, "failed 3 times in a row", Some(300));
+    check(&maintenance, &Disabled { words: None }, 300, Unavailable, "disabled", None);
     check(&maintenance, &Ready, 300, Available, "on probation", None);
     let off = held(open(), Hold::Unavailable, Some(400));
     check(&off, &Ready, 100, Failed, "failed 3 times in a row", Some(300));

@@ -15,7 +15,6 @@ use toolhub_core::{
     status::{Language, ToolStatus},
 };
 
-use super::{calls::Moment, tools::StatusWord};
 use crate::{
     app::App,
     extract::{MaybeBody, Params, Query, Tongue, Who},
@@ -113,7 +112,6 @@ struct ToolStates {
     /// Every tool, by name.
     tool_states: BTreeMap<String, ToolState>,
     /// When it was so.
-    #[schemars(with = "Moment")]
     timestamp: Timestamp,
 }
 
@@ -122,12 +120,10 @@ struct ToolStates {
 #[serde(rename_all = "camelCase")]
 struct ToolState {
     /// The word.
-    #[schemars(with = "StatusWord")]
     status: ToolStatus,
     /// Why.
     reason: String,
     /// When that last changed; when the thread was made, for a tool that never ran there.
-    #[schemars(with = "Moment")]
     last_updated: Timestamp,
     #[serde(flatten)]
     full: Option<Full>,
@@ -140,10 +136,8 @@ struct Full {
     /// How many failures in a row count against it.
     consecutive_failures: u32,
     /// When it last succeeded.
-    #[schemars(with = "Option<Moment>", required)]
     last_success_time: Option<Timestamp>,
     /// When it last failed in a way that counts.
-    #[schemars(with = "Option<Moment>", required)]
     last_failure_time: Option<Timestamp>,
     /// Whether a list that somebody holds for the thread should be bound again because of it.
     should_rebind: bool,

@@ -10,7 +10,6 @@ use toolhub_core::{
     ids::{ApprovalId, CallId, Caller, RunId, ThreadId},
 };
 
-use super::calls::Moment;
 use crate::{
     app::App,
     extract::{Body, Params, Query, Who},
@@ -64,7 +63,6 @@ impl OfApproval {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
     /// Only those that stand so.
-    #[schemars(with = "Option<StateWord>")]
     state: Option<ApprovalState>,
     #[serde(default)]
     limit: Limit,
@@ -105,7 +103,6 @@ async fn get(
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AnswerBody {
     /// What it is.
-    #[schemars(with = "OutcomeWord")]
     outcome: ApprovalOutcome,
     /// The arguments to use instead; with `modify_with_editor` only.
     arguments: Option<Map<String, Value>>,
@@ -151,47 +148,36 @@ pub(super) fn refused(error: ApprovalError) -> Problem {
 #[schemars(rename = "Approval")]
 struct ApprovalView {
     /// The question.
-    #[schemars(with = "String")]
     id: ApprovalId,
     /// Where it can be looked at, and answered.
     url: String,
     /// Where it stands.
-    #[schemars(with = "StateWord")]
     state: ApprovalState,
     /// The call that asked.
-    #[schemars(with = "String")]
     call_id: CallId,
     /// The tool.
     tool: String,
     /// Who wants to call it.
-    #[schemars(with = "String")]
     caller: Caller,
     /// The conversation.
-    #[schemars(with = "Option<String>", required)]
     thread_id: Option<ThreadId>,
     /// The agent run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     run_id: Option<RunId>,
     /// What the tool would be given.
     arguments: Value,
     /// The rule that asks.
     rule: String,
     /// Why it asks, in its owner's words.
-    #[schemars(required)]
     reason: Option<String>,
     /// When it was asked.
-    #[schemars(with = "Moment")]
     asked_at: Timestamp,
     /// When it is too late: to answer, and after a yes, to use it.
-    #[schemars(with = "Moment")]
     expires_at: Timestamp,
     /// The answer, once there is one.
-    #[schemars(required)]
     answer: Option<AnswerView>,
     /// The call that was made on it, or was told no.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     used_by: Option<CallId>,
 }
 
@@ -201,13 +187,10 @@ struct ApprovalView {
 #[schemars(rename = "ApprovalAnswer")]
 struct AnswerView {
     /// What it is.
-    #[schemars(with = "OutcomeWord")]
     outcome: ApprovalOutcome,
     /// Who gave it.
-    #[schemars(with = "String")]
     by: Caller,
     /// When.
-    #[schemars(with = "Moment")]
     at: Timestamp,
     /// The arguments to use instead.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -244,30 +227,4 @@ impl ApprovalView {
             used_by: approval.used_by,
         }
     }
-}
-
-/// Where an approval stands.
-#[derive(JsonSchema)]
-#[schemars(rename = "ApprovalState", rename_all = "snake_case")]
-#[allow(dead_code, reason = "only the schema of it is used")]
-enum StateWord {
-    Pending,
-    Approved,
-    Denied,
-    TimedOut,
-    Withdrawn,
-    Used,
-}
-
-/// What a person may answer.
-#[derive(JsonSchema)]
-#[schemars(rename = "ApprovalOutcome", rename_all = "snake_case")]
-#[allow(dead_code, reason = "only the schema of it is used")]
-enum OutcomeWord {
-    ProceedOnce,
-    ProceedAlways,
-    ProceedAlwaysTool,
-    ProceedAlwaysServer,
-    ModifyWithEditor,
-    Cancel,
 }

@@ -18,6 +18,7 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/backups", Access::Needs(Scope::Admin), "system", make)
+            .audited("backup.make")
             .says("Make a backup of the store, while it is in use")
             .answers::<Backup>(201, "Where it is")
             .problems(&[Code::NOT_FOUND, Code::NOT_DONE]),

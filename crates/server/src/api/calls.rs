@@ -27,8 +27,7 @@ use crate::{
     route::{Access, Route},
     scope::Scope,
 };
-use view::StatusWord;
-pub(super) use view::{CallView, Moment};
+pub(super) use view::CallView;
 
 /// Why a call may be refused before its tool runs.
 pub(super) const REFUSALS: &[ErrorKind] = &[
@@ -106,19 +105,14 @@ fn unknown(id: &str) -> Problem {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
     /// Only calls of this tool.
-    #[schemars(with = "Option<String>", regex(pattern = r"^[A-Za-z0-9_-]{1,64}$"))]
     tool: Option<ToolName>,
     /// Only calls in this thread.
-    #[schemars(with = "Option<String>", regex(pattern = r"^[A-Za-z0-9._:-]{1,128}$"))]
     thread_id: Option<ThreadId>,
     /// Only calls that are here on their way: `executing` for those that are open, or one of the three ends.
-    #[schemars(with = "Option<StatusWord>")]
     status: Option<Status>,
     /// Only calls that arrived at this moment or later.
-    #[schemars(with = "Option<Moment>")]
     since: Option<Timestamp>,
     /// Only calls that arrived before this moment.
-    #[schemars(with = "Option<Moment>")]
     until: Option<Timestamp>,
     #[serde(default)]
     limit: Limit,

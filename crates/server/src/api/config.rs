@@ -22,6 +22,7 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<Value>(200, "The config")
             .problems(&[Code::NOT_FOUND]),
         Route::new(Method::POST, "/api/v1/reload", admin, "system", reload)
+            .audited("config.reload")
             .says("Read the config again and apply what changed; a bad one changes nothing")
             .answers::<Reloaded>(200, "What changed")
             .problems(&[Code::NOT_FOUND, Code::CONFIG_INVALID, Code::NOT_DONE]),

@@ -45,7 +45,6 @@ struct Wanted {
     /// Names of events with commas between them; `approval.*` for all that begin so.
     types: Option<String>,
     /// Only events of this thread, and those that concern everybody.
-    #[schemars(with = "Option<String>", regex(pattern = r"^[A-Za-z0-9._:-]{1,128}$"))]
     thread_id: Option<ThreadId>,
 }
 

@@ -8,7 +8,6 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use toolhub_core::{ErrorKind, Explanation, ids::ThreadId, status::Language};
 
 use super::{stats::Named, threads};
@@ -44,7 +43,6 @@ struct Explained {
     /// The answer in words, in the language of `Accept-Language`.
     text: String,
     #[serde(flatten)]
-    #[schemars(with = "Value")]
     facts: Explanation,
 }
 

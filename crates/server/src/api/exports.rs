@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, http::Method};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 use toolhub_core::{ErrorKind, export::Format, ids::ThreadId};
 
@@ -28,22 +28,14 @@ pub(super) fn routes() -> Vec<Route> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
     /// The provider's format.
-    format: FormatWord,
+    #[serde(deserialize_with = "word")]
+    format: Format,
     /// Only the tools this thread is offered now. A thread nobody has named yet is offered what a new one would be.
-    #[schemars(with = "Option<String>", regex(pattern = r"^[A-Za-z0-9._:-]{1,128}$"))]
     thread_id: Option<ThreadId>,
 }
 
-/// A model provider's format.
-#[derive(Debug, Clone, Copy, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(rename = "ExportFormat")]
-enum FormatWord {
-    Anthropic,
-    Openai,
-    OpenaiResponses,
-    Gemini,
-    Mcp,
+fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Format, D::Error> {
+    String::deserialize(from)?.parse().map_err(de::Error::custom)
 }
 
 /// The tools, ready to be handed to a model.
@@ -51,22 +43,15 @@ enum FormatWord {
 #[serde(rename_all = "camelCase")]
 struct Exported {
     /// The format.
-    format: FormatWord,
+    format: Format,
     /// The tools, by name.
     tools: Vec<Value>,
 }
 
 async fn export(State(app): State<App>, Who(principal): Who, Query(wanted): Query<Wanted>) -> Answer<Json<Exported>> {
-    let format = match wanted.format {
-        FormatWord::Anthropic => Format::Anthropic,
-        FormatWord::Openai => Format::OpenAi,
-        FormatWord::OpenaiResponses => Format::OpenAiResponses,
-        FormatWord::Gemini => Format::Gemini,
-        FormatWord::Mcp => Format::Mcp,
-    };
     let tools = match &wanted.thread_id {
-        None => app.hub().export(format),
-        Some(thread) => app.hub().offer(&principal.tenant, thread).await?.export(format),
+        None => app.hub().export(wanted.format),
+        Some(thread) => app.hub().offer(&principal.tenant, thread).await?.export(wanted.format),
     };
     Ok(Json(Exported { format: wanted.format, tools }))
 }

@@ -7,14 +7,13 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use toolhub_core::{
     Covers, ErrorKind, Grant,
     clock::Timestamp,
     ids::{ApprovalId, Caller},
 };
 
-use super::{approvals::refused, calls::Moment};
+use super::approvals::refused;
 use crate::{
     app::App,
     extract::{Params, Query, Who},
@@ -64,20 +63,16 @@ struct GrantView {
     /// The grant.
     id: String,
     /// What it covers: a tool in one thread, a tool, or all tools of a server.
-    #[schemars(with = "std::collections::BTreeMap<String, Value>")]
     covers: Covers,
     /// The rule whose question it answers.
     rule: String,
     /// The tools it holds for, as they were when it was given.
     tools: Vec<String>,
     /// Who gave it.
-    #[schemars(with = "String")]
     granted_by: Caller,
     /// When.
-    #[schemars(with = "Moment")]
     granted_at: Timestamp,
     /// The question it was an answer to.
-    #[schemars(with = "String")]
     approval_id: ApprovalId,
 }
 

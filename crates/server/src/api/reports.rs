@@ -5,7 +5,6 @@ use std::time::Duration;
 use axum::{Json, extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 use toolhub_core::{ErrorKind, FailureScope, ToolError, ToolStatusInfo, View};
 
 use super::{stats::Named, threads};
@@ -20,8 +19,9 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/tools/{name}/reports", Access::Needs(Scope::ToolsCall), "tools", report)
+            .audited("tool.report")
             .says("Tell how an execution went that was made elsewhere; what counts for every thread needs `admin`")
-            .answers::<Value /*ToolStatusInfo*/>(200, "The tool's status now")
+            .answers::<ToolStatusInfo>(200, "The tool's status now")
             .problems(&[Code::THREAD_NOT_FOUND, Code::FORBIDDEN])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
     ]

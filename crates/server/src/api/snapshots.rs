@@ -7,10 +7,8 @@ use axum::{
     http::{Method, header},
     response::IntoResponse,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
-use toolhub_core::{ErrorKind, ToolName, ids::ArtifactId};
+use toolhub_core::{ErrorKind, Restored};
 
 use super::threads::{self, OfThread};
 use crate::{
@@ -32,6 +30,7 @@ pub(super) fn routes() -> Vec<Route> {
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::PUT, PATH, Access::Needs(Scope::StateWrite), "threads", restore)
+            .audited("thread.restore")
             .says("Restore a thread's statuses and evidence; the running config stays")
             .answers::<Restored>(
                 200,
@@ -69,25 +68,6 @@ impl FromRequest<App> for Text {
     }
 }
 
-/// What a snapshot has restored.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct Restored {
-    /// The tools whose record was restored.
-    #[schemars(with = "Vec<String>")]
-    tools: Vec<ToolName>,
-    /// Tools of the snapshot that nobody knows here.
-    #[schemars(with = "Vec<String>")]
-    unknown: Vec<ToolName>,
-    /// Why nothing was restored, if the snapshot could not be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    warning: Option<String>,
-    /// The artifact that keeps the snapshot that could not be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    kept: Option<ArtifactId>,
-}
-
 async fn save(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<impl IntoResponse> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
     let text = app.hub().serialize_tool_states(&who.tenant, &thread.id).await?;
@@ -101,7 +81,5 @@ async fn restore(
     Text(text): Text,
 ) -> Answer<Json<Restored>> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
-    let restored = app.hub().deserialize_tool_states(&who.tenant, &thread.id, &text).await?;
-    let toolhub_core::Restored { tools, unknown, warning, kept, .. } = restored;
-    Ok(Json(Restored { tools, unknown, warning, kept }))
+    Ok(Json(app.hub().deserialize_tool_states(&who.tenant, &thread.id, &text).await?))
 }

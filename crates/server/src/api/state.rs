@@ -46,6 +46,7 @@ pub(super) fn routes() -> Vec<Route> {
             .answers_nothing(304, "It is still what `If-None-Match` names")
             .refusals(ALWAYS),
         Route::new(Method::PUT, PATH, WRITES, "state", put)
+            .audited("state.put")
             .says("Replace what is remembered, or begin to remember; makes the thread and the context")
             .answers::<Entry>(200, "The entry as it was written")
             .answers::<Entry>(201, "The entry, which is new")
@@ -53,12 +54,14 @@ pub(super) fn routes() -> Vec<Route> {
             .refusals(ALWAYS)
             .refusals(WRITTEN),
         Route::new(Method::PATCH, PATH, WRITES, "state", patch)
+            .audited("state.patch")
             .says("Merge members into what is remembered; null takes one away, the time to live stays")
             .answers::<Entry>(200, "The entry as it was written")
             .problems(&[Code::STATE_CONFLICT])
             .refusals(ALWAYS)
             .refusals(WRITTEN),
         Route::new(Method::DELETE, PATH, WRITES, "state", delete)
+            .audited("state.delete")
             .says("Forget it, with its snapshots; its history stays")
             .answers_nothing(204, "It is forgotten")
             .problems(&[Code::STATE_CONFLICT, Code::INVALID_REQUEST])
@@ -83,10 +86,10 @@ struct Place {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 enum Kind {
-    Connection,
-    Session,
     Business,
+    Session,
     Cache,
+    Connection,
 }
 
 impl From<Kind> for StateKind {

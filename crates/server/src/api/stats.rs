@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, sync::Arc};
 use axum::{Json, extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use toolhub_core::{CallError, Detail, ErrorKind, Filter, Group, Limits, Tool, ToolStats};
 
 use crate::{
@@ -24,7 +23,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/tools/{name}/stats", reads, "tools", stats)
             .says("What a tool has done since the server began, in numbers")
-            .answers::<Value /*ToolStats*/>(200, "Calls, errors, latency, retries, refusals")
+            .answers::<ToolStats>(200, "Calls, errors, latency, retries, refusals")
             .refusals(&[ErrorKind::ToolNotFound]),
         Route::new(Method::GET, "/api/v1/policies", reads, "tools", policies)
             .says("What holds for the calls of each tool: rules and limits")
@@ -80,7 +79,6 @@ struct Holds {
     /// The rules that may concern its calls, in the order they are asked, and what holds where none of them speaks.
     rules: Vec<String>,
     /// Times, sizes, rates, slots, retries.
-    #[schemars(with = "Value")]
     limits: Limits,
 }
 
@@ -123,7 +121,6 @@ struct Node {
     /// Its name.
     name: String,
     /// Its kind; null for one that is not there.
-    #[schemars(required)]
     kind: Option<String>,
     /// Whether it waits for nothing.
     root: bool,

@@ -60,7 +60,7 @@ struct Info {
 /// The same for everybody and for as long as the process lives, so it is made once.
 async fn document() -> impl IntoResponse {
     static TEXT: OnceLock<Bytes> = OnceLock::new();
-    let made = || openapi::document(&super::routes(), env!("CARGO_PKG_VERSION")).to_string().into();
+    let made = || openapi::of_server().clone().to_string().into();
     ([(header::CONTENT_TYPE, "application/json")], TEXT.get_or_init(made).clone())
 }
 

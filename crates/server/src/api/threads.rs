@@ -8,7 +8,6 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use toolhub_core::{
     ErrorKind, ThreadError, ThreadInfo, ToolName,
     backend::{self, Key, Partition, Table},
@@ -31,19 +30,20 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/threads", Access::Needs(Scope::ToolsCall), "threads", create)
             .says("Make a thread; one with an id that nobody can guess where none is given")
-            .answers::<Value /*ThreadInfo*/>(201, "It was made")
-            .answers::<Value /*ThreadInfo*/>(200, "It was there already")
+            .answers::<ThreadInfo>(201, "It was made")
+            .answers::<ThreadInfo>(200, "It was there already")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/threads", reads, "threads", list)
             .says("The threads of the key's tenant, by id")
-            .answers::<List<Value /*ThreadInfo*/>>(200, "A page of them")
+            .answers::<List<ThreadInfo>>(200, "A page of them")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/threads/{id}", reads, "threads", show)
             .says("A thread")
-            .answers::<Value /*ThreadInfo*/>(200, "When it was made and used")
+            .answers::<ThreadInfo>(200, "When it was made and used")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::DELETE, "/api/v1/threads/{id}", Access::Needs(Scope::StateWrite), "threads", delete)
+            .audited("thread.delete")
             .says("Take a thread away: its instances, its state, and every record of it")
             .answers_nothing(204, "It is gone")
             .problems(&[Code::THREAD_NOT_FOUND, Code::THREAD_BUSY])
@@ -55,6 +55,7 @@ pub(super) fn routes() -> Vec<Route> {
             "threads",
             close_instances,
         )
+        .audited("thread.close_instances")
         .says("Close all live instances of a thread; what is remembered stays")
         .answers::<Closed>(200, "The tools whose instances were closed")
         .problems(&[Code::THREAD_NOT_FOUND])
@@ -66,6 +67,7 @@ pub(super) fn routes() -> Vec<Route> {
             "threads",
             close_instance,
         )
+        .audited("thread.close_instances")
         .says("Close a tool's live instance in a thread; what is remembered stays")
         .answers::<Closed>(200, "The tool, if it had an instance there")
         .problems(&[Code::THREAD_NOT_FOUND])
@@ -123,7 +125,6 @@ struct Wanted {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Closed {
     /// The tools.
-    #[schemars(with = "Vec<String>")]
     closed: Vec<ToolName>,
 }
 

@@ -6,19 +6,17 @@ mod view;
 use axum::{Json, extract::State, http::Method, response::IntoResponse};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhub_core::{ErrorKind, Filter, Kind, View, clock::Timestamp, status::ToolStatus};
+use toolhub_core::{ErrorKind, Filter, Kind, ToolStatusInfo, View, clock::Timestamp, status::ToolStatus};
 
-use super::calls::Moment;
 use crate::{
     app::App,
-    extract::{Body, Params, Query, Who},
+    extract::{Body, MaybeBody, Params, Query, Who},
     page::{self, Cursor, Here, Limit, List},
     problem::{Answer, Code},
     route::{Access, Route},
     scope::Scope,
 };
-pub(super) use view::StatusWord;
-use view::{ToolStanding, ToolView};
+use view::ToolView;
 
 pub(super) fn routes() -> Vec<Route> {
     let (read, admin) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::Admin));
@@ -35,12 +33,22 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::PUT, "/api/v1/tools/{name}/status", admin, "tools", set_status)
             .audited("tool.status")
             .says("Say by hand how a tool stands, for everybody")
-            .answers::<ToolStanding>(200, "What holds now")
+            .answers::<ToolStatusInfo>(200, "What holds now")
             .refusals(known),
         Route::new(Method::POST, "/api/v1/tools/{name}/reset", admin, "tools", reset)
             .audited("tool.reset")
             .says("Forget what is held against a tool, for everybody")
-            .answers::<ToolStanding>(200, "What holds now")
+            .answers::<ToolStatusInfo>(200, "What holds now")
+            .refusals(known),
+        Route::new(Method::POST, "/api/v1/tools/{name}/disable", admin, "tools", disable)
+            .audited("tool.disable")
+            .says("Disable a tool for everybody, until it is enabled again")
+            .answers::<ToolStatusInfo>(200, "What holds now")
+            .refusals(known),
+        Route::new(Method::POST, "/api/v1/tools/{name}/enable", admin, "tools", enable)
+            .audited("tool.enable")
+            .says("Enable a tool that was disabled")
+            .answers::<ToolStatusInfo>(200, "What holds now; something else may still be in its way")
             .refusals(known),
     ];
     routes.extend(change::routes());
@@ -59,10 +67,8 @@ pub(super) struct Named {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
     /// Only tools of this kind.
-    #[schemars(with = "Option<String>", length(min = 1))]
     kind: Option<Kind>,
     /// Only tools that stand so.
-    #[schemars(with = "Option<StatusWord>")]
     status: Option<ToolStatus>,
     /// Only tools with this tag.
     tag: Option<String>,
@@ -110,12 +116,10 @@ async fn get(State(app): State<App>, Params(Named { name }): Params<Named>) -> A
 struct StatusBody {
     /// `maintenance` and `unavailable` hold until they are lifted; `failed` withholds it as if it had failed; `available`
     /// lifts all of these.
-    #[schemars(with = "StatusWord")]
     status: ToolStatus,
     /// Why.
     reason: Option<String>,
     /// When it ends by itself.
-    #[schemars(with = "Option<Moment>")]
     until: Option<Timestamp>,
 }
 
@@ -124,11 +128,32 @@ async fn set_status(
     Who(_): Who,
     Params(Named { name }): Params<Named>,
     Body(body): Body<StatusBody>,
-) -> Answer<Json<ToolStanding>> {
+) -> Answer<Json<ToolStatusInfo>> {
     let StatusBody { status, reason, until } = body;
-    Ok(Json(app.hub().set_tool_status(&name, status, reason, until, View::Shared).await?.into()))
+    Ok(Json(app.hub().set_tool_status(&name, status, reason, until, View::Shared).await?))
 }
 
-async fn reset(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolStanding>> {
-    Ok(Json(app.hub().reset_tool_status(&name, View::Shared).await?.into()))
+async fn reset(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolStatusInfo>> {
+    Ok(Json(app.hub().reset_tool_status(&name, View::Shared).await?))
+}
+
+/// Why a tool is disabled.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ToolDisable")]
+struct DisableBody {
+    /// In words for whoever wonders.
+    reason: Option<String>,
+}
+
+async fn disable(
+    State(app): State<App>,
+    Params(Named { name }): Params<Named>,
+    MaybeBody(body): MaybeBody<DisableBody>,
+) -> Answer<Json<ToolStatusInfo>> {
+    Ok(Json(app.hub().set_enabled(&name, false, body.and_then(|body| body.reason)).await?))
+}
+
+async fn enable(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolStatusInfo>> {
+    Ok(Json(app.hub().set_enabled(&name, true, None).await?))
 }

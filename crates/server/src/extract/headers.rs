@@ -75,7 +75,7 @@ impl Describe for Prefer {
     fn describe(operation: &mut Operation<'_>) {
         let what = "`respond-async`: answer 202 at once and go on alone. `wait=N`: wait up to N seconds, also for a person, \
                     before that.";
-        operation.header("Prefer", what, &json!({"type": "string", "examples": ["respond-async", "wait=10"]}));
+        operation.header("Prefer", what, &json!({"type": "string", "examples": ["respond-async", "wait=1"]}));
     }
 }
 

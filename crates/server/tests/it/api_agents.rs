@@ -45,10 +45,19 @@ async fn more_is_told_when_it_is_asked_for_and_reasons_come_in_chinese() {
     call(&shop, "broken").await;
     let full = shop.get("/agents/thread_123/tool-states?detail=full").await.is(200);
     let broken = &full["data"]["toolStates"]["broken"];
-    let all = ["consecutiveFailures", "lastFailureTime", "lastSuccessTime", "lastUpdated", "reason", "shouldRebind", "status"];
+    let all = [
+        "consecutiveFailures",
+        "lastFailureTime",
+        "lastSuccessTime",
+        "lastUpdated",
+        "reason",
+        "shouldRebind",
+        "status",
+    ];
     assert_eq!(members(broken), all);
     assert_eq!(broken["consecutiveFailures"], 1);
-    let chinese = shop.ask("GET", "/agents/thread_123/tool-states", None, &[("accept-language", "zh-CN,zh;q=0.9")]).await;
+    let chinese =
+        shop.ask("GET", "/agents/thread_123/tool-states", None, &[("accept-language", "zh-CN,zh;q=0.9")]).await;
     assert_eq!(chinese.is(200)["data"]["toolStates"]["add"]["reason"], "尚未执行");
 }
 

@@ -15,7 +15,10 @@ async fn tools_are_listed_by_name_and_filtered() {
     assert_eq!(names(&all), ["add", "broken", "look", "order", "rare", "report", "slow"]);
     assert_eq!(all["nextCursor"], Value::Null);
     let add = &all["items"][0];
-    assert_eq!((&add["status"], &add["reason"], &add["kind"]), (&json!("available"), &json!("never run"), &json!("stateless")));
+    assert_eq!(
+        (&add["status"], &add["reason"], &add["kind"]),
+        (&json!("available"), &json!("never run"), &json!("stateless"))
+    );
     assert_eq!(add["stats"]["calls"], 0);
     assert_eq!(names(&shop.get("/api/v1/tools?tag=numbers").await.is(200)), ["add"]);
     assert_eq!(names(&shop.get("/api/v1/tools?q=SOMETHING").await.is(200)), ["order"]);
@@ -65,7 +68,8 @@ async fn a_status_set_by_hand_holds_for_everybody_until_it_is_reset() {
     assert_eq!(reset["status"], "available");
     let wrong = shop.ask("PUT", "/api/v1/tools/add/status", Some(json!({"status": "ready"})), &[]).await;
     wrong.problem(422, "invalid_request");
-    let wrong = shop.ask("PUT", "/api/v1/tools/add/status", Some(json!({"status": "failed", "raeson": "x"})), &[]).await;
+    let wrong =
+        shop.ask("PUT", "/api/v1/tools/add/status", Some(json!({"status": "failed", "raeson": "x"})), &[]).await;
     let wrong = wrong.problem(422, "invalid_request");
     assert_eq!(wrong["errors"][0]["pointer"], "/raeson");
     assert!(wrong["errors"][0]["detail"].as_str().unwrap().contains("did you mean `reason`?"), "{wrong}");
@@ -98,7 +102,22 @@ async fn tools_are_exported_for_a_provider_and_a_thread_gets_what_it_is_offered(
 async fn tools_do_not_come_over_the_api_where_nobody_makes_them_and_commands_never() {
     let shop = shop().await;
     shop.post("/api/v1/tools", json!({"name": "x", "builtin": "clock"})).await.problem(422, "invalid_request");
-    let refused = shop.post("/api/v1/tools", json!({"name": "x", "command": "rm"})).await.problem(422, "invalid_request");
+    let refused =
+        shop.post("/api/v1/tools", json!({"name": "x", "command": "rm"})).await.problem(422, "invalid_request");
     assert!(refused["detail"].as_str().unwrap().contains("never"), "{refused}");
     shop.ask("DELETE", "/api/v1/tools/ad", None, &[]).await.problem(404, "tool_not_found");
+}
+
+#[tokio::test]
+async fn a_disabled_tool_is_refused_until_it_is_enabled() {
+    let shop = shop().await;
+    let off = shop.post("/api/v1/tools/add/disable", json!({"reason": "too dear"})).await.is(200);
+    assert_eq!(off["status"], "unavailable");
+    assert!(off["reason"].as_str().unwrap().contains("too dear"), "{off}");
+    let call = json!({"arguments": {"a": 1, "b": 2}});
+    shop.post("/api/v1/tools/add/calls", call.clone()).await.problem(503, "tool_unavailable");
+    assert_eq!(shop.ask("POST", "/api/v1/tools/add/enable", None, &[]).await.is(200)["status"], "available");
+    shop.post("/api/v1/tools/add/calls", call).await.is(200);
+    assert_eq!(shop.ask("POST", "/api/v1/tools/add/disable", None, &[]).await.is(200)["status"], "unavailable");
+    shop.ask("POST", "/api/v1/tools/ad/enable", None, &[]).await.problem(404, "tool_not_found");
 }

@@ -1,0 +1,105 @@
+//! Keys made over the API: shown once, kept as a digest, taken back at once.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Method, Request, StatusCode, header},
+};
+use serde_json::{Value, json};
+use toolhub_core::{
+    backend::{Backend, Memory, Scan, Scope as Whose, Table},
+    clock::Timestamp,
+};
+use toolhub_server::{Scope, Server};
+
+use crate::support_door::{LONG, hub, key, read, send, with_keys};
+
+async fn ask(router: &Router, key: &str, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+    let request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+    let request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+    let request = request.header(header::CONTENT_TYPE, "application/json");
+    let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+    read(send(router, request.body(body).unwrap()).await).await
+}
+
+/// Two servers on one store, and the admin's key.
+async fn two() -> (Router, Router, Arc<Memory>, String) {
+    let store = Arc::new(Memory::default());
+    let (admin, text) = key("admin", "main", &[Scope::Admin]);
+    let mut routers = Vec::new();
+    for _ in 0..2 {
+        let server = Server::new(hub().await.hub, store.clone(), with_keys([admin.clone()]));
+        routers.push(server.router());
+    }
+    let other = routers.pop().unwrap();
+    (routers.pop().unwrap(), other, store, text)
+}
+
+#[tokio::test]
+async fn a_key_is_shown_once_kept_as_a_digest_and_opens_what_it_says() {
+    let (router, _, store, admin) = two().await;
+    let wish =
+        json!({"name": "ci", "tenant": "b", "scopes": ["tools:call", "tools:read", "tools:read"], "expiresIn": "30d"});
+    let (status, made) = ask(&router, &admin, Method::POST, "/api/v1/keys", Some(wish.clone())).await;
+    assert_eq!(status, StatusCode::CREATED, "{made}");
+    let text = made["key"].as_str().unwrap().to_owned();
+    assert!(text.starts_with("thk_") && text.len() > 50);
+    assert_eq!((&made["tenant"], &made["scopes"]), (&json!("b"), &json!(["tools:read", "tools:call"])));
+    let rows = store.scan(Scan::of(Table::Keys, Whose::All), Timestamp::default()).await.unwrap().rows;
+    assert_eq!(rows.len(), 1);
+    assert!(!String::from_utf8_lossy(&rows[0].1.value).contains(text.rsplit('_').next().unwrap()));
+
+    let (status, info) = ask(&router, &text, Method::GET, "/api/v1/info", None).await;
+    assert_eq!((status, &info["tenant"], &info["caller"]), (StatusCode::OK, &json!("b"), &json!("ci")));
+    let (status, _) = ask(&router, &text, Method::GET, "/api/v1/keys", None).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+
+    let (_, list) = ask(&router, &admin, Method::GET, "/api/v1/keys", None).await;
+    let names: Vec<_> = list["items"].as_array().unwrap().iter().map(|key| key["name"].clone()).collect();
+    assert_eq!(names.len(), 2);
+    assert!(names.contains(&json!("ci")) && names.contains(&json!("admin")));
+    assert!(!list.to_string().contains("hash") && !list.to_string().contains(&text));
+    let ci = list["items"].as_array().unwrap().iter().find(|key| key["name"] == "ci").unwrap();
+    assert!(ci["lastUsedAt"].is_string() && ci["createdBy"] == "admin", "{ci}");
+
+    let (status, problem) = ask(&router, &admin, Method::POST, "/api/v1/keys", Some(wish)).await;
+    assert_eq!((status, &problem["code"]), (StatusCode::CONFLICT, &json!("conflict")));
+    for wrong in [
+        json!({"name": "x", "scopes": []}),
+        json!({"name": "x", "scopes": ["root"]}),
+        json!({"name": "", "scopes": ["admin"]}),
+        json!({"name": "x", "tenant": "a b", "scopes": ["admin"]}),
+        json!({"name": "x", "scopes": ["admin"], "expiresIn": "soon"}),
+        json!({"name": "x", "scopes": ["admin"], "expiresIn": "0s"}),
+        json!({"name": "x", "scopes": ["admin"], "hash": "sha256:00"}),
+    ] {
+        let (status, problem) = ask(&router, &admin, Method::POST, "/api/v1/keys", Some(wrong.clone())).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{wrong}: {problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_was_taken_back_opens_nothing_here_at_once_and_elsewhere_soon() {
+    let (here, there, _, admin) = two().await;
+    let wish = json!({"name": "ci", "scopes": ["tools:read"]});
+    let (_, made) = ask(&here, &admin, Method::POST, "/api/v1/keys", Some(wish)).await;
+    let (text, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
+    for router in [&here, &there] {
+        assert_eq!(ask(router, text, Method::GET, "/api/v1/info", None).await.0, StatusCode::OK);
+    }
+    let path = format!("/api/v1/keys/{id}");
+    assert_eq!(ask(&here, &admin, Method::DELETE, &path, None).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(ask(&here, text, Method::GET, "/api/v1/info", None).await.0, StatusCode::UNAUTHORIZED);
+    tokio::time::timeout(LONG, async {
+        while ask(&there, text, Method::GET, "/api/v1/info", None).await.0 != StatusCode::UNAUTHORIZED {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the other server hears of it");
+    assert_eq!(ask(&here, &admin, Method::DELETE, &path, None).await.0, StatusCode::NOT_FOUND);
+    let (status, problem) = ask(&here, &admin, Method::DELETE, "/api/v1/keys/config:admin", None).await;
+    assert_eq!((status, &problem["code"]), (StatusCode::CONFLICT, &json!("conflict")));
+}

@@ -1,7 +1,11 @@
 //! The behaviour of the server, through its router and its door.
 
 mod api_agents;
+mod api_approvals;
+mod api_batches;
 mod api_calls;
+mod api_document;
+mod api_events;
 mod api_tools;
 mod door_audit;
 mod door_drain;

@@ -148,7 +148,7 @@ async fn every_kind_can_be_written_and_is_listed() {
     let listed = house.get("/api/v1/state/contexts").await.is(200);
     let context = &listed["items"][0];
     assert_eq!(
-        (&context["contextId"], &context["state"], &context["threadId"]),
+        (&context["id"], &context["toolType"], &context["threadId"]),
         (&json!("t1/cart"), &json!("cart"), &json!("t1"))
     );
     assert_eq!(context["kinds"].as_object().unwrap().len(), 4, "{context}");
@@ -168,7 +168,7 @@ async fn contexts_are_listed_by_thread_and_by_tool_each_once() {
         let (mut found, mut next) = (Vec::new(), Some(format!("/api/v1/state/contexts?{query}")));
         while let Some(path) = next {
             let page = house.get(&path).await;
-            found.extend(page.items("contextId"));
+            found.extend(page.items("id"));
             next = page.next();
         }
         found.sort_unstable();

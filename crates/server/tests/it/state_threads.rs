@@ -55,7 +55,7 @@ async fn another_tenants_thread_is_not_there() {
     house.ask("bob", "POST /api/v1/tools/look/reports", report, &[]).await.problem(404, "thread_not_found");
     house.ask("bob", "GET /api/v1/state/contexts/t1%2Fcart/business", None, &[]).await.problem(404, "state_not_found");
     assert_eq!(house.ask("bob", "GET /api/v1/threads", None, &[]).await.items("id"), [""; 0]);
-    assert_eq!(house.ask("bob", "GET /api/v1/state/contexts", None, &[]).await.items("contextId"), [""; 0]);
+    assert_eq!(house.ask("bob", "GET /api/v1/state/contexts", None, &[]).await.items("id"), [""; 0]);
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_snapshot_taken_in_one_thread_is_restored_in_another() {
 async fn a_thread_goes_with_its_state() {
     let house = house().await;
     house.call("cart", "t1", json!({"tea": 1})).await;
-    assert_eq!(house.get("/api/v1/state/contexts?threadId=t1").await.items("contextId"), ["t1/basket"]);
+    assert_eq!(house.get("/api/v1/state/contexts?threadId=t1").await.items("id"), ["t1/basket"]);
     house.ask("ann", "DELETE /api/v1/threads/t1", None, &[]).await.is(204);
-    assert_eq!(house.get("/api/v1/state/contexts?threadId=t1").await.items("contextId"), [""; 0]);
+    assert_eq!(house.get("/api/v1/state/contexts?threadId=t1").await.items("id"), [""; 0]);
 }

@@ -41,7 +41,7 @@ pub(crate) async fn hub() -> Hub {
             Ok(json!("done"))
         }
     });
-    let hub = ToolHub::builder().tool(echo.read_only()).tool(slow).build().await.unwrap();
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(echo.read_only()).tool(slow).build().await.unwrap();
     Hub { hub, store, gate }
 }
 

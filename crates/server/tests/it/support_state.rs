@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 use toolhub_core::{
     BoxFuture, CallContext, Instance, JsonReply, NoArguments, RateLimit, Rule, ToolError, ToolHub,
     backend::{Backend, Memory},
-    dynamic, dynamic_stateful, instance,
+    dynamic, dynamic_stateful,
+    ids::Tenant,
+    instance,
 };
 use toolhub_server::{
     Auth, Backup, ConfigProblem, KeySetting, NewKey, Reloaded, Scope, Server, Settings, Steward, StewardError,
@@ -192,8 +194,9 @@ impl House {
 
     /// A call that succeeds.
     pub(crate) async fn call(&self, tool: &str, thread: &str, arguments: Value) -> Value {
-        let body = json!({"arguments": arguments, "threadId": thread});
-        self.ask("ann", &format!("POST /api/v1/tools/{tool}/calls"), Some(body), &[]).await.is(200)
+        let outcome = self.hub.call(tool, arguments).tenant(Tenant::new("a").unwrap()).thread(thread).await;
+        assert!(outcome.error.is_none(), "{outcome:?}");
+        serde_json::to_value(outcome).unwrap()
     }
 }
 

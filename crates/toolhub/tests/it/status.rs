@@ -742,3 +742,53 @@ async fn callers_in_a_hurry_do_not_speak_against_a_tool_nor_bring_it_back() {
     call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
     assert_eq!(script.asked().len(), 7, "after the failed probe the tool is withheld");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_disabled_tool_is_never_offered_and_refuses_until_it_is_enabled() {
+    let store = Arc::new(toolhub::backend::Memory::new());
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let build = async |why: Option<&str>| {
+        let (tool, _) = scripted("it", []);
+        let tool = match why {
+            None => tool.read_only(),
+            Some(why) => tool.read_only().disabled(why),
+        };
+        ToolHub::builder().shared_store(store.clone()).tool(tool).build().await.unwrap()
+    };
+    let check = async |hub: &ToolHub, reason: Option<&str>| {
+        let outcome = hub.call("it", json!({})).thread("t1").await;
+        assert_eq!(outcome.error_kind(), reason.map(|_| ErrorKind::ToolUnavailable));
+        assert_eq!(hub.available_tools(&tenant, &thread).await.unwrap().len(), usize::from(reason.is_none()));
+        let info = hub.tool_status("it", View::Shared).await.unwrap();
+        assert_eq!(info.status == ToolStatus::Unavailable, reason.is_some());
+        if let Some(reason) = reason {
+            assert_eq!(info.reason, reason);
+            assert!(outcome.error.unwrap().operator.contains(reason));
+        }
+    };
+    let hub = build(None).await;
+    check(&hub, None).await;
+    let mut events = Recorder::of(&hub);
+    hub.set_enabled("it", false, Some("too dear".into())).await.unwrap();
+    check(&hub, Some("disabled: too dear")).await;
+    assert!(events.names().contains(&"tool.status.changed"));
+    // Neither a reset nor an operator's word touches the switch, and it outlives the hub.
+    hub.reset_tool_status("it", View::Shared).await.unwrap();
+    let info = hub.set_tool_status("it", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    assert_eq!(info.status, ToolStatus::Maintenance);
+    hub.set_tool_status("it", ToolStatus::Available, None, None, View::Shared).await.unwrap();
+    drop(hub);
+    let hub = build(None).await;
+    check(&hub, Some("disabled: too dear")).await;
+    hub.set_enabled("it", true, None).await.unwrap();
+    check(&hub, None).await;
+
+    let hub = build(Some("not in this house")).await;
+    check(&hub, Some("disabled: not in this house")).await;
+    let info = hub.set_enabled("it", true, None).await.unwrap();
+    assert_eq!(info.status, ToolStatus::Unavailable, "what its owner said still holds");
+    let mut events = Recorder::of(&hub);
+    hub.apply(toolhub::Change::of_tools().put(scripted("it", []).0.read_only())).await.unwrap();
+    check(&hub, None).await;
+    assert!(events.names().contains(&"tool.status.changed"));
+}

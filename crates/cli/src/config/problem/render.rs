@@ -96,7 +96,7 @@ fn quote(
     // What is hidden cannot be pointed into.
     let (column, width) = match hidden {
         Some(from) if from < place.column => (from + 1, MASK.chars().count()),
-        _ => (place.column, place.width),
+        _ => (place.column.min(line.chars().count() + 1), place.width),
     };
     writeln!(text, "{:margin$}{frame}|{frame:#}", "")?;
     writeln!(text, "{frame}{number} |{frame:#} {line}")?;

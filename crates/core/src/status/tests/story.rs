@@ -66,7 +66,7 @@ impl Story {
     }
 
     pub(super) fn presence(&self) -> Presence {
-        if self.present { Presence::Ready } else { Presence::Disabled }
+        if self.present { Presence::Ready } else { Presence::Disabled { words: None } }
     }
 
     pub(super) fn meet(&mut self, what: &'static str) {

@@ -60,7 +60,8 @@ pub(super) async fn call(
 ) -> Answer<Response> {
     body.check()?;
     let tenant = principal.tenant.clone();
-    let mut call = app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
+    let mut call =
+        app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
     if let Some(thread) = body.thread_id {
         call = call.thread(thread);
     }
@@ -97,7 +98,9 @@ pub(super) async fn call(
     gone.map(tokio_util::sync::DropGuard::disarm);
     match reached {
         // It was over before the promise was made; what was asked for is the promise.
-        Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => Ok(promise(CallView::ended(outcome, &links), id, prefer)),
+        Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => {
+            Ok(promise(CallView::ended(outcome, &links), id, prefer))
+        }
         Reached::Ended(outcome) => Ok(applied(ended(outcome, &links), prefer)),
         _ => promised(&app, &tenant, id, &links, prefer).await,
     }
@@ -148,13 +151,7 @@ fn ended(outcome: Outcome, links: &Links) -> Response {
 }
 
 /// The answer to a call that goes on.
-async fn promised(
-    app: &App,
-    tenant: &Tenant,
-    id: CallId,
-    links: &Links,
-    prefer: Prefer,
-) -> Answer<Response> {
+async fn promised(app: &App, tenant: &Tenant, id: CallId, links: &Links, prefer: Prefer) -> Answer<Response> {
     let view = find(app, tenant, id, links).await?.ok_or_else(|| super::unknown(&id.to_string()))?;
     Ok(promise(view, id, prefer))
 }

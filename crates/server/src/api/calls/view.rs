@@ -19,47 +19,38 @@ use crate::{links::Links, problem::Flaw};
 #[schemars(rename = "Call")]
 pub(crate) struct CallView {
     /// The call.
-    #[schemars(with = "String")]
     id: CallId,
     /// The tool's name as the caller wrote it.
     tool: String,
     /// The conversation; minted where the tool needs one and the caller named none.
-    #[schemars(with = "Option<String>", required)]
     thread_id: Option<ThreadId>,
     /// The id the model gave its request.
     #[serde(skip_serializing_if = "Option::is_none")]
     model_call_id: Option<String>,
     /// Who asked; told when the call is looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     caller: Option<Caller>,
     /// The agent run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     run_id: Option<RunId>,
     /// The caller's word that a repetition is the same call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     idempotency_key: Option<IdempotencyKey>,
     /// What the tool was given; told when the call is looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<Value>,
     /// Where it is on its way.
-    #[schemars(with = "StatusWord")]
     status: Status,
     /// The question it waits for or was made on.
-    #[schemars(required)]
     approval: Option<ApprovalLink>,
     /// What it did to the world.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<EffectWord>")]
     effect: Option<Effect>,
     /// What the tool returned.
     #[serde(skip_serializing_if = "Value::is_null")]
     output: Value,
     /// What a model is shown; absent where that is just the output.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Piece>")]
     content: Vec<Content>,
     /// Why it did not succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +66,6 @@ pub(crate) struct CallView {
     cached: Option<bool>,
     /// `behind` where what the tool remembers of this call is written down a moment later.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     durability: Option<Acknowledged>,
     /// From arrival to the first start of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,11 +74,9 @@ pub(crate) struct CallView {
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
     /// When it arrived.
-    #[schemars(with = "Moment")]
     started_at: Timestamp,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Moment>")]
     ended_at: Option<Timestamp>,
     /// The trace it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,7 +87,6 @@ pub(crate) struct CallView {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ApprovalLink {
     /// The question.
-    #[schemars(with = "String")]
     pub(crate) id: ApprovalId,
     /// Where it can be looked at, and answered.
     pub(crate) url: String,
@@ -192,7 +179,8 @@ impl CallView {
 
     /// A call that is looked up.
     pub(crate) fn kept(record: CallRecord, links: &Links) -> Self {
-        let CallRecord { id, tool, caller, thread, run, key, arguments, status, approval, opened_at, outcome, .. } = record;
+        let CallRecord { id, tool, caller, thread, run, key, arguments, status, approval, opened_at, outcome, .. } =
+            record;
         let known = Self {
             id,
             tool: tool.to_string(),
@@ -221,44 +209,4 @@ impl CallView {
         let known = outcome.map_or(known, |outcome| Self::ended(outcome, links));
         Self { caller: Some(caller), run_id: run, idempotency_key: key, arguments: Some(arguments), ..known }
     }
-}
-
-/// A moment, RFC 3339 in UTC with milliseconds.
-#[derive(JsonSchema)]
-#[schemars(inline, extend("format" = "date-time"))]
-pub(crate) struct Moment(#[allow(dead_code, reason = "only the schema of it is used")] String);
-
-/// Where a call is on its way. The last three are ends.
-#[derive(JsonSchema)]
-#[schemars(rename = "CallStatus", rename_all = "snake_case")]
-#[allow(dead_code, reason = "only the schema of it is used")]
-pub(crate) enum StatusWord {
-    Validating,
-    AwaitingApproval,
-    Scheduled,
-    Executing,
-    Success,
-    Error,
-    Cancelled,
-}
-
-/// What a call did to the world.
-#[derive(JsonSchema)]
-#[schemars(rename = "Effect", rename_all = "snake_case")]
-#[allow(dead_code, reason = "only the schema of it is used")]
-pub(crate) enum EffectWord {
-    None,
-    Done,
-    Unknown,
-}
-
-/// One piece of a tool's answer.
-#[derive(JsonSchema)]
-#[schemars(rename = "Content", tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-#[allow(dead_code, reason = "only the schema of it is used")]
-pub(crate) enum Piece {
-    Text { text: String },
-    Image { data: String, mime_type: String },
-    Audio { data: String, mime_type: String },
-    Artifact { id: String, mime_type: String, bytes: usize },
 }

@@ -1,13 +1,10 @@
 //! Which contexts there are, without what is remembered in them.
 
-use std::collections::BTreeMap;
-
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use toolhub_core::{
-    ContextFilter, ContextInfo, ErrorKind, KindInfo,
-    clock::Timestamp,
+    ContextFilter, ContextInfo, ErrorKind,
     ids::{IdError, StateName, ThreadId},
 };
 
@@ -30,7 +27,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/state/contexts", READS, "state", list)
             .says("Which contexts there are, and which kinds of state each holds")
-            .answers::<List<Context>>(200, "A page of them, by the name of their state")
+            .answers::<List<ContextInfo>>(200, "A page of them, by the name of their state")
             .refusals(&[ErrorKind::StateUnreadable, ErrorKind::StoreUnavailable]),
     ]
 }
@@ -48,72 +45,24 @@ struct Wanted {
     cursor: Option<Cursor>,
 }
 
-/// What a context holds.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct Context {
-    /// `{thread}/{state}`, or `~/{state}` for one that all threads share.
-    context_id: String,
-    /// The name of its state.
-    state: String,
-    /// Its thread; null when all threads share it.
-    #[schemars(required)]
-    thread_id: Option<String>,
-    /// When the oldest of its states was made.
-    #[schemars(with = "String", extend("format" = "date-time"))]
-    created_at: Timestamp,
-    /// When one of its states was written last.
-    #[schemars(with = "String", extend("format" = "date-time"))]
-    updated_at: Timestamp,
-    /// Its states, by kind.
-    kinds: BTreeMap<String, Held>,
-}
-
-/// What one kind of state is like.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct Held {
-    /// How often it has been written since it was made; 0 for kind `cache`.
-    version: u64,
-    /// The size of its JSON text.
-    bytes: usize,
-    /// When it ceases to exist; null for never.
-    #[schemars(with = "Option<String>", required, extend("format" = "date-time"))]
-    expires_at: Option<Timestamp>,
-}
-
-impl From<ContextInfo> for Context {
-    fn from(context: ContextInfo) -> Self {
-        let held = |KindInfo { version, bytes, expires, .. }| Held { version, bytes, expires_at: expires };
-        Self {
-            context_id: context.id.to_string(),
-            state: context.tool_type.to_string(),
-            thread_id: context.thread.map(|thread| thread.to_string()),
-            created_at: context.created,
-            updated_at: context.updated,
-            kinds: context.kinds.into_iter().map(|(kind, info)| (kind.to_string(), held(info))).collect(),
-        }
-    }
-}
-
 async fn list(
     State(app): State<App>,
     Who(who): Who,
     Query(wanted): Query<Wanted>,
     here: Here,
-) -> Answer<Listed<Context>> {
+) -> Answer<Listed<ContextInfo>> {
     let wrong = |wrong: IdError| Problem::new(Code::INVALID_REQUEST, wrong.to_string());
     let thread = wanted.thread_id.map(ThreadId::new).transpose().map_err(wrong)?;
     let states = states(&app, wanted.tool).map_err(wrong)?;
     let place = page::place(wanted.cursor.as_ref(), LIST)?;
     let (mut at, mut cursor) = begin(&states, place.as_deref()).ok_or_else(page::no_such_place)?;
-    let mut found: Vec<Context> = Vec::new();
+    let mut found: Vec<ContextInfo> = Vec::new();
     for _ in 0..ROUNDS {
         let Some(state) = states.get(at) else { break };
         let limit = wanted.limit.get() - found.len();
         let filter = ContextFilter { tool_type: state.clone(), thread: thread.clone(), limit };
         let page = app.hub().state().list_contexts(&who.tenant, &filter, cursor.as_deref()).await.map_err(refused)?;
-        found.extend(page.contexts.into_iter().map(Context::from));
+        found.extend(page.contexts);
         cursor = page.next;
         if cursor.is_none() {
             at += 1;

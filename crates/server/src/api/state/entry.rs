@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use toolhub_core::{Acknowledged, CallError, StateEntry, StateError, StateKind, clock::Timestamp};
+use toolhub_core::{Acknowledged, CallError, ContextId, StateEntry, StateError, StateKind, clock::Timestamp};
 
 use crate::problem::{Code, Problem};
 
@@ -18,44 +18,33 @@ use crate::problem::{Code, Problem};
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "StateEntry")]
 pub(super) struct Entry {
+    /// The context and the kind: `{thread}/{state}/{kind}`.
+    state_id: String,
     /// `{thread}/{state}`, or `~/{state}` for one that all threads share.
-    context_id: String,
+    context_id: ContextId,
     /// The kind of state.
-    #[schemars(with = "super::Kind")]
     kind: StateKind,
     /// What is remembered: a JSON object, unless a typed tool wrote something else.
     data: Value,
     /// How often it has been written since it was made; 0 for kind `cache`.
     version: u64,
     /// When it was made.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     created_at: Timestamp,
     /// When it was written last.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     updated_at: Timestamp,
     /// When it ceases to exist; null for never.
-    #[schemars(with = "Option<String>", required, extend("format" = "date-time"))]
     expires_at: Option<Timestamp>,
     /// `behind` where a crash may lose what was just written: the store writes it a moment later.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Behind>")]
     durability: Option<Acknowledged>,
-}
-
-/// The one durability that is told.
-#[derive(JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-#[expect(dead_code, reason = "only described")]
-enum Behind {
-    Behind,
 }
 
 impl From<StateEntry> for Entry {
     fn from(entry: StateEntry) -> Self {
-        let StateEntry { context_id, kind, data, created, updated, expires, version, .. } = entry;
+        let StateEntry { state_id, context_id, kind, data, created, updated, expires, version, .. } = entry;
         Self {
-            context_id: context_id.to_string(),
+            state_id: state_id.into(),
+            context_id,
             kind,
             data,
             version,

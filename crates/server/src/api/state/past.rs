@@ -2,8 +2,7 @@
 
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
 use toolhub_core::{ContextId, HistoryEntry, StateKind, StateVersion, clock::Timestamp};
 
 use super::{
@@ -25,13 +24,14 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/state/contexts/{contextId}/{kind}/history", READS, "state", history)
             .says("What happened to a context, the newest first; only kind `business` has a history")
-            .answers::<List<Value /*HistoryEntry*/>>(200, "A page of it")
+            .answers::<List<HistoryEntry>>(200, "A page of it")
             .refusals(ALWAYS),
         Route::new(Method::GET, "/api/v1/state/contexts/{contextId}/{kind}/versions", READS, "state", versions)
             .says("The snapshots of a state, the newest first; only kind `business` has any")
-            .answers::<List<Version>>(200, "A page of them")
+            .answers::<List<StateVersion>>(200, "A page of them")
             .refusals(ALWAYS),
         Route::new(Method::POST, "/api/v1/state/contexts/{contextId}/{kind}/rollback", WRITES, "state", rollback)
+            .audited("state.rollback")
             .says("Make a new version with the data of an old one; only kind `business` has any")
             .answers::<Entry>(200, "The entry as it was written")
             .problems(&[Code::STATE_CONFLICT])
@@ -54,26 +54,6 @@ struct Wanted {
 struct Back {
     /// The version whose data is wanted.
     version: u64,
-}
-
-/// What a state was like.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "StateVersion")]
-struct Version {
-    /// The version.
-    version: u64,
-    /// What was remembered then.
-    data: Value,
-    /// When it was written.
-    #[schemars(with = "String", extend("format" = "date-time"))]
-    created_at: Timestamp,
-}
-
-impl From<StateVersion> for Version {
-    fn from(StateVersion { version, data, created, .. }: StateVersion) -> Self {
-        Self { version, data, created_at: created }
-    }
 }
 
 async fn history(
@@ -123,7 +103,7 @@ async fn versions(
     Params(place): Params<Place>,
     Query(wanted): Query<Wanted>,
     here: Here,
-) -> Answer<Listed<Version>> {
+) -> Answer<Listed<StateVersion>> {
     let context = place.with_a_past()?;
     let list = format!("versions {context}");
     let last = page::place(wanted.cursor.as_ref(), &list)?;
@@ -133,7 +113,7 @@ async fn versions(
         there(&app, &who, &context).await?;
     }
     let older = found.into_iter().rev().filter(|found| last.is_none_or(|last| found.version < last));
-    let mut older: Vec<Version> = older.map(Version::from).collect();
+    let mut older: Vec<StateVersion> = older.collect();
     let more = older.len() > wanted.limit.get();
     older.truncate(wanted.limit.get());
     let next = older.last().filter(|_| more).map(|found| found.version.to_string());

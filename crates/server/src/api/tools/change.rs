@@ -39,7 +39,7 @@ pub(super) fn routes() -> Vec<Route> {
             .audited("tool.remove")
             .says("Take a tool away that was made here")
             .answers_nothing(204, "It is gone; calls that run go on")
-            .problems(&[Code::TOOL_EXISTS])
+            .problems(&[Code::TOOL_EXISTS, Code::INVALID_REQUEST])
             .refusals(&[ErrorKind::ToolNotFound]),
     ]
 }

@@ -2,10 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
-use toolhub_core::{Definition, Limits, Tool, ToolStatusInfo, clock::Timestamp, status::ToolStatus};
+use toolhub_core::{Definition, Limits, Tool, ToolStatusInfo, status::ToolStatus};
 
-use crate::{api::calls::Moment, app::App};
+use crate::app::App;
 
 /// A tool, how it stands, and what it has done.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -13,10 +12,8 @@ use crate::{api::calls::Moment, app::App};
 #[schemars(rename = "Tool")]
 pub(crate) struct ToolView {
     #[serde(flatten)]
-    #[schemars(with = "std::collections::BTreeMap<String, Value>")]
     definition: Definition,
     /// How it stands for everybody. A thread may have reasons of its own not to be offered it.
-    #[schemars(with = "StatusWord")]
     status: ToolStatus,
     /// Why.
     reason: String,
@@ -24,11 +21,10 @@ pub(crate) struct ToolView {
     stats: Numbers,
     /// What holds for its calls; told of a single tool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<std::collections::BTreeMap<String, Value>>")]
     policy: Option<Limits>,
     /// The facts behind its status; told of a single tool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    standing: Option<ToolStanding>,
+    standing: Option<ToolStatusInfo>,
 }
 
 /// What a tool has done, in short.
@@ -66,7 +62,7 @@ impl ToolView {
             reason: status.reason.clone(),
             stats,
             policy: None,
-            standing: Some(status.clone().into()),
+            standing: Some(status.clone()),
         }
     }
 
@@ -89,57 +85,4 @@ impl ToolView {
 pub(super) fn mentions(definition: &Definition, text: &str) -> bool {
     let title = definition.annotations.title.as_deref().unwrap_or_default();
     [definition.name.as_str(), title, &definition.description].iter().any(|words| words.to_lowercase().contains(text))
-}
-
-/// How a tool stands, and the facts behind it.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "ToolStatus")]
-pub(crate) struct ToolStanding {
-    /// The tool.
-    tool_name: String,
-    /// The word.
-    #[schemars(with = "StatusWord")]
-    status: ToolStatus,
-    /// Why.
-    reason: String,
-    /// When anything about it last changed; null for a tool that never made trouble.
-    #[schemars(with = "Option<Moment>", required)]
-    last_updated: Option<Timestamp>,
-    /// How many failures in a row count against it.
-    consecutive_failures: u32,
-    /// When it last succeeded.
-    #[schemars(with = "Option<Moment>", required)]
-    last_success_time: Option<Timestamp>,
-    /// When it last failed in a way that counts.
-    #[schemars(with = "Option<Moment>", required)]
-    last_failure_time: Option<Timestamp>,
-    /// Whether a list that somebody holds for the thread should be bound again because of it.
-    should_rebind: bool,
-}
-
-impl From<ToolStatusInfo> for ToolStanding {
-    fn from(info: ToolStatusInfo) -> Self {
-        Self {
-            tool_name: info.tool_name.to_string(),
-            status: info.status,
-            reason: info.reason,
-            last_updated: info.last_updated,
-            consecutive_failures: info.consecutive_failures,
-            last_success_time: info.last_success_time,
-            last_failure_time: info.last_failure_time,
-            should_rebind: info.should_rebind,
-        }
-    }
-}
-
-/// How a tool stands.
-#[derive(JsonSchema)]
-#[schemars(rename = "ToolStatusWord", rename_all = "snake_case")]
-#[allow(dead_code, reason = "only the schema of it is used")]
-pub(crate) enum StatusWord {
-    Available,
-    Unavailable,
-    Failed,
-    Maintenance,
 }

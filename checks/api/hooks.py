@@ -1,0 +1,34 @@
+"""No answer is a failure of ours. A tool that is withheld is none: it was set so, or has failed too often.
+
+What was answered how often is written to the file TOOLHUB_SEEN, so that a run which only met closed doors is noticed.
+"""
+import atexit
+import collections
+import json
+import os
+
+import schemathesis
+
+WITHHELD = {"tool_failed_status", "tool_maintenance", "tool_unavailable"}
+SEEN = collections.defaultdict(collections.Counter)
+
+
+@schemathesis.check
+def no_failure_of_ours(ctx, response, case):
+    if response.status_code >= 500:
+        try:
+            code = response.json().get("code")
+        except ValueError:
+            code = None
+        assert response.status_code == 503 and code in WITHHELD, f"answered {response.status_code} {code}"
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    SEEN[case.operation.label][response.status_code] += 1
+
+
+@atexit.register
+def tell():
+    with open(os.environ["TOOLHUB_SEEN"], "w") as file:
+        json.dump(SEEN, file)

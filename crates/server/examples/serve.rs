@@ -1,0 +1,127 @@
+//! A hub with a few tools behind a server, for checks that need a real one. Prints its address, and a key where `--keys` was
+//! said; ends when its input ends.
+
+use std::{error::Error, io::Read, sync::Arc};
+
+use serde_json::{Value, json};
+use toolhub_core::{
+    BoxFuture, CallContext, JsonReply, RateLimit, ToolError, ToolHub,
+    backend::Memory,
+    dynamic, dynamic_stateful,
+    ids::{Tenant, ThreadId},
+};
+use toolhub_server::{
+    Auth, Backup, KeySetting, NewKey, Reloaded, Scope, Server, Settings, Steward, StewardError, ToolChangeError,
+};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let store = Arc::new(Memory::default());
+    let hub = tools(ToolHub::builder().shared_store(store.clone())).build().await?;
+    hub.create_thread(&Tenant::default(), Some(ThreadId::new("demo")?)).await?;
+    let mut settings = Settings::default();
+    settings.port = 0;
+    let mut key = None;
+    if std::env::args().any(|word| word == "--keys") {
+        let new = NewKey::make()?;
+        settings.auth = Auth::Keys(vec![KeySetting {
+            name: "check".into(),
+            tenant: "main".into(),
+            hash: new.hash,
+            scopes: Scope::ALL.to_vec(),
+            expires: None,
+        }]);
+        key = Some(new.key);
+    }
+    let steward = Arc::new(Keeper(hub.clone()));
+    let bound = Server::with_steward(hub, store, settings, steward).bind().await?;
+    println!("http://{}", bound.address());
+    if let Some(key) = key {
+        println!("{key}");
+    }
+    let input_ends = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    bound.serve(async { drop(input_ends.await) }).await?;
+    Ok(())
+}
+
+fn tools(hub: toolhub_core::HubBuilder) -> toolhub_core::HubBuilder {
+    let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let city = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    let any = json!({"type": "object"});
+    let weather =
+        dynamic("weather", city, async |given: Value, _: CallContext| Ok(json!({"city": given["city"], "celsius": 4})));
+    let notes = dynamic_stateful("notes", "notes", text, async |given: Value, _: CallContext| {
+        let mut notes = given["state"]["notes"].as_array().cloned().unwrap_or_default();
+        notes.push(given["text"].clone());
+        Ok::<_, ToolError>(JsonReply::with_state(json!(notes.len()), json!({"notes": notes})))
+    });
+    let broken =
+        dynamic("broken", any.clone(), async |_: Value, _: CallContext| Err(ToolError::new("the wire is cut")));
+    let order = dynamic("order", any.clone(), async |given: Value, _: CallContext| Ok(given));
+    let rare = dynamic("rare", any.clone(), async |_: Value, _: CallContext| Ok(json!(1)));
+    let report = dynamic("report", any, async |_: Value, _: CallContext| Ok(json!("cold")));
+    hub.tool(weather.description("The weather in a city").read_only().tag("weather"))
+        .tool(notes.description("Writes a line down"))
+        .tool(broken.description("Fails"))
+        .tool(order.description("Orders something, if a person agrees").confirm())
+        .tool(rare.description("May be called twice an hour").rate_limit(RateLimit::per_hour(2)))
+        .tool(report.description("Comes after `weather`").read_only().after("weather"))
+}
+
+/// A program around the server that makes tools which say what they are given.
+struct Keeper(ToolHub);
+
+impl Keeper {
+    fn make(&self, tool: &Value) -> Result<(), ToolChangeError> {
+        let refused = |why: &str| ToolChangeError::Refused(why.into());
+        let name = tool["name"].as_str().ok_or_else(|| refused("a tool needs a name"))?;
+        if tool["builtin"] != "echo" {
+            return Err(refused("there is one builtin, `echo`"));
+        }
+        let echo = dynamic(name, json!({"type": "object"}), async |given: Value, _: CallContext| Ok(given));
+        let echo = echo.category("made over the API");
+        self.0
+            .register(echo)
+            .map_err(|_| if self.ours(name) { ToolChangeError::Taken } else { ToolChangeError::Configured })
+    }
+
+    fn ours(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|tool| tool.definition.metadata.category.is_some())
+    }
+}
+
+impl Steward for Keeper {
+    fn config(&self) -> Value {
+        json!({"server": {"host": "127.0.0.1"}})
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>> {
+        Box::pin(async { Ok(Reloaded::default()) })
+    }
+
+    fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
+        Box::pin(async { Ok(Backup { path: "copy.db".into(), bytes: 0, sha256: String::new() }) })
+    }
+
+    fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        let made = self.make(&tool);
+        Box::pin(async { made })
+    }
+
+    fn replace_tool<'a>(&'a self, name: &'a str, tool: Value) -> BoxFuture<'a, Result<(), ToolChangeError>> {
+        Box::pin(async move {
+            self.remove_tool(name).await?;
+            self.make(&tool)
+        })
+    }
+
+    fn remove_tool<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ToolChangeError>> {
+        Box::pin(async move {
+            if !self.ours(name) {
+                return Err(ToolChangeError::Configured);
+            }
+            self.0.unregister(name).await;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! A model's calls in, the messages to answer it with out.
+
+use serde_json::{Value, json};
+
+use crate::support_api::{Shop, shop};
+
+async fn openai(shop: &Shop, calls: Value) -> Vec<Value> {
+    let reply = shop.post("/api/v1/threads/t1/batches?format=openai", calls).await.is(200);
+    reply["messages"].as_array().unwrap().clone()
+}
+
+fn function(id: &str, name: &str, arguments: &str) -> Value {
+    json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+}
+
+#[tokio::test]
+async fn a_message_of_openai_is_answered_with_tool_messages_in_its_order() {
+    let shop = shop().await;
+    let calls =
+        [function("c1", "add", "{\"a\": 1, \"b\": 2}"), function("c2", "look", "{}"), function("c3", "report", "")];
+    let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
+    let answers = openai(&shop, message).await;
+    assert_eq!(answers[0], json!({"role": "tool", "tool_call_id": "c1", "content": "3"}));
+    let ids: Vec<&Value> = answers.iter().map(|answer| &answer["tool_call_id"]).collect();
+    assert_eq!(ids, ["c1", "c2", "c3"]);
+    let states = shop.get("/agents/t1/tool-states").await.is(200);
+    assert_eq!(states["data"]["toolStates"]["report"]["reason"], "executed successfully");
+}
+
+#[tokio::test]
+async fn a_message_of_anthropic_is_answered_with_one_message_of_results() {
+    let shop = shop().await;
+    let message = json!({"role": "assistant", "content": [
+        {"type": "text", "text": "Let me see."},
+        {"type": "tool_use", "id": "u1", "name": "add", "input": {"a": 1, "b": 2}},
+        {"type": "tool_use", "id": "u2", "name": "broken", "input": {}},
+    ]});
+    let reply = shop.post("/api/v1/threads/t1/batches?format=anthropic", message).await.is(200);
+    let messages = reply["messages"].as_array().unwrap();
+    assert_eq!((messages.len(), &messages[0]["role"]), (1, &json!("user")));
+    let results = &messages[0]["content"];
+    assert_eq!(results[0], json!({"type": "tool_result", "tool_use_id": "u1", "content": "3"}));
+    assert_eq!((&results[1]["tool_use_id"], &results[1]["is_error"]), (&json!("u2"), &json!(true)));
+}
+
+#[tokio::test]
+async fn what_a_model_got_wrong_becomes_a_message_that_helps_it() {
+    let shop = shop().await;
+    let answers = openai(
+        &shop,
+        json!([
+            function("c1", "add", "{\"a\": 1, \"b\":"),
+            function("c2", "add", "{\"a\": 1, \"c\": 2}"),
+            function("c3", "ad", "{}"),
+            {"id": "c4"},
+            function("c5", "add", "{\"a\": 1, \"b\": 1}"),
+        ]),
+    )
+    .await;
+    let said = |at: usize| answers[at]["content"].as_str().unwrap();
+    assert!(said(0).contains("not valid JSON"), "{}", said(0));
+    assert!(said(1).contains('b') && said(1).contains("add"), "{}", said(1));
+    assert!(said(2).contains("add"), "{}", said(2));
+    assert!(said(3).contains("names no tool"), "{}", said(3));
+    assert_eq!(said(4), "2");
+}
+
+#[tokio::test]
+async fn a_call_that_asks_answers_with_a_link_and_goes_on_when_it_is_made_again() {
+    let shop = shop().await;
+    let calls = json!([function("c1", "order", "{\"what\": \"tea\"}")]);
+    let asks = openai(&shop, calls.clone()).await;
+    let text = asks[0]["content"].as_str().unwrap();
+    let pending = shop.get("/api/v1/approvals?state=pending").await.is(200);
+    let question = &pending["items"][0];
+    assert!(text.contains("approve") && text.contains(question["url"].as_str().unwrap()), "{text}");
+    let path = format!("/api/v1/approvals/{}", question["id"].as_str().unwrap());
+    shop.post(&path, json!({"outcome": "proceed_once"})).await.is(200);
+    assert_eq!(openai(&shop, calls.clone()).await[0]["content"], "{\"ordered\":\"tea\"}");
+    assert!(openai(&shop, calls).await[0]["content"].as_str().unwrap().contains("approve"));
+}
+
+#[tokio::test]
+async fn without_a_format_each_call_is_answered_as_it_ended() {
+    let shop = shop().await;
+    let step = json!({"calls": [{"tool": "add", "arguments": {"a": 1, "b": 2}, "callId": "m1"}, {"tool": "ad"}, {}]});
+    let calls = shop.post("/api/v1/threads/t1/batches", step).await.is(200)["calls"].clone();
+    assert_eq!((&calls[0]["output"], &calls[0]["modelCallId"]), (&json!(3), &json!("m1")));
+    assert_eq!(
+        (&calls[1]["error"]["code"], &calls[2]["error"]["code"]),
+        (&json!("tool_not_found"), &json!("tool_not_found"))
+    );
+}
+
+#[tokio::test]
+async fn a_step_with_a_key_is_made_once() {
+    let shop = shop().await;
+    let step = json!([function("c1", "notes", "{}"), function("c2", "broken", "{}")]);
+    let headers = [("idempotency-key", "step-1")];
+    let path = "/api/v1/threads/t1/batches?format=openai";
+    let first = shop.ask("POST", path, Some(step.clone()), &headers).await.is(200);
+    let again = shop.ask("POST", path, Some(step), &headers).await.is(200);
+    assert_eq!(first, again);
+    let calls = shop.get("/api/v1/calls?tool=broken").await.is(200);
+    assert_eq!(calls["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_refused_whole() {
+    let shop = shop().await;
+    let path = "/api/v1/threads/t1/batches?format=openai";
+    for nonsense in [json!({}), json!("hello"), json!({"tool_calls": {}})] {
+        shop.post(path, nonsense).await.problem(422, "invalid_request");
+    }
+    shop.post("/api/v1/threads/t1/batches?format=fax", json!([])).await.problem(422, "invalid_request");
+    shop.post("/api/v1/threads/a%20b/batches", json!([])).await.problem(404, "thread_not_found");
+    let many: Vec<Value> = (0..129).map(|_| function("c", "add", "{}")).collect();
+    shop.post(path, many.into()).await.problem(422, "invalid_request");
+    assert_eq!(openai(&shop, json!([])).await, Vec::<Value>::new());
+}
