@@ -36,6 +36,14 @@ impl Session {
         self.client.get_or_try_init(|| client::find(&self.global, &self.show, Way::Either)).await
     }
 
+    /// What must be typed behind another command so that it asks the same hub. A variable holds for both.
+    pub(crate) fn flags(&self) -> String {
+        let by_variable = || std::env::var("TOOLHUB_URL").ok();
+        let typed = self.global.server.as_ref().filter(|url| by_variable().as_ref() != Some(*url));
+        let config = self.global.flags.config.as_ref().map(|file| format!(" --config {}", file.display()));
+        typed.map(|url| format!(" --server {url}")).or(config).unwrap_or_default()
+    }
+
     /// The way to a server; none where no server was named and none runs.
     pub(crate) async fn server(&self) -> Result<Option<&Client>, Failure> {
         match self.client.get_or_try_init(|| client::find(&self.global, &self.show, Way::Server)).await {

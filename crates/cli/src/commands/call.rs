@@ -152,20 +152,22 @@ fn explained(session: &Session, mut failure: Failure, typed: &Typed) -> Failure 
             failure.help.clear();
             failure.message = format!("no tool named `{tool}`");
             match failure.suggestions.first().cloned() {
-                Some(closest) => failure
-                    .help(format!("a tool with a similar name exists: `{closest}`"))
-                    .help(format!("toolhub call {closest}{}", typed.rest)),
+                Some(closest) => failure.help(format!("a tool with a similar name exists: `{closest}`")).help(format!(
+                    "toolhub call {closest}{}{}",
+                    typed.rest,
+                    session.flags()
+                )),
                 None => failure.help("toolhub tools list"),
             }
         }
         "arguments_invalid" => {
             failure.help.clear();
             failure.message = format!("arguments of `{tool}` are not valid");
-            failure.see("schema", format!("toolhub tools show {tool} --schema"))
+            failure.see("schema", format!("toolhub tools show {tool} --schema{}", session.flags()))
         }
         "dependency_not_met" | "tool_failed_status" | "tool_maintenance" | "tool_unavailable" | "rate_limited" => {
             let thread = session.global.thread.as_ref().map_or(String::new(), |thread| format!(" --thread {thread}"));
-            failure.see("why", format!("toolhub tools explain {tool}{thread}"))
+            failure.see("why", format!("toolhub tools explain {tool}{thread}{}", session.flags()))
         }
         _ => failure,
     }
@@ -177,5 +179,5 @@ fn on_its_way(session: &Session, record: &Value, document: &str) {
     }
     let id = text(record, "/id");
     session.show.data(&id);
-    session.show.say(&format!("it goes on alone: toolhub calls show {id}"));
+    session.show.say(&format!("it goes on alone: toolhub calls show {id}{}", session.flags()));
 }

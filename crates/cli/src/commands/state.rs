@@ -192,6 +192,11 @@ fn first(value: &Value, pointers: [&str; 2]) -> String {
 
 fn unknown(failure: Failure) -> Failure {
     match failure.code.as_str() {
+        "state_not_found" if failure.message.contains("is no context id") => {
+            let mut failure = failure;
+            failure.help = vec!["write it like demo/notes; `toolhub state ls` lists all".into()];
+            failure
+        }
         "state_not_found" => failure.help("toolhub state ls"),
         "precondition_failed" | "state_conflict" => failure.help("look at it again: toolhub state get"),
         _ => failure,

@@ -112,6 +112,11 @@ pub(super) fn cut(text: &str, cells: usize, ascii: bool) -> std::borrow::Cow<'_,
     (kept.trim_end().to_owned() + more).into()
 }
 
+/// A text of several lines, none longer than the terminal is wide where that can be.
+pub(crate) fn folded(text: &str, cells: Option<usize>) -> String {
+    text.lines().flat_map(|line| wrapped(line, cells)).collect::<Vec<_>>().join("\n")
+}
+
 /// The text in lines of so many cells, broken between words; a word that is longer stays whole.
 pub(super) fn wrapped(text: &str, cells: Option<usize>) -> Vec<String> {
     let Some(cells) = cells.filter(|cells| text.width() > *cells) else { return vec![text.to_owned()] };

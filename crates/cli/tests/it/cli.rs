@@ -2,7 +2,8 @@
 //!
 //! A line that begins with `$ ` is typed. What follows is what the binary prints: data as it is, talk after `! `, and the
 //! exit code in brackets where it is not 0. Lines at the top that begin with `# ` say what the session is about, and may
-//! set `# columns:`, `# env:` and `# way:` (`here`: a folder with a config; `server`: a server and nothing else).
+//! set `# columns:`, `# env:` and `# way:` (`here`: a folder with a
+//! config; `empty`: one without; `serve`: one whose config is served; `server`: a server somewhere and nothing else).
 //! Ids, times and places are masked; a masked id may be typed and means the id it stands for. `TOOLHUB_UPDATE=1` writes
 //! the files anew.
 
@@ -19,7 +20,7 @@ use std::{
 use crate::config::Folder;
 use mask::Mask;
 use script::{Script, Step};
-use server::TestServer;
+use server::{Serving, TestServer};
 
 /// What a config file of these sessions says. Nothing listens on its port.
 const CONFIG: &str = r#"
@@ -51,9 +52,10 @@ fn plays(name: &str) {
     let folder = Folder::new(name);
     let port = free_port();
     let served = (script.way() == "server").then(TestServer::start);
-    if served.is_none() && script.way() != "empty" {
+    if matches!(script.way(), "here" | "serve") {
         folder.write("toolhub.toml", &format!("[server]\nport = {port}\n{CONFIG}"));
     }
+    let _serving = (script.way() == "serve").then(|| Serving::start(folder.path(), port));
     let mut mask = Mask::new(folder.path(), served.as_ref().map_or(port, TestServer::port));
     let played: Vec<Step> = script
         .steps
@@ -197,6 +199,16 @@ fn keys_are_made_for_the_config() {
 #[test]
 fn the_doctor_says_how_to_mend_things() {
     plays("doctor");
+}
+
+#[test]
+fn a_server_that_runs_on_the_config_is_found() {
+    plays("running");
+}
+
+#[test]
+fn a_backup_is_made_and_put_back() {
+    plays("backup");
 }
 
 #[test]

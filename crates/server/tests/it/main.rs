@@ -11,6 +11,7 @@ mod api_tools;
 mod door_audit;
 mod door_drain;
 mod door_guard;
+mod door_keys;
 mod door_limits;
 mod door_routes;
 mod door_secrets;

@@ -1,6 +1,6 @@
 //! What is different between two configs.
 
-use super::{super::ChangePlan, config};
+use super::{super::change::ChangePlan, config};
 
 const BASE: &str = "
 [server]

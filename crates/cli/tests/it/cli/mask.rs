@@ -17,9 +17,10 @@ const TIMES: &[(&str, &str)] = &[
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "2027-01-31T12:00:00.000Z"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "2027-01-31 12:00:00Z"),
     (r"\b\d+[smhd] ago", "just now"),
-    (r"\b\d+(\.\d+)?ms\b", "1ms"),
+    (r"\b\d+(\.\d+)?ms\b", "0.1ms"),
     (r"\b(14m\d\ds|15m00s)\b", "14m59s"),
     (r"\b1h59m\b", "2h00m"),
+    (r"\b(29\d|300)s\b", "300s"),
     (r"\b[0-9a-f]{64}\b", "2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c"),
     (r#""(\w+Ms)": [\d.]+"#, "\"$1\": 1"),
     (r"process \d+", "process 4711"),
@@ -53,6 +54,10 @@ impl Mask {
         let (real, number) = (found[0].to_owned(), self.ids.len() + 1);
         if let Some(masked) = self.ids.get(&real) {
             return masked.clone();
+        }
+        // It was typed as nobody's id.
+        if real.contains("00000000-0000-7000-8000-") {
+            return real;
         }
         let masked = match (found.name("word"), found.name("thread"), found.name("key")) {
             (Some(word), ..) => format!("{}00000000-0000-7000-8000-{number:012}", word.as_str()),

@@ -1,6 +1,13 @@
 //! A server with a few tools, on a port of its own, for as long as the test runs.
 
-use std::{collections::BTreeMap, sync::Arc, thread::JoinHandle};
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread::JoinHandle,
+};
 
 use tokio::sync::oneshot;
 use toolhub::{
@@ -53,6 +60,32 @@ impl Drop for TestServer {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// The binary itself, serving the config of a folder.
+pub(super) struct Serving(Child);
+
+impl Serving {
+    pub(super) fn start(folder: &Path, port: u16) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
+        command.arg("serve").current_dir(folder).env_clear().env("HOME", folder);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the binary can be started");
+        let mut lines = BufReader::new(child.stdout.take().expect("it says where it is")).lines();
+        let listens = format!(":{port}");
+        let said = lines.by_ref().map_while(Result::ok).any(|line| line.contains(&listens));
+        assert!(said, "the server ended before it listened");
+        // Nobody reads on, and a pipe that is full would hold it up.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self(child)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
