@@ -85,11 +85,6 @@ impl Problems {
         self.0.len()
     }
 
-    /// For people, with colours; a stream that cannot show them drops them.
-    pub(crate) fn coloured(&self) -> String {
-        render(self, Style::Coloured)
-    }
-
     /// For programs.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let problems = self.0.iter().map(|problem| {

@@ -33,7 +33,7 @@ pub(crate) async fn close(
     let record = &open.record;
     let commit = async |outcome: Outcome, with_it: Vec<Write>| {
         let mut batch = Batch::on(Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id));
-        batch.writes = journal.close(&record.clone().closed(outcome), Some(open.seen), now)?;
+        batch.writes = journal.close(&record.clone().closed(outcome, &services.redactor), Some(open.seen), now)?;
         batch.writes.extend(with_it);
         journal.store.commit(batch, now).await
     };
@@ -83,6 +83,7 @@ pub(crate) fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
         cached: false,
         durability: Acknowledged::Durable,
         approval: record.approval,
+        trace_id: record.trace_id,
         queued: std::time::Duration::ZERO,
         duration: now.since(record.opened_at),
         started_at: record.opened_at,
@@ -98,7 +99,9 @@ async fn history(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Ou
     let tool = engine.registry.find(&record.tool).filter(|(tool, _)| !tool.definition.annotations.read_only);
     let (mut with_it, mut after_it) = (Vec::new(), Vec::new());
     let (Some((tool, _)), Some(error)) = (tool, &outcome.error) else { return (with_it, after_it) };
-    let parameters = Happened::parameters(&record.arguments);
+    let mut parameters = record.arguments.clone();
+    engine.services.redactor.hide(&mut parameters);
+    let parameters = Happened::parameters(&parameters);
     let told = Told { began: record.opened_at, parameters, end: Happened::error(error) };
     let here = Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id);
     for name in &tool.state.names {

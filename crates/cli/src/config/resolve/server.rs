@@ -27,13 +27,6 @@ pub(crate) struct Server {
     pub(crate) drain_timeout: Duration,
 }
 
-impl Server {
-    /// Whether others than this machine can reach it.
-    pub(crate) fn is_public(&self) -> bool {
-        !self.host.is_loopback()
-    }
-}
-
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Server {
