@@ -5,28 +5,26 @@
 
 mod answers;
 mod approval;
-mod calculator;
 mod pack;
 mod print;
 mod restart;
 mod tour;
 
-use std::{error::Error, path::PathBuf, process::ExitCode};
+use std::{error::Error, path::PathBuf};
 
-/// What shells expect of a program that was interrupted.
-const INTERRUPTED: u8 = 130;
+use crate::exit::Exit;
 
 /// Runs the tour, until its end or until Ctrl-C.
-pub(crate) async fn run(work_on: Option<PathBuf>) -> Result<ExitCode, Box<dyn Error>> {
+pub(crate) async fn run(work_on: Option<PathBuf>) -> Result<Exit, Box<dyn Error>> {
     if let Some(store) = work_on {
-        return restart::work(&store).await.map(|()| ExitCode::SUCCESS);
+        return restart::work(&store).await.map(|()| Exit::Fine);
     }
     quiet_crashes();
     tokio::select! {
-        done = tour::run() => done.map(|()| ExitCode::SUCCESS),
+        done = tour::run() => done.map(|()| Exit::Fine),
         Ok(()) = tokio::signal::ctrl_c() => {
             print::interrupted();
-            Ok(ExitCode::from(INTERRUPTED))
+            Ok(Exit::Interrupted)
         }
     }
 }

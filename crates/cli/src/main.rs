@@ -1,33 +1,183 @@
-//! The binary `toolhub`: commands, and the demo.
+//! The binary `toolhub`: its commands, and what they have in common.
+//!
+//! In: what was typed. Out: what was asked for, and a number that says how it went. This file is the list of commands;
+//! each has a room in `commands`.
 #![forbid(unsafe_code)]
 
+mod ask;
+mod builtin;
+mod client;
+mod commands;
+mod config;
 mod demo;
+mod exit;
+mod failure;
+mod global;
+mod local;
+mod output;
+mod serve;
+mod session;
+mod temporary;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{
+    CommandFactory, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use crate::{
+    commands::{
+        approvals, backup, call, calls, completions, doctor, keys, restore, settings, state, threads, tools, version,
+    },
+    exit::Exit,
+    failure::Failure,
+    global::Global,
+    output::Show,
+    session::Session,
+};
 
 /// The one place through which an AI agent's tool calls pass.
-#[derive(Parser)]
-#[command(name = "toolhub", version, arg_required_else_help = true)]
+#[derive(Debug, Parser)]
+#[command(
+    name = "toolhub",
+    version,
+    arg_required_else_help = true,
+    after_help = "Commands ask a running server, or open the store of this folder themselves. Begin with `toolhub demo`."
+)]
 struct Cli {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Command {
-    /// A guided tour of what toolhub does, with tools of its own. Needs no key, no config and no network.
-    Demo {
-        /// Work on this file until killed: what the demo does to itself once.
-        #[arg(long, hide = true)]
-        work_on: Option<PathBuf>,
-    },
+    /// Write a toolhub.toml to begin with
+    Init(settings::InitFlags),
+    /// Serve the tools of the config over HTTP
+    Serve(serve::Serve),
+    /// Serve a few tools to try out, in a folder that goes away; nothing to configure
+    Demo(serve::Demo),
+    /// Call a tool
+    Call(call::Call),
+    /// Look at tools and change their statuses
+    #[command(subcommand, visible_alias = "tool")]
+    Tools(tools::Tools),
+    /// Answer calls that wait for a person
+    #[command(subcommand, alias = "approval")]
+    Approvals(approvals::Approvals),
+    /// Look at calls that were made, and cancel those that run
+    #[command(subcommand)]
+    Calls(calls::Calls),
+    /// Look at conversations and their tools
+    #[command(subcommand, alias = "thread")]
+    Threads(threads::Threads),
+    /// Look at what tools remember, and change it
+    #[command(subcommand, alias = "states")]
+    State(state::State),
+    /// Check, show and describe the config
+    #[command(subcommand)]
+    Config(settings::ConfigCommand),
+    /// Make, list and revoke the keys of clients
+    #[command(subcommand, alias = "key")]
+    Keys(keys::Keys),
+    /// Make a backup of the store
+    Backup(backup::Backup),
+    /// Put a backup in the place of the store
+    Restore(restore::Restore),
+    /// Check config, store, address and clock; say how to mend what is wrong
+    Doctor(doctor::Doctor),
+    /// Print what lets a shell complete commands
+    Completions(completions::Completions),
+    /// Print the version
+    Version(version::Version),
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    match Cli::parse().command {
-        Command::Demo { work_on } => demo::run(work_on).await,
+async fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misspelt(&error).into(),
+    };
+    let show = cli.global.show();
+    let session = Session::new(cli.global, show.clone());
+    // A command that is cut off is dropped, which cancels what it waited for; what it opened is closed all the same.
+    let ends_itself = matches!(cli.command, Command::Serve(_) | Command::Demo(_));
+    let ended = tokio::select! {
+        ended = run(&session, cli.command) => ended,
+        Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => Ok(Exit::Interrupted),
+    };
+    session.close().await;
+    let exit = ended.unwrap_or_else(|failure| {
+        show.failure(&failure);
+        failure.exit
+    });
+    exit.into()
+}
+
+async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Init(init) => settings::init(session, &init),
+        Command::Serve(serve) => serve::serve(session, serve).await,
+        Command::Demo(demo) => serve::demo(session, demo).await,
+        Command::Call(call) => call::run(session, call).await,
+        Command::Tools(tools) => tools::run(session, tools).await,
+        Command::Approvals(approvals) => approvals::run(session, approvals).await,
+        Command::Calls(calls) => calls::run(session, calls).await,
+        Command::Threads(threads) => threads::run(session, threads).await,
+        Command::State(state) => state::run(session, state).await,
+        Command::Config(config) => settings::run(session, &config).await,
+        Command::Keys(keys) => keys::run(session, keys).await,
+        Command::Backup(_) => backup::run(session).await,
+        Command::Restore(restore) => restore::run(session, &restore),
+        Command::Doctor(_) => doctor::run(session).await,
+        Command::Completions(completions) => completions::run(session, &completions, &mut Cli::command()),
+        Command::Version(_) => version::run(session),
+    }
+}
+
+/// What was typed is no command. Help that was asked for comes this way too.
+fn misspelt(error: &clap::Error) -> Exit {
+    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    // The flags could not be read, so this one is looked for by hand.
+    let json = std::env::args().take_while(|word| word != "--").any(|word| word == "--json");
+    if json && !asked {
+        let text = error.render().to_string();
+        let mut lines = text.lines();
+        let message = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let tip = lines.filter_map(|line| line.trim().strip_prefix("tip: ")).map(String::from);
+        let mut failure = Failure::usage(message);
+        failure.help.extend(tip);
+        failure.suggestions = suggested(error);
+        Show { json, ..Show::default() }.failure(&failure);
+    } else {
+        // Nobody reads any more: then nobody misses it.
+        let _ = error.print();
+    }
+    if asked { Exit::Fine } else { Exit::Usage }
+}
+
+/// The words that may have been meant.
+fn suggested(error: &clap::Error) -> Vec<String> {
+    let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let found = kinds.into_iter().filter_map(|kind| error.get(kind));
+    found
+        .flat_map(|value| match value {
+            ContextValue::String(word) => vec![word.clone()],
+            ContextValue::Strings(words) => words.clone(),
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_of_commands_is_sound() {
+        Cli::command().debug_assert();
     }
 }

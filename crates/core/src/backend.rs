@@ -11,6 +11,7 @@ mod partition;
 mod record;
 mod row;
 mod scan;
+mod shared;
 
 use std::pin::Pin;
 
@@ -23,8 +24,8 @@ pub use memory::Memory;
 pub use partition::{Partition, Place};
 pub(crate) use record::{decode, encode};
 pub use row::{Key, Row, Seen, Table};
-pub(crate) use scan::read_all;
 pub use scan::{Cursor, Page, Scan, Scope};
+pub(crate) use scan::{read_all, read_pages};
 
 use crate::clock::Timestamp;
 

@@ -234,9 +234,14 @@ impl Journal {
         Ok(opened.into_iter().chain([ended]).collect())
     }
 
+    /// How long the record of an ended call is kept at most.
+    pub(crate) fn longest(&self) -> Duration {
+        self.keep.max(KEYS_ARE_KEPT)
+    }
+
     /// When an ended call may be forgotten: the answer to a key must last as long as the key.
     fn forgotten(&self, record: &CallRecord, now: Timestamp) -> Timestamp {
-        now + if record.key.is_some() { self.keep.max(KEYS_ARE_KEPT) } else { self.keep }
+        now + if record.key.is_some() { self.longest() } else { self.keep }
     }
 
     /// The write that takes an opened call away: it is closed, or it did not get its key.

@@ -121,7 +121,7 @@ impl Audit {
     ) -> Result<(Vec<Entry>, Option<SmolStr>), StoreError> {
         let key = |id: SmolStr| Cursor(Key { partition: place(), table: Table::Audit, id });
         // Behind the place, and before the first of that time: whichever comes later in the list.
-        let begins = until.map(|until| first(until)).into_iter().chain(after.map(SmolStr::new)).min();
+        let begins = until.map(first).into_iter().chain(after.map(SmolStr::new)).min();
         let mut scan = Scan::of(Table::Audit, Whose::Partition(place())).limit(limit);
         scan.newest = true;
         scan.after = begins.map(key);

@@ -1,6 +1,9 @@
 //! What only the program around the server can do: its config, its backups.
 
-use std::{error::Error, path::PathBuf};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+};
 
 use futures_core::future::BoxFuture;
 use schemars::JsonSchema;
@@ -11,6 +14,11 @@ use serde_json::Value;
 pub trait Steward: Send + Sync + 'static {
     /// The config as it holds now; secrets are masked.
     fn config(&self) -> Value;
+
+    /// The config file, by which commands on the same machine know the server of their config; none where there is none.
+    fn config_file(&self) -> Option<&Path> {
+        None
+    }
 
     /// Reads the config again and applies what changed; a bad one changes nothing.
     fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>>;

@@ -3,11 +3,14 @@
 //! In: the requests of `Backend`, for states, their snapshots and their history. Out: their answers. `doc` is what a file
 //! holds and `text` how it is written; `index` and `shelf` know which files there are and read them; `writer` is the one
 //! thread that writes; `intent` makes one of several files; `disk` is what is asked of the file system. One process at a
-//! time has the folder (`crate::lock`).
+//! time has the folder (`crate::lock`). `backup` makes copies while others work, and `restore` puts one in the place of a store
+//! that is closed.
 
+mod backup;
 mod cache;
 mod disk;
 mod doc;
+mod epoch;
 mod error;
 mod index;
 mod intent;
@@ -16,6 +19,7 @@ mod open;
 mod pack;
 mod plain;
 mod read;
+mod restore;
 mod scan;
 mod shelf;
 mod text;
@@ -33,17 +37,23 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
-pub use crate::lock::Holder;
-use crate::{lock::Lock, watch::News};
+use crate::{backup::Clerk, lock::Lock, watch::News};
+pub use crate::{
+    backup::{Backup, BackupError, Backups, Restored},
+    lock::Holder,
+};
 pub use disk::{Disk, LocalDisk};
 pub use error::{Damaged, OpenError};
+pub use restore::{RestoreError, restore};
 
 /// How a folder is opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Whether files are compressed with zstd when they are written. Files of both sorts are read, so this may be said
     /// otherwise at any opening.
     pub compression: bool,
+    /// Whether the store makes backups of itself, and where to.
+    pub backups: Option<Backups>,
 }
 
 /// A backend that keeps what tools remember in one JSON file for each context, and keeps nothing else.
@@ -75,11 +85,12 @@ pub struct Options {
 ///
 /// The answers come from threads of its own, which tokio's paused time does not wait for: a test that stops the clock
 /// uses the store in memory.
-// The order matters: the lock is given back when nobody writes any more.
+// The order matters: a backup that is being made ends first, and the lock is given back when nobody writes any more.
 pub struct Files {
     folder: PathBuf,
+    clerk: Clerk,
     readers: read::Readers,
-    writer: writer::Writer,
+    writer: Arc<writer::Writer>,
     news: News,
     shelf: Arc<shelf::Shelf>,
     _lock: Lock,

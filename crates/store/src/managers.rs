@@ -9,7 +9,7 @@ use toolhub_core::{
     backend::{Backend, Memory, StoreError},
 };
 
-use crate::{Behind, Compressed, Files, Sqlite, behind, files, sqlite};
+use crate::{Behind, Compressed, Files, Sqlite, backup::Backups, behind, files, sqlite};
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -32,12 +32,6 @@ pub enum ManagerError {
     /// Writing behind needs a row of its own in the store.
     #[error("writing behind cannot begin: {0}")]
     Behind(#[from] StoreError),
-    /// Files have no backups of their own.
-    #[error(
-        "a folder of JSON files makes no backups of itself, so `backup_enabled` is refused; copy the folder, where each file \
-         is whole at any moment, or use `persistence_format = sqlite`"
-    )]
-    NoBackups,
     /// There is no such store.
     #[error("there is no store for `manager_type = distributed` yet; use `persistent`")]
     NotThere,
@@ -77,19 +71,18 @@ pub fn open_store(
     let folder = &manager.persistence_path;
     fs::create_dir_all(folder).map_err(|error| ManagerError::Folder { path: folder.clone(), error })?;
     let packed = manager.compression || business.state_compression;
+    let backups = business.backup_enabled.then(|| Backups {
+        every: business.backup_interval,
+        keep_for: business.backup_retention,
+        ..Backups::into(folder.join("backups"))
+    });
     let store: Arc<dyn Backend> = match manager.persistence_format {
         PersistenceFormat::Sqlite => {
-            let mut options = sqlite::Options::default();
-            if business.backup_enabled {
-                let mut backups = sqlite::Backups::into(folder.join("backups"));
-                (backups.every, backups.keep_for) = (business.backup_interval, business.backup_retention);
-                options = options.backups(backups);
-            }
+            let options = backups.into_iter().fold(sqlite::Options::default(), sqlite::Options::backups);
             let store = Sqlite::open(folder.join("state.db"), options)?;
             if packed { Arc::new(Compressed(store)) } else { Arc::new(store) }
         }
-        PersistenceFormat::Json if business.backup_enabled => return Err(ManagerError::NoBackups),
-        PersistenceFormat::Json => Arc::new(Files::open(folder, files::Options { compression: packed })?),
+        PersistenceFormat::Json => Arc::new(Files::open(folder, files::Options { compression: packed, backups })?),
     };
     if business.sync_on_change { Ok(store) } else { write_behind(store, business) }
 }

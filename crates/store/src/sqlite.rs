@@ -26,14 +26,16 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
-pub use crate::lock::Holder;
+pub use crate::{
+    backup::{Backup, BackupError, Backups, Restored},
+    lock::Holder,
+};
 pub use aside::Damaged;
-pub use backup::{Backup, BackupError, Backups};
 pub use error::OpenError;
 pub use open::Options;
-pub use restore::{RestoreError, Restored, restore};
+pub use restore::{RestoreError, restore};
 
-use crate::{lock::Lock, watch::News};
+use crate::{backup::Clerk, lock::Lock, watch::News};
 
 /// A backend that keeps everything in one SQLite file.
 ///
@@ -63,7 +65,7 @@ use crate::{lock::Lock, watch::News};
 // The order matters: a backup that is being made ends first, the writer's connection is the last to be closed, and the lock is given back when nobody writes.
 pub struct Sqlite {
     path: PathBuf,
-    clerk: backup::Clerk,
+    clerk: Clerk,
     readers: read::Readers,
     scanners: scan::Scanners,
     writer: writer::Writer,

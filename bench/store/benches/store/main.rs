@@ -1,6 +1,6 @@
 //! What the SQLite store costs beside bare SQLite doing the same work, and how it bears a million contexts.
 //!
-//! In: nothing, or which of `rates` and `many` to measure. Out: a table of rates with ratios and targets. The files lie in
+//! In: nothing, or which of `rates` and `many` to measure, and a file with what a neighbour did, by `peers.py`. Out: a table of rates with ratios and targets. The files lie in
 //! the folder for temporary files, which should be on a real disk.
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops where it stands")]
 #![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
@@ -34,11 +34,12 @@ impl Drop for Folder {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let (files, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.ends_with(".json"));
     let wanted = |part: &str| words.is_empty() || words.iter().any(|word| word == part);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     let folder = Folder::new();
     if wanted("rates") {
-        runtime.block_on(rates::all(&folder));
+        runtime.block_on(rates::all(&folder, files.first().map(String::as_str)));
     }
     if wanted("many") {
         runtime.block_on(many::all(&folder));

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
 use toolhub::{
     Sqlite,
     backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Table, Write},
@@ -95,7 +96,7 @@ fn syncs(folder: &Folder) -> f64 {
     f64::from(done) / began.elapsed().as_secs_f64()
 }
 
-pub(crate) async fn all(folder: &Folder) {
+pub(crate) async fn all(folder: &Folder, neighbour: Option<&str>) {
     let value = vec![b'x'; 1024];
     let threads: Vec<String> = (0..TASKS).map(|n| format!("thread-{n:04}")).collect();
     let store = Arc::new(Sqlite::open(folder.path("ours.db"), Options::default()).unwrap());
@@ -156,4 +157,9 @@ pub(crate) async fn all(folder: &Folder) {
         "power-safe over syncs of the disk",
         word(ratio >= 20.0)
     );
+    let Some(file) = neighbour else { return };
+    let line: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let (name, theirs) = (line["name"].as_str().unwrap(), line["per_second"].as_f64().unwrap());
+    let (name, ratio) = (format!("power-safe over {name}, one task"), power_safe / theirs);
+    println!("{name:<44} {power_safe:>10.0} {theirs:>10.0} {ratio:>7.2}  ≥ 20  {}", word(ratio >= 20.0));
 }

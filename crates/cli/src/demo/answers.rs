@@ -5,13 +5,13 @@
 use std::{
     collections::VecDeque,
     io::{self, IsTerminal},
-    thread,
 };
 
 use tokio::sync::mpsc;
 use toolhub::ids::{Caller, IdError};
 
 use super::print;
+use crate::ask;
 
 /// Gives one line for each prompt.
 pub(super) enum Answers {
@@ -25,7 +25,7 @@ impl Answers {
     /// The person, if there is a terminal to ask and to answer on; the script otherwise.
     pub(super) fn find(script: impl IntoIterator<Item = &'static str>) -> Self {
         if io::stdin().is_terminal() && io::stdout().is_terminal() {
-            Self::Keyboard(typed())
+            Self::Keyboard(ask::typed())
         } else {
             Self::Script(script.into_iter().collect())
         }
@@ -53,24 +53,4 @@ impl Answers {
         }
         line
     }
-}
-
-/// The lines of the keyboard. They are read on a thread of their own, which ends with the process: nothing can stop a
-/// read that waits for somebody to type, and the runtime would wait for it.
-fn typed() -> mpsc::Receiver<String> {
-    let (lines, typed) = mpsc::channel(1);
-    thread::spawn(move || {
-        for line in io::stdin().lines() {
-            // A line that is no text is no answer; the question is asked again.
-            let line = match line {
-                Ok(line) => line,
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
-                Err(_) => return,
-            };
-            if lines.blocking_send(line).is_err() {
-                return;
-            }
-        }
-    });
-    typed
 }

@@ -13,14 +13,7 @@ use toolhub::{
 };
 
 use super::{answers::Answers, print};
-
-const PROMPT: &str = "[y] once  [t] thread  [a] always  [e] edit  [n] deny  [?]";
-const HELP: &str = "\
-y  yes, this once
-t  yes, and from now on in this thread
-a  yes, and from now on in every thread
-e  yes, with other arguments: e {\"folder\": \"/tmp/old\"}
-n  no; what follows is told to the model: n not today";
+use crate::ask::{self, Said};
 
 /// What is asked where nobody is at the keyboard, and what the script answers.
 const SCRIPT: [(&str, &str); 3] = [
@@ -87,64 +80,38 @@ async fn question(hub: &ToolHub, events: &mut Subscription) -> Result<Approval, 
 async fn answer(hub: &ToolHub, question: &Approval, answers: &mut Answers) -> Result<(), Box<dyn Error>> {
     let by = answers.by()?;
     loop {
-        let line = answers.next(PROMPT).await;
-        let mut said = read(line.as_deref(), &by);
+        let line = answers.next(ask::PROMPT).await;
+        let mut said = ask::read(line.as_deref());
         if let Said::Edit = said {
-            let line = answers.next("the new arguments as JSON, or Enter to go back:").await;
-            said = line.map_or_else(|| read(None, &by), |line| edited(&line, &by));
+            let line = answers.next(ask::EDIT).await;
+            said = line.map_or_else(|| ask::read(None), |line| ask::edited(&line));
         }
-        match said {
-            Said::Answer(answer) => match hub.resolve_approval(&Tenant::default(), question.id, answer).await {
+        match answered(said, &by) {
+            Ok(answer) => match hub.resolve_approval(&Tenant::default(), question.id, answer).await {
                 Ok(_) => {
                     print::detail(&format!("answered by: {by}"));
                     return Ok(());
                 }
                 Err(error) => print::complaint(&error.to_string()),
             },
-            Said::Help => HELP.lines().for_each(print::say),
-            Said::Unclear(text) => print::complaint(&text),
-            Said::Edit | Said::Nothing => {}
+            Err(Said::Help) => ask::HELP.lines().for_each(print::say),
+            Err(Said::Unclear(text)) => print::complaint(&text),
+            Err(_) => {}
         }
     }
 }
 
-/// What a line means.
-#[derive(Debug, PartialEq)]
-enum Said {
-    Answer(Answer),
-    /// The arguments are still to be typed.
-    Edit,
-    Help,
-    Nothing,
-    Unclear(String),
-}
-
-fn read(line: Option<&str>, by: &Caller) -> Said {
-    let Some(line) = line else { return Said::Answer(Answer::denied("nobody was there to answer", by.clone())) };
-    let line = line.trim();
-    let (letter, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let plain = |outcome| Said::Answer(Answer::new(outcome, by.clone()));
-    match (letter.to_lowercase().as_str(), rest.trim()) {
-        ("y" | "yes", "") => plain(ApprovalOutcome::ProceedOnce),
-        ("t", "") => plain(ApprovalOutcome::ProceedAlways),
-        ("a", "") => plain(ApprovalOutcome::ProceedAlwaysTool),
-        ("e", "") => Said::Edit,
-        ("e", arguments) => edited(arguments, by),
-        ("n" | "no", "") => plain(ApprovalOutcome::Cancel),
-        ("n" | "no", why) => Said::Answer(Answer::denied(why, by.clone())),
-        ("?", "") => Said::Help,
-        ("", _) => Said::Nothing,
-        _ => Said::Unclear(format!("`{line}` is none of the answers; ? explains them")),
-    }
-}
-
-fn edited(text: &str, by: &Caller) -> Said {
-    if text.trim().is_empty() {
-        return Said::Nothing;
-    }
-    match text.parse::<Value>() {
-        Ok(arguments) => Said::Answer(Answer::edited(arguments, by.clone())),
-        Err(wrong) => Said::Unclear(format!("that is no JSON ({wrong}); write it like {{\"folder\": \"/tmp/old\"}}")),
+/// The hub's answer to what was said; none where nothing was decided.
+fn answered(said: Said, by: &Caller) -> Result<Answer, Said> {
+    let plain = |outcome| Ok(Answer::new(outcome, by.clone()));
+    match said {
+        Said::Once => plain(ApprovalOutcome::ProceedOnce),
+        Said::Thread => plain(ApprovalOutcome::ProceedAlways),
+        Said::Always => plain(ApprovalOutcome::ProceedAlwaysTool),
+        Said::Edited(arguments) => Ok(Answer::edited(arguments, by.clone())),
+        Said::Deny(None) => plain(ApprovalOutcome::Cancel),
+        Said::Deny(Some(why)) => Ok(Answer::denied(why, by.clone())),
+        other => Err(other),
     }
 }
 
@@ -175,42 +142,4 @@ async fn explained(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     let why = hub.explain("dangerous", &Tenant::default(), &ThreadId::new(THREAD)?).await?;
     why.text(Language::English).lines().for_each(print::detail);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn me() -> Caller {
-        Caller::new("me").unwrap()
-    }
-
-    #[track_caller]
-    fn check(line: &str, expected: &Said) {
-        assert_eq!(read(Some(line), &me()), *expected, "{line}");
-    }
-
-    #[test]
-    fn a_letter_is_an_answer() {
-        let plain = |outcome| Said::Answer(Answer::new(outcome, me()));
-        check("y", &plain(ApprovalOutcome::ProceedOnce));
-        check(" Y ", &plain(ApprovalOutcome::ProceedOnce));
-        check("t", &plain(ApprovalOutcome::ProceedAlways));
-        check("a", &plain(ApprovalOutcome::ProceedAlwaysTool));
-        check("n", &plain(ApprovalOutcome::Cancel));
-        check("n  not today", &Said::Answer(Answer::denied("not today", me())));
-        check("e", &Said::Edit);
-        check("e {\"folder\": \"x\"}", &Said::Answer(Answer::edited(json!({"folder": "x"}), me())));
-        check("?", &Said::Help);
-        check("", &Said::Nothing);
-    }
-
-    #[test]
-    fn what_is_no_answer_never_becomes_a_yes() {
-        for line in ["yy", "y please", "always", "t a", "e {", "ok"] {
-            assert!(matches!(read(Some(line), &me()), Said::Unclear(_)), "{line}");
-        }
-        let end = read(None, &me());
-        assert!(matches!(end, Said::Answer(Answer { outcome: ApprovalOutcome::Cancel, .. })), "{end:?}");
-    }
 }

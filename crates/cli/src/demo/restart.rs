@@ -3,12 +3,7 @@
 //! In: the file of a hub that was closed. Out: the hub that opens it next, and what it found. The process that is killed is
 //! this program once more, told to work on the same file.
 
-use std::{
-    error::Error,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::{error::Error, path::Path, process::Stdio, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -27,29 +22,6 @@ const GRACE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What the process says when there is something to be lost.
 const BUSY: &str = "busy";
-
-/// A folder that goes away with the tour.
-pub(super) struct Folder(PathBuf);
-
-impl Folder {
-    pub(super) fn new() -> std::io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("toolhub-demo-{}", std::process::id()));
-        // A tour that was killed may have left one behind, and a later process may have its number.
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-
-    pub(super) fn store(&self) -> PathBuf {
-        self.0.join("toolhub.db")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Lets a second process work on the file, kills it, and opens the file again.
 pub(super) async fn stop(hub: ToolHub, store: &Path) -> Result<ToolHub, Box<dyn Error>> {

@@ -12,14 +12,11 @@ use toolhub::{
     prelude::{Content, Value, json},
 };
 
-use super::{
-    approval, pack, print,
-    restart::{self, Folder},
-};
+use super::{approval, pack, print, restart};
 
 pub(super) async fn run() -> Result<(), Box<dyn Error>> {
-    let folder = Folder::new()?;
-    let hub = pack::hub(&folder.store()).await?;
+    let folder = crate::temporary::Temporary::new()?;
+    let hub = pack::hub(&folder.path().join("toolhub.db")).await?;
     let mut counts = BTreeMap::new();
     let mut events = hub.subscribe();
     println!("toolhub {}: a tour of what is built so far", env!("CARGO_PKG_VERSION"));
@@ -38,7 +35,7 @@ pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     too_often(&hub).await;
     print::heading(14, "What was acknowledged outlives the process");
     count(&mut events, &mut counts);
-    let hub = restart::stop(hub, &folder.store()).await?;
+    let hub = restart::stop(hub, &folder.path().join("toolhub.db")).await?;
     let mut events = hub.subscribe();
     print::heading(15, "Some calls ask a person first");
     approval::stop(&hub).await?;

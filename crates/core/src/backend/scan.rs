@@ -67,14 +67,18 @@ pub struct Page {
 }
 
 /// Every row of a scan, page after page.
-pub(crate) async fn read_all(
-    store: &dyn Backend,
-    mut scan: Scan,
-    now: Timestamp,
-) -> Result<Vec<(Key, Row)>, StoreError> {
+pub(crate) async fn read_all(store: &dyn Backend, scan: Scan, now: Timestamp) -> Result<Vec<(Key, Row)>, StoreError> {
+    read_pages(scan, |scan| store.scan(scan, now)).await
+}
+
+/// The same, asking whoever makes the pages.
+pub(crate) async fn read_pages<F>(mut scan: Scan, ask: impl Fn(Scan) -> F) -> Result<Vec<(Key, Row)>, StoreError>
+where
+    F: Future<Output = Result<Page, StoreError>>,
+{
     let mut rows = Vec::new();
     loop {
-        let page = store.scan(scan.clone(), now).await?;
+        let page = ask(scan.clone()).await?;
         rows.extend(page.rows);
         match page.next {
             Some(next) => scan.after = Some(next),

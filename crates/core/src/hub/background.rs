@@ -124,13 +124,12 @@ async fn sweep(hub: Weak<Engine>, every: Duration) {
         tokio::time::sleep(every).await;
         let Some(engine) = hub.upgrade() else { return };
         let now = engine.services.clock.now();
-        for store in engine.services.state.homes().elsewhere() {
+        let mut stores = engine.services.state.homes().elsewhere();
+        stores.push(engine.services.store.clone());
+        for store in stores {
             while let Ok(SWEEP_AT_ONCE) = store.sweep(SWEEP_AT_ONCE, now).await {
                 tokio::task::yield_now().await;
             }
-        }
-        while let Ok(SWEEP_AT_ONCE) = engine.services.store.sweep(SWEEP_AT_ONCE, now).await {
-            tokio::task::yield_now().await;
         }
     }
 }

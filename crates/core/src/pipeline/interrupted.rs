@@ -20,7 +20,8 @@ use crate::{
     state::{Draft, Happened, Parked, Told},
 };
 
-/// Closes an open call; says no where somebody else has closed it or taken it over.
+/// Closes an open call; says no where somebody else has closed it or taken it over. An end that the store will never take, because
+/// it is too long or something in its way is damaged, becomes one that says less: a call must have an end.
 pub(crate) async fn close(
     engine: &Engine,
     tenant: &Tenant,
@@ -29,12 +30,21 @@ pub(crate) async fn close(
 ) -> Result<bool, StoreError> {
     let Engine { journal, services, .. } = engine;
     let now = services.clock.now();
-    let record = open.record.clone().closed(outcome.clone(), &services.redactor);
-    let mut batch = Batch::on(Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id));
-    batch.writes = journal.close(&record, Some(open.seen), now)?;
+    let record = &open.record;
+    let commit = async |outcome: Outcome, with_it: Vec<Write>| {
+        let mut batch = Batch::on(Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id));
+        batch.writes = journal.close(&record.clone().closed(outcome, &services.redactor), Some(open.seen), now)?;
+        batch.writes.extend(with_it);
+        journal.store.commit(batch, now).await
+    };
     let (here, elsewhere) = history(engine, tenant, open, outcome).await;
-    batch.writes.extend(here);
-    match journal.store.commit(batch, now).await {
+    let mut committed = commit(outcome.clone(), here).await;
+    if let Err(error @ (StoreError::Refused(_) | StoreError::Damaged { .. })) = &committed {
+        tracing::warn!(%error, call = %record.id, "the store does not take the end of a call; it is closed as interrupted");
+        let less = self::outcome(open, &format!("the store does not take the end of the call: {error}"), now);
+        committed = commit(Outcome { effect: outcome.effect, ..less }, Vec::new()).await;
+    }
+    match committed {
         Ok(_) => {}
         Err(StoreError::Conflict { .. }) => return Ok(false),
         Err(error) => return Err(error),

@@ -148,6 +148,12 @@ impl ToolBuilder {
         self
     }
 
+    /// What the tool does to the world, changed in place.
+    pub fn annotations(mut self, change: impl FnOnce(&mut Annotations)) -> Self {
+        change(&mut self.annotations);
+        self
+    }
+
     /// A word to find it by.
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.metadata.tags.push(tag.into());

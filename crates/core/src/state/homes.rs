@@ -11,13 +11,11 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use futures_core::future::BoxFuture;
-use futures_util::{StreamExt, stream};
 use smol_str::SmolStr;
 
 use super::{BusinessStateConfig, ManagerType, StateManagerConfig, StateRules};
 use crate::{
-    backend::{Backend, Batch, Bounded, Cursor, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Bounded, Cursor, Key, Memory, Page, Row, Scan, StoreError, read_pages},
     clock::Timestamp,
     ids::StateName,
 };
@@ -142,9 +140,40 @@ impl Homes {
 
     /// The store of all these rows, if it is one.
     fn one<'a>(&self, mut ids: impl Iterator<Item = &'a SmolStr>) -> Option<Arc<dyn Backend>> {
-        let Some(first) = ids.next() else { return Some(self.usual.clone()) };
+        let first = ids.next().filter(|_| !self.others.load().is_empty());
+        let Some(first) = first else { return Some(self.usual.clone()) };
         let store = self.of(state(first));
         ids.all(|id| Arc::ptr_eq(&self.of(state(id)), &store)).then_some(store)
+    }
+
+    /// As a store answers, each key by the one that keeps it.
+    pub(crate) async fn load(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
+        match self.one(keys.iter().map(|key| &key.id)) {
+            Some(store) => store.load(keys, now).await,
+            None => self.load_apart(keys, now).await,
+        }
+    }
+
+    /// As a store does; refused where no single one keeps all of it.
+    pub(crate) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        match self.one(batch.writes.iter().map(|write| &write.id)) {
+            Some(store) => store.commit(batch, now).await,
+            None => Err(StoreError::Refused("states of different stores cannot be committed together".into())),
+        }
+    }
+
+    /// As a store does, over all of them where the scan is for more than one state.
+    pub(crate) async fn scan(&self, scan: Scan, now: Timestamp) -> Result<Page, StoreError> {
+        match scan.prefix.split_once('/') {
+            _ if self.others.load().is_empty() => self.usual.scan(scan, now).await,
+            Some((state, _)) => self.of(state).scan(scan, now).await,
+            None => self.scan_together(scan, now).await,
+        }
+    }
+
+    /// Every row of a scan.
+    pub(crate) async fn read_all(&self, scan: Scan, now: Timestamp) -> Result<Vec<(Key, Row)>, StoreError> {
+        read_pages(scan, |scan| self.scan(scan, now)).await
     }
 
     async fn load_apart(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {
@@ -201,59 +230,4 @@ const NO_SESSION: &str =
 /// The state a row is of.
 fn state(id: &str) -> &str {
     id.split_once('/').map_or(id, |(state, _)| state)
-}
-
-impl Backend for Homes {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        if self.others.load().is_empty() {
-            return self.usual.load(keys, now);
-        }
-        match self.one(keys.iter().map(|key| &key.id)) {
-            Some(store) => Box::pin(async move { store.load(keys, now).await }),
-            None => Box::pin(self.load_apart(keys, now)),
-        }
-    }
-
-    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        if self.others.load().is_empty() {
-            return self.usual.commit(batch, now);
-        }
-        match self.one(batch.writes.iter().map(|write| &write.id)) {
-            Some(store) => Box::pin(async move { store.commit(batch, now).await }),
-            None => {
-                let why = "states of different stores cannot be committed together";
-                Box::pin(std::future::ready(Err(StoreError::Refused(why.into()))))
-            }
-        }
-    }
-
-    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
-        if self.others.load().is_empty() {
-            return self.usual.scan(scan, now);
-        }
-        match scan.prefix.split_once('/') {
-            Some((state, _)) => {
-                let store = self.of(state);
-                Box::pin(async move { store.scan(scan, now).await })
-            }
-            None => Box::pin(self.scan_together(scan, now)),
-        }
-    }
-
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        Box::pin(async move {
-            let mut gone = 0;
-            for store in self.all() {
-                gone += store.sweep(most - gone, now).await?;
-                if gone >= most {
-                    break;
-                }
-            }
-            Ok(gone)
-        })
-    }
-
-    fn watch(&self, table: Table) -> Watcher {
-        stream::select_all(self.all().into_iter().map(|store| store.watch(table))).boxed()
-    }
 }

@@ -33,7 +33,7 @@ use super::{
     sessions::{Session, Sessions},
 };
 use crate::{
-    backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write, read_all},
+    backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
     call::Acknowledged,
     clock::{Clock, Timestamp},
     ids::{StateName, Tenant, ThreadId},
@@ -202,7 +202,7 @@ impl StateManager {
     ) -> Result<Vec<(SmolStr, Row)>, StoreError> {
         let scope = Scope::Partition(context.partition(tenant));
         let scan = Scan::of(table, scope).prefix(context.prefix()).limit(AT_ONCE);
-        let rows = read_all(&self.0.store, scan, now).await?;
+        let rows = self.0.store.read_all(scan, now).await?;
         Ok(rows.into_iter().map(|(key, row)| (key.id, row)).collect())
     }
 

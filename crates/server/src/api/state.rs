@@ -86,10 +86,10 @@ struct Place {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 enum Kind {
-    Connection,
-    Session,
     Business,
+    Session,
     Cache,
+    Connection,
 }
 
 impl From<Kind> for StateKind {

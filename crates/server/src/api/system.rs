@@ -38,6 +38,9 @@ pub(super) fn routes() -> Vec<Route> {
 struct Info {
     /// Its version.
     version: &'static str,
+    /// The config file it runs on, null where there is none; told to those who may do everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config_file: Option<Option<String>>,
     /// How many tools it knows.
     tools: usize,
     /// How many calls run on tasks of their own.
@@ -65,6 +68,10 @@ async fn info(State(app): State<App>, Who(who): Who) -> Json<Info> {
     let hub = app.hub();
     Json(Info {
         version: env!("CARGO_PKG_VERSION"),
+        config_file: who.may(Scope::Admin).then(|| {
+            let file = app.steward().and_then(|steward| steward.config_file());
+            file.map(|file| file.display().to_string())
+        }),
         tools: hub.tools().len(),
         running: hub.running(),
         queued: hub.queued(),

@@ -70,7 +70,7 @@ pub(crate) struct Intake {
 
 impl Intake {
     /// The body of a request that was just made.
-    pub(crate) fn new(body: Incoming, line: Arc<Line>, most_bytes: usize, most: Duration) -> Body {
+    pub(crate) fn limited(body: Incoming, line: Arc<Line>, most_bytes: usize, most: Duration) -> Body {
         if body.is_end_stream() {
             return Body::empty();
         }

@@ -40,7 +40,7 @@ impl hyper::service::Service<Request<Incoming>> for Desk {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let working = self.line.work();
         let (limits, line) = (self.app.settings().limits, self.line.clone());
-        let request = request.map(|body| Intake::new(body, line, limits.body, limits.body_time));
+        let request = request.map(|body| Intake::limited(body, line, limits.body, limits.body_time));
         let (app, answer) = (self.app.clone(), answer(&self.app, &self.router, request, Some(self.peer)));
         Box::pin(async move {
             let response = answer.await;

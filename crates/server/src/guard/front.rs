@@ -78,7 +78,7 @@ impl Front {
     /// The problem it is answered with.
     pub(crate) fn look(&self, request: &Request, arrived: &Arrived) -> Result<(), Problem> {
         let authority = self.meant_for_us(request, arrived)?;
-        self.from_no_other_site(request.headers(), authority)
+        self.same_site(request.headers(), authority)
     }
 
     /// The authority the request names. Only a request that came by no socket may name none.
@@ -111,7 +111,8 @@ impl Front {
         }
     }
 
-    fn from_no_other_site(&self, headers: &HeaderMap, authority: &str) -> Result<(), Problem> {
+    /// No page of another site has sent it.
+    fn same_site(&self, headers: &HeaderMap, authority: &str) -> Result<(), Problem> {
         let foreign = |why| Err(Problem::new(Code::FOREIGN_ORIGIN, why));
         for origin in headers.get_all(header::ORIGIN) {
             let origin = origin.to_str().unwrap_or_default();

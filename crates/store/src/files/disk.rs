@@ -38,6 +38,14 @@ pub trait Disk: Send + Sync + 'static {
     /// What the system says.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a file a second name, or makes a copy of it where there is no such thing. Nothing is synced.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.write(to, &self.read(from, usize::MAX)?, false)
+    }
+
     /// Removes a file.
     ///
     /// # Errors
@@ -87,6 +95,11 @@ impl Disk for LocalDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // Not every file system knows a second name, and none knows any number of them.
+        fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

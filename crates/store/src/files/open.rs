@@ -13,30 +13,32 @@ use std::{
     },
 };
 
-use toolhub_core::{
-    backend::{Key, StoreError},
-    clock::{Clock, SystemClock},
-};
-
 use super::{
     Files, Options,
+    backup::{Copier, MOMENT},
     disk::{Disk, LocalDisk, gone},
+    epoch,
     error::OpenError,
     index::Entry,
     intent,
-    name::{self, Context, PACKED, PLAIN},
+    name::{Context, PACKED, PLAIN},
     pack,
     read::Readers,
-    shelf::{self, Content, Shelf},
+    restore,
+    shelf::{self, Shelf},
     text::{self, Beginning, Unreadable},
     writer::{Setup, Writer},
 };
-use crate::{behind::mark, epoch, lock::Lock, watch::News};
+use crate::{
+    backup::{self, Clerk, whole},
+    lock::Lock,
+    watch::News,
+};
 
 /// What the folder's own file begins with.
 const FORMAT: &str = "toolhub-files ";
 /// The layout of the folder that this version makes.
-const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 1;
 /// How much of a file is read to learn what it holds. Few have a longer head.
 const BEGINNING: usize = 4096;
 const MOST_THREADS: usize = 8;
@@ -61,22 +63,27 @@ impl Files {
         let made = std::fs::create_dir_all(&folder);
         made.map_err(|error| OpenError::Io { path: folder.clone(), error })?;
         let lock = Lock::take(&folder.join("store")).map_err(|why| OpenError::of_lock(folder.clone(), why))?;
+        let broken = |error| OpenError::Io { path: folder.clone(), error };
+        restore::finish(&folder).map_err(broken)?;
+        backup::remove(&folder.join(MOMENT)).map_err(broken)?;
         let shelf = Arc::new(Shelf::new(&folder, disk));
         prepare(&shelf, &folder)?;
         let failed = |error| failed(&shelf.workshop, error);
         intent::recover(&shelf).map_err(failed)?;
         let write = survey(&shelf)?;
-        let floor = epoch::floor(epoch(&shelf).map_err(|error| failed(io::Error::other(error)))?);
+        let floor = crate::epoch::floor(epoch::of(&shelf).map_err(|error| failed(io::Error::other(error)))?);
         let news = News::new();
         let setup = Setup { shelf: shelf.clone(), packed: options.compression, write, floor, news: news.clone() };
-        let writer = Writer::begin(setup).map_err(failed)?;
+        let writer = Arc::new(Writer::begin(setup).map_err(failed)?);
         let readers = Readers::new(shelf.clone());
-        Ok(Self { folder, readers, writer, news, shelf, _lock: lock })
+        let copier = Copier { folder: whole(&folder).map_err(broken)?, writer: writer.clone() };
+        let clerk = Clerk::begin(copier, options.backups).map_err(broken)?;
+        Ok(Self { folder, clerk, readers, writer, news, shelf, _lock: lock })
     }
 }
 
 /// Makes the folders of a new store, and sees that an old one is of a known layout.
-fn prepare(shelf: &Shelf, folder: &Path) -> Result<(), OpenError> {
+pub(super) fn prepare(shelf: &Shelf, folder: &Path) -> Result<(), OpenError> {
     let (disk, about) = (&*shelf.disk, folder.join("format"));
     let found = match disk.read(&about, BEGINNING) {
         Ok(content) => String::from_utf8_lossy(&content).trim().strip_prefix(FORMAT).map(str::to_owned),
@@ -198,18 +205,6 @@ impl Survey {
         }
         last
     }
-}
-
-/// The epoch to write in. A store that was written behind and had an unclean end has given out versions no file knows of.
-fn epoch(shelf: &Shelf) -> Result<u64, StoreError> {
-    let Key { partition, table, id } = mark::key();
-    let Some(home) = name::home(&partition) else { return Ok(0) };
-    Ok(match shelf.get(&Context::of(&home, &id))? {
-        Content::Doc(doc) => doc.get(table, &id).map_or(0, |row| mark::next_epoch(&row.value, row.seen.version)),
-        // Nobody knows how it ended.
-        Content::Aside(_) => epoch::after(0, SystemClock.now()),
-        Content::Nothing | Content::Unread => 0,
-    })
 }
 
 /// The name of a context's file without its ending, and whether it is compressed.

@@ -1,9 +1,10 @@
 //! The one thread that writes: takes whatever waits, puts what concerns one partition together, and answers when it is
 //! written.
 //!
-//! In: batches and sweeps. Out: versions and counts, or an error that says whether nothing was written or nobody knows.
-//! `stage` makes batches in memory, `put` makes files of what came out.
+//! In: batches, sweeps, and requests for second names of all files. Out: versions and counts, or an error that says whether nothing was written or nobody knows.
+//! `stage` makes batches in memory, `put` makes files of what came out; `moment` gives files second names.
 
+mod moment;
 mod put;
 mod stage;
 
@@ -11,16 +12,16 @@ use std::{
     collections::VecDeque,
     io,
     panic::{self, AssertUnwindSafe},
+    path::{Path, PathBuf},
     sync::{
         Arc,
-        mpsc::{self, Receiver, Sender},
+        atomic::AtomicBool,
+        mpsc::{self, Receiver, SyncSender},
     },
-    thread::JoinHandle,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use toolhub_core::{
-    backend::{Batch, Change, Durability, StoreError, Write},
+    backend::{Batch, Durability, StoreError, Write},
     clock::Timestamp,
 };
 
@@ -33,21 +34,17 @@ use super::{
     name,
     shelf::{Content, Shelf},
 };
-use crate::watch::News;
+use crate::{
+    backup::BackupError,
+    queue::{self, Queue, Reply},
+    watch::News,
+};
 
-/// How much may wait: so many batches, each of a long record counted more than once.
-const ROOM: u32 = 1024;
-/// The bytes that count as one more.
-const HEAVY: usize = 64 * 1024;
 /// How many are taken at once at most.
 const TOGETHER: usize = 256;
 
 /// The way to the thread. Dropped, it waits until everything that was sent is written.
-pub(super) struct Writer {
-    jobs: Option<Sender<Job>>,
-    room: Arc<Semaphore>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(super) struct Writer(Queue<Task>);
 
 /// What the thread works with.
 pub(super) struct Setup {
@@ -61,49 +58,34 @@ pub(super) struct Setup {
     pub(super) news: News,
 }
 
-type Reply = oneshot::Sender<Result<Vec<u64>, StoreError>>;
-
-/// Something to do, and who waits for it.
-struct Job {
-    task: Task,
-    now: Timestamp,
-    reply: Reply,
-    _room: OwnedSemaphorePermit,
-}
+type Job = queue::Job<Task>;
 
 enum Task {
     /// A batch, and the text of its partition.
-    Commit(Batch, Arc<str>),
+    Commit(Batch, Arc<str>, Timestamp),
     /// Answered with one number: how many rows went.
-    Sweep(usize),
+    Sweep(usize, Timestamp),
+    /// Second names for all files, in this folder; the flag says when they are not wanted any more.
+    Copy(PathBuf, Arc<AtomicBool>, SyncSender<Result<Timestamp, BackupError>>),
 }
 
 impl Writer {
     pub(super) fn begin(Setup { shelf, packed, write, floor, news }: Setup) -> io::Result<Self> {
-        // Not bounded by itself: a job is sent with its room, and of that there is only so much.
-        let (jobs, waiting) = mpsc::channel();
         let workshop = Workshop::new(shelf.clone(), packed, write);
-        let work =
-            move || Thread { waiting, shelf, workshop, floor, news, put_off: VecDeque::new(), broken: false }.run();
-        let thread = std::thread::Builder::new().name("toolhub-files".into()).spawn(work)?;
-        Ok(Self { jobs: Some(jobs), room: Arc::new(Semaphore::new(ROOM as usize)), thread: Some(thread) })
+        let put_off = VecDeque::new();
+        let work = move |waiting| Thread { waiting, shelf, workshop, floor, news, put_off, broken: false }.run();
+        Queue::begin("toolhub-files", work).map(Self)
     }
 
     pub(super) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         if let Some(Write { table, id, .. }) = batch.written_twice() {
             return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
         }
-        let mut weight = 0;
-        for Write { table, id, change, .. } in &batch.writes {
-            if place(*table).is_none() {
-                return Err(StoreError::Refused(format!(
-                    "it writes the {table} row `{id}`, and files keep only what tools remember (state, versions, history); \
-                     keep {table} in SQLite or in memory"
-                )));
-            }
-            if let Change::Put { value, .. } | Change::Restore { value, .. } = change {
-                weight += value.len() / HEAVY;
-            }
+        if let Some(Write { table, id, .. }) = batch.writes.iter().find(|write| place(write.table).is_none()) {
+            return Err(StoreError::Refused(format!(
+                "it writes the {table} row `{id}`, and files keep only what tools remember (state, versions, history); \
+                 keep {table} in SQLite or in memory"
+            )));
         }
         let Some(home) = name::home(&batch.partition) else {
             return Err(StoreError::Refused(format!(
@@ -111,33 +93,19 @@ impl Writer {
                 batch.partition
             )));
         };
-        self.ask(Task::Commit(batch, home), weight, now).await
+        let weight = queue::weight(&batch);
+        self.0.ask(Task::Commit(batch, home, now), weight).await
     }
 
     pub(super) async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
-        let swept = self.ask(Task::Sweep(most), 0, now).await?;
-        Ok(swept.first().map_or(0, |swept| usize::try_from(*swept).unwrap_or(most)))
+        self.0.ask(Task::Sweep(most, now), 1).await.map(|answer| queue::swept(&answer))
     }
 
-    async fn ask(&self, task: Task, weight: usize, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let closed = || StoreError::Unavailable("the store is closed".into());
-        let weight = u32::try_from(weight).unwrap_or(ROOM).saturating_add(1).min(ROOM);
-        let room = self.room.clone().acquire_many_owned(weight).await.map_err(|_| closed())?;
-        let (reply, answer) = oneshot::channel();
-        let jobs = self.jobs.as_ref().ok_or_else(closed)?;
-        jobs.send(Job { task, now, reply, _room: room }).map_err(|_| closed())?;
-        // No answer comes when the thread fell over while the job was in its hands.
-        answer.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer fell over".into())))
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        drop(self.jobs.take());
-        if let Some(thread) = self.thread.take() {
-            // Whoever opens the folder next finds everything written and the lock free. A panic was told already.
-            let _ = thread.join();
-        }
+    /// Gives all files second names in a folder, between two writes; answers the moment that was. Blocks until it is done.
+    pub(super) fn copy(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Timestamp, BackupError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.0.tell(Task::Copy(into.to_owned(), stop.clone(), reply));
+        answer.recv().unwrap_or(Err(BackupError::Closed))
     }
 }
 
@@ -174,18 +142,22 @@ impl Thread {
 
     fn serve(&mut self, group: Vec<Job>) {
         let mut units: Vec<Unit> = Vec::new();
-        for Job { task, now, reply, .. } in group {
+        for Job { task, reply, .. } in group {
             match task {
                 _ if self.broken => {
                     let _ = reply.send(Err(StoreError::Unavailable("the store must be opened again".into())));
                 }
-                Task::Commit(batch, home) => match units.iter_mut().find(|unit| unit.home == home) {
+                Task::Commit(batch, home, now) => match units.iter_mut().find(|unit| unit.home == home) {
                     Some(unit) => unit.batches.push((batch, now, reply)),
                     None => units.push(Unit { home, batches: vec![(batch, now, reply)] }),
                 },
-                Task::Sweep(most) => {
+                Task::Sweep(most, now) => {
                     units.drain(..).for_each(|unit| self.commit(unit));
                     let _ = reply.send(self.sweep(most, now).map(|swept| vec![swept as u64]));
+                }
+                Task::Copy(into, stop, copied) => {
+                    units.drain(..).for_each(|unit| self.commit(unit));
+                    let _ = copied.send(self.copy(&into, &stop));
                 }
             }
         }
@@ -225,6 +197,12 @@ impl Thread {
                 }
             }
         }
+    }
+
+    fn copy(&mut self, into: &Path, stop: &AtomicBool) -> Result<Timestamp, BackupError> {
+        // What is owed is acknowledged, and belongs to the moment.
+        self.workshop.settle().map_err(BackupError::io(&self.shelf.contexts))?;
+        moment::link_all(&self.shelf, into, stop)
     }
 
     fn tell(&self, made: &Made) {

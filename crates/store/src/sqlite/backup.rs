@@ -1,81 +1,37 @@
 //! Backups of a store: copies of one moment, made while others work, and checked before they count.
 //!
-//! In: where to, and how often. Out: files that `restore` puts back. `clerk` is the thread that makes them, `copy` makes
-//! one, `manifest` is the text beside it that says what it must be like.
+//! In: where to, and how often. Out: files that `restore` puts back. `crate::backup` says when they are made, `copy` makes one.
 
-mod clerk;
 mod copy;
-mod manifest;
 
 use std::{
     io,
     path::{Path, PathBuf},
-    time::Duration,
+    sync::{Arc, atomic::AtomicBool},
 };
 
-pub(super) use clerk::Clerk;
-pub(super) use copy::{copy_hashed, is_sound, link_or_copy, remove};
-pub use manifest::Backup;
-pub(super) use manifest::beside;
+pub(super) use copy::is_sound;
 
 use super::Sqlite;
+use crate::backup::{Backup, BackupError, Maker, copy_hashed};
 
-/// How a store makes backups of itself.
-///
-/// ```
-/// # use std::time::Duration;
-/// use toolhub_store::sqlite::{Backups, Options};
-///
-/// let day = Duration::from_secs(24 * 3600);
-/// let options = Options::default().backups(Backups { every: day, keep_for: 30 * day, ..Backups::into("backups") });
-/// ```
-#[derive(Debug, Clone)]
-pub struct Backups {
-    /// Where they are laid. The folder is made when it is missing, and holds the backups of one store.
-    pub folder: PathBuf,
-    /// The time from one to the next, also over restarts. One hour unless it is said otherwise.
-    pub every: Duration,
-    /// How old one becomes before it is removed. Seven days unless it is said otherwise. The latest that is sound stays,
-    /// however old it is.
-    pub keep_for: Duration,
-}
+/// Makes backups of the store in a file.
+pub(super) struct Copier(pub(super) PathBuf);
 
-impl Backups {
-    /// Every hour, for seven days.
-    pub fn into(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), every: Duration::from_secs(3600), keep_for: Duration::from_secs(7 * 24 * 3600) }
+impl Maker for Copier {
+    const ENDING: &'static str = ".db";
+
+    fn store(&self) -> &Path {
+        &self.0
     }
-}
 
-/// Why there is no backup.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BackupError {
-    /// There is a file already, and no backup takes the place of another file.
-    #[error("{} is there already", .0.display())]
-    Exists(PathBuf),
-    /// The copy is not sound, so the store is not: it can be read, but not relied on.
-    #[error("the store is damaged, and so would be its backup: {0}")]
-    Damaged(String),
-    /// A file could not be written or read; the disk may be full.
-    #[error("{} cannot be written: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// SQLite could not copy it; the disk may be full.
-    #[error("the store cannot be copied: {0}")]
-    Sqlite(String),
-    /// The store was closed before the backup was made.
-    #[error("the store was closed before the backup was made")]
-    Closed,
-}
+    fn make(&self, into: &Path, stop: &Arc<AtomicBool>) -> Result<Backup, BackupError> {
+        copy::make(&self.0, into, stop)
+    }
 
-impl BackupError {
-    fn io(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
-        |error| Self::Io { path: path.to_owned(), error }
+    fn is_whole(&self, backup: &Backup) -> bool {
+        let read = std::fs::File::open(&backup.path).and_then(|file| copy_hashed(file, io::sink()));
+        read.is_ok_and(|(sha256, bytes)| (sha256, bytes) == (backup.sha256.clone(), backup.bytes))
     }
 }
 
@@ -106,7 +62,7 @@ impl Sqlite {
     /// # Errors
     /// When the folder cannot be read.
     pub fn backups(&self) -> io::Result<Vec<Backup>> {
-        self.clerk.folder().map_or_else(|| Ok(Vec::new()), Backup::all_in)
+        self.clerk.all()
     }
 
     /// Why the last backup the store was to make by itself was not made; `None` when it was.

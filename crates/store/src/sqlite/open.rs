@@ -1,9 +1,7 @@
 //! Opens a store: the lock, the file, its schema, then everybody who works on it.
 
 use std::{
-    fs::{self, File},
-    io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, atomic::AtomicU32},
 };
 
@@ -12,7 +10,7 @@ use rusqlite::Connection;
 use super::{
     Sqlite,
     aside::Aside,
-    backup::{Backups, Clerk},
+    backup::Copier,
     connection, epoch,
     error::OpenError,
     read::Readers,
@@ -20,7 +18,11 @@ use super::{
     schema::{self, Step},
     writer::{Setup, Writer},
 };
-use crate::{lock::Lock, watch::News};
+use crate::{
+    backup::{self, Backups, Clerk, whole},
+    lock::Lock,
+    watch::News,
+};
 
 /// The first version without the bug that damages a log while it is reset.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -80,7 +82,7 @@ impl Sqlite {
         let broken = |error| OpenError::Io { path: path.clone(), error };
         let setup = Setup { path: path.clone(), at_most, log, news: news.clone(), aside, floor };
         let writer = Writer::begin(setup, first).map_err(broken)?;
-        let clerk = Clerk::begin(&path, backups).map_err(broken)?;
+        let clerk = Clerk::begin(Copier(path.clone()), backups).map_err(broken)?;
         Ok(Self { path, clerk, readers, scanners, writer, news, _lock: lock })
     }
 }
@@ -102,18 +104,5 @@ fn prepare(path: &Path, connection: &mut Connection, steps: &[Step]) -> Result<(
 /// SQLite syncs what it writes into files, but not that a new file is in its folder.
 pub(super) fn sync_folder(path: &Path) -> Result<(), OpenError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|error| OpenError::Io { path: folder.to_owned(), error })
-}
-
-/// The path without links and dots, so that two names of one file have one lock.
-pub(super) fn whole(path: &Path) -> io::Result<PathBuf> {
-    match fs::canonicalize(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let name = path.file_name().ok_or(error)?;
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            Ok(fs::canonicalize(folder.unwrap_or(Path::new(".")))?.join(name))
-        }
-        found => found,
-    }
+    backup::sync_folder(folder).map_err(|error| OpenError::Io { path: folder.to_owned(), error })
 }

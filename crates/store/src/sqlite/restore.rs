@@ -13,15 +13,13 @@ use std::{
 use rusqlite::{Connection, OpenFlags};
 use toolhub_core::clock::{Clock, SystemClock};
 
-use super::{
-    OpenError,
-    backup::{Backup, beside, copy_hashed, is_sound, link_or_copy, remove},
-    epoch,
-    error::is_damage,
-    open::{sync_folder, whole},
-    schema,
+use super::{OpenError, backup::is_sound, epoch, error::is_damage, open::sync_folder, schema};
+use crate::{
+    backup::{self, Backup, Restored, beside, copy_hashed, free_name, link_or_copy, remove, whole},
+    epoch::after,
+    failpoint,
+    lock::Lock,
 };
-use crate::{epoch::after, failpoint, lock::Lock};
 
 /// Why a backup was not restored. The store is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -57,16 +55,6 @@ pub enum RestoreError {
     /// SQLite could not prepare it; the disk may be full.
     #[error("the backup cannot be prepared: {0}")]
     Sqlite(String),
-}
-
-/// What a restore did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Restored {
-    /// The backup.
-    pub backup: Backup,
-    /// Where the store that was there before lies now; none if there was none.
-    pub kept: Option<PathBuf>,
 }
 
 /// Puts a backup in the place of a store, which must be closed; the folder must be there. Blocks until it is done.
@@ -178,12 +166,7 @@ fn prepare(backup: &Backup, new: &Path, known: u64) -> Result<(), RestoreError> 
 /// Gives the old store a second name, and takes a log away from its first: one that could not be emptied, or whose file is
 /// gone.
 fn keep(path: &Path) -> io::Result<Option<PathBuf>> {
-    let free = |kept: &PathBuf| {
-        ["", "-wal", "-journal"].iter().all(|ending| fs::symlink_metadata(beside(kept, ending)).is_err())
-    };
-    let names = std::iter::once(beside(path, ".before-restore"))
-        .chain((2..).map(|number| beside(path, &format!(".before-restore-{number}"))));
-    let kept = names.into_iter().find(free).ok_or(io::ErrorKind::AlreadyExists)?;
+    let kept = free_name(path, ".before-restore", &["", "-wal", "-journal"])?;
     let there = path.exists();
     if there {
         link_or_copy(path, &kept)?;
@@ -196,6 +179,6 @@ fn keep(path: &Path) -> io::Result<Option<PathBuf>> {
     }
     remove(&beside(path, "-shm"))?;
     // No log may come back after a loss of power once the new file has the name.
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()?;
+    backup::sync_folder(path.parent().unwrap_or(Path::new("/")))?;
     Ok(there.then_some(kept))
 }

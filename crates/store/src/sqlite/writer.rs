@@ -10,19 +10,11 @@ use std::{
     io,
     panic::{self, AssertUnwindSafe},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::AtomicU32,
-        mpsc::{self, Receiver, Sender},
-    },
-    thread::JoinHandle,
+    sync::{Arc, atomic::AtomicU32, mpsc::Receiver},
 };
 
 use rusqlite::Connection;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    time::Instant,
-};
+use tokio::time::Instant;
 use toolhub_core::{
     backend::{Batch, Change, Durability, StoreError, Write},
     clock::Timestamp,
@@ -32,13 +24,13 @@ use super::{
     aside::{Aside, Suspect},
     error,
 };
-use crate::{failpoint, watch::News};
+use crate::{
+    failpoint,
+    queue::{self, Queue},
+    watch::News,
+};
 use file::File;
 
-/// How much may wait: so many batches, each of a long record counted more than once.
-const ROOM: u32 = 1024;
-/// The bytes that count as one more.
-const HEAVY: usize = 64 * 1024;
 /// How many are made in one transaction at most.
 const TOGETHER: usize = 256;
 /// SQLite keeps nothing longer than a thousand million bytes; this leaves room for the rest of the row.
@@ -47,11 +39,7 @@ const LONGEST: usize = 999_000_000;
 const COMPANY: u32 = 8;
 
 /// The way to the thread. Dropped, it waits until everything that was sent is written.
-pub(super) struct Writer {
-    jobs: Option<Sender<Job>>,
-    room: Arc<Semaphore>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(super) struct Writer(Queue<Task>);
 
 /// What the thread works with, besides its connection.
 pub(super) struct Setup {
@@ -65,86 +53,53 @@ pub(super) struct Setup {
     pub(super) floor: u64,
 }
 
-/// Something to do, and who waits for it.
-struct Job {
-    task: Task,
-    now: Timestamp,
-    reply: oneshot::Sender<Result<Vec<u64>, StoreError>>,
-    _room: OwnedSemaphorePermit,
-}
+type Job = queue::Job<Task>;
 
 enum Task {
-    Commit(Batch),
+    Commit(Batch, Timestamp),
     /// Answered with one number: how many rows went.
-    Sweep(usize),
+    Sweep(usize, Timestamp),
     /// Sets those aside that are damaged. Answered with nothing.
-    Inspect(Vec<Suspect>),
+    Inspect(Vec<Suspect>, Timestamp),
 }
 
 impl Writer {
     pub(super) fn begin(setup: Setup, first: Connection) -> io::Result<Self> {
-        // Not bounded by itself: a job is sent with its room, and of that there is only so much.
-        let (jobs, waiting) = mpsc::channel();
         let Setup { path, at_most, log, news, aside, floor } = setup;
         let file = File::new(&path, at_most, first, log);
-        let work = move || Thread { waiting, file, news, aside, floor, before: 1 }.run();
-        let thread = std::thread::Builder::new().name("toolhub-sqlite".into()).spawn(work)?;
-        Ok(Self { jobs: Some(jobs), room: Arc::new(Semaphore::new(ROOM as usize)), thread: Some(thread) })
+        let work = move |waiting| Thread { waiting, file, news, aside, floor, before: 1 }.run();
+        Queue::begin("toolhub-sqlite", work).map(Self)
     }
 
     pub(super) async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         if let Some(Write { table, id, .. }) = batch.written_twice() {
             return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
         }
-        let mut weight = 0;
         for Write { table, id, change, .. } in &batch.writes {
             let (Change::Put { value, .. } | Change::Restore { value, .. }) = change else { continue };
             if value.len() > LONGEST {
                 return Err(StoreError::Refused(format!("the {table} record `{id}` is longer than SQLite can keep")));
             }
-            weight += value.len() / HEAVY;
         }
-        self.ask(Task::Commit(batch), weight, now).await
+        let weight = queue::weight(&batch);
+        self.0.ask(Task::Commit(batch, now), weight).await
     }
 
     pub(super) async fn sweep(&self, most: usize, now: Timestamp) -> Result<usize, StoreError> {
-        let swept = self.ask(Task::Sweep(most), 0, now).await?;
-        Ok(swept.first().map_or(0, |swept| usize::try_from(*swept).unwrap_or(most)))
+        self.0.ask(Task::Sweep(most, now), 1).await.map(|answer| queue::swept(&answer))
     }
 
     /// Has somebody look at rows that could not be read. Nobody waits for it, and when there is much to do it is left
     /// to whoever comes upon them next.
     pub(super) fn inspect(&self, suspects: Vec<Suspect>, now: Timestamp) {
-        let Ok(room) = self.room.clone().try_acquire_owned() else { return };
-        if let Some(jobs) = self.jobs.as_ref().filter(|_| !suspects.is_empty()) {
-            let _ = jobs.send(Job { task: Task::Inspect(suspects), now, reply: oneshot::channel().0, _room: room });
+        if !suspects.is_empty() {
+            self.0.offer(Task::Inspect(suspects, now));
         }
     }
 
     /// Returns when all that was asked for before is done.
     pub(super) async fn inspect_and_wait(&self) -> Result<(), StoreError> {
-        self.ask(Task::Inspect(Vec::new()), 0, Timestamp::from_millis(0)).await.map(|_| ())
-    }
-
-    async fn ask(&self, task: Task, weight: usize, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let closed = || StoreError::Unavailable("the store is closed".into());
-        let weight = u32::try_from(weight).unwrap_or(ROOM).saturating_add(1).min(ROOM);
-        let room = self.room.clone().acquire_many_owned(weight).await.map_err(|_| closed())?;
-        let (reply, answer) = oneshot::channel();
-        let jobs = self.jobs.as_ref().ok_or_else(closed)?;
-        jobs.send(Job { task, now, reply, _room: room }).map_err(|_| closed())?;
-        // No answer comes when the thread fell over while the job was in its hands.
-        answer.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer fell over".into())))
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        drop(self.jobs.take());
-        if let Some(thread) = self.thread.take() {
-            // Whoever opens the file next finds everything written and the lock free. A panic was told already.
-            let _ = thread.join();
-        }
+        self.0.ask(Task::Inspect(Vec::new(), Timestamp::from_millis(0)), 1).await.map(|_| ())
     }
 }
 
@@ -193,12 +148,12 @@ impl Thread {
     }
 
     fn serve(&mut self, group: Vec<Job>) {
-        let level = group.iter().map(Job::durability).max().unwrap_or(Durability::KillSafe);
+        let level = group.iter().map(durability).max().unwrap_or(Durability::KillSafe);
         let done = self.file.transact(level, |connection| {
             let hand = apply::Hand::new(connection, &self.aside, self.floor);
             let mut hand = hand.map_err(|error| error::nothing(&error))?;
             failpoint::reach("writer: before a write");
-            let made = group.iter().map(|job| apply::job(&mut hand, &job.task, job.now, &self.news));
+            let made = group.iter().map(|job| apply::job(&mut hand, &job.task, &self.news));
             let made = made.collect::<Result<Vec<_>, _>>();
             failpoint::reach("writer: before the commit");
             made
@@ -230,16 +185,14 @@ impl Thread {
     }
 }
 
-impl Job {
-    fn durability(&self) -> Durability {
-        match &self.task {
-            Task::Commit(batch) => batch.durability(),
-            // What is expired is gone to everybody, and what is damaged stays so: after a loss of power it is done again.
-            Task::Sweep(_) | Task::Inspect(_) => Durability::KillSafe,
-        }
+fn durability(job: &Job) -> Durability {
+    match &job.task {
+        Task::Commit(batch, _) => batch.durability(),
+        // What is expired is gone to everybody, and what is damaged stays so: after a loss of power it is done again.
+        Task::Sweep(..) | Task::Inspect(..) => Durability::KillSafe,
     }
 }
 
 fn needs_sync(group: &[Job]) -> bool {
-    group.iter().any(|job| job.durability() == Durability::PowerSafe)
+    group.iter().any(|job| durability(job) == Durability::PowerSafe)
 }

@@ -54,7 +54,7 @@ impl Stores {
 
     fn open(&mut self, compression: bool) {
         self.on_disk.clear();
-        let options = files::Options { compression };
+        let options = files::Options { compression, backups: None };
         let files = Files::open_on(self.folder.path("files"), options, Arc::new(self.drive.clone())).unwrap();
         self.on_disk = vec![Arc::new(files), Arc::new(open(&self.folder.path("store.db")))];
     }

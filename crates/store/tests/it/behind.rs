@@ -1,10 +1,8 @@
 //! A store that is written behind: acknowledged at once, whole and in order later, and no version comes twice.
 
 use std::{
-    collections::HashMap,
-    io::{BufRead, BufReader, Write as _},
+    io::Write as _,
     path::Path,
-    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicU8, AtomicU32, Ordering},
@@ -21,7 +19,7 @@ use toolhub_core::{
 use toolhub_store::{Behind, behind::Options, sqlite};
 
 use crate::{
-    kill::acknowledged,
+    kill::run_and_kill,
     shelf::{Folder, NOW, commit, get, open, put, thread},
 };
 
@@ -245,27 +243,13 @@ async fn after_a_kill_what_was_synced_is_there_and_no_version_comes_twice() {
     let mut highest = 0;
     for _ in 0..kills {
         let lines = fastrand::usize(1..400);
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["behind::writes_behind_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
-            .env(FILE, &path)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (mut told, mut seen) = (HashMap::new(), 0);
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let Some((sort, version)) = acknowledged(&line.unwrap()) else { continue };
+        let test = "behind::writes_behind_until_it_is_killed";
+        let told = run_and_kill(test, (FILE, &path), lines, |sort, version| {
             if sort == 0 {
                 assert!(version > highest, "version {version} was given out before {highest}");
                 highest = version;
             }
-            told.insert(sort, version);
-            seen += 1;
-            if seen == lines {
-                child.kill().unwrap();
-            }
-        }
-        child.wait().unwrap();
-        assert!(seen >= lines, "it ended by itself");
+        });
         let store = open(&path);
         let a = row(&store, "a").await;
         assert_eq!(a, row(&store, "b").await, "nothing by halves");

@@ -24,8 +24,8 @@ use crate::{
 type Open = fn(&Path) -> Arc<dyn Backend>;
 
 const STORES: [(&str, Open); 4] = [
-    ("files", |path| Arc::new(Files::open(path, Options { compression: false }).unwrap())),
-    ("packed files", |path| Arc::new(Files::open(path, Options { compression: true }).unwrap())),
+    ("files", |path| Arc::new(Files::open(path, Options::default()).unwrap())),
+    ("packed files", |path| Arc::new(Files::open(path, Options { compression: true, backups: None }).unwrap())),
     ("sqlite", |path| Arc::new(open(&path.join("store.db")))),
     ("packed sqlite", |path| Arc::new(Compressed(open(&path.join("store.db"))))),
 ];
@@ -171,7 +171,10 @@ async fn what_was_flushed_and_a_clean_end_survive_a_loss_of_power_together() {
     for round in 0..60 {
         let (drive, path) = (Drive::default(), of.path("state"));
         let open = |drive: &Drive| {
-            Arc::new(Files::open_on(&path, Options { compression: round % 2 == 0 }, Arc::new(drive.clone())).unwrap())
+            Arc::new(
+                Files::open_on(&path, Options { compression: round % 2 == 0, backups: None }, Arc::new(drive.clone()))
+                    .unwrap(),
+            )
         };
         let store = behind(open(&drive)).await;
         write(&store).await;

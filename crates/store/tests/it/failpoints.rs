@@ -10,11 +10,12 @@ use std::{
 };
 
 use toolhub_store::{
-    Behind, behind,
+    Behind, behind, files,
     sqlite::{self, Backup},
 };
 
 use crate::{
+    files_backup,
     kill::{acknowledged, check, count_all, is_sound},
     shelf::{Folder, commit, get, open, put},
     vfs::Disk,
@@ -40,6 +41,8 @@ async fn works_until_it_dies() {
         "open" => drop(open(&path)),
         "backup" => drop(open(&path).backup(path.with_extension("backup")).await.unwrap()),
         "restore" => drop(sqlite::restore(path.with_extension("backup"), &path).unwrap()),
+        "backup of files" => drop(files_backup::open(&path).backup(path.with_extension("backup")).await.unwrap()),
+        "restore of files" => drop(files::restore(path.with_extension("backup"), &path).unwrap()),
         "behind" => {
             let often = behind::Options { every: Duration::from_millis(2), ..behind::Options::default() };
             let store = Behind::open(Arc::new(open(&path)), often).await.unwrap();
@@ -56,22 +59,23 @@ async fn works_until_it_dies() {
 }
 
 /// Runs the process above until it dies at the place; answers the last number of each writer.
-fn die(work: &str, path: &Path, place: &str) -> HashMap<u64, u64> {
+pub(crate) fn die(work: &str, path: &Path, place: &str) -> HashMap<u64, u64> {
     let (died, last) = run(work, path, ("TOOLHUB_FAILPOINT", place));
     assert!(died, "it never came to `{place}`, or the build has no such places");
     last
 }
 
+/// The process above with its work.
+pub(crate) fn process(work: &str, path: &Path) -> Command {
+    let mut process = Command::new(std::env::current_exe().unwrap());
+    process.args(["failpoints::works_until_it_dies", "--exact", "--ignored", "--nocapture"]);
+    process.env(WORK, work).env(FILE, path).stderr(Stdio::null());
+    process
+}
+
 /// Runs the process above; whether it died, and the last number of each writer.
 fn run(work: &str, path: &Path, (variable, value): (&str, &str)) -> (bool, HashMap<u64, u64>) {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["failpoints::works_until_it_dies", "--exact", "--ignored", "--nocapture"])
-        .env(WORK, work)
-        .env(FILE, path)
-        .env(variable, value)
-        .stderr(Stdio::null())
-        .output()
-        .unwrap();
+    let output = process(work, path).env(variable, value).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // A test that fails ends with a code; one that is aborted, with a signal.
     assert!(output.status.success() || output.status.code().is_none(), "{work}, {value}: {text}");
@@ -80,7 +84,7 @@ fn run(work: &str, path: &Path, (variable, value): (&str, &str)) -> (bool, HashM
     (!output.status.success(), last)
 }
 
-fn rounds() -> usize {
+pub(crate) fn rounds() -> usize {
     if std::env::var_os("TOOLHUB_SOAK").is_some() { 50 } else { 1 }
 }
 

@@ -28,8 +28,8 @@ use crate::{
     shelf::{Folder, NOW, commit, get, put, thread},
 };
 
-const PLAIN: Options = Options { compression: false };
-const PACKED: Options = Options { compression: true };
+const PLAIN: Options = Options { compression: false, backups: None };
+const PACKED: Options = Options { compression: true, backups: None };
 
 fn open(folder: &Path) -> Files {
     Files::open(folder, PLAIN).unwrap()
@@ -39,7 +39,7 @@ fn open(folder: &Path) -> Files {
 fn stores(folder: &Folder, options: Options) -> impl AsyncFn() -> Arc<Files> {
     let made = AtomicU32::new(0);
     async move || {
-        let path = folder.path(&made.fetch_add(1, Ordering::Relaxed).to_string());
+        let (path, options) = (folder.path(&made.fetch_add(1, Ordering::Relaxed).to_string()), options.clone());
         Arc::new(Files::open_on(path, options, Arc::new(Drive::default())).unwrap())
     }
 }

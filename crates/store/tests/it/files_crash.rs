@@ -35,7 +35,7 @@ impl Place {
     }
 
     fn try_open(&self, drive: &Drive, compression: bool) -> Result<Files, toolhub_store::files::OpenError> {
-        Files::open_on(&self.0, Options { compression }, Arc::new(drive.clone()))
+        Files::open_on(&self.0, Options { compression, backups: None }, Arc::new(drive.clone()))
     }
 }
 

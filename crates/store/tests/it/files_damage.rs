@@ -26,7 +26,7 @@ fn value(n: usize) -> Vec<u8> {
 /// A store with two dozen contexts, each with a state and a history.
 async fn filled(folder: &Path) {
     for compression in [false, true] {
-        let store = Files::open(folder, Options { compression }).unwrap();
+        let store = Files::open(folder, Options { compression, backups: None }).unwrap();
         for n in (0..CONTEXTS).filter(|n| (n % 2 == 0) == compression) {
             let mut entry = put(&format!("s{n}/0001"), b"{\"type\":\"note\"}");
             entry.table = Table::History;

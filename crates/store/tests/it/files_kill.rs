@@ -1,24 +1,21 @@
 //! Killed at any moment, the store of files has everything it acknowledged, and nothing by halves.
 
-use std::{
-    collections::HashMap,
-    io::{BufRead, BufReader, Write as _},
-    path::Path,
-    process::{Command, Stdio},
-    sync::Arc,
-};
+use std::{io::Write as _, path::Path, sync::Arc};
 
-use toolhub_core::backend::{Backend, Scan, Scope, Table};
+use toolhub_core::backend::Table;
 use toolhub_store::{Files, files::Options};
 
-use crate::shelf::{Folder, NOW, commit, get, put, thread};
+use crate::{
+    kill::{all, has_all, run_and_kill},
+    shelf::{Folder, commit, get, put},
+};
 
 const WRITERS: u64 = 6;
 /// Tells the test binary that it is the process to be killed, and which folder it writes.
 const FOLDER: &str = "TOOLHUB_FILES_TO_BE_KILLED";
 
 fn open(path: &Path) -> Files {
-    Files::open(path, Options { compression: fastrand::bool() }).unwrap()
+    Files::open(path, Options { compression: fastrand::bool(), backups: None }).unwrap()
 }
 
 /// Counts for ever, in two contexts at once.
@@ -41,38 +38,11 @@ async fn count(store: &Files, writer: u64) {
 async fn writes_until_it_is_killed() {
     let Some(path) = std::env::var_os(FOLDER) else { return };
     let store = Arc::new(open(Path::new(&path)));
-    let writers = (0..WRITERS).map(|writer| {
+    all(WRITERS, |writer| {
         let store = store.clone();
-        tokio::spawn(async move { count(&store, writer).await })
-    });
-    for writer in writers.collect::<Vec<_>>() {
-        writer.await.unwrap();
-    }
-}
-
-/// Runs the process above for so many acknowledgements, kills it, and answers the last number of each writer.
-fn run_and_kill(path: &Path, acknowledgements: usize) -> HashMap<u64, u64> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["files_kill::writes_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
-        .env(FOLDER, path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (mut last, mut seen) = (HashMap::new(), 0);
-    // After the kill the pipe still holds what was acknowledged before it.
-    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-        let line = line.unwrap();
-        let mut words = line.split(' ').skip_while(|word| *word != "acknowledged").skip(1).map(|w| w.parse().unwrap());
-        let (Some(writer), Some(number)) = (words.next(), words.next()) else { continue };
-        last.insert(writer, number);
-        seen += 1;
-        if seen == acknowledgements {
-            child.kill().unwrap();
-        }
-    }
-    assert!(seen >= acknowledgements, "it ended by itself after {seen}: {:?}", child.wait());
-    child.wait().unwrap();
-    last
+        async move { count(&store, writer).await }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -85,19 +55,13 @@ async fn whatever_was_acknowledged_is_there_after_a_kill() {
             folder = Folder::in_memory();
         }
         let path = folder.path("state");
-        let acknowledged = run_and_kill(&path, fastrand::usize(1..300));
+        let acknowledgements = fastrand::usize(1..300);
+        let acknowledged =
+            run_and_kill("files_kill::writes_until_it_is_killed", (FOLDER, &path), acknowledgements, |_, _| ());
         let store = open(&path);
         assert_eq!(store.damaged(), []);
         for writer in 0..WRITERS {
-            let partition = format!("writer-{writer}");
-            let version = get(&store, &partition, "one/n").await.unwrap().map_or(0, |row| row.seen.version);
-            let last = acknowledged.get(&writer).copied().unwrap_or(0);
-            assert!(version >= last, "writer {writer} was told of {last}, and {version} is there");
-            let scan = Scan::of(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
-            let rows = store.scan(scan, NOW).await.unwrap().rows;
-            let numbers: Vec<u64> =
-                rows.iter().map(|(key, _)| key.id.rsplit('/').next().unwrap().parse().unwrap()).collect();
-            assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");
+            has_all(&store, writer, "one/n", &acknowledged).await;
         }
     }
 }

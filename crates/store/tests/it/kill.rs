@@ -38,13 +38,11 @@ pub(crate) async fn count(store: &impl Backend, writer: u64) {
 
 /// Lets all writers count until the process ends.
 pub(crate) async fn count_all(store: std::sync::Arc<impl Backend>) {
-    let writers = (0..WRITERS).map(|writer| {
+    all(WRITERS, |writer| {
         let store = store.clone();
-        tokio::spawn(async move { count(&*store, writer).await })
-    });
-    for writer in writers.collect::<Vec<_>>() {
-        writer.await.unwrap();
-    }
+        async move { count(&*store, writer).await }
+    })
+    .await;
 }
 
 /// Not a test but the process that is killed; it does nothing unless it is told its file.
@@ -62,20 +60,25 @@ pub(crate) fn acknowledged(line: &str) -> Option<(u64, u64)> {
     Some((words.next()?, words.next()?))
 }
 
-/// Runs the process above for so many acknowledgements, kills it, and answers the last number of each writer.
-fn run_and_kill(path: &Path, acknowledgements: usize) -> HashMap<u64, u64> {
+/// Runs a test of this binary as a process of its own that is told a path, kills it after so many acknowledgements, and answers the
+/// last number of each writer.
+pub(crate) fn run_and_kill(
+    test: &str,
+    (variable, path): (&str, &Path),
+    acknowledgements: usize,
+    mut heard: impl FnMut(u64, u64),
+) -> HashMap<u64, u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["kill::writes_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
-        .env(FILE, path)
+        .args([test, "--exact", "--ignored", "--nocapture"])
+        .env(variable, path)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut last = HashMap::new();
-    let mut seen = 0;
+    let (mut last, mut seen) = (HashMap::new(), 0);
     // After the kill the pipe still holds what was acknowledged before it.
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-        let line = line.unwrap();
-        let Some((writer, number)) = acknowledged(&line) else { continue };
+        let Some((writer, number)) = acknowledged(&line.unwrap()) else { continue };
+        heard(writer, number);
         last.insert(writer, number);
         seen += 1;
         if seen == acknowledgements {
@@ -87,13 +90,34 @@ fn run_and_kill(path: &Path, acknowledgements: usize) -> HashMap<u64, u64> {
     last
 }
 
+/// Has each of so many writers do something for ever, one beside the other.
+pub(crate) async fn all<F: Future<Output = ()> + Send + 'static>(writers: u64, write: impl Fn(u64) -> F) {
+    let mut tasks: tokio::task::JoinSet<()> = (0..writers).map(write).collect();
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+}
+
+/// A writer finds all that was acknowledged, under this id, and in its history every number up to that.
+pub(crate) async fn has_all(store: &impl Backend, writer: u64, counter: &str, acknowledged: &HashMap<u64, u64>) {
+    let partition = format!("writer-{writer}");
+    let version = get(store, &partition, counter).await.unwrap().map_or(0, |row| row.seen.version);
+    let last = acknowledged.get(&writer).copied().unwrap_or(0);
+    assert!(version >= last, "writer {writer} was told of {last}, and {version} is there");
+    let scan = Scan::of(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
+    let rows = store.scan(scan, NOW).await.unwrap().rows;
+    let numbers: Vec<u64> = rows.iter().map(|(key, _)| key.id.rsplit('/').next().unwrap().parse().unwrap()).collect();
+    assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");
+}
+
 #[tokio::test]
 async fn whatever_was_acknowledged_is_there_after_a_kill() {
     let folder = Folder::new();
     let path = folder.path("store.db");
     let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 200 } else { 10 };
     for _ in 0..kills {
-        let acknowledged = run_and_kill(&path, fastrand::usize(1..600));
+        let acknowledgements = fastrand::usize(1..600);
+        let acknowledged = run_and_kill("kill::writes_until_it_is_killed", (FILE, &path), acknowledgements, |_, _| ());
         check(&path, &acknowledged).await;
     }
 }
@@ -104,15 +128,7 @@ pub(crate) async fn check(path: &Path, acknowledged: &HashMap<u64, u64>) {
     let store = open(path);
     assert!(began.elapsed() < Duration::from_secs(2), "it is ready again soon");
     for writer in 0..WRITERS {
-        let partition = format!("writer-{writer}");
-        let counter = get(&store, &partition, "counter").await.unwrap();
-        let version = counter.as_ref().map_or(0, |row| row.seen.version);
-        let last = acknowledged.get(&writer).copied().unwrap_or(0);
-        assert!(version >= last, "writer {writer} was told of {last}, and {version} is there");
-        let scan = Scan::of(Table::History, Scope::Partition(thread(&partition))).limit(usize::MAX);
-        let numbers: Vec<u64> =
-            store.scan(scan, NOW).await.unwrap().rows.iter().map(|(key, _)| key.id.parse().unwrap()).collect();
-        assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");
+        has_all(&store, writer, "counter", acknowledged).await;
     }
     drop(store);
     is_sound(path);

@@ -1,8 +1,6 @@
 //! Calls that a dead process left open: closed as interrupted once, or run again where the owner asked for it.
 
 use std::{
-    fs,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,38 +9,15 @@ use std::{
 };
 
 use toolhub::{
-    BoxFuture, CallRecord, ContextId, Happened, HubBuilder, RegistryError, Running, Sqlite, Status,
-    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
-    clock::Timestamp,
+    CallRecord, ContextId, Happened, HubBuilder, RegistryError, Running, Sqlite, Status,
+    backend::Memory,
     ids::CallId,
     prelude::*,
     sqlite::Options,
     testing::{AssertOutcome, Recorder, Scripted, Step, scripted},
 };
 
-/// A store in memory that outlives its hub, and that no other hub uses at the same time.
-struct Alone(Arc<Memory>);
-
-impl Backend for Alone {
-    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        self.0.load(keys, now)
-    }
-    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        self.0.commit(batch, now)
-    }
-    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
-        self.0.scan(scan, now)
-    }
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        self.0.sweep(most, now)
-    }
-    fn watch(&self, table: Table) -> Watcher {
-        self.0.watch(table)
-    }
-    fn alone(&self) -> bool {
-        true
-    }
-}
+use crate::folder::Folder;
 
 /// Where records lie while one hub after the other uses them.
 #[derive(Clone)]
@@ -51,30 +26,18 @@ pub(crate) enum Shelf {
     File(Arc<Folder>),
 }
 
-/// A folder that goes away with the test.
-pub(crate) struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 impl Shelf {
     pub(crate) fn both() -> [Self; 2] {
-        static FOLDERS: AtomicUsize = AtomicUsize::new(0);
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("toolhub-journal-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        [Self::Memory(Arc::default()), Self::File(Arc::new(Folder(path)))]
+        [Self::Memory(Arc::default()), Self::File(Arc::new(Folder::new()))]
     }
 
     /// The next hub. What the one before does by itself ends a moment after it, and only then is the file free.
     pub(crate) async fn hub(&self) -> HubBuilder {
         match self {
-            Self::Memory(memory) => ToolHub::builder().store(Alone(memory.clone())),
+            // It outlives its hub, and no other hub uses it at the same time.
+            Self::Memory(memory) => ToolHub::builder().store(memory.clone()),
             Self::File(folder) => {
-                let path = folder.0.join("store.db");
+                let path = folder.path().join("store.db");
                 let free = async {
                     loop {
                         match Sqlite::open(&path, Options::default()) {

@@ -4,13 +4,15 @@
 //! The tools write every effect into a ledger of their own, which is synced before they answer. Acknowledgements are lines
 //! on the process's output. What the store says afterwards is held against both.
 
+mod http;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
     io::{BufRead, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -21,6 +23,8 @@ use toolhub::{
     prelude::*,
     sqlite::Options,
 };
+
+use crate::folder::Folder;
 
 /// Tells the test binary that it is the process to be killed, where it works, and which of its lives this is.
 const FOLDER: &str = "TOOLHUB_HUB_TO_BE_KILLED";
@@ -66,10 +70,14 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("hub.db")
 }
 
-async fn hub(folder: &Path) -> ToolHub {
+fn store(folder: &Path) -> Sqlite {
+    Sqlite::open(file(folder), Options::default()).unwrap()
+}
+
+async fn hub(folder: &Path, store: Arc<Sqlite>) -> ToolHub {
     let ledger = OpenOptions::new().create(true).append(true).open(folder.join("ledger")).unwrap();
     ToolHub::builder()
-        .store(Sqlite::open(file(folder), Options::default()).unwrap())
+        .store(store)
         .resource(Ledger(Mutex::new(ledger)))
         .tool(tool("pay", pay))
         .tool(tool("look", look).read_only())
@@ -115,7 +123,7 @@ async fn works_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let life: usize = std::env::var(LIFE).unwrap().parse().unwrap();
     let began = tokio::time::Instant::now();
-    let hub = hub(&folder).await;
+    let hub = hub(&folder, Arc::new(store(&folder))).await;
     say(&format!("ready {}", began.elapsed().as_millis()));
     let left = fs::read_to_string(folder.join("left")).unwrap_or_default();
     let mut writers = tokio::task::JoinSet::new();
@@ -183,7 +191,7 @@ async fn a_killed_hub_has_lost_nothing_it_acknowledged_and_done_nothing_twice() 
     let (mut paid, mut interrupted) = (BTreeMap::new(), BTreeSet::new());
     let mut slowest = Duration::ZERO;
     for life in 0..kills {
-        let said = run_and_kill(&folder.0, life, fastrand::usize(1..60));
+        let said = run_and_kill(folder.path(), life, fastrand::usize(1..60));
         slowest = slowest.max(said.ready_after);
         for (key, count) in &said.paid {
             let before = paid.insert(key.clone(), *count);
@@ -192,9 +200,9 @@ async fn a_killed_hub_has_lost_nothing_it_acknowledged_and_done_nothing_twice() 
         interrupted.extend(said.interrupted.iter().cloned());
         let answered = |key: &&String| !paid.contains_key(*key) && !interrupted.contains(*key);
         let left: Vec<&str> = said.attempted.iter().filter(answered).map(String::as_str).collect();
-        fs::write(folder.0.join("left"), left.join("\n")).unwrap();
+        fs::write(folder.path().join("left"), left.join("\n")).unwrap();
         if life % 10 == 9 || life + 1 == kills {
-            look_at(&folder.0, &paid, &interrupted).await;
+            look_at(folder.path(), &paid, &interrupted).await;
         }
     }
     println!("{kills} kills, {} paid, {} interrupted, ready after {slowest:?}", paid.len(), interrupted.len());
@@ -214,7 +222,7 @@ async fn look_at(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: &BTre
     for key in paid.keys() {
         assert!(effects.contains_key(key.as_str()), "{key} was acknowledged and did not happen");
     }
-    let hub = hub(folder).await;
+    let hub = hub(folder, Arc::new(store(folder))).await;
     for (key, count) in paid {
         let writer: usize = key.split('-').next().unwrap().parse().unwrap();
         let call = hub.call("pay", json!({"order": key})).thread(thread(writer)).idempotency_key(key.clone());
@@ -243,7 +251,7 @@ async fn look_at(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: &BTre
     }
     hub.shutdown(Duration::from_secs(5)).await;
     drop(hub);
-    let store = Sqlite::open(file(folder), Options::default()).unwrap();
+    let store = store(folder);
     let all = async |table| {
         let scan = Scan::of(table, Scope::All).limit(usize::MAX);
         store.scan(scan, SystemClock.now()).await.unwrap().rows
@@ -258,21 +266,4 @@ async fn look_at(folder: &Path, paid: &BTreeMap<String, u64>, interrupted: &BTre
     let file = rusqlite::Connection::open(file(folder)).unwrap();
     let verdict: String = file.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
     assert_eq!(verdict, "ok");
-}
-
-/// A folder that goes away with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("toolhub-killed-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

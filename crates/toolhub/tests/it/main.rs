@@ -20,6 +20,7 @@ mod errors;
 mod events;
 mod events_kept;
 mod executors;
+mod folder;
 mod hooks;
 mod house;
 mod idempotency;

@@ -4,43 +4,25 @@ use std::{
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
 use toolhub::{
-    Acknowledged, BusinessStateConfig, HubBuilder, ManagerType, PersistenceFormat, Sqlite, StateKind::Business,
-    StateManagerConfig, prelude::*, sqlite::Options, testing::AssertOutcome,
+    Acknowledged, BusinessStateConfig, HubBuilder, ManagerType, PersistenceFormat, StateKind::Business,
+    StateManagerConfig, prelude::*, testing::AssertOutcome,
 };
 
-use crate::{shop::add_to_cart, state_manager::main};
+use crate::{folder::Folder, shop::add_to_cart, state_manager::main};
 
-/// A folder that goes away with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("toolhub-managers-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Self(std::env::temp_dir().join(name))
-    }
-
-    /// Where a hub is to keep its states.
-    fn states(&self) -> PathBuf {
-        self.0.join("states")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Where a hub is to keep its states.
+fn states(folder: &Folder) -> PathBuf {
+    folder.path().join("states")
 }
 
 fn config(folder: &Folder, format: PersistenceFormat) -> StateManagerConfig {
     StateManagerConfig {
         manager_type: Some(ManagerType::Persistent),
-        persistence_path: folder.states(),
+        persistence_path: states(folder),
         persistence_format: format,
         ..Default::default()
     }
@@ -94,7 +76,7 @@ async fn states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_sa
             assert_eq!(history.len() as u64, 3 * round, "{format:?}");
             close(hub).await;
         }
-        assert!(files(&folder.states()).iter().any(|path| ends_with(path, ending)), "{format:?}");
+        assert!(files(&states(&folder)).iter().any(|path| ends_with(path, ending)), "{format:?}");
     }
 }
 
@@ -104,7 +86,7 @@ async fn a_file_of_states_is_text_that_people_can_read() {
     let hub = builder(config(&folder, PersistenceFormat::Json), BusinessStateConfig::default()).build().await.unwrap();
     add(&hub).await;
     close(hub).await;
-    let text = files(&folder.states()).into_iter().find(|path| ends_with(path, ".json")).map(fs::read_to_string);
+    let text = files(&states(&folder)).into_iter().find(|path| ends_with(path, ".json")).map(fs::read_to_string);
     assert!(text.unwrap().unwrap().contains("tea tea tea"));
 }
 
@@ -128,10 +110,10 @@ async fn states_are_packed_where_either_config_says_so_and_read_back_as_they_wer
             close(hub).await;
             match format {
                 PersistenceFormat::Json => {
-                    assert!(files(&folder.states()).iter().any(|path| ends_with(path, ".json.zst")));
+                    assert!(files(&states(&folder)).iter().any(|path| ends_with(path, ".json.zst")));
                 }
                 PersistenceFormat::Sqlite => {
-                    let file = rusqlite::Connection::open(folder.states().join("state.db")).unwrap();
+                    let file = rusqlite::Connection::open(states(&folder).join("state.db")).unwrap();
                     let long = "SELECT max(length(value)) FROM rows WHERE tab = 'state'";
                     let longest: Result<i64, _> = file.query_row(long, (), |row| row.get(0));
                     assert!(longest.unwrap() < 400, "the state takes less room than its text");
@@ -167,7 +149,7 @@ async fn what_waits_is_written_at_the_interval() {
     let business = BusinessStateConfig { sync_on_change: false, sync_interval: soon, ..Default::default() };
     let hub = builder(config(&folder, PersistenceFormat::Json), business).build().await.unwrap();
     add(&hub).await;
-    let written = || files(&folder.states()).iter().any(|path| ends_with(path, ".json") && holds_tea(path));
+    let written = || files(&states(&folder)).iter().any(|path| ends_with(path, ".json") && holds_tea(path));
     // It comes by itself; a test that waits for ever would say that it does not.
     while !written() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -180,6 +162,12 @@ fn holds_tea(path: &Path) -> bool {
 
 #[tokio::test]
 async fn backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says() {
+    for format in [PersistenceFormat::Sqlite, PersistenceFormat::Json] {
+        are_made(format).await;
+    }
+}
+
+async fn are_made(format: PersistenceFormat) {
     let folder = Folder::new();
     let (often, soon) = (Duration::from_millis(30), Duration::from_millis(1));
     let business = BusinessStateConfig {
@@ -188,12 +176,13 @@ async fn backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says() {
         backup_retention: soon,
         ..Default::default()
     };
-    let hub = builder(config(&folder, PersistenceFormat::Sqlite), business).build().await.unwrap();
+    let hub = builder(config(&folder, format), business).build().await.unwrap();
     add(&hub).await;
-    let backups = folder.states().join("backups");
+    let backups = states(&folder).join("backups");
     let all = || {
         let paths = fs::read_dir(&backups).into_iter().flatten().map(|entry| entry.unwrap().path());
-        let mut all: Vec<PathBuf> = paths.filter(|path| ends_with(path, ".db")).collect();
+        let ending = if format == PersistenceFormat::Sqlite { ".db" } else { "Z" };
+        let mut all: Vec<PathBuf> = paths.filter(|path| ends_with(path, ending)).collect();
         all.sort();
         all
     };
@@ -206,24 +195,24 @@ async fn backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says() {
     close(hub).await;
     assert!(all().len() < seen.len(), "the oldest is gone");
     let last = all().pop().unwrap();
-    let restored = folder.0.join("restored.db");
-    toolhub::sqlite::restore(&last, &restored).unwrap();
-    let hub = ToolHub::builder().store(Sqlite::open(&restored, Options::default()).unwrap()).build().await.unwrap();
+    let other = Folder::new();
+    fs::create_dir_all(states(&other)).unwrap();
+    match format {
+        PersistenceFormat::Sqlite => drop(toolhub::sqlite::restore(&last, states(&other).join("state.db")).unwrap()),
+        PersistenceFormat::Json => drop(toolhub::files::restore(&last, states(&other)).unwrap()),
+    }
+    let hub = builder(config(&other, format), BusinessStateConfig::default()).build().await.unwrap();
     assert_eq!(version(&hub).await, Some(1));
+    close(hub).await;
 }
 
 #[tokio::test]
 async fn what_cannot_be_opened_is_told_and_what_nothing_heeds_is_refused() {
     let folder = Folder::new();
-    fs::create_dir_all(&folder.0).unwrap();
-    fs::write(folder.states(), "a file where the folder should be").unwrap();
+    fs::write(states(&folder), "a file where the folder should be").unwrap();
     let refused = builder(config(&folder, PersistenceFormat::Sqlite), BusinessStateConfig::default()).build().await;
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains(folder.states().to_str().unwrap()), "{refused}");
-    // Nobody believes in backups that are not made.
-    let (other, business) = (Folder::new(), BusinessStateConfig { backup_enabled: true, ..Default::default() });
-    let refused = builder(config(&other, PersistenceFormat::Json), business).build().await.unwrap_err().to_string();
-    assert!(refused.contains("persistence_format = sqlite"), "{refused}");
+    assert!(refused.contains(states(&folder).to_str().unwrap()), "{refused}");
     // Settings of the persistent manager where there is none.
     let config = StateManagerConfig { compression: true, ..Default::default() };
     let business = BusinessStateConfig { backup_enabled: true, ..Default::default() };

@@ -1,8 +1,10 @@
 //! Hubs on a SQLite file: increments are exact, and what tools remember is there after a restart.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use toolhub::{ConflictResolution, Sqlite, prelude::*, sqlite::Options, testing::AssertOutcome};
+
+use crate::folder::Folder;
 
 #[derive(Default, Serialize, Deserialize)]
 struct Count {
@@ -33,28 +35,11 @@ async fn shown(hub: &ToolHub) -> Value {
     hub.call("show", json!({})).thread("t").await.assert_success().clone()
 }
 
-/// A folder that goes away with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("toolhub-sqlite-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
     let each: u64 = if std::env::var_os("TOOLHUB_SOAK").is_some() { 100 } else { 5 };
-    let folder = Folder::new("exact");
-    let path = folder.0.join("store.db");
+    let folder = Folder::new();
+    let path = folder.path().join("store.db");
     let store = Arc::new(Sqlite::open(&path, Options::default()).unwrap());
     let hubs = [hub_on(&store).await, hub_on(&store).await];
     let mut tasks = tokio::task::JoinSet::new();
@@ -88,9 +73,27 @@ async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_hands_a_store_to_a_hub_can_still_make_a_backup_of_it() {
+    let folder = Folder::new();
+    let store = Arc::new(Sqlite::open(folder.path().join("store.db"), Options::default()).unwrap());
+    let hub = ToolHub::builder().store(store.clone()).tool(tool("add", add)).build().await.unwrap();
+    hub.call("add", json!({})).thread("t").await.assert_success();
+    let copy = folder.path().join("copy.db");
+    assert_eq!(store.backup(&copy).await.unwrap().path, copy);
+    assert_eq!(store.damaged().await.unwrap().len(), 0);
+    hub.shutdown(Duration::from_secs(10)).await;
+    drop((hub, store));
+
+    let later = ToolHub::builder().store(Sqlite::open(&copy, Options::default()).unwrap());
+    let later = later.tool(tool("show", show).read_only()).build().await.unwrap();
+    assert_eq!(shown(&later).await, 1);
+    later.shutdown(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evidence_that_is_damaged_on_the_disk_is_none_and_the_next_success_takes_its_place() {
-    let folder = Folder::new("evidence");
-    let path = folder.0.join("store.db");
+    let folder = Folder::new();
+    let path = folder.path().join("store.db");
     let hub = async || {
         let store = Sqlite::open(&path, Options::default()).unwrap();
         let tools = [tool("base", add), tool("next", show).after("base")];

@@ -8,6 +8,7 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt};
 use toolhub::{
+    Behind,
     backend::{Backend, Batch, Change, Changed, Durability, Expect, Key, Memory, Partition, Scan, Scope, Table, Write},
     clock::Timestamp,
     ids::{Tenant, ThreadId},
@@ -24,6 +25,24 @@ async fn the_store_in_memory_keeps_every_promise() {
 #[tokio::test]
 async fn a_store_that_takes_its_time_keeps_them_too() {
     contract::check(async || Arc::new(Awkward::default())).await;
+}
+
+#[tokio::test]
+async fn a_store_in_an_arc_says_of_itself_what_it_says_without() {
+    let memory: Arc<dyn Backend> = Arc::new(Memory::new());
+    let behind = Behind::open(memory.clone(), toolhub::behind::Options::default()).await.unwrap();
+    // Each as a backend of its own type, which is how a hub is handed one.
+    fn said(store: &impl Backend) -> (bool, bool) {
+        (store.alone(), store.is_behind())
+    }
+    assert_eq!(said(&memory), (true, false));
+    assert_eq!(said(&Arc::new(behind)), (true, true));
+    assert_eq!(said(&Arc::new(Awkward::default())), (false, false));
+}
+
+#[tokio::test]
+async fn in_an_arc_a_store_keeps_every_promise() {
+    contract::check(async || Arc::new(Arc::new(Memory::new()) as Arc<dyn Backend>)).await;
 }
 
 #[tokio::test]

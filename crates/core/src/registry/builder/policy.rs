@@ -3,9 +3,15 @@
 use std::time::Duration;
 
 use super::ToolBuilder;
-use crate::policy::{RateLimit, Retry};
+use crate::policy::{Policy, RateLimit, Retry};
 
 impl ToolBuilder {
+    /// What was said about its calls so far, changed in place.
+    pub fn policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
+        change(&mut self.policy);
+        self
+    }
+
     /// How long a call may take.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.policy.timeout = Some(time);

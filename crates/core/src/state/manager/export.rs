@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{StateManager, TRIES, past::newest};
 use crate::{
-    backend::{Backend, Partition, Row, Scan, Scope, Table},
+    backend::{Partition, Row, Scan, Scope, Table},
     clock::Timestamp,
     ids::{Tenant, ThreadId},
     state::{

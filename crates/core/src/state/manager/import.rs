@@ -9,7 +9,7 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::{StateManager, TRIES, remove::removal};
 use crate::{
-    backend::{Backend, Batch, Change, Durability, Expect, Row, StoreError, Table, Write},
+    backend::{Batch, Change, Durability, Expect, Row, StoreError, Table, Write},
     clock::Timestamp,
     ids::Tenant,
     state::{

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::StateManager;
 use crate::{
-    backend::{Backend, Cursor, Key, Partition, Place, Row, Scan, Scope, Table},
+    backend::{Cursor, Key, Partition, Place, Row, Scan, Scope, Table},
     clock::Timestamp,
     ids::{StateName, Tenant, ThreadId},
     state::{

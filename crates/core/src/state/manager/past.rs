@@ -5,7 +5,7 @@
 
 use super::{AT_ONCE, StateManager, TRIES, remove::removal};
 use crate::{
-    backend::{Backend, Batch, Scan, Scope, StoreError, Table},
+    backend::{Batch, Scan, Scope, StoreError, Table},
     ids::Tenant,
     state::{
         ContextId, Happened, HistoryEntry, StateError, StateKind, StateVersion, entry, history, sessions, versions,

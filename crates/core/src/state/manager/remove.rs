@@ -5,7 +5,7 @@
 
 use super::{AT_ONCE, StateCondition, StateManager, TRIES};
 use crate::{
-    backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
+    backend::{Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
     ids::Tenant,
     state::{ContextId, StateError, StateKind, entry::state_id, versions},
 };

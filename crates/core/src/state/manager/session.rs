@@ -10,9 +10,7 @@ use std::{
 
 use super::{AT_ONCE, StateManager, remove::removal};
 use crate::{
-    backend::{
-        Backend, Batch, Change, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table, Write, read_all,
-    },
+    backend::{Batch, Change, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table, Write},
     clock::Timestamp,
     ids::{Tenant, ThreadId},
     state::{
@@ -140,7 +138,7 @@ impl StateManager {
         let now = self.now();
         let mut over = sessions.due(now);
         let scan = Scan::of(Table::State, Scope::All).prefix(sessions::ROW).limit(PAGE);
-        for (key, row) in read_all(&self.0.store, scan, now).await? {
+        for (key, row) in self.0.store.read_all(scan, now).await? {
             if Session::of(Some(&row), now).is_over() {
                 over.extend(owner(&key.partition));
             }
@@ -208,7 +206,7 @@ impl StateManager {
     /// The names of the states a thread has.
     async fn names(&self, partition: &Partition, now: Timestamp) -> Result<HashSet<String>, StoreError> {
         let scan = Scan::of(Table::State, Scope::Partition(partition.clone())).limit(AT_ONCE);
-        let rows = read_all(&self.0.store, scan, now).await?;
+        let rows = self.0.store.read_all(scan, now).await?;
         let states = rows.iter().filter(|(key, _)| key.id != sessions::ROW);
         Ok(states.filter_map(|(key, _)| Some(key.id.rsplit_once('/')?.0.to_owned())).collect())
     }

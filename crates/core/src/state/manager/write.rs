@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{LAYOUT, StateCondition, StateManager, TRIES, data};
 use crate::{
-    backend::{Backend, Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Table, Write},
+    backend::{Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Table, Write},
     clock::Timestamp,
     ids::Tenant,
     state::{

@@ -14,6 +14,11 @@ function make(name, properties = {}, ...children) {
   return element;
 }
 
+/** A text whose `marked` parts are code. */
+function words(text) {
+  return (text || "").split("`").map((part, at) => (at % 2 ? make("code", {}, part) : part));
+}
+
 /** What a `$ref` leads to. */
 function resolve(schema) {
   const seen = new Set();
@@ -113,7 +118,7 @@ function parameters(list) {
     input.dataset.name = parameter.name;
     input.dataset.place = parameter.in;
     const name = make("code", { className: parameter.required ? "must" : "" }, parameter.name);
-    const what = make("span", {}, parameter.description || "");
+    const what = make("span", {}, words(parameter.description));
     const type = make("div", { className: "soft" }, `${parameter.in} · ${word(parameter.schema)}`);
     return make("tr", {}, make("td", {}, name), make("td", {}, what, type), make("td", {}, input));
   });
@@ -123,7 +128,7 @@ function parameters(list) {
 function answers(responses) {
   const each = Object.entries(responses).sort(([a], [b]) => a.localeCompare(b)).map(([status, answer]) => {
     const content = Object.entries(answer.content || {});
-    const head = make("summary", {}, make("span", { className: `status ${status < 400 ? "ok" : "no"}` }, status), ` ${answer.description || ""}`);
+    const head = make("summary", {}, make("span", { className: `status ${status < 400 ? "ok" : "no"}` }, status), " ", words(answer.description));
     const bodies = content.map(([media, one]) => [
       make("div", { className: "soft" }, media),
       one.schema ? make("pre", { className: "shape" }, shape(one.schema)) : null,
@@ -199,7 +204,7 @@ function inside(method, path, operation) {
   const box = make("div", { className: "inside" });
   const scope = operation["x-toolhub-scope"];
   box.append(make("p", { className: "soft" }, scope ? `Needs the scope ${scope}.` : "Open to everybody who reaches the server."));
-  if (operation.description) box.append(make("p", {}, operation.description));
+  if (operation.description) box.append(make("p", {}, words(operation.description)));
   const list = operation.parameters || [];
   if (list.length) box.append(make("h3", {}, "Parameters"), parameters(list));
   let body = null;
@@ -250,7 +255,7 @@ function inside(method, path, operation) {
 function route(method, path, operation) {
   const summary = make("summary", {},
     make("span", { className: `method ${method}` }, method.toUpperCase()), make("code", {}, path),
-    make("span", { className: "what" }, operation.summary || ""));
+    make("span", { className: "what" }, words(operation.summary)));
   const details = make("details", { className: "route", id: operation.operationId || "" }, summary);
   details.dataset.words = `${method} ${path} ${operation.summary || ""} ${(operation.tags || []).join(" ")}`.toLowerCase();
   // Most are never opened, so most are never made.
@@ -277,7 +282,7 @@ async function begin() {
   if (!answer.ok) throw new Error(`openapi.json: ${answer.status}`);
   spec = await answer.json();
   byId("version").textContent = spec.info.version;
-  byId("about").textContent = spec.info.description || "";
+  byId("about").append(...words(spec.info.description));
   const groups = new Map();
   for (const [path, methods] of Object.entries(spec.paths)) {
     for (const method of METHODS.filter((one) => methods[one])) {

@@ -100,7 +100,7 @@ impl Workshop {
     }
 
     /// Does what a note promised. Everything is written anew: what was done before may have been lost.
-    fn settle(&mut self) -> io::Result<()> {
+    pub(super) fn settle(&mut self) -> io::Result<()> {
         let Some(mut owed) = self.owed.take() else { return Ok(()) };
         let settled = self.settle_all(&mut owed);
         if settled.is_err() {

@@ -4,8 +4,8 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read, Write},
-    path::{Path, PathBuf},
+    io,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,14 +16,13 @@ use rusqlite::{
     Connection, Result,
     backup::{Backup as Copying, StepResult},
 };
-use sha2::{Digest, Sha256};
 use toolhub_core::clock::{Clock, SystemClock};
 
-use super::{
-    super::{connection, open::whole},
-    Backup, BackupError, beside, sqlite,
+use super::{super::connection, Backup, BackupError, copy_hashed, sqlite};
+use crate::{
+    backup::{Half, beside, sync_folder, whole},
+    failpoint,
 };
-use crate::failpoint;
 
 /// How many pages are copied before it is asked again whether the store is being closed.
 const PAGES: i32 = 512;
@@ -35,12 +34,12 @@ pub(super) fn make(store: &Path, into: &Path, stop: &Arc<AtomicBool>) -> Result<
     if taken || ["-wal", "-shm", "-journal", ".lock"].iter().any(|theirs| path == beside(store, theirs)) {
         return Err(BackupError::Exists(path));
     }
-    let half = Half::at(beside(&path, ".half")).map_err(BackupError::io(&path))?;
+    let half = Half::at(beside(&path, ".half"), &["", "-wal", "-shm", "-journal"]).map_err(BackupError::io(&path))?;
     failpoint::reach("backup: before the copy");
-    let (made_at, schema, rows) = copy(store, &half.0, stop)?;
+    let (made_at, schema, rows) = copy(store, &half.path, stop)?;
     failpoint::reach("backup: after the copy");
     let broken = BackupError::io(&path);
-    let file = File::open(&half.0).map_err(&broken)?;
+    let file = File::open(&half.path).map_err(&broken)?;
     file.sync_all().map_err(&broken)?;
     failpoint::reach("backup: after the sync");
     let (sha256, bytes) = copy_hashed(file, io::sink()).map_err(&broken)?;
@@ -48,13 +47,13 @@ pub(super) fn make(store: &Path, into: &Path, stop: &Arc<AtomicBool>) -> Result<
     // The manifest first: a file that has its name has its manifest.
     backup.write().map_err(&broken)?;
     failpoint::reach("backup: after the manifest");
-    match place(&half.0, &path) {
+    match place(&half.path, &path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(BackupError::Exists(path.clone())),
         placed => placed.map_err(&broken)?,
     }
     failpoint::reach("backup: after the name");
     let folder = path.parent().unwrap_or(Path::new("/"));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(&broken)?;
+    sync_folder(folder).map_err(&broken)?;
     Ok(backup)
 }
 
@@ -113,24 +112,6 @@ pub(in super::super) fn is_sound(connection: &Connection) -> Result<Result<(), S
     Ok(if verdict == "ok" { Ok(()) } else { Err(verdict) })
 }
 
-/// Copies bytes to their end; answers their SHA-256, in hex, and how many there are.
-pub(in super::super) fn copy_hashed(mut from: impl Read, mut to: impl Write) -> io::Result<(String, u64)> {
-    let (mut hash, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; 1 << 18]);
-    loop {
-        let read = match from.read(&mut piece) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            read => read?,
-        };
-        if read == 0 {
-            let hex = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-            return Ok((hex, bytes));
-        }
-        hash.update(&piece[..read]);
-        to.write_all(&piece[..read])?;
-        bytes += read as u64;
-    }
-}
-
 /// Gives a file its name, unless something has it.
 fn place(half: &Path, path: &Path) -> io::Result<()> {
     match fs::hard_link(half, path) {
@@ -139,45 +120,5 @@ fn place(half: &Path, path: &Path) -> io::Result<()> {
         // Not every file system knows a second name.
         Err(_) if fs::symlink_metadata(path).is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
         Err(_) => fs::rename(half, path),
-    }
-}
-
-/// A second name for a file where the file system has such a thing, a copy elsewhere. On the disk when this returns.
-pub(in super::super) fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::hard_link(from, to) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            fs::copy(from, to)?;
-            File::open(to)?.sync_all()
-        }
-        linked => linked,
-    }
-}
-
-/// Removes a file that may not be there.
-pub(in super::super) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
-/// A file that is removed unless it got its name.
-struct Half(PathBuf);
-
-impl Half {
-    /// Its place, with nothing left of an earlier one.
-    fn at(path: PathBuf) -> io::Result<Self> {
-        for ending in ["", "-wal", "-shm", "-journal"] {
-            remove(&beside(&path, ending))?;
-        }
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Half {
-    fn drop(&mut self) {
-        for ending in ["", "-wal", "-shm", "-journal"] {
-            let _ = fs::remove_file(beside(&self.0, ending));
-        }
     }
 }

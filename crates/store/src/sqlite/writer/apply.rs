@@ -70,21 +70,16 @@ struct Before {
 }
 
 /// Does a job. The inner error is a refusal.
-pub(super) fn job(
-    hand: &mut Hand<'_>,
-    task: &Task,
-    now: Timestamp,
-    news: &News,
-) -> Result<Result<Made, StoreError>, StoreError> {
+pub(super) fn job(hand: &mut Hand<'_>, task: &Task, news: &News) -> Result<Result<Made, StoreError>, StoreError> {
     match task {
-        Task::Commit(batch) => commit(hand, batch, now, news),
-        Task::Sweep(most) => {
-            let swept = sweep::run(hand.connection, hand.aside, *most, now).map_err(|error| error::nothing(&error))?;
+        Task::Commit(batch, now) => commit(hand, batch, *now, news),
+        Task::Sweep(most, now) => {
+            let swept = sweep::run(hand.connection, hand.aside, *most, *now).map_err(|error| error::nothing(&error))?;
             Ok(Ok(Made { versions: vec![swept as u64], news: Vec::new(), freed: Vec::new() }))
         }
-        Task::Inspect(suspects) => {
+        Task::Inspect(suspects, now) => {
             for suspect in suspects {
-                let inspected = aside::inspect(hand.aside, hand.connection, suspect.name(), now);
+                let inspected = aside::inspect(hand.aside, hand.connection, suspect.name(), *now);
                 inspected.map_err(|error| error::at_row(suspect.table, &suspect.id.as_str().into(), &error))?;
             }
             Ok(Ok(Made { versions: Vec::new(), news: Vec::new(), freed: Vec::new() }))

@@ -12,6 +12,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toolhub_core::clock::Timestamp;
 
+use super::beside;
+
 /// No manifest is longer.
 const LONGEST: u64 = 64 * 1024;
 
@@ -19,30 +21,23 @@ const LONGEST: u64 = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Backup {
-    /// The file.
+    /// The file, or the folder.
     #[serde(skip)]
     pub path: PathBuf,
     /// The moment it is of.
     pub made_at: Timestamp,
     /// The schema of the store.
     pub schema: u32,
-    /// How long the file is.
+    /// How long the file is, or all files together.
     pub bytes: u64,
-    /// How many rows it holds.
+    /// How many rows it holds, or files.
     pub rows: u64,
-    /// The SHA-256 of the file, in hex.
+    /// The SHA-256 of the file, in hex; of a folder, that of the list in it, which has one for each file.
     pub sha256: String,
 }
 
-/// A path with something behind its name.
-pub(in super::super) fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
 impl Backup {
-    /// What the manifest beside this file says.
+    /// What the manifest beside this backup says.
     ///
     /// # Errors
     /// When there is none, or it cannot be read.
@@ -58,22 +53,22 @@ impl Backup {
         Ok(Self { path, ..read })
     }
 
-    /// All in a folder whose file is there, the latest first. What is no backup is passed over.
+    /// All in a folder that are there themselves, the latest first. What is no backup is passed over.
     pub(super) fn all_in(folder: &Path) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             if path.extension().is_some_and(|ending| ending == "json") {
                 let file = path.with_extension("");
-                found.extend(Self::read(&file).ok().filter(|_| file.is_file()));
+                found.extend(Self::read(&file).ok().filter(|_| file.exists()));
             }
         }
         found.sort_by(|a, b| (b.made_at, &b.path).cmp(&(a.made_at, &a.path)));
         Ok(found)
     }
 
-    /// Lays the manifest beside the file; it is on the disk when this returns.
-    pub(super) fn write(&self) -> io::Result<()> {
+    /// Lays the manifest beside the backup; it is on the disk when this returns.
+    pub(crate) fn write(&self) -> io::Result<()> {
         let (manifest, half) = (beside(&self.path, ".json"), beside(&self.path, ".json.half"));
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');

@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::oneshot;
 use toolhub_core::clock::{Clock, SystemClock, Timestamp};
 
-use super::{Backup, BackupError, Backups, beside, copy};
+use super::{Backup, BackupError, Backups, Maker, beside, remove};
 
 /// After a failure it is tried again this soon, or after the interval if that is shorter.
 const AGAIN: Duration = Duration::from_secs(300);
@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_secs(600);
 
 /// The way to the thread. Dropped, it ends what the thread is doing and waits for that.
-pub(in super::super) struct Clerk {
+pub(crate) struct Clerk {
     requests: Option<Sender<Request>>,
     stop: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
@@ -40,28 +40,30 @@ struct Request {
 }
 
 impl Clerk {
-    pub(in super::super) fn begin(store: &Path, settings: Option<Backups>) -> io::Result<Self> {
+    pub(crate) fn begin(maker: impl Maker, settings: Option<Backups>) -> io::Result<Self> {
         // One request for each caller that waits.
         let (requests, waiting) = mpsc::channel();
         let (stop, trouble) = (Arc::<AtomicBool>::default(), Arc::<Mutex<_>>::default());
         let folder = settings.as_ref().map(|settings| settings.folder.clone());
-        let desk = Desk { store: store.to_owned(), waiting, settings, stop: stop.clone(), trouble: trouble.clone() };
+        let desk = Desk { maker, waiting, settings, stop: stop.clone(), trouble: trouble.clone() };
         let thread = std::thread::Builder::new().name("toolhub-backup".into()).spawn(move || desk.run())?;
         Ok(Self { requests: Some(requests), stop, trouble, folder, thread: Some(thread) })
     }
 
-    pub(super) async fn make(&self, into: &Path) -> Result<Backup, BackupError> {
+    pub(crate) async fn make(&self, into: &Path) -> Result<Backup, BackupError> {
         let (reply, answer) = oneshot::channel();
         let request = Request { into: into.to_owned(), reply };
         self.requests.as_ref().and_then(|requests| requests.send(request).ok()).ok_or(BackupError::Closed)?;
         answer.await.unwrap_or(Err(BackupError::Closed))
     }
 
-    pub(super) fn folder(&self) -> Option<&Path> {
-        self.folder.as_deref()
+    /// Those in the folder of the settings, the latest first.
+    pub(crate) fn all(&self) -> io::Result<Vec<Backup>> {
+        self.folder.as_deref().map_or_else(|| Ok(Vec::new()), Backup::all_in)
     }
 
-    pub(super) fn trouble(&self) -> Option<String> {
+    /// Why the last one that was due was not made.
+    pub(crate) fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -76,15 +78,15 @@ impl Drop for Clerk {
     }
 }
 
-struct Desk {
-    store: PathBuf,
+struct Desk<M> {
+    maker: M,
     waiting: Receiver<Request>,
     settings: Option<Backups>,
     stop: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
 }
 
-impl Desk {
+impl<M: Maker> Desk<M> {
     fn run(self) {
         let mut wait = Duration::ZERO;
         while !self.stop.load(Ordering::Relaxed) {
@@ -94,7 +96,7 @@ impl Desk {
             };
             match (request, &self.settings) {
                 (Ok(Request { into, reply }), _) => {
-                    let _ = reply.send(copy::make(&self.store, &into, &self.stop));
+                    let _ = reply.send(self.maker.make(&into, &self.stop));
                 }
                 (Err(RecvTimeoutError::Timeout), Some(settings)) => wait = self.look(settings),
                 _ => return,
@@ -113,14 +115,14 @@ impl Desk {
         let made = due.and_then(|_| {
             self.remove_halves(&settings.folder).map_err(BackupError::io(&settings.folder))?;
             let into = settings.folder.join(self.name(SystemClock.now()));
-            let made = copy::make(&self.store, &into, &self.stop)?;
+            let made = self.maker.make(&into, &self.stop)?;
             tracing::info!(backup = %made.path.display(), bytes = made.bytes, "a backup is made");
-            remove_old(settings, SystemClock.now()).map_err(BackupError::io(&settings.folder))
+            self.remove_old(settings, SystemClock.now()).map_err(BackupError::io(&settings.folder))
         });
         let trouble = made.err().filter(|error| !matches!(error, BackupError::Closed));
         let next = if trouble.is_some() { settings.every.min(AGAIN) } else { settings.every };
         if let Some(error) = &trouble {
-            tracing::warn!(store = %self.store.display(), %error, "the store made no backup of itself");
+            tracing::warn!(store = %self.maker.store().display(), %error, "the store made no backup of itself");
         }
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble.map(|error| error.to_string());
         next
@@ -146,7 +148,7 @@ impl Desk {
             let Ok(name) = entry.file_name().into_string() else { continue };
             let Some((ours, behind)) = self.ours(&name) else { continue };
             if is_left(folder, ours, behind) {
-                copy::remove(&entry.path())?;
+                remove(&entry.path())?;
             }
         }
         Ok(())
@@ -154,18 +156,40 @@ impl Desk {
 
     /// The name of a backup of ours, and what stands behind it.
     fn ours<'n>(&self, name: &'n str) -> Option<(&'n str, &'n str)> {
-        let stem = self.store.file_stem()?.to_str()?;
-        let moment = name.strip_prefix(stem)?.strip_prefix('-')?;
-        let (moment, behind) = moment.split_once(".db")?;
+        let stem = self.maker.store().file_stem()?.to_str()?;
+        let (moment, behind) = name.strip_prefix(stem)?.strip_prefix('-')?.split_once('Z')?;
         let (day, time) = moment.split_once('T')?;
-        format!("{day}T{}", time.replace('-', ":")).parse::<Timestamp>().ok()?;
+        format!("{day}T{}Z", time.replace('-', ":")).parse::<Timestamp>().ok()?;
+        let behind = behind.strip_prefix(M::ENDING)?;
         Some((&name[..name.len() - behind.len()], behind))
+    }
+
+    /// Removes what is older than it may become, but for the latest that is still what it was.
+    fn remove_old(&self, settings: &Backups, now: Timestamp) -> io::Result<()> {
+        let mut kept = false;
+        let mut newer = Vec::new();
+        for backup in Backup::all_in(&settings.folder)? {
+            if now.since(backup.made_at) <= settings.keep_for {
+                newer.push(backup);
+                continue;
+            }
+            // It takes a reading to know, so it is not asked before there is something to remove.
+            kept = kept || newer.drain(..).any(|newer| self.maker.is_whole(&newer));
+            if kept {
+                // The backup first: a manifest without one is none, one without a manifest would stay for ever.
+                remove(&backup.path)?;
+                remove(&beside(&backup.path, ".json"))?;
+            } else {
+                newer.push(backup);
+            }
+        }
+        Ok(())
     }
 
     /// A name no other backup has: by the moment.
     fn name(&self, now: Timestamp) -> PathBuf {
-        let stem = self.store.file_stem().unwrap_or_default();
-        beside(Path::new(stem), &format!("-{}.db", now.to_string().replace(':', "-")))
+        let stem = self.maker.store().file_stem().unwrap_or_default();
+        beside(Path::new(stem), &format!("-{}{}", now.to_string().replace(':', "-"), M::ENDING))
     }
 }
 
@@ -174,25 +198,4 @@ impl Desk {
 fn is_left(folder: &Path, name: &str, behind: &str) -> bool {
     let half = ["", "-wal", "-shm", "-journal"].iter().any(|ending| behind.strip_prefix(".half") == Some(ending));
     half || behind == ".json.half" || (behind == ".json" && !folder.join(name).exists())
-}
-
-/// Removes what is older than it may become, but for the latest that is still what it was.
-fn remove_old(settings: &Backups, now: Timestamp) -> io::Result<()> {
-    let all = Backup::all_in(&settings.folder)?;
-    let mut kept = false;
-    for backup in all {
-        let old = now.since(backup.made_at) > settings.keep_for;
-        if old && kept {
-            // The file first: a manifest without a file is no backup, a file without a manifest would stay for ever.
-            fs::remove_file(&backup.path)?;
-            fs::remove_file(beside(&backup.path, ".json"))?;
-        }
-        kept = kept || is_whole(&backup);
-    }
-    Ok(())
-}
-
-fn is_whole(backup: &Backup) -> bool {
-    let read = fs::File::open(&backup.path).and_then(|file| copy::copy_hashed(file, io::sink()));
-    read.is_ok_and(|(sha256, bytes)| (sha256, bytes) == (backup.sha256.clone(), backup.bytes))
 }

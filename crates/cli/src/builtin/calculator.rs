@@ -6,7 +6,7 @@
 ///
 /// # Errors
 /// When it is no expression, is nested too deeply, or has no finite value.
-pub(super) fn evaluate(text: &str) -> Result<f64, String> {
+pub(crate) fn evaluate(text: &str) -> Result<f64, String> {
     let mut reader = Reader { left: text.trim_start(), depth: 0 };
     let value = reader.sum()?;
     if !reader.left.is_empty() {

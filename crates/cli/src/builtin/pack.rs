@@ -1,0 +1,134 @@
+//! What the tools of the binary do. None of them touches anything outside the hub.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use toolhub::prelude::*;
+
+use super::calculator::evaluate;
+
+pub(super) fn calculator(name: &str) -> ToolBuilder {
+    tool(name, calculate).title("Calculator").output::<f64>().read_only().closed_world()
+}
+
+/// Work out an arithmetic expression.
+#[derive(Deserialize, JsonSchema)]
+struct Calculation {
+    /// Numbers, + - * / and brackets, such as (1 + 2) * 3
+    expression: String,
+}
+
+async fn calculate(calculation: Calculation) -> Result<Value, ToolError> {
+    let refused = |wrong| ToolError::refused(format!("`{}`: {wrong}", calculation.expression));
+    let result = evaluate(&calculation.expression).map_err(refused)?;
+    // A whole number is shown as one, as far as every whole number can be told from its neighbours.
+    let whole = result.fract() == 0.0 && result.abs() < 9_007_199_254_740_992.0;
+    Ok(if whole { json!(result as i64) } else { json!(result) })
+}
+
+pub(super) fn clock(name: &str) -> ToolBuilder {
+    tool(name, time).title("Clock").description("What time it is, in UTC.").read_only().closed_world()
+}
+
+async fn time(_: NoArguments, cx: CallContext) -> Result<String, ToolError> {
+    Ok(cx.now().to_string())
+}
+
+pub(super) fn notes(name: &str) -> ToolBuilder {
+    tool(name, note).title("Notes").additive().closed_world()
+}
+
+/// Remember a line, or show all lines of this conversation.
+#[derive(Deserialize, JsonSchema)]
+struct Note {
+    /// The line to remember; without it, nothing is added.
+    #[serde(default)]
+    add: Option<String>,
+}
+
+/// The lines of one conversation.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Notes {
+    pub(crate) lines: Vec<String>,
+}
+
+impl ToolState for Notes {
+    const NAME: &'static str = "notes";
+}
+
+async fn note(note: Note, mut notes: State<Notes>) -> Result<Vec<String>, ToolError> {
+    if let Some(line) = note.add {
+        notes.lines.push(line.clone());
+        if line.is_empty() {
+            return Err(ToolError::refused("an empty line is not worth remembering"));
+        }
+    }
+    Ok(notes.lines.clone())
+}
+
+pub(super) fn counter(name: &str) -> ToolBuilder {
+    stateful(name, Counter).title("Counter").output::<u64>().additive().closed_world()
+}
+
+struct Counter;
+
+/// Count up, per conversation.
+#[derive(Deserialize, JsonSchema)]
+struct Count {
+    /// How far; 1 where nothing is said.
+    #[serde(default)]
+    by: Option<u32>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Total(u64);
+
+impl ToolState for Total {
+    const NAME: &'static str = "counter";
+}
+
+impl StatefulTool for Counter {
+    type Arguments = Count;
+    type State = Total;
+    type Output = u64;
+
+    async fn call(&self, count: Count, total: &mut Total, _: &CallContext) -> Result<u64, ToolError> {
+        total.0 += u64::from(count.by.unwrap_or(1));
+        Ok(total.0)
+    }
+}
+
+/// Fails as often as it takes to be withheld, and works when it is back.
+pub(super) fn flaky(name: &str) -> ToolBuilder {
+    let asked = Arc::new(AtomicU32::new(0));
+    let ask = move |_: NoArguments| {
+        let before = asked.fetch_add(1, Ordering::Relaxed);
+        async move {
+            match before {
+                0..3 => Err(ToolError::of(ErrorKind::UpstreamUnreachable, "The service cannot be reached.")),
+                _ => Ok("the service is up again"),
+            }
+        }
+    };
+    // Each call is one try here, so that the failures can be counted by eye.
+    tool(name, ask).title("Flaky").description("Ask a service that is down at first.").read_only().no_retry()
+}
+
+/// Asks a person before it pretends.
+pub(super) fn dangerous(name: &str) -> ToolBuilder {
+    tool(name, delete).title("Delete a folder").confirm().max_concurrency(1).closed_world()
+}
+
+/// Delete a folder. (It only pretends to.)
+#[derive(Deserialize, JsonSchema)]
+struct Deletion {
+    /// Such as /tmp/old
+    #[schemars(length(min = 1))]
+    folder: String,
+}
+
+async fn delete(deletion: Deletion) -> Result<String, ToolError> {
+    Ok(format!("{} is deleted (not really)", deletion.folder))
+}

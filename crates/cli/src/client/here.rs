@@ -1,0 +1,59 @@
+//! The way inside this process: no server runs, so the command opens the store itself and asks the routes directly.
+//!
+//! In: a router with its hub behind it, and requests. Out: answers, as a server would give them. Whoever may open the
+//! file may do everything with it, so nobody is asked for a key.
+
+use std::time::Duration;
+
+use axum::{Router, body::Body, http};
+use toolhub::ToolHub;
+use tower::ServiceExt;
+
+use super::request::{Answer, Request};
+use crate::failure::Failure;
+
+/// How long calls that were begun may go on after the command has said all it has to say.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A hub on the store of this folder, and the routes to it. `serve::open` makes it.
+pub(crate) struct Opened {
+    /// The routes, served as to whoever sits at this machine.
+    pub(crate) router: Router,
+    /// The hub behind them.
+    pub(crate) hub: ToolHub,
+}
+
+/// The hub in this process.
+pub(crate) struct Here(Opened);
+
+impl Here {
+    pub(crate) fn new(opened: Opened) -> Self {
+        Self(opened)
+    }
+
+    pub(super) async fn send(&self, request: Request) -> Result<Answer, Failure> {
+        let unexpected =
+            |error: &dyn std::fmt::Display| Failure::unexpected(format!("the request is not valid: {error}"));
+        let mut sent = http::Request::builder().method(request.method).uri(request.target).header("host", "localhost");
+        for (name, value) in request.headers {
+            sent = sent.header(name, value);
+        }
+        let body = match request.body {
+            Some(body) => {
+                sent = sent.header("content-type", "application/json");
+                Body::from(body.to_string())
+            }
+            None => Body::empty(),
+        };
+        let sent = sent.body(body).map_err(|error| unexpected(&error))?;
+        let Ok(answer) = self.0.router.clone().oneshot(sent).await;
+        let status = answer.status().as_u16();
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.map_err(|error| unexpected(&error))?;
+        Ok(Answer { status, body: body.to_vec() })
+    }
+
+    /// Lets what runs come to its end, and writes down what is still to be written.
+    pub(super) async fn close(self) {
+        self.0.hub.shutdown(GRACE).await;
+    }
+}

@@ -1,0 +1,92 @@
+//! The way over the network.
+//!
+//! In: requests. Out: what the server answered, or why nobody did. A key goes along in its header and nowhere else.
+
+use std::{sync::Once, time::Duration};
+
+use super::request::{Answer, Request};
+use crate::failure::Failure;
+
+/// How long a server may take to take the connection.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A server somewhere.
+pub(crate) struct Remote {
+    http: reqwest::Client,
+    /// Without a slash at its end.
+    url: String,
+    token: Option<String>,
+    named: bool,
+}
+
+impl Remote {
+    /// The server at this address.
+    ///
+    /// # Errors
+    /// When that is no address.
+    pub(crate) fn new(url: &str, token: Option<String>, named: bool) -> Result<Self, Failure> {
+        let wrong = |why: &str| {
+            Failure::usage(format!("`{url}` is no address of a server: {why}"))
+                .help("write it like --server http://127.0.0.1:8665")
+        };
+        let read = reqwest::Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+        if !matches!(read.scheme(), "http" | "https") || !read.has_host() {
+            return Err(wrong("it begins with http:// or https://"));
+        }
+        if !read.username().is_empty() || read.password().is_some() {
+            return Err(wrong("a key belongs into --token or TOOLHUB_TOKEN, not into the address"));
+        }
+        cryptography();
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            // A key must not travel to another host because a server says so.
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("toolhub/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| Failure::unexpected(format!("no client for HTTP can be made: {error}")))?;
+        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token, named })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) async fn send(&self, request: Request) -> Result<Answer, Failure> {
+        let mut sent = self.http.request(request.method, format!("{}{}", self.url, request.target));
+        if let Some(token) = &self.token {
+            sent = sent.bearer_auth(token);
+        }
+        for (name, value) in request.headers {
+            sent = sent.header(name, value);
+        }
+        if let Some(body) = request.body {
+            sent = sent.header("content-type", "application/json").body(body.to_string());
+        }
+        let answer = sent.send().await.map_err(|error| self.nobody(&error))?;
+        let status = answer.status().as_u16();
+        let body = answer.bytes().await.map_err(|error| self.nobody(&error))?.to_vec();
+        Ok(Answer { status, body })
+    }
+
+    fn nobody(&self, error: &reqwest::Error) -> Failure {
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        let failure = Failure::new("unreachable", format!("the server at {} does not answer: {cause}", self.url));
+        if self.named {
+            failure.help("start one with `toolhub serve`, or leave --server and TOOLHUB_URL out to use the store here")
+        } else {
+            failure
+        }
+    }
+}
+
+/// Names the cryptography of TLS, once per process.
+fn cryptography() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // It fails only where somebody named one before, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}

@@ -1,0 +1,16 @@
+//! The commands, one room for each. They speak the HTTP API and nothing else; where its requests go, `client` decides.
+
+pub(crate) mod approvals;
+pub(crate) mod backup;
+pub(crate) mod call;
+pub(crate) mod calls;
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod keys;
+mod list;
+pub(crate) mod restore;
+pub(crate) mod settings;
+pub(crate) mod state;
+pub(crate) mod threads;
+pub(crate) mod tools;
+pub(crate) mod version;

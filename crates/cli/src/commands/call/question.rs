@@ -1,0 +1,161 @@
+//! A call that waits for a person: asks the one at this terminal, or says how it is answered.
+//!
+//! In: the call as the API gave it. Out: the end of the call, or exit code 6 where nobody can be asked here.
+
+use std::{
+    io::{self, IsTerminal, Write as _},
+    time::Duration,
+};
+
+use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::{super::list::text, ended, has_ended};
+use crate::{
+    ask::{self, Said},
+    client::Request,
+    exit::Exit,
+    failure::Failure,
+    output::{Fields, Spinner, mark, plain},
+    session::Session,
+};
+
+const WARNS: Style = AnsiColor::Yellow.on_default().bold();
+const STRONG: Style = Style::new().bold();
+const KEYS: &str = "  [y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  > ";
+/// How often it is looked whether the call has ended by itself.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Lets a call be approved here, if somebody sits here, and waits for its end.
+pub(super) async fn settle(session: &Session, call: &Value, document: &str, took_stdin: bool) -> Result<Exit, Failure> {
+    let (id, approval) = (text(call, "/id"), text(call, "/approval/id"));
+    let somebody = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if session.global.no_input || took_stdin || !somebody {
+        if session.show.json {
+            session.show.document(document);
+        }
+        return Err(waits(session, call));
+    }
+    let question = session.ask(Request::get(["approvals", &approval])).await?.value()?;
+    show(session, &question).await;
+    let mut lines = ask::typed();
+    tokio::select! {
+        answered = answer(session, &approval, &mut lines) => answered?,
+        () = ends(session, &id) => eprintln!(),
+    }
+    let (call, document) = end(session, &id).await?;
+    ended(session, &call, &document)
+}
+
+/// Nobody can be asked here.
+fn waits(session: &Session, call: &Value) -> Failure {
+    let (id, approval) = (text(call, "/id"), text(call, "/approval/id"));
+    let flags = session.flags();
+    Failure::new("approval_required", format!("`{}` waits for a person", text(call, "/tool")))
+        .help("approve it, or deny it:")
+        .help(format!("toolhub approvals approve {approval}{flags}"))
+        .help(format!("toolhub approvals deny {approval}{flags}"))
+        .see("then", format!("toolhub calls show {id}{flags}"))
+}
+
+async fn show(session: &Session, question: &Value) {
+    let (show, tool) = (&session.show, text(question, "/tool"));
+    let known = match session.ask(Request::get(["tools", &tool])).await {
+        Ok(answer) => answer.value().unwrap_or_default(),
+        Err(_) => Value::Null,
+    };
+    let destructive = if known["annotations"]["destructive"] == true { "   destructive" } else { "" };
+    let sign = mark(show.ascii);
+    let about = format!("{}{destructive}", text(&known, "/kind"));
+    let _ = writeln!(
+        anstream::stderr(),
+        "{WARNS}{sign} {STRONG}{}{STRONG:#}{WARNS} wants to run{WARNS:#}    {about}",
+        plain(&tool)
+    );
+    let mut fields = Fields::default();
+    for (name, value) in question["arguments"].as_object().into_iter().flatten() {
+        fields.add(name, value.to_string());
+    }
+    fields.add("reason", text(question, "/reason"));
+    let _ = write!(anstream::stderr(), "{}", fields.lines(show.width, 4));
+}
+
+/// Asks until there is an answer that the hub takes.
+async fn answer(session: &Session, approval: &str, lines: &mut mpsc::Receiver<String>) -> Result<(), Failure> {
+    loop {
+        let line = next(KEYS, lines).await;
+        let mut said = ask::read(line.as_deref());
+        if said == Said::Edit {
+            let prompt = format!("  {} ", ask::EDIT);
+            said = next(&prompt, lines).await.map_or_else(|| ask::read(None), |line| ask::edited(&line));
+        }
+        let body = match said {
+            Said::Once => json!({"outcome": "proceed_once"}),
+            Said::Thread => json!({"outcome": "proceed_always"}),
+            Said::Always => json!({"outcome": "proceed_always_tool"}),
+            Said::Edited(arguments) => json!({"outcome": "modify_with_editor", "arguments": arguments}),
+            Said::Deny(None) => json!({"outcome": "cancel"}),
+            Said::Deny(Some(why)) => json!({"outcome": "cancel", "reason": why}),
+            Said::Help => {
+                say(ask::HELP);
+                continue;
+            }
+            Said::Unclear(text) => {
+                say(&text);
+                continue;
+            }
+            Said::Edit | Said::Nothing => continue,
+        };
+        match session.ask(Request::post(["approvals", approval]).body(body)).await {
+            Ok(_) => return Ok(()),
+            // What was typed does not fit the tool, or a rule forbids it: the person may try again.
+            Err(failure) if matches!(failure.code.as_str(), "arguments_invalid" | "invalid_request" | "forbidden") => {
+                session.show.failure(&failure);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+async fn next(prompt: &str, lines: &mut mpsc::Receiver<String>) -> Option<String> {
+    let mut out = anstream::stderr();
+    let _ = write!(out, "{prompt}").and_then(|()| out.flush());
+    lines.recv().await
+}
+
+fn say(text: &str) {
+    for line in text.lines() {
+        let _ = writeln!(anstream::stderr(), "    {}", plain(line));
+    }
+}
+
+/// Waits until the call has ended without an answer from here: somebody else gave it, or its time is over.
+async fn ends(session: &Session, id: &str) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Ok(client) = session.client().await else { continue };
+        let Ok(answer) = client.ask(Request::get(["calls", id])).await else { continue };
+        if answer.value().is_ok_and(|call| has_ended(&call)) {
+            return;
+        }
+    }
+}
+
+/// The end of a call, however long it takes.
+///
+/// # Errors
+/// When it cannot be looked up.
+pub(crate) async fn end(session: &Session, id: &str) -> Result<(Value, String), Failure> {
+    let _waits = Spinner::start(&session.show, "running");
+    let mut pause = Duration::from_millis(10);
+    loop {
+        let answer = session.client().await?.ask(Request::get(["calls", id])).await?;
+        let call = answer.value()?;
+        if has_ended(&call) {
+            return Ok((call, answer.text()));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LOOK);
+    }
+}

@@ -1,0 +1,77 @@
+//! The config `toolhub.toml`: read, checked, resolved, shown, and written for the first time.
+//!
+//! In: files, variables and flags. Out: a `Config` of plain values, or all problems at once, each with its place and what to
+//! do. One way through: `load` finds files and lays layers over each other (`tree`, `environment`, `variables`, `overlay`),
+//! `check` holds them to the schema, which is made of the structs in `raw`, and `resolve` works out what holds. `hub` makes
+//! a hub of that, `change` compares two; `show`, `init` and `commands` are for people.
+
+mod change;
+mod check;
+mod closest;
+pub(crate) mod commands;
+mod environment;
+mod hub;
+mod init;
+mod later;
+mod load;
+mod overlay;
+mod problem;
+mod raw;
+mod rehearse;
+mod resolve;
+mod schema;
+mod secret;
+mod shape;
+mod show;
+mod tree;
+mod unit;
+mod variables;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
+
+use toolhub::status::StatusSettings;
+
+pub(crate) use self::{
+    load::{Asked, Loaded, load},
+    problem::{Problems, Style, render},
+    raw::{Level, LogFormat, Mode},
+    rehearse::rehearse,
+    show::values,
+};
+pub(crate) use resolve::{
+    Auth, Backend, Key, Opened, Policies, Scheduler, Server, State, Store, StoreTrouble, Telemetry, Threads, Tools,
+};
+
+/// What holds. Each section can be compared with that of another config.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) server: Server,
+    pub(crate) auth: Auth,
+    pub(crate) store: Store,
+    pub(crate) state: State,
+    pub(crate) status: StatusSettings,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) threads: Threads,
+    pub(crate) policies: Policies,
+    pub(crate) tools: Tools,
+    pub(crate) telemetry: Telemetry,
+    /// The keys that hold until a restart, as they are written.
+    fixed: BTreeMap<String, serde_json::Value>,
+}
+
+/// Writes the config of the demo into a folder; answers which file that is.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn demo_file(folder: &Path) -> io::Result<PathBuf> {
+    let file = folder.join(load::FILE_NAME);
+    std::fs::write(&file, init::Starter::Demo.text())?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;

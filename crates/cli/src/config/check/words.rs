@@ -1,0 +1,112 @@
+//! What to write instead of what does not fit.
+
+use super::{
+    super::{
+        closest::closest,
+        shape::{Shape, Table, Text},
+        tree::{Node, Origin, Path, Step, Value},
+    },
+    is_secret,
+};
+
+/// Whether a value is of the sort a shape wants, right or wrong.
+pub(super) fn is_sort(value: &Value, shape: &Shape) -> bool {
+    match (value, shape) {
+        (_, Shape::Any)
+        | (Value::Bool(_), Shape::Bool)
+        | (Value::Integer(_), Shape::Integer { .. } | Shape::Number { .. })
+        | (Value::Float(_), Shape::Number { .. })
+        | (Value::Text(_), Shape::Text(_))
+        | (Value::List(_), Shape::List { .. })
+        | (Value::Table(_), Shape::Table(_)) => true,
+        (value, Shape::Either(all)) => all.iter().any(|shape| is_sort(value, shape)),
+        _ => false,
+    }
+}
+
+/// How a part of a config is called.
+pub(super) fn section(path: &Path) -> String {
+    match path.0.as_slice() {
+        [] => "the config".into(),
+        [.., Step::Place(_)] => {
+            let list = Path(path.0[..path.0.len() - 1].to_vec());
+            format!("[[{list}]]")
+        }
+        _ => format!("[{path}]"),
+    }
+}
+
+/// What to do about a key that nobody knows.
+pub(super) fn meant(name: &str, table: &Table, whole: &Shape) -> String {
+    let close = closest(name, table.keys.keys().map(String::as_str));
+    let elsewhere = whole.table().into_iter().flat_map(|table| &table.keys).filter_map(|(section, key)| {
+        let inner = key.shape.table().or_else(|| key.shape.items().and_then(Shape::table))?;
+        let word = if key.shape.items().is_some() { format!("[[{section}]]") } else { format!("[{section}]") };
+        inner.keys.contains_key(name).then_some(word)
+    });
+    let elsewhere = elsewhere.collect::<Vec<_>>().join(" or ");
+    match (close, elsewhere.as_str()) {
+        (Some(key), "") => return format!("did you mean `{key}`?"),
+        (None, "") => {}
+        (Some(key), place) => return format!("`{name}` belongs in {place}; here there is `{key}`"),
+        (None, place) => return format!("`{name}` belongs in {place}"),
+    }
+    let known: Vec<&str> = table.keys.keys().map(String::as_str).collect();
+    if known.is_empty() { "remove it".into() } else { format!("known here: {}", known.join(", ")) }
+}
+
+/// What to write instead of a value of the wrong sort.
+pub(super) fn instead(node: &Node, shape: &Shape, path: &Path) -> String {
+    let key = path.last_key();
+    match (&node.value, shape) {
+        _ if is_secret(node, path) => format!("write {}", shape.words()),
+        (Value::Text(text), Shape::Integer { .. } | Shape::Number { .. } | Shape::Bool) => {
+            if !node.variables.is_empty() {
+                let keys = path.0.iter().map(|step| match step {
+                    Step::Key(key) => key.to_uppercase(),
+                    Step::Place(place) => place.to_string(),
+                });
+                let name = keys.collect::<Vec<_>>().join("__");
+                return format!("a ${{variable}} is always text; set this key with TOOLHUB__{name} instead");
+            }
+            if !matches!(node.origin, Origin::File { .. }) {
+                return format!("set it to {}", shape.words());
+            }
+            let fits = match shape {
+                Shape::Bool => text == "true" || text == "false",
+                Shape::Integer { .. } => text.parse::<i64>().is_ok(),
+                _ => text.parse::<f64>().is_ok_and(f64::is_finite),
+            };
+            let value = if fits { text.as_str() } else { example(shape) };
+            format!("write it without quotes: {key} = {value}")
+        }
+        (Value::Integer(number), Shape::Text(Text::Unit(unit))) => unit.instead_of(*number as f64),
+        (Value::Float(number), Shape::Text(Text::Unit(unit))) => unit.instead_of(*number),
+        (Value::Integer(number), Shape::Text(_)) => format!("write it in quotes: {key} = \"{number}\""),
+        (Value::Float(number), Shape::Text(_)) => format!("write it in quotes: {key} = \"{number}\""),
+        (Value::Float(number), Shape::Integer { .. }) => format!("write {key} = {}", number.round()),
+        (Value::Bool(yes), Shape::Text(Text::Unit(_))) if !yes => "leave the key out".into(),
+        (Value::Text(text), shape) if shape.items().is_some_and(|items| is_sort(&node.value, items)) => {
+            format!("write it in brackets: {key} = [{text:?}]")
+        }
+        (_, Shape::Table(_)) if path.0.len() == 1 => {
+            format!("write [{path}] on a line of its own, and its keys below it")
+        }
+        (_, Shape::Table(table)) => {
+            let first = table.keys.keys().next().map_or("name", String::as_str);
+            format!("write {key} = {{ {first} = … }}")
+        }
+        (Value::Table(_), Shape::List { items, .. }) if items.table().is_some() => {
+            format!("write [[{path}]], with two brackets: there may be several")
+        }
+        (_, shape) => format!("write {}", shape.words()),
+    }
+}
+
+fn example(shape: &Shape) -> &'static str {
+    match shape {
+        Shape::Bool => "true",
+        Shape::Integer { .. } => "8",
+        _ => "1.5",
+    }
+}

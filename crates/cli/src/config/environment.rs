@@ -1,0 +1,113 @@
+//! The variables of the environment, and of the file that `--env-file` names.
+//!
+//! In: what the process was given, and lines `NAME=value`. Out: variables by name, each with its origin. What the process was
+//! given weighs more than the file. Nothing here changes the environment of the process.
+
+use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
+
+use super::{
+    problem::Problem,
+    tree::{Origin, Source},
+};
+
+/// Variables by name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Environment {
+    all: BTreeMap<String, Variable>,
+}
+
+#[derive(Clone)]
+struct Variable {
+    value: String,
+    file: Option<(Arc<Source>, Range<usize>)>,
+}
+
+impl Environment {
+    /// What the process was given. A variable that is no text is not there.
+    pub(crate) fn of_process() -> Self {
+        let texts =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        texts.collect()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.all.get(name).map(|variable| variable.value.as_str())
+    }
+
+    /// Where a variable was set.
+    pub(crate) fn origin(&self, name: &str) -> Origin {
+        let file = self.all.get(name).and_then(|variable| variable.file.clone());
+        Origin::Env { name: name.into(), file }
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.keys().map(String::as_str)
+    }
+
+    /// Adds what stands in a file, where the process was given nothing.
+    pub(crate) fn add_file(&mut self, source: &Arc<Source>) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut at = 0;
+        for line in source.text.split_inclusive('\n') {
+            let span = at..at + line.trim_end().len();
+            at += line.len();
+            match read(line) {
+                Line::Nothing => {}
+                Line::Variable(name, value) => {
+                    let variable = Variable { value, file: Some((source.clone(), span)) };
+                    self.all.entry(name).or_insert(variable);
+                }
+                Line::Nonsense => {
+                    let problem =
+                        Problem::new(Origin::File { source: source.clone(), span }, "", "this is no variable".into());
+                    problems
+                        .push(problem.help("write NAME=value, one on each line; lines that begin with # are skipped"));
+                }
+            }
+        }
+        problems
+    }
+}
+
+impl fmt::Debug for Variable {
+    /// What it holds may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("••••")
+    }
+}
+
+impl FromIterator<(String, String)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
+        let all = variables.into_iter().map(|(name, value)| (name, Variable { value, file: None }));
+        Self { all: all.collect() }
+    }
+}
+
+enum Line {
+    Nothing,
+    Variable(String, String),
+    Nonsense,
+}
+
+fn read(line: &str) -> Line {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Line::Nothing;
+    }
+    let Some((name, value)) = line.strip_prefix("export ").unwrap_or(line).split_once('=') else {
+        return Line::Nonsense;
+    };
+    let (name, value) = (name.trim(), value.trim());
+    if !is_name(name) {
+        return Line::Nonsense;
+    }
+    let quoted = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
+    Line::Variable(name.into(), quoted.unwrap_or(value).into())
+}
+
+/// Whether a text can be the name of a variable.
+pub(crate) fn is_name(text: &str) -> bool {
+    let mut all = text.chars();
+    all.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && all.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}

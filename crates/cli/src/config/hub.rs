@@ -1,0 +1,77 @@
+//! From a config to a hub.
+//!
+//! In: a resolved config and an open store. Out: a builder with everything the config says; or the pieces of a change, for a
+//! hub that goes on running. Nothing is built here.
+
+use std::sync::Arc;
+
+use toolhub::{HubBuilder, Policy, Rule, ToolBuilder, ToolHub, status::StatusSettings};
+
+use super::{Config, change::ChangePlan, resolve::Opened};
+
+/// What a running hub is to be told: tools that come or are replaced, tools that go, and all policies and rules, which take the
+/// place of the earlier ones.
+pub(crate) struct Pieces {
+    pub(crate) put: Vec<ToolBuilder>,
+    pub(crate) remove: Vec<String>,
+    pub(crate) defaults: Policy,
+    pub(crate) policies: Vec<(String, Policy)>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) status: StatusSettings,
+}
+
+impl Config {
+    /// A hub in the making, with all that the config says and this store.
+    pub(crate) fn hub(&self, store: &Opened) -> HubBuilder {
+        let builder = self.builder();
+        match store {
+            Opened::Memory(store) => builder.store(Arc::clone(store)),
+            Opened::Sqlite(store) => builder.store(Arc::clone(store)),
+        }
+    }
+
+    /// The same without a store: in memory.
+    pub(crate) fn builder(&self) -> HubBuilder {
+        let (scheduler, threads) = (&self.scheduler, &self.threads);
+        let mut builder = ToolHub::builder()
+            .tools(self.tool_builders())
+            .defaults(self.policies.defaults.clone())
+            .status(self.status.clone())
+            .state_manager(self.state.manager.clone())
+            .business_state(self.state.business.clone())
+            .managers(toolhub::open_store)
+            .queue_bounds(scheduler.queue_per_tool, scheduler.queue_in_all)
+            .run_limits(scheduler.run_limits.clone())
+            .blocking_places(scheduler.blocking_places)
+            .instance_idle(threads.instance_idle)
+            .instance_caps(threads.instances_per_thread, threads.instances_in_all)
+            .keep_calls(self.store.keep_calls)
+            .keep_events(self.store.keep_events)
+            .idle_threads(self.store.idle_threads);
+        if let Some(calls) = scheduler.max_concurrency {
+            builder = builder.max_concurrency(calls);
+        }
+        for (glob, policy) in &self.policies.limits {
+            builder = builder.policy(glob.as_str(), policy.clone());
+        }
+        self.policies.rules.iter().cloned().fold(builder, HubBuilder::rule)
+    }
+
+    /// All tools, in the making.
+    pub(crate) fn tool_builders(&self) -> Vec<ToolBuilder> {
+        self.tools.iter().filter_map(|(name, tool)| tool.builder(name)).collect()
+    }
+
+    /// The pieces of a change to this config.
+    pub(crate) fn pieces(&self, plan: &ChangePlan) -> Pieces {
+        let put = plan.added.iter().chain(&plan.replaced);
+        Pieces {
+            put: put.filter_map(|name| self.tools.get(name)?.builder(name)).collect(),
+            remove: plan.removed.clone(),
+            defaults: self.policies.defaults.clone(),
+            policies: self.policies.limits.clone(),
+            rules: self.policies.rules.clone(),
+            status: self.status.clone(),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The section `[store]`.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::unit::{Lasting, Size, Time};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Where records are kept, and for how long.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct Store {
+    /// What keeps the records.
+    pub(crate) backend: Backend,
+    /// The file of the store, for `sqlite`. Its folder is made where it is missing.
+    pub(crate) path: String,
+    /// How large the file may become; as large as the disk allows where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_size: Option<Size>,
+    /// How long records are kept.
+    pub(crate) retention: Retention,
+    /// Copies of the store that it makes by itself.
+    pub(crate) backup: Backup,
+}
+
+/// What keeps the records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Backend {
+    /// One file; what was acknowledged outlives the process.
+    #[default]
+    Sqlite,
+    /// Gone with the process.
+    Memory,
+}
+
+/// How long records are kept.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct Retention {
+    /// How long ended calls stay in the journal.
+    pub(crate) calls: Time,
+    /// How long events can be heard later.
+    pub(crate) events: Time,
+    /// How long a thread is kept that nobody uses; with it goes what tools remember in it. "never" keeps all.
+    pub(crate) idle_threads: Lasting,
+}
+
+/// Copies of the store that it makes by itself.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct Backup {
+    /// Whether the store makes backups. For `sqlite`.
+    pub(crate) enabled: bool,
+    /// The time from one to the next, also over restarts.
+    pub(crate) interval: Time,
+    /// How old one becomes before it is removed; the latest that is sound stays.
+    pub(crate) retention: Time,
+    /// Where they are laid; `backups` beside the store's file where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) folder: Option<String>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            backend: Backend::default(),
+            path: ".toolhub/toolhub.db".into(),
+            max_size: None,
+            retention: Retention::default(),
+            backup: Backup::default(),
+        }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { calls: Time(30 * DAY), events: Time(7 * DAY), idle_threads: Lasting(Some(14 * DAY)) }
+    }
+}
+
+impl Default for Backup {
+    fn default() -> Self {
+        Self { enabled: false, interval: Time(DAY / 24), retention: Time(7 * DAY), folder: None }
+    }
+}

@@ -1,0 +1,192 @@
+//! From what is written to what holds: paths are whole, secrets are fetched, and what makes no sense together is said.
+//!
+//! In: the config as it is written, with the origins of its values. Out: a `Config`, or everything that is wrong. One file below
+//! for each part; each adds its problems and goes on, so that all are told at once.
+
+mod auth;
+mod calls;
+mod server;
+mod state;
+mod store;
+mod tools;
+
+use std::path::{Path as FilePath, PathBuf};
+
+use toolhub::{
+    Policy, Rule, RunLimits,
+    clock::Timestamp,
+    status::{FailureWindow, StatusSettings},
+};
+
+pub(crate) use auth::{Auth, Key};
+pub(crate) use server::Server;
+pub(crate) use state::State;
+pub(crate) use store::{Backend, Opened, Store, StoreTrouble};
+pub(crate) use tools::Tools;
+
+use super::{
+    Config,
+    environment::Environment,
+    problem::{Problem, Problems},
+    raw::{self, Raw},
+    tree::{Node, Origin, Path},
+};
+
+/// How many calls run and wait at once, and how much one run may call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Scheduler {
+    pub(crate) max_concurrency: Option<usize>,
+    pub(crate) queue_per_tool: usize,
+    pub(crate) queue_in_all: usize,
+    pub(crate) blocking_places: usize,
+    pub(crate) run_limits: RunLimits,
+}
+
+/// Live instances in threads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Threads {
+    pub(crate) instance_idle: std::time::Duration,
+    pub(crate) instances_per_thread: usize,
+    pub(crate) instances_in_all: usize,
+}
+
+/// Logs, metrics, and what is hidden in them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Telemetry {
+    pub(crate) format: raw::LogFormat,
+    pub(crate) level: raw::Level,
+    pub(crate) metrics: bool,
+    pub(crate) redact: Vec<String>,
+}
+
+/// What holds for calls, by default, by name, and as rules.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Policies {
+    pub(crate) defaults: Policy,
+    /// Globs over names of tools, and what holds for them; the later weighs more.
+    pub(crate) limits: Vec<(String, Policy)>,
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// Works out what holds.
+///
+/// `folder` is where relative paths begin that nobody wrote; `here` where those begin that were typed.
+///
+/// # Errors
+/// Everything that is wrong, at once.
+pub(crate) fn resolve(
+    raw: &Raw,
+    tree: &Node,
+    folder: &FilePath,
+    environment: &Environment,
+    here: &FilePath,
+) -> Result<Config, Problems> {
+    let mut desk = Desk { tree, folder, here, environment, problems: Vec::new() };
+    let config = Config {
+        server: server::resolve(&raw.server, raw.auth.mode, &mut desk),
+        auth: auth::resolve(&raw.auth, &mut desk),
+        store: store::resolve(&raw.store, &mut desk),
+        state: state::resolve(&raw.state, &raw.tools, &mut desk),
+        status: status(&raw.status, &mut desk),
+        scheduler: scheduler(&raw.scheduler),
+        threads: Threads {
+            instance_idle: raw.threads.instance_idle.0,
+            instances_per_thread: count(raw.threads.instances_per_thread),
+            instances_in_all: count(raw.threads.instances_in_all),
+        },
+        policies: calls::resolve(raw, &mut desk),
+        tools: tools::resolve(&raw.tools, &mut desk),
+        telemetry: Telemetry {
+            format: raw.telemetry.log.format,
+            level: raw.telemetry.log.level,
+            metrics: raw.telemetry.metrics,
+            redact: raw.telemetry.redact.clone(),
+        },
+        fixed: super::change::fixed(raw),
+    };
+    if desk.problems.is_empty() { Ok(config) } else { Err(Problems::new(desk.problems)) }
+}
+
+/// What the parts share while they are worked out.
+struct Desk<'a> {
+    tree: &'a Node,
+    folder: &'a FilePath,
+    here: &'a FilePath,
+    environment: &'a Environment,
+    problems: Vec<Problem>,
+}
+
+impl Desk<'_> {
+    /// Says that something is wrong with the value at a key, or where it would stand.
+    fn wrong(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
+        let origin = match self.tree.get(path) {
+            Some(node) => node.origin.clone(),
+            None => self.tree.nearest(path).key.clone(),
+        };
+        self.problems.push(Problem::at(&origin, path, message).help(help));
+    }
+
+    /// Whether somebody said something at this key.
+    fn said(&self, path: &Path) -> bool {
+        self.tree.get(path).is_some()
+    }
+
+    /// A path, relative to the file it stands in.
+    fn file(&self, path: &Path, text: &str) -> PathBuf {
+        let from = match self.tree.get(path).map(|node| &node.origin) {
+            Some(Origin::File { source, .. }) => source.path.parent().unwrap_or(self.here),
+            Some(Origin::Env { .. } | Origin::Flag(_)) => self.here,
+            None => self.folder,
+        };
+        from.join(text.strip_prefix("./").unwrap_or(text))
+    }
+}
+
+fn status(said: &raw::Status, desk: &mut Desk<'_>) -> StatusSettings {
+    let minute = std::time::Duration::from_secs(60);
+    let failure_window = said.failure_rate.map(|failure_rate| FailureWindow {
+        failure_rate,
+        window: said.window.map_or(minute, |time| time.0),
+        minimum_calls: said.minimum_calls.unwrap_or(10),
+    });
+    for key in ["window", "minimum_calls"] {
+        let path = Path::of(["status", key]);
+        if failure_window.is_none() && desk.said(&path) {
+            desk.wrong(
+                &path,
+                format!("`{path}` does nothing without `failure_rate`"),
+                "add `failure_rate = 0.5`, or remove it",
+            );
+        }
+    }
+    StatusSettings {
+        enabled: said.enabled,
+        failure_threshold: said.failure_threshold,
+        failure_duration: said.failure_duration.0,
+        auto_rebind: said.auto_rebind,
+        rebind_delay: said.rebind_delay.0,
+        longest: said.longest.0,
+        failure_window,
+        count_tool_errors: said.count_tool_errors,
+    }
+}
+
+fn scheduler(said: &raw::Scheduler) -> Scheduler {
+    Scheduler {
+        max_concurrency: said.max_concurrency.map(count),
+        queue_per_tool: count(said.queue_per_tool),
+        queue_in_all: count(said.queue_in_all),
+        blocking_places: count(said.blocking_places),
+        run_limits: RunLimits { same_call: said.run_same_call, calls: said.run_calls },
+    }
+}
+
+fn count(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// A date, or a date and a time, as people write it.
+pub(crate) fn moment(text: &str) -> Option<Timestamp> {
+    let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.replacen(' ', "T", 1) };
+    whole.parse().ok()
+}

@@ -1,0 +1,112 @@
+//! What holds for `[auth]`.
+
+use std::fs;
+
+use toolhub::{
+    clock::Timestamp,
+    ids::{Caller, Tenant},
+};
+
+use super::{
+    super::{
+        raw::{self, Mode, Scope},
+        secret::{Hidden, Secret},
+        tree::Path,
+    },
+    Desk, moment,
+};
+
+/// Who may use the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Auth {
+    pub(crate) mode: Mode,
+    pub(crate) keys: Vec<Key>,
+}
+
+/// One key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) name: Caller,
+    pub(crate) tenant: Tenant,
+    /// 64 hexadecimal digits, in small letters.
+    pub(crate) sha256: Hidden,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) expires: Option<Timestamp>,
+}
+
+const MAKE: &str = "`toolhub keys create NAME` makes a key and prints what to write here";
+
+pub(super) fn resolve(said: &raw::Auth, desk: &mut Desk<'_>) -> Auth {
+    let mut keys: Vec<Key> = Vec::new();
+    for (place, key) in said.keys.iter().enumerate() {
+        let at = Path::of(["auth", "keys"]).place(place);
+        let name = Caller::new(key.name.as_str());
+        if let Err(error) = &name {
+            desk.wrong(&at.key("name"), error.to_string(), "choose a short name, such as \"ci\"");
+        }
+        let tenant = Tenant::new(key.tenant.as_str());
+        if let Err(error) = &tenant {
+            desk.wrong(&at.key("tenant"), error.to_string(), "leave it out for \"main\"");
+        }
+        let sha256 = fetch(&key.hash, &at.key("hash"), desk).and_then(|text| {
+            let digits = digits(&text);
+            if digits.is_none() {
+                let message = format!("`{}` is not \"sha256:\" and 64 hexadecimal digits", at.key("hash"));
+                desk.wrong(&at.key("hash"), message, format!("write the hash, never the key itself; {MAKE}"));
+            }
+            digits
+        });
+        let (Ok(name), Ok(tenant), Some(sha256)) = (name, tenant, sha256) else { continue };
+        if keys.iter().any(|other| other.name == name) {
+            let help = "give each key a name of its own: rules, limits and the audit know it by that";
+            desk.wrong(&at.key("name"), format!("there are two keys named `{name}`"), help);
+        }
+        if keys.iter().any(|other| other.sha256 == sha256) {
+            desk.wrong(&at.key("hash"), "two keys have the same hash", format!("make each key anew; {MAKE}"));
+        }
+        let expires = key.expires.as_deref().and_then(moment);
+        keys.push(Key { name, tenant, sha256, scopes: key.scopes.clone(), expires });
+    }
+    if said.mode == Mode::Local && !said.keys.is_empty() && !desk.said(&Path::of(["auth", "mode"])) {
+        let help =
+            "add mode = \"keys\" to [auth], so that the keys are asked for; or mode = \"local\", if they are not to be";
+        desk.wrong(&Path::of(["auth", "keys"]), "there are keys, but nobody is asked for one", help);
+    }
+    Auth { mode: said.mode, keys }
+}
+
+fn digits(text: &str) -> Option<Hidden> {
+    let digits = text.strip_prefix("sha256:")?;
+    let right = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    right.then(|| Hidden::new(digits.to_lowercase()))
+}
+
+/// The secret itself. What it is, is told nobody.
+fn fetch(secret: &Secret, path: &Path, desk: &mut Desk<'_>) -> Option<String> {
+    match secret {
+        Secret::Text(text) => Some(text.reveal().to_owned()),
+        Secret::Env { env } => {
+            let found = desk.environment.get(env).map(str::to_owned);
+            if found.is_none() {
+                let help = format!("set it before toolhub starts, or name it in the file of --env-file: {env}=…");
+                desk.wrong(
+                    &path.key("env"),
+                    format!("the variable {env} is not set, which `{path}` is read from"),
+                    help,
+                );
+            }
+            found
+        }
+        Secret::File { file } => {
+            let whole = desk.file(&path.key("file"), file);
+            match fs::read_to_string(&whole) {
+                Ok(text) => Some(text.trim().to_owned()),
+                Err(error) => {
+                    let message = format!("{file} cannot be read, which `{path}` is read from: {error}");
+                    desk.wrong(&path.key("file"), message, "check the path, and who may read it");
+                    None
+                }
+            }
+        }
+    }
+}

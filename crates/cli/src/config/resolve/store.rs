@@ -1,0 +1,145 @@
+//! What holds for `[store]`, and opening it.
+
+use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
+
+use toolhub::{
+    Sqlite,
+    backend::Memory,
+    sqlite::{Backups, OpenError, Options},
+};
+
+use super::{
+    super::{raw, tree::Path},
+    Desk,
+};
+
+/// Where records are kept, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Store {
+    pub(crate) backend: Backend,
+    pub(crate) keep_calls: Duration,
+    pub(crate) keep_events: Duration,
+    /// For ever where absent.
+    pub(crate) idle_threads: Option<Duration>,
+}
+
+/// What keeps records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Backend {
+    Memory,
+    Sqlite { path: PathBuf, max_size: Option<u64>, backup: Option<Backup> },
+}
+
+/// Copies that the store makes of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Backup {
+    pub(crate) folder: PathBuf,
+    pub(crate) every: Duration,
+    pub(crate) keep_for: Duration,
+}
+
+/// An open store.
+#[derive(Debug, Clone)]
+pub(crate) enum Opened {
+    Memory(Arc<Memory>),
+    Sqlite(Arc<Sqlite>),
+}
+
+/// Why the store cannot be opened. The file and what to do are in the text.
+#[derive(Debug)]
+pub(crate) enum StoreTrouble {
+    Folder(PathBuf, io::Error),
+    Open(OpenError),
+}
+
+impl std::fmt::Display for StoreTrouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Folder(path, error) => write!(f, "the folder {} cannot be made: {error}", path.display()),
+            Self::Open(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StoreTrouble {}
+
+impl Store {
+    /// Where backups go, whether they are made by the clock or on request.
+    pub(crate) fn backup_folder(&self) -> PathBuf {
+        match &self.backend {
+            Backend::Memory => PathBuf::new(),
+            Backend::Sqlite { backup: Some(backup), .. } => backup.folder.clone(),
+            Backend::Sqlite { path, .. } => path.with_file_name("backups"),
+        }
+    }
+
+    /// Opens it; its folder is made where it is missing.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, or the file cannot be opened: another process may have it.
+    pub(crate) fn open(&self) -> Result<Opened, StoreTrouble> {
+        let Backend::Sqlite { path, max_size, backup } = &self.backend else {
+            return Ok(Opened::Memory(Arc::new(Memory::new())));
+        };
+        if let Some(folder) = path.parent() {
+            private_folder(folder).map_err(|error| StoreTrouble::Folder(folder.to_owned(), error))?;
+        }
+        let mut options = Options::default();
+        if let Some(bytes) = max_size {
+            options = options.at_most(*bytes);
+        }
+        if let Some(Backup { folder, every, keep_for }) = backup {
+            options = options.backups(Backups { folder: folder.clone(), every: *every, keep_for: *keep_for });
+        }
+        Ok(Opened::Sqlite(Arc::new(Sqlite::open(path, options).map_err(StoreTrouble::Open)?)))
+    }
+}
+
+/// Makes a folder that nobody else on this machine can look into; one that is there stays as it is.
+fn private_folder(folder: &std::path::Path) -> io::Result<()> {
+    let mut made = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut made, 0o700);
+    made.recursive(true).create(folder)
+}
+
+pub(super) fn resolve(said: &raw::Store, desk: &mut Desk<'_>) -> Store {
+    let at = |key| Path::of(["store", key]);
+    let backend = match said.backend {
+        raw::Backend::Memory => {
+            let idle = [
+                (said.path != raw::Store::default().path, "path"),
+                (said.max_size.is_some(), "max_size"),
+                (said.backup.enabled, "backup"),
+            ];
+            for (asked, key) in idle {
+                if asked {
+                    let message = format!("`store.{key}` does nothing with backend = \"memory\"");
+                    desk.wrong(&at(key), message, "remove it, or use backend = \"sqlite\"");
+                }
+            }
+            Backend::Memory
+        }
+        raw::Backend::Sqlite => {
+            if said.path.is_empty() || said.path.ends_with('/') {
+                let help = "name a file, such as \".toolhub/toolhub.db\"";
+                desk.wrong(&at("path"), format!("{:?} names no file", said.path), help);
+            }
+            let path = desk.file(&at("path"), &said.path);
+            let folder = said.backup.folder.as_deref().map(|folder| desk.file(&at("backup").key("folder"), folder));
+            let folder = folder.unwrap_or_else(|| path.with_file_name("backups"));
+            let backup = Backup { folder, every: said.backup.interval.0, keep_for: said.backup.retention.0 };
+            Backend::Sqlite {
+                path,
+                max_size: said.max_size.map(|size| size.0),
+                backup: said.backup.enabled.then_some(backup),
+            }
+        }
+    };
+    Store {
+        backend,
+        keep_calls: said.retention.calls.0,
+        keep_events: said.retention.events.0,
+        idle_threads: said.retention.idle_threads.0,
+    }
+}

@@ -1,0 +1,132 @@
+//! Values that are never shown: given by reference, or in the file where there is no better place.
+//!
+//! In: `"text"`, `{ env = "NAME" }` or `{ file = "path" }`. Out: a value that prints as dots, also in debug output.
+
+use std::{borrow::Cow, fmt};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Where a secret comes from, as it is written.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Secret {
+    /// Out of the environment.
+    Env {
+        /// The variable.
+        env: String,
+    },
+    /// Out of a file; what stands around it is no part of it.
+    File {
+        /// The file.
+        file: String,
+    },
+    /// As it is.
+    Text(Hidden),
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Hidden(String);
+
+/// So few characters of a secret may be shown.
+const SHOWN: usize = 4;
+/// A shorter secret shows nothing: four characters would be a good part of it.
+const LONG_ENOUGH: usize = 20;
+
+impl Hidden {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for whoever compares it.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What people may see of it.
+    pub(crate) fn masked(&self) -> String {
+        let all: Vec<char> = self.0.chars().collect();
+        let tail: String =
+            if all.len() >= LONG_ENOUGH { all[all.len() - SHOWN..].iter().collect() } else { String::new() };
+        format!("••••{tail}")
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("••••")
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env { env } => write!(f, "env {env}"),
+            Self::File { file } => write!(f, "file {file}"),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Hidden {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(Self)
+    }
+}
+
+impl Serialize for Secret {
+    /// A reference as it is, a text masked.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Env { env } => to.collect_map([("env", env)]),
+            Self::File { file } => to.collect_map([("file", file)]),
+            Self::Text(text) => to.serialize_str(&text.masked()),
+        }
+    }
+}
+
+impl JsonSchema for Secret {
+    fn schema_name() -> Cow<'static, str> {
+        "Secret".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A secret: a reference to where it is found, or the text itself.",
+            "anyOf": [
+                { "type": "string", "minLength": 1 },
+                {
+                    "type": "object",
+                    "properties": {
+                        "env": { "type": "string", "description": "The environment variable it is found in.", "minLength": 1 },
+                        "file": { "type": "string", "description": "The file it is found in; spaces and line ends around it are dropped.", "minLength": 1 },
+                    },
+                    "minProperties": 1,
+                    "maxProperties": 1,
+                },
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_shows_its_end_only_where_that_gives_nothing_away() {
+        for (text, expected) in [("", "••••"), ("hunter2", "••••"), ("sixteen-letters-x", "••••")]
+        {
+            assert_eq!(Hidden::new(text).masked(), expected);
+        }
+        assert_eq!(Hidden::new("sha256:00112233445566778899aabb1234").masked(), "••••1234");
+    }
+
+    #[test]
+    fn no_way_of_printing_shows_a_secret() {
+        let secret = Secret::Text(Hidden::new("correct horse battery staple"));
+        let printed = [format!("{secret:?}"), format!("{secret:#?}"), serde_json::to_string(&secret).unwrap()];
+        assert!(printed.iter().all(|text| !text.contains("horse")), "{printed:?}");
+    }
+}

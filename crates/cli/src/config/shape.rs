@@ -1,0 +1,218 @@
+//! What a config must look like: the schema, read once into a form that is easy to walk.
+//!
+//! In: the schema. Out: shapes, which `check.rs` holds trees to, `overlay.rs` reads variables and flags by, and the
+//! documentation is made from. A test refuses words of JSON Schema that are not understood here: a schema that says more
+//! than is checked would be a lie.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{schema, unit::Unit};
+
+/// What a value must look like.
+#[derive(Debug, Clone)]
+pub(crate) enum Shape {
+    /// Whatever it wants.
+    Any,
+    Bool,
+    Integer {
+        min: i64,
+        max: i64,
+    },
+    Number {
+        min: f64,
+        max: f64,
+    },
+    Text(Text),
+    List {
+        items: Box<Shape>,
+        at_least: usize,
+    },
+    Table(Table),
+    /// One of these, told apart by what sort of value it is.
+    Either(Vec<Shape>),
+}
+
+/// What a text must look like.
+#[derive(Debug, Clone)]
+pub(crate) enum Text {
+    /// So many characters.
+    Plain { min: usize, max: usize },
+    /// A number with a unit.
+    Unit(Unit),
+    /// A date, or a date and a time with its offset.
+    Moment,
+    /// One of these words.
+    Choice(Vec<String>),
+}
+
+/// What a table must look like.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    pub(crate) keys: BTreeMap<String, Key>,
+    /// What stands under any other name; nothing may where absent.
+    pub(crate) others: Option<Box<Shape>>,
+    /// How many of the keys there must be.
+    pub(crate) at_least: usize,
+    pub(crate) at_most: usize,
+}
+
+/// A key of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    pub(crate) shape: Shape,
+    pub(crate) required: bool,
+    pub(crate) about: String,
+}
+
+impl Shape {
+    /// The shape of a whole config.
+    pub(crate) fn of_config() -> Self {
+        let schema = schema::of_values();
+        Reader { whole: &schema }.read(&schema)
+    }
+
+    /// The table it is, or may be.
+    pub(crate) fn table(&self) -> Option<&Table> {
+        match self {
+            Self::Table(table) => Some(table),
+            Self::Either(all) => all.iter().find_map(Self::table),
+            _ => None,
+        }
+    }
+
+    /// The shape of the items of the list it is, or may be.
+    pub(crate) fn items(&self) -> Option<&Shape> {
+        match self {
+            Self::List { items, .. } => Some(items),
+            Self::Either(all) => all.iter().find_map(Self::items),
+            _ => None,
+        }
+    }
+
+    /// What it must be, for people.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Any => "anything".into(),
+            Self::Bool => "true or false".into(),
+            Self::Integer { .. } => "a whole number".into(),
+            Self::Number { .. } => "a number".into(),
+            Self::Text(Text::Plain { .. }) => "text".into(),
+            Self::Text(Text::Unit(unit)) => unit.words().into(),
+            Self::Text(Text::Moment) => "a date, such as \"2027-01-31\"".into(),
+            Self::Text(Text::Choice(words)) => one_of(words),
+            Self::List { items, .. } => format!("a list of {}", items.plural()),
+            Self::Table(_) => "a table".into(),
+            Self::Either(all) if all.iter().filter_map(Self::table).any(|table| table.keys.contains_key("env")) => {
+                "text, { env = \"NAME\" } or { file = \"path\" }".into()
+            }
+            Self::Either(all) => all.iter().map(Self::words).collect::<Vec<_>>().join(" or "),
+        }
+    }
+
+    fn plural(&self) -> String {
+        match self {
+            Self::Text(Text::Plain { .. }) => "texts".into(),
+            Self::Table(_) => "tables".into(),
+            Self::Text(Text::Choice(words)) => {
+                words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
+            }
+            other => other.words(),
+        }
+    }
+}
+
+/// `"a", "b" or "c"`.
+pub(crate) fn one_of(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+    match words.as_slice() {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+struct Reader<'a> {
+    whole: &'a Value,
+}
+
+impl Reader<'_> {
+    fn read(&self, schema: &Value) -> Shape {
+        let referred = schema["$ref"].as_str().and_then(|to| self.whole.pointer(to.trim_start_matches('#')));
+        if let Some(referred) = referred {
+            return self.read(referred);
+        }
+        if let Some(choices) = schema["anyOf"].as_array() {
+            return Shape::Either(choices.iter().map(|choice| self.read(choice)).collect());
+        }
+        if let Some(choices) = schema["oneOf"].as_array() {
+            let words = choices.iter().flat_map(|choice| match &choice["enum"] {
+                Value::Array(words) => words.clone(),
+                _ => vec![choice["const"].clone()],
+            });
+            return Shape::Text(Text::Choice(words.map(text).collect()));
+        }
+        if let Some(words) = schema["enum"].as_array() {
+            return Shape::Text(Text::Choice(words.iter().cloned().map(text).collect()));
+        }
+        match schema["type"].as_str() {
+            Some("boolean") => Shape::Bool,
+            Some("integer") => Shape::Integer {
+                min: schema["minimum"].as_i64().unwrap_or(i64::MIN),
+                max: schema["maximum"].as_i64().unwrap_or(i64::MAX),
+            },
+            Some("number") => Shape::Number {
+                min: schema["minimum"].as_f64().unwrap_or(f64::MIN),
+                max: schema["maximum"].as_f64().unwrap_or(f64::MAX),
+            },
+            Some("string") => Shape::Text(self.text(schema)),
+            Some("array") => Shape::List {
+                items: Box::new(self.read(&schema["items"])),
+                at_least: count(&schema["minItems"]).unwrap_or(0),
+            },
+            Some("object") => Shape::Table(self.table(schema)),
+            _ => Shape::Any,
+        }
+    }
+
+    fn text(&self, schema: &Value) -> Text {
+        let format = schema["format"].as_str().unwrap_or_default();
+        if let Some(unit) = Unit::ALL.into_iter().find(|unit| unit.format() == format) {
+            return Text::Unit(unit);
+        }
+        if format == "toolhub-moment" {
+            return Text::Moment;
+        }
+        let (min, max) = (count(&schema["minLength"]), count(&schema["maxLength"]));
+        Text::Plain { min: min.unwrap_or(0), max: max.unwrap_or(usize::MAX) }
+    }
+
+    fn table(&self, schema: &Value) -> Table {
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let keys = schema["properties"].as_object().into_iter().flatten().map(|(name, key)| {
+            let about = key["description"].as_str().unwrap_or_default().replace('\n', " ");
+            let required = required.contains(&name.as_str());
+            (name.clone(), Key { shape: self.read(key), required, about })
+        });
+        let others = match &schema["additionalProperties"] {
+            Value::Bool(false) => None,
+            Value::Object(_) => Some(Box::new(self.read(&schema["additionalProperties"]))),
+            _ => Some(Box::new(Shape::Any)),
+        };
+        let (at_least, at_most) = (count(&schema["minProperties"]), count(&schema["maxProperties"]));
+        Table { keys: keys.collect(), others, at_least: at_least.unwrap_or(0), at_most: at_most.unwrap_or(usize::MAX) }
+    }
+}
+
+fn count(value: &Value) -> Option<usize> {
+    value.as_u64().and_then(|number| usize::try_from(number).ok())
+}
+
+fn text(word: Value) -> String {
+    match word {
+        Value::String(word) => word,
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,74 @@
+//! What is different between two configs.
+
+use super::{super::change::ChangePlan, config};
+
+const BASE: &str = "
+[server]
+port = 1
+[defaults]
+timeout = \"5s\"
+[tools.notes]
+builtin = \"notes\"
+[tools.clock]
+builtin = \"clock\"
+";
+
+#[track_caller]
+fn check(name: &str, text: &str, expected: &ChangePlan) {
+    assert_eq!(config(name, text).change_from(&config(&format!("{name}-old"), BASE)), *expected, "{text}");
+}
+
+#[test]
+fn a_config_that_says_the_same_in_another_way_changes_nothing() {
+    check("same", BASE, &ChangePlan::default());
+    let moved = "
+        tools = { clock = { builtin = \"clock\", kind = \"stateless\", enabled = true }, notes = { builtin = \"notes\" } }
+        defaults.timeout = \"5000ms\"
+        server = { port = 1, host = \"127.0.0.1\" }";
+    check("moved", moved, &ChangePlan::default());
+}
+
+#[test]
+fn tools_come_change_and_go() {
+    let text = BASE.replace("[tools.clock]\nbuiltin = \"clock\"", "[tools.counter]\nbuiltin = \"counter\"");
+    let text = text.replace("builtin = \"notes\"", "builtin = \"notes\"\ntimeout = \"9s\"");
+    let plan = ChangePlan {
+        added: vec!["counter".into()],
+        replaced: vec!["notes".into()],
+        removed: vec!["clock".into()],
+        ..ChangePlan::default()
+    };
+    check("tools", &text, &plan);
+    let disabled = BASE.replace("builtin = \"clock\"", "builtin = \"clock\"\nenabled = false");
+    check("disabled", &disabled, &ChangePlan { removed: vec!["clock".into()], ..ChangePlan::default() });
+}
+
+#[test]
+fn policies_and_statuses_change_without_touching_a_tool() {
+    let policies = ChangePlan { policies: true, ..ChangePlan::default() };
+    check("defaults", &BASE.replace("5s", "6s"), &policies);
+    check("rule", &format!("{BASE}\n[[policy]]\ndecision = \"ask\""), &policies);
+    check("limits", &format!("{BASE}\n[[limits]]\ntool = \"*\"\ntimeout = \"1s\""), &policies);
+    let status = ChangePlan { status: true, ..ChangePlan::default() };
+    check("status", &format!("{BASE}\n[status]\nfailure_threshold = 9"), &status);
+}
+
+#[test]
+fn what_needs_a_restart_is_named_key_by_key() {
+    let text = BASE.replace("port = 1", "port = 2\nbody_limit = \"1MiB\"");
+    let text =
+        format!("{text}\n[store]\nbackend = \"memory\"\n[scheduler]\nmax_concurrency = 4\n[auth]\nmode = \"keys\"");
+    let keys = ["auth.mode", "scheduler.max_concurrency", "server.body_limit", "server.port", "store.backend"];
+    let plan = ChangePlan { needs_restart: keys.map(String::from).into(), ..ChangePlan::default() };
+    check("restart", &text, &plan);
+}
+
+#[test]
+fn keys_of_clients_change_without_a_restart() {
+    let hash = "0".repeat(64);
+    let key = format!("\n[[auth.keys]]\nname = \"ci\"\nhash = \"sha256:{hash}\"\nscopes = [\"admin\"]\n");
+    let auth = "\n[auth]\nmode = \"local\"\n";
+    let new = config("keys", &format!("{BASE}{auth}{key}"));
+    let old = config("keys-old", &format!("{BASE}{auth}"));
+    assert_eq!(new.change_from(&old), ChangePlan { keys: true, ..ChangePlan::default() });
+}

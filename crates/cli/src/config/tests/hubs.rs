@@ -1,0 +1,141 @@
+//! What a config makes of a hub.
+
+use std::{sync::Arc, time::Duration};
+
+use toolhub::{BusinessStateConfig, Filter, StateManagerConfig, prelude::*};
+
+use super::{
+    super::{Opened, init::Starter, schema},
+    Folder, config, loaded,
+};
+
+#[tokio::test]
+async fn a_tool_is_what_its_section_says() {
+    let text = r#"
+        [defaults]
+        timeout = "7s"
+        [[limits]]
+        tool = "ti*"
+        max_concurrency = 3
+        [[policy]]
+        tool = "jot"
+        arguments = { "/add" = "^secret" }
+        decision = "deny"
+        reason = "no secrets here"
+        [tools.time]
+        builtin = "clock"
+        description = "The hour."
+        tags = ["a", "b"]
+        category = "time"
+        version = "2"
+        metadata = { owner = "me", since = 2026-01-31 }
+        annotations = { title = "Hours", read_only = false, idempotent = true }
+        rate_limit = [{ requests = 5, per = "1m", scope = "thread" }, { requests = 100, per = "1h", wait = "2s" }]
+        retry = { attempts = 4, initial = "2s", backoff = "fixed" }
+        confirm = false
+        [tools.jot]
+        builtin = "notes"
+        depends_on = { any = ["time"], within = "10m" }
+        state = { cleanup = "never", conflict_resolution = "merge" }
+        parameters = { properties = { add = { maxLength = 20 } } }
+    "#;
+    let config = config("tool", text);
+    let hub = config.hub(&Opened::Memory(Arc::new(toolhub::backend::Memory::new()))).build().await.unwrap();
+    let tools = hub.list(&Filter::default());
+    let [jot, time] = tools.as_slice() else { panic!("{} tools", tools.len()) };
+    let definition = &time.definition;
+    assert_eq!(
+        (definition.description.as_str(), &definition.metadata.tags[..]),
+        ("The hour.", &["a".into(), "b".into()][..])
+    );
+    assert_eq!(definition.metadata.more["since"], "2026-01-31");
+    let annotations = &definition.annotations;
+    assert_eq!(
+        (annotations.title.as_deref(), annotations.read_only, annotations.idempotent),
+        (Some("Hours"), false, true)
+    );
+    let limits = time.limits();
+    assert_eq!(
+        (limits.timeout, limits.max_concurrency, limits.confirm),
+        (Duration::from_secs(7), Some(3), Some(false))
+    );
+    assert_eq!((limits.rate_limits.len(), limits.retry.attempts, limits.retry.factor), (2, 4, 1.0));
+    assert_eq!(jot.definition.parameters["properties"]["add"]["maxLength"], 20);
+    let early = hub.call("jot", json!({"add": "x"})).thread("t").await;
+    assert_eq!(early.error.unwrap().kind, ErrorKind::DependencyNotMet);
+    assert!(hub.call("time", json!({})).thread("t").await.is_success());
+    assert!(hub.call("jot", json!({"add": "x"})).thread("t").await.is_success());
+    let denied = hub.call("jot", json!({"add": "secret"})).thread("t").await.error.unwrap();
+    assert_eq!(denied.kind, ErrorKind::Forbidden);
+}
+
+#[tokio::test]
+async fn the_pieces_of_a_change_are_the_tools_that_changed_and_all_policies() {
+    let old = config("pieces-old", "[tools.a]\nbuiltin = \"clock\"\n[tools.b]\nbuiltin = \"clock\"");
+    let new = config(
+        "pieces",
+        "[defaults]\ntimeout = \"1s\"\n[[policy]]\ndecision = \"ask\"\n[[limits]]\ntool = \"*\"\nconfirm = true\n\
+         [tools.a]\nbuiltin = \"clock\"\n[tools.c]\nbuiltin = \"clock\"",
+    );
+    let pieces = new.pieces(&new.change_from(&old));
+    assert_eq!((pieces.put.len(), pieces.remove), (1, vec!["b".to_owned()]));
+    assert_eq!((pieces.rules.len(), pieces.policies.len()), (1, 1));
+    assert_eq!(pieces.defaults.timeout, Some(Duration::from_secs(1)));
+    assert_eq!(pieces.status, new.status);
+}
+
+#[tokio::test]
+async fn a_store_on_disk_is_made_with_its_folder_and_the_hub_is_alone_with_it() {
+    let folder = Folder::new("disk");
+    folder.write("toolhub.toml", "[store]\npath = \"deep/down/x.db\"\n[tools.notes]\nbuiltin = \"notes\"");
+    let config = super::load(&folder.asked(&[])).unwrap().config;
+    for expected in [1, 2] {
+        let store = config.store.open().unwrap();
+        assert!(config.store.open().is_err(), "a second one is refused");
+        let hub = config.hub(&store).build().await.unwrap();
+        let outcome = hub.call("notes", json!({"add": "x"})).thread("t").await;
+        assert_eq!(outcome.output.as_array().unwrap().len(), expected);
+        hub.shutdown(Duration::from_secs(1)).await;
+    }
+    assert!(folder.path().join("deep/down/x.db").is_file());
+}
+
+/// Whoever adds a setting to the core is reminded of the config.
+#[test]
+fn every_field_of_the_configs_of_states_is_a_key() {
+    let schema = schema::of_values();
+    let keys = schema["$defs"]["State"]["properties"].as_object().unwrap();
+    let fields = [
+        serde_json::to_value(StateManagerConfig::default()).unwrap(),
+        serde_json::to_value(BusinessStateConfig::default()).unwrap(),
+    ];
+    for field in fields.iter().flat_map(|fields| fields.as_object().unwrap().keys()) {
+        assert!(keys.contains_key(field) || field.starts_with("redis_"), "{field} is no key of [state]");
+    }
+    let config = config("states", "");
+    assert_eq!(config.state.manager, StateManagerConfig::default());
+    assert_eq!(config.state.business, BusinessStateConfig::default());
+    assert_eq!(config.status, toolhub::status::StatusSettings::default());
+    assert_eq!(config.policies.defaults, Policy::default());
+}
+
+#[tokio::test]
+async fn the_starters_are_right_also_with_every_mark_taken_away() {
+    for starter in [Starter::Demo, Starter::Empty] {
+        let bare: String = starter
+            .text()
+            .lines()
+            .map(|line| {
+                let inside = line.strip_prefix("# ").unwrap_or_default();
+                let is_setting =
+                    inside.starts_with('[') || inside.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+                format!("{}\n", if is_setting { inside } else { line })
+            })
+            .collect();
+        assert_ne!(bare, starter.text());
+        for text in [starter.text(), &bare] {
+            let loaded = loaded("starter", text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+            super::super::rehearse(&loaded).await.unwrap_or_else(|problems| panic!("{problems}"));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Which layer wins, and whether each key can be set from each of them.
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        load,
+        shape::{Shape, Text},
+        show,
+        tree::{Path, Step},
+        unit::Unit,
+    },
+    Asked, Folder,
+};
+
+fn port(asked: &Asked) -> (u16, String) {
+    let loaded = load(asked).unwrap_or_else(|problems| panic!("{problems}"));
+    (loaded.config.server.port, show::origin(&loaded, &Path::of(["server", "port"])))
+}
+
+#[test]
+fn a_flag_weighs_more_than_a_variable_and_that_more_than_a_file() {
+    let folder = Folder::new("layers");
+    let mut asked = folder.asked(&[]);
+    assert_eq!(port(&asked), (8665, "default".into()));
+    folder.write("home/.config/toolhub/config.toml", "[server]\nport = 1");
+    assert_eq!(port(&asked), (1, "home/.config/toolhub/config.toml:2".into()));
+    folder.write("toolhub.toml", "\n[server]\nport = 2");
+    assert_eq!(port(&asked), (2, "toolhub.toml:3".into()));
+    folder.write("other.toml", "[server]\nport = 3");
+    asked = Asked { folder: asked.folder, ..folder.asked(&[("TOOLHUB_CONFIG", "other.toml")]) };
+    assert_eq!(port(&asked), (3, "other.toml:2".into()));
+    asked.config = Some("toolhub.toml".into());
+    assert_eq!(port(&asked), (2, "toolhub.toml:3".into()));
+    folder.write("which", "TOOLHUB_CONFIG=other.toml");
+    let by_file = Asked { env_file: Some("which".into()), ..folder.asked(&[]) };
+    assert_eq!(port(&by_file), (3, "other.toml:2".into()));
+    folder.write("vars", "# comment\nexport TOOLHUB__SERVER__PORT='4'\n");
+    asked.env_file = Some("vars".into());
+    assert_eq!(port(&asked), (4, "env TOOLHUB__SERVER__PORT (vars:2)".into()));
+    asked.environment = folder.asked(&[("TOOLHUB__SERVER__PORT", "5")]).environment;
+    assert_eq!(port(&asked), (5, "env TOOLHUB__SERVER__PORT".into()));
+    asked.set.push("server.port = 6".into());
+    assert_eq!(port(&asked), (6, "flag --set server.port".into()));
+    asked.port = Some(7);
+    assert_eq!(port(&asked), (7, "flag --port 7".into()));
+}
+
+#[test]
+fn the_nearest_file_upward_is_read_and_its_paths_begin_there() {
+    let folder = Folder::new("upward");
+    folder.write("a/toolhub.toml", "[store]\npath = \"data/x.db\"").write("a/b/c/nothing", "");
+    let asked = Asked { folder: folder.path().join("a/b/c"), ..folder.asked(&[]) };
+    let loaded = load(&asked).unwrap();
+    let super::super::Backend::Sqlite { path, .. } = &loaded.config.store.backend else { panic!("not sqlite") };
+    assert_eq!(*path, folder.path().join("a/data/x.db"));
+    let typed = Asked { set: vec!["store.path=y.db".into()], ..asked };
+    let super::super::Backend::Sqlite { path, .. } = load(&typed).unwrap().config.store.backend else {
+        panic!("not sqlite")
+    };
+    assert_eq!(path, folder.path().join("a/b/c/y.db"));
+}
+
+#[test]
+fn files_join_table_by_table_and_lists_are_replaced() {
+    let folder = Folder::new("join");
+    folder.write(
+        "home/.config/toolhub/config.toml",
+        "[telemetry]\nredact = [\"a\"]\nmetrics = false\n[tools.mine]\ntimeout = \"5s\"",
+    );
+    folder.write("toolhub.toml", "[telemetry]\nredact = [\"b\"]\n[tools.mine]\nbuiltin = \"clock\"");
+    let loaded = load(&folder.asked(&[])).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(loaded.config.telemetry.redact, ["b"]);
+    assert!(!loaded.config.telemetry.metrics);
+    assert_eq!(loaded.config.tools["mine"].policy.timeout, Some(std::time::Duration::from_secs(5)));
+}
+
+#[test]
+fn a_variable_finds_a_tool_whatever_its_name() {
+    let folder = Folder::new("names");
+    folder.write("toolhub.toml", "[tools.fs__Read-File]\nbuiltin = \"clock\"\n[tools.fs]\nbuiltin = \"clock\"");
+    let variables = [
+        ("TOOLHUB__TOOLS__FS__READ_FILE__TIMEOUT", "7s"),
+        ("TOOLHUB__TOOLS__NEW__BUILTIN", "notes"),
+        ("TOOLHUB__LIMITS__0__TOOL", "fs*"),
+        ("TOOLHUB__LIMITS__0__TIMEOUT", "9s"),
+        ("TOOLHUB__SERVER__ALLOWED_HOSTS", "a.example, b.example"),
+        ("TOOLHUB__DEFAULTS__RETRY", "{ attempts = 5 }"),
+    ];
+    let config = load(&folder.asked(&variables)).unwrap_or_else(|problems| panic!("{problems}")).config;
+    let seconds = |seconds| Some(std::time::Duration::from_secs(seconds));
+    assert_eq!(config.tools["fs__Read-File"].policy.timeout, seconds(7));
+    assert_eq!(config.tools["fs"].policy.timeout, None);
+    assert_eq!(config.tools["new"].builtin, "notes");
+    assert_eq!(config.policies.limits[0].1.timeout, seconds(9));
+    assert_eq!(config.server.allowed_hosts, ["a.example", "b.example"]);
+    assert_eq!(config.policies.defaults.retry.unwrap().attempts, 5);
+}
+
+/// Every key that holds a value, with a value that is right for it; names and places are made up.
+fn leaves(shape: &Shape, path: &Path, found: &mut Vec<(Path, String)>) {
+    match shape {
+        Shape::Table(table) => {
+            for (name, key) in &table.keys {
+                leaves(&key.shape, &path.key(name), found);
+            }
+            if let Some(others) = &table.others {
+                leaves(others, &path.key("made_up"), found);
+            }
+        }
+        Shape::List { items, .. } if items.table().is_some() => leaves(items, &path.place(0), found),
+        Shape::Either(all) => all.iter().for_each(|shape| leaves(shape, path, found)),
+        other => found.push((path.clone(), example(other))),
+    }
+}
+
+fn example(shape: &Shape) -> String {
+    match shape {
+        Shape::Any | Shape::Bool => "true".into(),
+        Shape::Integer { min, max } => 3.clamp(*min, *max).to_string(),
+        Shape::Number { min, max } => 1.5_f64.clamp(*min, *max).to_string(),
+        Shape::Text(Text::Plain { .. }) => "some text".into(),
+        Shape::Text(Text::Moment) => "2027-01-31".into(),
+        Shape::Text(Text::Unit(Unit::Size)) => "3MiB".into(),
+        Shape::Text(Text::Unit(_)) => "3s".into(),
+        Shape::Text(Text::Choice(words)) => words[0].clone(),
+        Shape::List { items, .. } => example(items),
+        Shape::Table(_) | Shape::Either(_) => unreachable!("these have leaves of their own"),
+    }
+}
+
+/// What the layer of variables and that of flags put at a path, and what they say is wrong.
+fn set_by_both(path: &Path, value: &str) -> [Result<Value, String>; 2] {
+    use super::super::{
+        environment::Environment,
+        overlay,
+        tree::{Node, Origin},
+    };
+    let shape = Shape::of_config();
+    let parts = path.0.iter().map(|step| match step {
+        Step::Key(key) => key.clone(),
+        Step::Place(place) => place.to_string(),
+    });
+    let parts: Vec<String> = parts.collect();
+    let at = |tree: &Node, problems: Vec<super::super::problem::Problem>| match problems.first() {
+        Some(problem) => Err(format!("{path}: {}", problem.message)),
+        None => tree.get(path).map(Node::to_json).ok_or_else(|| format!("{path} is not there")),
+    };
+    let (mut by_variable, mut by_flag) = (Node::empty(), Node::empty());
+    let name = format!("TOOLHUB__{}", parts.join("__").to_uppercase());
+    let environment: Environment = [(name, value.to_owned())].into_iter().collect();
+    let problems = overlay::environment(&mut by_variable, &shape, &environment);
+    let variable = at(&by_variable, problems);
+    let said = format!("{}={value}", parts.join("."));
+    let problems = overlay::flag(&mut by_flag, &shape, &said, &Origin::Flag(String::new()));
+    [variable, at(&by_flag, problems)]
+}
+
+#[test]
+fn every_key_can_be_set_by_a_variable_and_by_a_flag() {
+    let mut found = Vec::new();
+    leaves(&Shape::of_config(), &Path::default(), &mut found);
+    assert!(found.len() > 150, "{} keys", found.len());
+    for (path, value) in found {
+        let [variable, flag] = set_by_both(&path, &value);
+        assert!(variable.is_ok() && variable == flag, "{variable:?} {flag:?}");
+    }
+}
+
+#[test]
+fn nothing_that_can_be_printed_holds_what_a_file_or_a_variable_says() {
+    let folder = Folder::new("printed");
+    folder.write("toolhub.toml", "[tools.x]\nbuiltin = \"clock\"\nmetadata = { a = \"hunter22\" }");
+    let asked = folder.asked(&[("ANY", "hunter22")]);
+    let loaded = load(&asked).unwrap();
+    let tree = format!("{:?}", loaded.tree);
+    folder.write("toolhub.toml", "# hunter22\n[server]\nprot = 1");
+    let problems = load(&asked).unwrap_err();
+    for text in [format!("{asked:?}"), tree, format!("{problems:?}"), problems.to_string()] {
+        assert!(!text.is_empty() && !text.contains("hunter22"), "{text}");
+    }
+}

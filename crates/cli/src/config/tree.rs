@@ -1,0 +1,277 @@
+//! A config as a tree of values, each of which knows where it was said.
+//!
+//! In: the text of a TOML file. Out: nodes, and what is no TOML in it. Trees are laid over each other: tables join, anything
+//! else is replaced. Knows no key.
+
+mod syntax;
+
+use std::{collections::BTreeMap, fmt, ops::Range, path::PathBuf, sync::Arc};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::problem::Problem;
+
+/// A file that was read.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Source {
+    /// How it is called in messages.
+    pub(crate) name: String,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// What is in it.
+    pub(crate) text: String,
+}
+
+/// Where something was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// In a file, from one byte to another.
+    File { source: Arc<Source>, span: Range<usize> },
+    /// By a variable of the environment, which may stand in a file of its own.
+    Env { name: String, file: Option<(Arc<Source>, Range<usize>)> },
+    /// By a flag, as it was typed.
+    Flag(String),
+}
+
+/// A value, and where it was said.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
+    /// Where its key was said.
+    pub(crate) key: Origin,
+    /// The variables that were put into it.
+    pub(crate) variables: Vec<String>,
+    /// Nobody knows what it is, because a variable is not set.
+    pub(crate) unknown: bool,
+}
+
+/// What TOML can say.
+#[derive(Clone)]
+pub(crate) enum Value {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Bool(bool),
+    /// A date or a time, as it is written.
+    Moment(String),
+    List(Vec<Node>),
+    Table(BTreeMap<String, Node>),
+}
+
+/// The way to a value: keys, and places in lists.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Path(pub(crate) Vec<Step>);
+
+/// One step of a way.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    Key(String),
+    Place(usize),
+}
+
+impl Path {
+    pub(crate) fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(keys.into_iter().map(|key| Step::Key(key.into())).collect())
+    }
+
+    pub(crate) fn key(&self, key: &str) -> Self {
+        self.step(Step::Key(key.into()))
+    }
+
+    pub(crate) fn place(&self, at: usize) -> Self {
+        self.step(Step::Place(at))
+    }
+
+    fn step(&self, step: Step) -> Self {
+        Self(self.0.iter().cloned().chain([step]).collect())
+    }
+
+    /// The last key.
+    pub(crate) fn last_key(&self) -> &str {
+        let keys = self.0.iter().rev().filter_map(|step| match step {
+            Step::Key(key) => Some(key.as_str()),
+            Step::Place(_) => None,
+        });
+        keys.into_iter().next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key(key) => {
+                    let dot = if at == 0 { "" } else { "." };
+                    let plain =
+                        !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+                    if plain { write!(f, "{dot}{key}")? } else { write!(f, "{dot}{key:?}")? }
+                }
+                Step::Place(place) => write!(f, "[{place}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    pub(crate) fn new(value: Value, origin: &Origin) -> Self {
+        Self { value, origin: origin.clone(), key: origin.clone(), variables: Vec::new(), unknown: false }
+    }
+
+    /// An empty config.
+    pub(crate) fn empty() -> Self {
+        Self::new(Value::Table(BTreeMap::new()), &Origin::Flag(String::new()))
+    }
+
+    /// The value at a path.
+    pub(crate) fn get(&self, path: &Path) -> Option<&Self> {
+        path.0.iter().try_fold(self, |node, step| match (&node.value, step) {
+            (Value::Table(table), Step::Key(key)) => table.get(key),
+            (Value::List(list), Step::Place(place)) => list.get(*place),
+            _ => None,
+        })
+    }
+
+    /// The value at a path, or the closest around it.
+    pub(crate) fn nearest(&self, path: &Path) -> &Self {
+        let lengths = (0..=path.0.len()).rev();
+        let found = lengths.into_iter().find_map(|length| self.get(&Path(path.0[..length].to_vec())));
+        found.unwrap_or(self)
+    }
+
+    /// Lays another tree over this one.
+    pub(crate) fn overlay(&mut self, over: Self) {
+        match (&mut self.value, over.value) {
+            (Value::Table(under), Value::Table(over)) => {
+                for (key, node) in over {
+                    match under.get_mut(&key) {
+                        Some(there) => there.overlay(node),
+                        None => drop(under.insert(key, node)),
+                    }
+                }
+            }
+            (_, value) => *self = Self { value, ..over },
+        }
+    }
+
+    /// The same value without places.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Text(text) | Value::Moment(text) => text.clone().into(),
+            Value::Integer(number) => (*number).into(),
+            Value::Float(number) => (*number).into(),
+            Value::Bool(yes) => (*yes).into(),
+            Value::List(list) => list.iter().map(Self::to_json).collect(),
+            Value::Table(table) => {
+                serde_json::Value::Object(table.iter().map(|(key, node)| (key.clone(), node.to_json())).collect())
+            }
+        }
+    }
+}
+
+// A file may hold secrets, and whatever can be printed is printed one day.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::List(list) => list.fmt(f),
+            Self::Table(table) => table.fmt(f),
+            other => f.write_str(other.sort()),
+        }
+    }
+}
+
+impl Value {
+    /// What it is, for people.
+    pub(crate) fn sort(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Integer(_) => "a whole number",
+            Self::Float(_) => "a number",
+            Self::Bool(_) => "true or false",
+            Self::Moment(_) => "a date or time",
+            Self::List(_) => "a list",
+            Self::Table(_) => "a table",
+        }
+    }
+}
+
+/// How deep tables and lists may be nested: everything that walks a tree calls itself.
+const DEEPEST: usize = 64;
+
+/// Reads a file. What could be read is returned although there are problems.
+pub(crate) fn parse(source: &Arc<Source>) -> (Node, Vec<Problem>) {
+    let (table, errors) = DeTable::parse_recoverable(&source.text);
+    let mut problems: Vec<Problem> = errors
+        .iter()
+        .map(|error| {
+            let span = error.span().unwrap_or(0..0);
+            let help = syntax::help(&source.text, &span);
+            let origin = Origin::File { source: source.clone(), span };
+            Problem::new(origin, "", format!("this is no TOML: {}", error.message())).help(help)
+        })
+        .collect();
+    let span = table.span();
+    let origin = Origin::File { source: source.clone(), span };
+    let value = Reader { source, problems: &mut problems }.table(table.into_inner(), 0);
+    (Node::new(value, &origin), problems)
+}
+
+struct Reader<'a> {
+    source: &'a Arc<Source>,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn origin(&self, span: Range<usize>) -> Origin {
+        Origin::File { source: self.source.clone(), span }
+    }
+
+    fn table(&mut self, table: DeTable<'_>, depth: usize) -> Value {
+        let read = table.into_iter().map(|(key, value)| {
+            let key_origin = self.origin(key.span());
+            let mut node = self.node(value, depth + 1);
+            node.key = key_origin;
+            (key.into_inner().into_owned(), node)
+        });
+        Value::Table(read.collect())
+    }
+
+    fn node(&mut self, value: Spanned<DeValue<'_>>, depth: usize) -> Node {
+        let origin = self.origin(value.span());
+        if depth > DEEPEST {
+            self.problems.push(
+                Problem::new(origin.clone(), "", format!("this is nested deeper than {DEEPEST}"))
+                    .help("no setting needs that: look for a bracket too many"),
+            );
+            return Node::new(Value::Bool(false), &origin);
+        }
+        let value = match value.into_inner() {
+            DeValue::String(text) => Value::Text(text.into_owned()),
+            DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => Value::Integer(number),
+                Err(_) => {
+                    self.problems.push(
+                        Problem::new(origin.clone(), "", "this number is too large".into()).help("use a smaller one"),
+                    );
+                    Value::Integer(0)
+                }
+            },
+            DeValue::Float(number) => Value::Float(number.as_str().parse().unwrap_or(f64::NAN)),
+            DeValue::Boolean(yes) => Value::Bool(yes),
+            DeValue::Datetime(moment) => Value::Moment(moment.to_string()),
+            DeValue::Array(list) => Value::List(list.into_iter().map(|value| self.node(value, depth + 1)).collect()),
+            DeValue::Table(table) => self.table(table, depth),
+        };
+        Node::new(value, &origin)
+    }
+}

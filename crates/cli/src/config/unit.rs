@@ -1,0 +1,310 @@
+//! Times and sizes as people write them: `"30s"`, `"1h30m"`, `"2MiB"`.
+//!
+//! In: text. Out: a value, or what to write instead. Bare numbers are refused elsewhere, because nobody can tell seconds
+//! from milliseconds by looking at them. The patterns are what the schema says of the same texts.
+
+use std::{borrow::Cow, time::Duration};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// A text that is no time or no size: what is wrong, and what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) message: String,
+    pub(crate) help: String,
+}
+
+const TIME_UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const SIZE_UNITS: [(&str, u64); 7] = [
+    ("B", 1),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
+/// More digits than this mean nothing to anybody, and would not fit.
+const DIGITS: usize = 9;
+
+/// What units are written in, as the schema's `format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// A time that is longer than nothing.
+    Time,
+    /// A time that may be nothing.
+    Delay,
+    /// A time, or `never`.
+    Lasting,
+    /// A number of bytes.
+    Size,
+}
+
+impl Unit {
+    pub(crate) const ALL: [Self; 4] = [Self::Time, Self::Delay, Self::Lasting, Self::Size];
+
+    /// The word in the schema.
+    pub(crate) fn format(self) -> &'static str {
+        match self {
+            Self::Time => "toolhub-time",
+            Self::Delay => "toolhub-delay",
+            Self::Lasting => "toolhub-time-or-never",
+            Self::Size => "toolhub-size",
+        }
+    }
+
+    /// What texts look like. Numbers begin with no 0, so that a pattern can tell something from nothing.
+    fn pattern(self) -> String {
+        let (some, unit) = ("[1-9][0-9]{0,8}", "(ms|s|m|h|d)");
+        let part = format!("(0|{some}){unit}");
+        match self {
+            Self::Time => format!("^({part})*{some}{unit}({part})*$"),
+            Self::Delay => format!("^({part})+$"),
+            Self::Lasting => format!("^never$|^({part})*{some}{unit}({part})*$"),
+            Self::Size => format!("^{some}(B|KB|MB|GB|KiB|MiB|GiB)$"),
+        }
+    }
+
+    /// How people call it.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Time | Self::Delay => "a time, such as \"30s\" or \"5m\"",
+            Self::Lasting => "a time, such as \"14d\", or \"never\"",
+            Self::Size => "a size, such as \"2MiB\"",
+        }
+    }
+
+    /// Checks a text.
+    pub(crate) fn check(self, text: &str) -> Result<(), Wrong> {
+        match self {
+            Self::Time => positive(text).map(drop),
+            Self::Delay => time(text).map(drop),
+            Self::Lasting if text == "never" => Ok(()),
+            Self::Lasting => positive(text).map(drop),
+            Self::Size => size(text).map(drop),
+        }
+    }
+
+    /// What to write instead of a bare number.
+    pub(crate) fn instead_of(self, number: f64) -> String {
+        let as_unit = |scale: f64| (number * scale).clamp(0.0, 1e15) as u64;
+        match self {
+            Self::Size if number >= 1024.0 => {
+                format!("write the unit in a string: \"{}\", if these are bytes", write_size(as_unit(1.0)))
+            }
+            Self::Size => format!("write the unit in a string: \"{number}KiB\" or \"{number}MiB\""),
+            _ if number.fract() == 0.0 => {
+                format!("write the unit in a string: \"{number}s\" for seconds, \"{number}ms\" for milliseconds")
+            }
+            _ => format!("write the unit in a string: \"{}\", if these are seconds", write_time(as_unit(1000.0))),
+        }
+    }
+
+    fn schema(self) -> Schema {
+        json_schema!({ "type": "string", "format": self.format(), "pattern": self.pattern() })
+    }
+}
+
+fn positive(text: &str) -> Result<Duration, Wrong> {
+    let read = time(text)?;
+    if read.is_zero() {
+        return Err(Wrong { message: format!("\"{text}\" is no time at all"), help: "use at least \"1ms\"".into() });
+    }
+    Ok(read)
+}
+
+/// Reads a time: `1h30m`.
+pub(crate) fn time(text: &str) -> Result<Duration, Wrong> {
+    let parts = parts(text).filter(|parts| !parts.is_empty());
+    let read =
+        parts.and_then(|parts| parts.into_iter().try_fold(0, |sum, part| Some(millis(part)?.saturating_add(sum))));
+    read.map(Duration::from_millis).ok_or_else(|| {
+        let bare = text.parse::<u32>().ok().map(|number| Unit::Time.instead_of(number.into()));
+        let meant = bare.or_else(|| meant(text, &time_words(), write_time));
+        let help = meant.unwrap_or_else(|| {
+            "write a whole number and ms, s, m, h or d, such as \"500ms\", \"30s\" or \"1h30m\"".into()
+        });
+        Wrong { message: format!("\"{}\" is no time", short(text)), help }
+    })
+}
+
+/// Reads a size: `2MiB`.
+pub(crate) fn size(text: &str) -> Result<u64, Wrong> {
+    let parts = parts(text).filter(|parts| parts.len() == 1);
+    let bytes = parts.and_then(|parts| {
+        let (number, unit) = parts[0];
+        let scale = SIZE_UNITS.iter().find(|(name, _)| *name == unit)?.1;
+        Some(number.parse::<u64>().ok()? * scale).filter(|bytes| *bytes > 0)
+    });
+    bytes.ok_or_else(|| {
+        let meant = meant(text, &size_words(), write_size);
+        let help =
+            meant.unwrap_or_else(|| "write a whole number and B, KB, MB, GB, KiB, MiB or GiB, such as \"2MiB\"".into());
+        Wrong { message: format!("\"{}\" is no size", short(text)), help }
+    })
+}
+
+fn millis((number, unit): (&str, &str)) -> Option<u64> {
+    Some(number.parse::<u64>().ok()? * TIME_UNITS.iter().find(|(name, _)| *name == unit)?.1)
+}
+
+/// Pairs of digits and letters; nothing where the text is not made of such.
+fn parts(mut text: &str) -> Option<Vec<(&str, &str)>> {
+    let mut parts = Vec::new();
+    while !text.is_empty() {
+        let digits = text.find(|c: char| !c.is_ascii_digit())?;
+        let (number, rest) = text.split_at(digits);
+        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let (unit, rest) = rest.split_at(letters);
+        let padded = number.len() > 1 && number.starts_with('0');
+        if number.is_empty() || number.len() > DIGITS || padded || unit.is_empty() {
+            return None;
+        }
+        parts.push((number, unit));
+        text = rest;
+    }
+    Some(parts)
+}
+
+/// What somebody meant who wrote `30 sec` or `1.5 GB`.
+fn meant(text: &str, words: &[(&str, u64)], write: fn(u64) -> String) -> Option<String> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = unit.trim().to_lowercase();
+    let scale = words.iter().find(|(word, _)| *word == unit)?.1;
+    let value = number.parse::<f64>().ok()? * scale as f64;
+    // More than a float can tell apart, or nothing: no advice is better than wrong advice.
+    let written = (1.0..1e15).contains(&value).then(|| write(value as u64))?;
+    let digits = written.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
+    (digits <= DIGITS).then(|| format!("write \"{written}\""))
+}
+
+fn time_words() -> Vec<(&'static str, u64)> {
+    let words: [(&[&str], u64); 5] = [
+        (&["ms", "msec", "millis", "millisecond", "milliseconds"], 1),
+        (&["s", "sec", "secs", "second", "seconds"], 1_000),
+        (&["m", "min", "mins", "minute", "minutes"], 60_000),
+        (&["h", "hr", "hrs", "hour", "hours"], 3_600_000),
+        (&["d", "day", "days"], 86_400_000),
+    ];
+    let mut all: Vec<_> = words.iter().flat_map(|(words, scale)| words.iter().map(|word| (*word, *scale))).collect();
+    all.extend([("w", 7 * 86_400_000), ("week", 7 * 86_400_000), ("weeks", 7 * 86_400_000)]);
+    all
+}
+
+fn size_words() -> Vec<(&'static str, u64)> {
+    vec![
+        ("b", 1),
+        ("byte", 1),
+        ("bytes", 1),
+        ("kb", 1_000),
+        ("mb", 1_000_000),
+        ("gb", 1_000_000_000),
+        ("k", 1 << 10),
+        ("m", 1 << 20),
+        ("g", 1 << 30),
+        ("kib", 1 << 10),
+        ("mib", 1 << 20),
+        ("gib", 1 << 30),
+    ]
+}
+
+/// The shortest text for a time.
+pub(crate) fn write_time(mut millis: u64) -> String {
+    if millis == 0 {
+        return "0s".into();
+    }
+    let mut text = String::new();
+    for (unit, scale) in TIME_UNITS.iter().rev() {
+        if millis >= *scale {
+            text += &format!("{}{unit}", millis / scale);
+            millis %= scale;
+        }
+    }
+    text
+}
+
+/// The shortest text for a size.
+pub(crate) fn write_size(bytes: u64) -> String {
+    let mut units: Vec<_> = SIZE_UNITS.iter().filter(|(_, scale)| bytes.is_multiple_of(*scale)).collect();
+    units.sort_by_key(|(_, scale)| *scale);
+    units.last().map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
+}
+
+/// A text from a file may be of any length.
+pub(crate) fn short(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(60) {
+        Some((at, _)) => format!("{}…", &text[..at]).into(),
+        None => text.into(),
+    }
+}
+
+/// A time that is longer than nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Time(pub(crate) Duration);
+
+/// A time that may be nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Delay(pub(crate) Duration);
+
+/// A time, or for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Lasting(pub(crate) Option<Duration>);
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Size(pub(crate) u64);
+
+/// Says of a type of ours how it is read, written and described.
+macro_rules! written {
+    ($type:ident, $unit:expr, $read:expr, $write:expr) => {
+        impl TryFrom<String> for $type {
+            type Error = String;
+            fn try_from(text: String) -> Result<Self, String> {
+                let read: fn(&str) -> Result<Self, Wrong> = $read;
+                read(&text).map_err(|wrong| format!("{}; {}", wrong.message, wrong.help))
+            }
+        }
+        impl From<$type> for String {
+            fn from(value: $type) -> String {
+                let write: fn($type) -> String = $write;
+                write(value)
+            }
+        }
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn inline_schema() -> bool {
+                true
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                $unit.schema()
+            }
+        }
+    };
+}
+
+fn in_millis(time: Duration) -> String {
+    write_time(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+written!(Time, Unit::Time, |text| positive(text).map(Self), |value| in_millis(value.0));
+written!(Delay, Unit::Delay, |text| time(text).map(Self), |value| in_millis(value.0));
+written!(Size, Unit::Size, |text| size(text).map(Self), |value| write_size(value.0));
+written!(
+    Lasting,
+    Unit::Lasting,
+    |text| if text == "never" { Ok(Self(None)) } else { positive(text).map(|time| Self(Some(time))) },
+    |value| value.0.map_or_else(|| "never".into(), in_millis)
+);
+
+#[cfg(test)]
+#[path = "unit_tests.rs"]
+mod tests;

@@ -1,0 +1,139 @@
+//! Puts variables of the environment into the texts of a file: `${NAME}` and `${NAME:-default}`.
+//!
+//! In: a tree as it was read. Out: the same tree without variables, and one problem for each that is not set. `$${` is a
+//! plain `${`. What a variable holds is not looked at again.
+
+use super::{
+    closest::closest,
+    environment::{Environment, is_name},
+    problem::Problem,
+    tree::{Node, Path, Value},
+};
+
+/// Replaces every variable in a tree.
+pub(crate) fn fill(node: &mut Node, path: &Path, environment: &Environment, problems: &mut Vec<Problem>) {
+    match &mut node.value {
+        Value::Text(text) if text.contains("${") => {
+            let filled = replaced(text, environment);
+            node.variables = filled.used;
+            node.unknown = !filled.wrong.is_empty();
+            let wrong = filled
+                .wrong
+                .into_iter()
+                .map(|(message, help)| Problem::at(&node.origin, path, format!("{message}, in `{path}`")).help(help));
+            problems.extend(wrong);
+            *text = filled.text;
+        }
+        Value::List(list) => {
+            for (at, item) in list.iter_mut().enumerate() {
+                fill(item, &path.place(at), environment, problems);
+            }
+        }
+        Value::Table(table) => {
+            for (key, inner) in table {
+                fill(inner, &path.key(key), environment, problems);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[derive(Default)]
+struct Filled {
+    text: String,
+    used: Vec<String>,
+    /// What is wrong, and what to do.
+    wrong: Vec<(String, String)>,
+}
+
+fn replaced(text: &str, environment: &Environment) -> Filled {
+    let mut filled = Filled::default();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, from) = rest.split_at(at);
+        if let Some(before) = before.strip_suffix('$') {
+            filled.text += before;
+            filled.text += "${";
+            rest = &from[2..];
+            continue;
+        }
+        filled.text += before;
+        let Some(end) = from.find('}') else {
+            let help = "write ${NAME}, or $${ for the characters themselves";
+            filled.wrong.push(("a variable is not closed with }".into(), help.into()));
+            rest = "";
+            break;
+        };
+        filled.variable(&from[2..end], environment);
+        rest = &from[end + 1..];
+    }
+    filled.text += rest;
+    filled
+}
+
+impl Filled {
+    fn variable(&mut self, inside: &str, environment: &Environment) {
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inside, None),
+        };
+        if !is_name(name) {
+            let help = "write ${NAME} or ${NAME:-default}: letters, digits and _; $${ for the characters themselves";
+            self.wrong.push((format!("`${{{inside}}}` names no variable"), help.into()));
+            return;
+        }
+        self.used.push(name.into());
+        // As in a shell, a variable that is set to nothing gives way to the default.
+        match (environment.get(name), default) {
+            (Some(""), Some(default)) | (None, Some(default)) => self.text += default,
+            (Some(value), _) => self.text += value,
+            (None, None) => {
+                let help = match closest(name, environment.names()) {
+                    Some(other) if other.len() > 2 => {
+                        format!("did you mean ${{{other}}}, which is set? Otherwise set it,")
+                    }
+                    _ => "set it,".into(),
+                };
+                let help = format!("{help} or write ${{{name}:-default}}");
+                self.wrong.push((format!("the variable {name} is not set"), help));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let set = [("CITY", "Oslo"), ("EMPTY", ""), ("TRICK", "${CITY}")];
+        let environment = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let filled = replaced(text, &environment);
+        let got = filled.wrong.first().map_or(filled.text, |(message, _)| format!("! {message}"));
+        assert_eq!(got, expected, "{text}");
+    }
+
+    #[test]
+    fn variables_are_replaced_once_and_may_have_a_default() {
+        check("${CITY}", "Oslo");
+        check("in ${CITY}, ${CITY}.", "in Oslo, Oslo.");
+        check("${NONE:-Rome}", "Rome");
+        check("${EMPTY:-Rome}", "Rome");
+        check("${EMPTY}", "");
+        check("${NONE:-}", "");
+        check("${CITY:-Rome}", "Oslo");
+        check("${TRICK}", "${CITY}");
+        check("$CITY and $ and }", "$CITY and $ and }");
+        check("$${CITY} costs $5", "${CITY} costs $5");
+        check("ü${CITY}ü", "üOsloü");
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_is_named() {
+        check("${NONE}", "! the variable NONE is not set");
+        check("${CITY", "! a variable is not closed with }");
+        check("${}", "! `${}` names no variable");
+        check("${A B}", "! `${A B}` names no variable");
+    }
+}

@@ -1,0 +1,107 @@
+//! What the number says with which a command ends. Scripts rely on it, so it is decided here and nowhere else.
+//!
+//! In: the stable code of what went wrong. Out: the number.
+
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It did what was asked.
+    Fine = 0,
+    /// Something nobody expected.
+    Unexpected = 1,
+    /// The command, its arguments or the config cannot be understood.
+    Usage = 2,
+    /// No key, or one that may not do this.
+    Auth = 3,
+    /// The server, the store or the service behind a tool cannot be reached.
+    Unreachable = 4,
+    /// The tool ran and failed, or what was asked for does not exist.
+    Failed = 5,
+    /// A person or a rule said no, or must be asked first.
+    Denied = 6,
+    /// The tool was not run: withheld, waiting for another, or asked too often.
+    NotRun = 7,
+    /// It took too long.
+    Timeout = 124,
+    /// Ctrl-C.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// The end that belongs to the code of a problem. A code that nobody has placed is unexpected.
+    pub(crate) fn of_code(code: &str) -> Self {
+        match code {
+            "usage"
+            | "config_invalid"
+            | "invalid_json"
+            | "invalid_request"
+            | "arguments_invalid"
+            | "idempotency_key_invalid"
+            | "idempotency_key_reused"
+            | "method_not_allowed"
+            | "not_acceptable"
+            | "unsupported_media_type"
+            | "too_large" => Self::Usage,
+            "unauthenticated" | "forbidden" | "foreign_origin" | "misdirected" => Self::Auth,
+            "unreachable" | "upstream_unreachable" | "store_unavailable" | "store_in_use" | "shutting_down" => {
+                Self::Unreachable
+            }
+            "tool_error" | "crashed" | "upstream_error" | "interrupted" | "cancelled" | "state_conflict"
+            | "state_too_large" | "state_limit" => Self::Failed,
+            "approval_required" | "approval_denied" | "approval_timeout" | "forbidden_by_rule" => Self::Denied,
+            "tool_failed_status"
+            | "tool_maintenance"
+            | "tool_unavailable"
+            | "dependency_not_met"
+            | "rate_limited"
+            | "overloaded"
+            | "idempotency_in_progress" => Self::NotRun,
+            "timeout" => Self::Timeout,
+            missing if missing == "not_found" || missing.ends_with("_not_found") => Self::Failed,
+            _ => Self::Unexpected,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhub::ErrorKind;
+
+    #[track_caller]
+    fn check(number: u8, codes: &[&str]) {
+        for code in codes {
+            assert_eq!(Exit::of_code(code) as u8, number, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_the_documentation() {
+        check(1, &["internal", "state_unreadable", "conflict", "already_resolved", "precondition_failed", "brand_new"]);
+        check(2, &["usage", "config_invalid", "arguments_invalid", "invalid_request", "idempotency_key_reused"]);
+        check(3, &["unauthenticated", "forbidden", "foreign_origin"]);
+        check(4, &["unreachable", "upstream_unreachable", "store_unavailable", "store_in_use", "shutting_down"]);
+        check(5, &["tool_error", "crashed", "upstream_error", "tool_not_found", "call_not_found", "not_found"]);
+        check(6, &["approval_required", "approval_denied", "approval_timeout", "forbidden_by_rule"]);
+        check(7, &["tool_failed_status", "tool_maintenance", "dependency_not_met", "rate_limited", "overloaded"]);
+        check(124, &["timeout"]);
+    }
+
+    #[test]
+    fn every_error_of_a_call_has_its_place() {
+        let unexpected: Vec<&str> = ErrorKind::TABLE
+            .iter()
+            .map(|row| row.name)
+            .filter(|name| Exit::of_code(name) == Exit::Unexpected)
+            .collect();
+        assert_eq!(unexpected, ["state_unreadable", "internal"]);
+    }
+}

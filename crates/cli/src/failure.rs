@@ -1,0 +1,221 @@
+//! What a command says when it could not do what was asked.
+//!
+//! In: a problem of the API, or words of our own. Out: text on stderr that leads to the right command, or one line of JSON.
+//! Nothing here decides what went wrong.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
+
+use crate::{
+    config::{self, Problems},
+    exit::Exit,
+    output::plain,
+};
+
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const HELP: Style = AnsiColor::Cyan.on_default();
+const FIELD: Style = Style::new().bold();
+
+/// Why a command ends without having done what was asked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Failure {
+    /// The stable name of what went wrong.
+    pub(crate) code: String,
+    /// What went wrong, in one sentence.
+    pub(crate) message: String,
+    /// What is wrong with which part, where the sentence is about several.
+    pub(crate) parts: Vec<(String, String)>,
+    /// Names that may have been meant.
+    pub(crate) suggestions: Vec<String>,
+    /// What to do about it: a sentence, then commands as they are typed.
+    pub(crate) help: Vec<String>,
+    /// Where more is to be seen: a word, and the command.
+    pub(crate) see: Option<(&'static str, String)>,
+    /// The trace of the request, for whoever looks it up.
+    pub(crate) trace: Option<String>,
+    /// The problems of a config, which have a form of their own: for people and for programs.
+    pub(crate) config: Option<(String, Value)>,
+    /// How the command ends.
+    pub(crate) exit: Exit,
+}
+
+impl Failure {
+    /// A failure with a code of the table in `exit.rs`.
+    pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            message: message.into(),
+            parts: Vec::new(),
+            suggestions: Vec::new(),
+            help: Vec::new(),
+            see: None,
+            trace: None,
+            config: None,
+            exit: Exit::of_code(code),
+        }
+    }
+
+    /// The command was not written as it must be.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new("usage", message)
+    }
+
+    /// Something nobody expected.
+    pub(crate) fn unexpected(message: impl Into<String>) -> Self {
+        Self::new("internal", message)
+    }
+
+    /// One more line of help.
+    pub(crate) fn help(mut self, line: impl Into<String>) -> Self {
+        self.help.push(line.into());
+        self
+    }
+
+    /// Where more is to be seen.
+    pub(crate) fn see(mut self, word: &'static str, command: impl Into<String>) -> Self {
+        self.see = Some((word, command.into()));
+        self
+    }
+
+    /// What is wrong with the config.
+    pub(crate) fn of_config(problems: &Problems) -> Self {
+        let many = problems.len();
+        let message = format!("the config has {many} problem{}", if many == 1 { "" } else { "s" });
+        let shown = (config::render(problems, config::Style::Coloured), problems.to_json());
+        Self { config: Some(shown), ..Self::new("config_invalid", message) }.help("toolhub config check")
+    }
+
+    /// What `application/problem+json` says.
+    pub(crate) fn of_problem(problem: &Value, status: u16) -> Self {
+        let text = |name: &str| problem[name].as_str().map(String::from);
+        let code = text("code").unwrap_or_else(|| format!("http_{status}"));
+        let message =
+            text("detail").or_else(|| text("title")).unwrap_or_else(|| format!("the server answered {status}"));
+        // A rule of the owner and a key without the scope share a name; only the first is about a call.
+        let ruled = code == "forbidden" && !problem["callId"].is_null();
+        let mut failure = Self::new(if ruled { "forbidden_by_rule" } else { &code }, message);
+        failure.code = code;
+        failure.trace = text("traceId");
+        failure.help.extend(text("hint"));
+        for name in problem["suggestions"].as_array().into_iter().flatten() {
+            failure.suggestions.extend(name.as_str().map(String::from));
+        }
+        for wrong in problem["errors"].as_array().into_iter().flatten() {
+            failure.parts.push(part(wrong));
+        }
+        if !failure.parts.is_empty() {
+            // The parts say what the further lines say.
+            let first = failure.message.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
+            failure.message = first;
+        }
+        failure
+    }
+
+    /// As one line for programs.
+    pub(crate) fn line(&self) -> String {
+        let details = self.parts.iter().map(|(field, text)| json!({"field": field, "detail": text}));
+        let details: Vec<Value> = details.collect();
+        let see = self.see.iter().map(|(word, command)| format!("{word}: {command}"));
+        let hint: Vec<String> = self.help.iter().cloned().chain(see).collect();
+        let mut error = json!({
+            "code": self.code,
+            "message": self.message,
+            "suggestions": self.suggestions,
+            "hint": (!hint.is_empty()).then(|| hint.join("\n")),
+            "traceId": self.trace,
+        });
+        if !details.is_empty() {
+            error["errors"] = Value::from(details);
+        }
+        if let Some((_, problems)) = &self.config {
+            error["problems"] = problems.clone();
+        }
+        json!({ "error": error }).to_string()
+    }
+
+    /// As text for people; `ascii` where nothing else can be shown.
+    pub(crate) fn text(&self, ascii: bool) -> String {
+        if let Some((text, _)) = &self.config {
+            return text.clone();
+        }
+        let mut text = format!("{BAD}error:{BAD:#} {}\n", plain(&self.message));
+        let widest = self.parts.iter().map(|(field, _)| plain(field).chars().count()).max().unwrap_or(0);
+        let marks = if ascii { ["|-", "`-"] } else { ["╭─", "╰─"] };
+        for (at, (field, wrong)) in self.parts.iter().enumerate() {
+            let last = at + 1 == self.parts.len();
+            let mark = if last {
+                marks[1]
+            } else if at == 0 || ascii {
+                marks[0]
+            } else {
+                "├─"
+            };
+            let field = plain(field);
+            let gap = " ".repeat(widest - field.chars().count());
+            let _ = writeln!(text, "  {mark} {FIELD}{field}{FIELD:#}{gap}   {}", plain(wrong).replace('\n', " "));
+        }
+        let label = |at: usize| if at == 0 { format!("  {HELP}help:{HELP:#} ") } else { " ".repeat(8) };
+        for (at, line) in self.help.iter().flat_map(|line| line.lines()).enumerate() {
+            let _ = writeln!(text, "{}{}", label(at), plain(line));
+        }
+        if let Some((word, command)) = &self.see {
+            let _ = writeln!(text, "  {HELP}{word}:{HELP:#} {}", plain(command));
+        }
+        text
+    }
+}
+
+fn part(wrong: &Value) -> (String, String) {
+    let text = |name: &str| wrong[name].as_str().unwrap_or_default().to_owned();
+    let field = Some(text("field")).filter(|field| !field.is_empty()).unwrap_or_else(|| text("pointer"));
+    let field = if field.is_empty() { "arguments".to_owned() } else { field };
+    let suggestion = Some(text("suggestion")).filter(|suggestion| !suggestion.is_empty());
+    let detail = suggestion.map_or_else(|| text("detail"), |more| format!("{}; {more}", text("detail")));
+    (field, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(failure: &Failure, ascii: bool) -> String {
+        anstream::adapter::strip_str(&failure.text(ascii)).to_string()
+    }
+
+    #[test]
+    fn a_problem_of_the_api_becomes_text_that_leads_on() {
+        let problem = json!({"code": "arguments_invalid", "detail": "the arguments of `weather` are not valid",
+            "errors": [{"pointer": "/city", "field": "city", "detail": "missing, required"},
+                       {"pointer": "/cty", "field": "cty", "detail": "unknown", "suggestion": "did you mean `city`?"}]});
+        let failure = Failure::of_problem(&problem, 422).see("schema", "toolhub tools show weather --schema");
+        assert_eq!(
+            shown(&failure, false),
+            "error: the arguments of `weather` are not valid\n  ╭─ city   missing, required\n  \
+             ╰─ cty    unknown; did you mean `city`?\n  schema: toolhub tools show weather --schema\n"
+        );
+        assert!(shown(&failure, true).contains("  |- city   missing"));
+        assert_eq!(failure.exit, Exit::Usage);
+    }
+
+    #[test]
+    fn a_rule_denies_and_a_key_lacks_the_right_under_one_name() {
+        let of = |problem: Value| Failure::of_problem(&problem, 403);
+        let ruled = of(json!({"code": "forbidden", "detail": "no", "callId": "call_1"}));
+        assert_eq!((ruled.code.as_str(), ruled.exit), ("forbidden", Exit::Denied));
+        assert_eq!(of(json!({"code": "forbidden", "detail": "no"})).exit, Exit::Auth);
+    }
+
+    #[test]
+    fn programs_get_one_line_with_all_members() {
+        let line = Failure { suggestions: vec!["weather".into()], ..Failure::new("tool_not_found", "no") }
+            .help("a")
+            .help("b")
+            .line();
+        let expected = json!({"error": {"code": "tool_not_found", "message": "no", "suggestions": ["weather"],
+            "hint": "a\nb", "traceId": null}});
+        assert_eq!(line.parse::<Value>().unwrap(), expected);
+        assert!(!line.contains('\n'));
+    }
+}

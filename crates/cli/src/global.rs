@@ -1,0 +1,113 @@
+//! The flags every command takes.
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+
+use crate::{
+    config::{Asked, commands::Flags},
+    failure::Failure,
+    output::{Color, Show},
+};
+
+/// What may be said with every command.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+    /// Ask this server [default: the one that serves this config, or the store itself]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "TOOLHUB_URL",
+        hide_env_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) server: Option<String>,
+    /// The key to show to the server; better in the variable than here, where others can see it
+    #[arg(
+        long,
+        global = true,
+        value_name = "KEY",
+        env = "TOOLHUB_TOKEN",
+        hide_env_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) token: Option<String>,
+    /// Print one JSON document, for programs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print only what was asked for
+    #[arg(short, long, global = true, conflicts_with = "verbose", hide_short_help = true)]
+    pub(crate) quiet: bool,
+    /// Say more about what is done
+    #[arg(short, long, global = true, action = ArgAction::Count, hide_short_help = true)]
+    pub(crate) verbose: u8,
+    /// When to use colours
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", hide_short_help = true)]
+    pub(crate) color: Color,
+    /// Ask no questions; a call that needs a person ends with exit code 6
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) no_input: bool,
+    /// The conversation
+    #[arg(long, global = true, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+    /// How long to wait, such as 30s or 2m
+    #[arg(long, global = true, value_name = "TIME", value_parser = time, hide_short_help = true)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Global {
+    /// Which config is asked for.
+    ///
+    /// # Errors
+    /// When the working folder is gone.
+    pub(crate) fn asked(&self) -> Result<Asked, Failure> {
+        self.flags.asked().map_err(|error| Failure::unexpected(format!("the working folder cannot be found: {error}")))
+    }
+
+    /// How to show things.
+    pub(crate) fn show(&self) -> Show {
+        Show::find(self.json, self.quiet, self.verbose > 0, self.color)
+    }
+}
+
+/// A time with its unit, as in a config.
+///
+/// # Errors
+/// In words: what was expected.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        "" if !number.is_empty() => {
+            return Err(format!("a time needs its unit: {number}s, {number}m, {number}h or {number}d"));
+        }
+        _ => return Err("a time is a number and its unit: 500ms, 30s, 5m, 2h or 1d".into()),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("`{number}` is no number"))?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| "that is too long".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_needs_its_unit() {
+        assert_eq!(time("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(time("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(time("30").unwrap_err(), "a time needs its unit: 30s, 30m, 30h or 30d");
+        for wrong in ["", "s", "-1s", "1 week", "1e9d", "99999999999999999999d"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! How commands show what they found: data on stdout, talk on stderr.
+//!
+//! In: what the person said about output, and what kind of terminal there is. Out: text that fits it. `table` is lists,
+//! `fields` one thing, `json` documents for programs, `words` statuses and times, `spin` the sign that something goes on.
+
+mod fields;
+mod json;
+mod spin;
+mod table;
+mod words;
+
+use std::io::{self, IsTerminal, Write as _};
+
+use anstyle::Style;
+
+pub(crate) use fields::Fields;
+pub(crate) use json::indented;
+pub(crate) use spin::Spinner;
+pub(crate) use table::{Column, Table};
+pub(crate) use words::{ago, clock, folded, lasting, mark, short, status, until};
+
+use crate::failure::Failure;
+
+/// What is said but not asked for.
+const QUIET: Style = Style::new().dimmed();
+
+/// How to show things.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Show {
+    /// One JSON document instead of text.
+    pub(crate) json: bool,
+    /// No talk.
+    pub(crate) quiet: bool,
+    /// More talk.
+    pub(crate) verbose: bool,
+    /// Nothing but ASCII.
+    pub(crate) ascii: bool,
+    /// Cells of a line; none where nobody looks at lines.
+    pub(crate) width: Option<usize>,
+    /// Whether stdout is a terminal.
+    pub(crate) terminal: bool,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal that can show them, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Show {
+    /// What this terminal and these flags ask for.
+    pub(crate) fn find(json: bool, quiet: bool, verbose: bool, color: Color) -> Self {
+        match color {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::Always,
+            Color::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+        let said = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(said).unwrap_or_default().to_lowercase();
+        let utf8 = locale.contains("utf-8") || locale.contains("utf8");
+        let measured = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+        let width = said("COLUMNS").and_then(|columns| columns.parse().ok()).or_else(measured);
+        Self {
+            json,
+            quiet,
+            verbose,
+            ascii: !utf8 || said("TERM").as_deref() == Some("dumb"),
+            width: width.map(|width: usize| width.max(20)),
+            terminal: io::stdout().is_terminal(),
+        }
+    }
+
+    /// Puts data on stdout.
+    pub(crate) fn data(&self, text: &str) {
+        let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+        // Nobody reads any more: whoever closed the pipe knows.
+        let _ = write!(anstream::stdout(), "{text}{end}");
+    }
+
+    /// Puts text of a tool on stdout. On a terminal nothing in it may steer the terminal.
+    pub(crate) fn foreign(&self, text: &str) {
+        if self.terminal {
+            return self.data(&plain(text));
+        }
+        let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+        let _ = write!(io::stdout().lock(), "{text}{end}");
+    }
+
+    /// Puts the document on stdout, as the API gave it.
+    pub(crate) fn document(&self, text: &str) {
+        self.foreign(&indented(text));
+    }
+
+    /// Says something beside the data.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.quiet && !self.json {
+            let _ = writeln!(anstream::stderr(), "{text}");
+        }
+    }
+
+    /// Says something that only matters to those who want to know more.
+    pub(crate) fn whisper(&self, text: &str) {
+        if self.verbose && !self.quiet {
+            let _ = writeln!(anstream::stderr(), "{QUIET}{}{QUIET:#}", plain(text));
+        }
+    }
+
+    /// Says why the command ends.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        let _ = if self.json {
+            writeln!(io::stderr().lock(), "{}", failure.line())
+        } else {
+            write!(anstream::stderr(), "{}", failure.text(self.ascii))
+        };
+    }
+}
+
+/// The text without anything that steers a terminal. Line ends and tabs stay.
+pub(crate) fn plain(text: &str) -> String {
+    let harmless = |c: &char| !c.is_control() && !is_invisible(*c) || matches!(c, '\n' | '\t');
+    text.chars().filter(harmless).collect()
+}
+
+/// Marks that turn the direction of writing, and so show another text than there is.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_cannot_steer_the_terminal() {
+        assert_eq!(plain("a\x1b[31mred\x1b]0;title\x07\r\n\tb\u{9b}2J"), "a[31mred]0;title\n\tb2J");
+        assert_eq!(plain("txt.\u{202e}exe"), "txt.exe");
+        assert_eq!(plain("天气 ● ok"), "天气 ● ok");
+    }
+}

@@ -1,0 +1,216 @@
+//! A list as a table that fits the terminal.
+//!
+//! In: columns that say how much they matter, and rows of text. Out: lines. Where they do not fit, the column that may be
+//! cut is cut, and then columns go, the least important first. A row is never broken into two.
+
+use anstyle::Style;
+use unicode_width::UnicodeWidthStr;
+
+use super::{plain, words::cut};
+
+const HEAD: Style = Style::new().dimmed();
+const GAP: usize = 2;
+
+/// On which side the free space is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// One column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    title: &'static str,
+    align: Align,
+    /// Those with the highest number go first; 0 stays whatever happens.
+    goes: u8,
+    /// As narrow as it may be cut; none where it must be whole.
+    least: Option<usize>,
+}
+
+impl Column {
+    /// A column that stays and is whole.
+    pub(crate) const fn new(title: &'static str) -> Self {
+        Self { title, align: Align::Left, goes: 0, least: None }
+    }
+
+    /// A column of numbers.
+    pub(crate) const fn right(mut self) -> Self {
+        self.align = Align::Right;
+        self
+    }
+
+    /// May be left out; the highest number goes first.
+    pub(crate) const fn goes(mut self, turn: u8) -> Self {
+        self.goes = turn;
+        self
+    }
+
+    /// May be cut to this many cells.
+    pub(crate) const fn cut(mut self, least: usize) -> Self {
+        self.least = Some(least);
+        self
+    }
+}
+
+/// A table in the making.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<(String, Style)>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// One more row, a text for each column.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.styled(cells.map(|text| (text, Style::new())));
+    }
+
+    /// One more row, with colours.
+    pub(crate) fn styled<const N: usize>(&mut self, cells: [(String, Style); N]) {
+        let tidy = |(text, style): (String, Style)| (plain(&text).replace(['\n', '\t'], " "), style);
+        self.rows.push(cells.into_iter().map(tidy).collect());
+    }
+
+    /// The lines, at most this wide.
+    pub(crate) fn lines(&self, width: Option<usize>, ascii: bool) -> String {
+        let shown = self.fit(width);
+        let mut text = self.line(&shown, ascii, |at| (self.columns[at].title, HEAD));
+        for row in &self.rows {
+            text += &self.line(&shown, ascii, |at| row.get(at).map_or(("", Style::new()), |(t, s)| (t.as_str(), *s)));
+        }
+        text
+    }
+
+    /// Which columns are shown, and how wide.
+    fn fit(&self, width: Option<usize>) -> Vec<(usize, usize)> {
+        let natural = |at: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|(text, _)| text.width());
+            cells.chain([self.columns[at].title.width()]).max().unwrap_or(0)
+        };
+        // A column without a word in it says nothing.
+        let says = |at: &usize| self.rows.is_empty() || self.rows.iter().any(|row| !row[*at].0.is_empty());
+        let keeps = |at: &usize| self.columns[*at].goes == 0 || says(at);
+        let mut shown: Vec<(usize, usize)> =
+            (0..self.columns.len()).filter(keeps).map(|at| (at, natural(at))).collect();
+        let Some(width) = width else { return shown };
+        loop {
+            let over = total(&shown).saturating_sub(width);
+            if over == 0 {
+                return shown;
+            }
+            let least: Vec<(usize, usize)> = shown
+                .iter()
+                .map(|(at, wide)| (*at, self.columns[*at].least.map_or(*wide, |least| least.min(*wide))))
+                .collect();
+            let goes = shown.iter().enumerate().max_by_key(|(_, (at, _))| self.columns[*at].goes);
+            match goes {
+                // Even cut to the least it would not fit: one column less.
+                Some((place, (at, _))) if total(&least) > width && self.columns[*at].goes > 0 => {
+                    shown.remove(place);
+                }
+                _ => return self.shrink(shown, &least, over),
+            }
+        }
+    }
+
+    /// Takes away what is too much, from the widest column that may be cut.
+    fn shrink(&self, mut shown: Vec<(usize, usize)>, least: &[(usize, usize)], mut over: usize) -> Vec<(usize, usize)> {
+        while over > 0 {
+            let room = |(place, (_, wide)): (usize, &(usize, usize))| (wide - least[place].1, place);
+            let Some((room, place)) = shown.iter().enumerate().map(room).max() else { break };
+            if room == 0 {
+                break;
+            }
+            shown[place].1 -= 1;
+            over -= 1;
+        }
+        shown
+    }
+
+    fn line<'a>(&self, shown: &[(usize, usize)], ascii: bool, cell: impl Fn(usize) -> (&'a str, Style)) -> String {
+        let mut line = String::new();
+        let mut free = 0;
+        for (at, wide) in shown {
+            let (text, style) = cell(*at);
+            let text = cut(text, *wide, ascii);
+            let space = wide - text.width();
+            let (before, after) = if self.columns[*at].align == Align::Right { (space, 0) } else { (0, space) };
+            if !text.is_empty() {
+                line += &" ".repeat(free + before);
+                line += &format!("{style}{text}{style:#}");
+                free = 0;
+            } else {
+                free += before;
+            }
+            free += after + GAP;
+        }
+        line + "\n"
+    }
+}
+
+fn total(shown: &[(usize, usize)]) -> usize {
+    shown.iter().map(|(_, wide)| wide + GAP).sum::<usize>().saturating_sub(GAP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Table {
+        let mut table = Table::new([
+            Column::new("NAME"),
+            Column::new("KIND").goes(1),
+            Column::new("CALLS").right().goes(2),
+            Column::new("NOTE").goes(3).cut(8),
+        ]);
+        table.row(["calculator".into(), "stateless".into(), "1204".into(), String::new()]);
+        table.row(["天气".into(), "rest".into(), "98".into(), "3 failures in a row".into()]);
+        table
+    }
+
+    #[track_caller]
+    fn check(width: Option<usize>, expected: &[&str]) {
+        let lines = sample().lines(width, false);
+        let lines = anstream::adapter::strip_str(&lines).to_string();
+        assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
+        if let Some(width) = width {
+            assert!(lines.lines().all(|line| line.width() <= width));
+        }
+    }
+
+    #[test]
+    fn columns_line_up_in_cells_not_in_characters() {
+        check(
+            None,
+            &[
+                "NAME        KIND       CALLS  NOTE",
+                "calculator  stateless   1204",
+                "天气        rest          98  3 failures in a row",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_less_but_whole_rows() {
+        check(
+            Some(40),
+            &[
+                "NAME        KIND       CALLS  NOTE",
+                "calculator  stateless   1204",
+                "天气        rest          98  3 failure…",
+            ],
+        );
+        check(
+            Some(30),
+            &["NAME        KIND       CALLS", "calculator  stateless   1204", "天气        rest          98"],
+        );
+        check(Some(22), &["NAME        KIND", "calculator  stateless", "天气        rest"]);
+        check(Some(12), &["NAME", "calculator", "天气"]);
+    }
+}

@@ -1,0 +1,119 @@
+//! The server of the binary: `serve`, `demo`, and the hub of this folder for commands that need no server.
+//!
+//! In: the config. Out: a hub, its routes, and a server that runs until it is told to stop. `house` is the hub with all that
+//! belongs to it; `logs` says on stderr what happens; `signals` and `watch` are how a person reaches a running server.
+
+mod greeting;
+mod house;
+mod logs;
+mod signals;
+mod watch;
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::Args;
+use toolhub::{
+    ids::{Tenant, ThreadId},
+    server::ServeError,
+};
+
+use crate::{
+    client::Opened, config::Asked, demo as tour, exit::Exit, failure::Failure, local::Local, session::Session,
+    temporary::Temporary,
+};
+use house::House;
+
+/// Serve the tools of the config over HTTP.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The address to listen on; one that others can reach needs keys
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) host: Option<String>,
+    /// The port; 0 lets the system choose [default: 8665]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// Read the config again whenever its file changes
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+/// Serve a few tools to try out.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// The port; 0 lets the system choose
+    #[arg(long, value_name = "PORT", default_value_t = 8665)]
+    pub(crate) port: u16,
+    /// Walk through what toolhub does, without a server
+    #[arg(long)]
+    pub(crate) tour: bool,
+    /// Work on this file until killed: what the tour does to itself once.
+    #[arg(long, hide = true)]
+    pub(crate) work_on: Option<PathBuf>,
+}
+
+/// Serves until it is told to stop.
+pub(crate) async fn serve(session: &Session, serve: Serve) -> Result<Exit, Failure> {
+    let mut asked = session.global.asked()?;
+    (asked.host, asked.port) = (serve.host, serve.port);
+    let local = Local::load(asked)?;
+    logs::begin(&local.loaded.config.telemetry);
+    let house = Arc::new(House::open(&local, local.file()).await?);
+    run(&house, serve.watch, |url| greeting::serve(&session.show, url, &house)).await
+}
+
+/// Serves the demo, or walks through the tour.
+pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure> {
+    if demo.tour || demo.work_on.is_some() {
+        return tour::run(demo.work_on).await.map_err(|error| Failure::unexpected(error.to_string()));
+    }
+    let folder = Temporary::new().map_err(|error| Failure::unexpected(format!("no temporary folder: {error}")))?;
+    let file = crate::config::demo_file(folder.path())
+        .map_err(|error| Failure::unexpected(format!("the demo's config cannot be written: {error}")))?;
+    // Neither the variables nor the files of whoever tries it out are meant for a demo.
+    let folder_path = folder.path().to_owned();
+    let asked = Asked { config: Some(file), port: Some(demo.port), folder: folder_path, ..Asked::default() };
+    let local = Local::load(asked)?;
+    logs::begin(&local.loaded.config.telemetry);
+    let house = Arc::new(House::open(&local, None).await?);
+    let thread = ThreadId::new("demo").ok();
+    house
+        .hub
+        .create_thread(&Tenant::default(), thread)
+        .await
+        .map_err(|error| Failure::unexpected(error.to_string()))?;
+    let ended = run(&house, false, |url| greeting::demo(&session.show, url, &house)).await;
+    drop((house, folder));
+    ended
+}
+
+/// Opens the hub of this folder, for commands that find no server.
+///
+/// # Errors
+/// When the store is in use or cannot be opened.
+pub(crate) async fn open(local: &Local) -> Result<Opened, Failure> {
+    let house = Arc::new(House::open(local, local.file()).await?);
+    Ok(Opened { router: house.clone().local_router(), hub: house.hub.clone() })
+}
+
+/// Listens, greets and serves until a signal comes.
+async fn run(house: &Arc<House>, watch: bool, greet: impl FnOnce(&str)) -> Result<Exit, Failure> {
+    let bound = house.clone().server().bind().await.map_err(cannot_serve)?;
+    greet(&house.url(bound.address()));
+    let reloads = tokio::spawn(signals::reload_on_hangup(house.clone()));
+    let watching = watch.then(|| tokio::spawn(watch::reload_on_change(house.clone())));
+    let served = bound.serve(signals::asked_to_stop()).await;
+    reloads.abort();
+    watching.iter().for_each(tokio::task::JoinHandle::abort);
+    served.map_err(cannot_serve)?;
+    Ok(Exit::Fine)
+}
+
+fn cannot_serve(error: ServeError) -> Failure {
+    let failure = Failure::new(if error.is_config() { "config_invalid" } else { "unreachable" }, error.to_string());
+    match error {
+        ServeError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            failure.help("another program listens there; choose another port, for instance with `--port 0`")
+        }
+        _ => failure,
+    }
+}

@@ -1,0 +1,223 @@
+//! The hub of a config, with its store, and what the server asks the program around it for.
+//!
+//! In: a config that was found good. Out: a hub that runs; later the changes of a config that was read again, all of them or
+//! none.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use axum::Router;
+use serde_json::Value;
+use toolhub::{
+    BoxFuture, Change, ToolHub,
+    backend::Backend,
+    clock::{Clock, SystemClock},
+    server::{
+        Auth, Backup, ConfigProblem, KeyError, KeyRing, KeySetting, Limits, Reloaded, Server, Settings, Steward,
+        StewardError,
+    },
+    sqlite::OpenError,
+};
+
+use crate::{
+    config::{self, Asked, Config, Loaded, Mode, Opened, Problems, StoreTrouble},
+    failure::Failure,
+    local::Local,
+};
+
+/// A hub and all that belongs to it.
+pub(crate) struct House {
+    pub(crate) hub: ToolHub,
+    store: Opened,
+    /// How the config was asked for, to ask again.
+    asked: Asked,
+    /// The file it is in; none in a demo.
+    file: Option<PathBuf>,
+    /// What holds now.
+    loaded: Mutex<Arc<Loaded>>,
+    /// The keys of the server, once there is one.
+    keys: OnceLock<KeyRing>,
+    /// Taken by whoever reads the config again, so that two do not mix.
+    reloading: tokio::sync::Mutex<()>,
+}
+
+impl House {
+    /// Opens the store and builds the hub. `file` is told to whoever asks which config this is.
+    ///
+    /// # Errors
+    /// When the store is in use or cannot be opened, or a tool cannot be made.
+    pub(crate) async fn open(local: &Local, file: Option<&Path>) -> Result<Self, Failure> {
+        let config = &local.loaded.config;
+        let store = config.store.open().map_err(|trouble| no_store(&trouble, local))?;
+        let built = config.hub(&store).build().await;
+        let hub =
+            built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
+        Ok(Self {
+            hub,
+            store,
+            asked: local.asked.clone(),
+            file: file.map(Path::to_owned),
+            loaded: Mutex::new(local.loaded.clone()),
+            keys: OnceLock::new(),
+            reloading: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// The server for it.
+    pub(crate) fn server(self: Arc<Self>) -> Server {
+        let settings = settings(&self.loaded().config);
+        let server = Server::with_steward(self.hub.clone(), self.backend(), settings, self.clone());
+        let _ = self.keys.set(server.key_ring());
+        server
+    }
+
+    /// The routes for whoever has opened the store on this machine: nobody is asked for a key.
+    pub(crate) fn local_router(self: Arc<Self>) -> Router {
+        let mut settings = settings(&self.loaded().config);
+        settings.auth = Auth::Local;
+        Server::with_steward(self.hub.clone(), self.backend(), settings, self).router()
+    }
+
+    /// The address people use for a server that listens there.
+    pub(crate) fn url(&self, listens: SocketAddr) -> String {
+        let public = self.loaded().config.server.public_url.clone();
+        public.unwrap_or_else(|| match listens {
+            any if any.ip().is_unspecified() => format!("http://127.0.0.1:{}", any.port()),
+            one => format!("http://{one}"),
+        })
+    }
+
+    /// The config as it holds now.
+    pub(crate) fn loaded(&self) -> Arc<Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The files the config was read from.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.loaded().files.clone()
+    }
+
+    fn backend(&self) -> Arc<dyn Backend> {
+        match &self.store {
+            Opened::Memory(memory) => memory.clone(),
+            Opened::Sqlite(sqlite) => sqlite.clone(),
+        }
+    }
+
+    /// Reads the config again and applies what changed.
+    pub(crate) async fn read_again(&self) -> Result<Reloaded, StewardError> {
+        let _alone = self.reloading.lock().await;
+        let next = config::load(&self.asked).map_err(|problems| wrong(&problems))?;
+        config::rehearse(&next).await.map_err(|problems| wrong(&problems))?;
+        let plan = next.config.change_from(&self.loaded().config);
+        let pieces = next.config.pieces(&plan);
+        let change = Change::new().defaults(pieces.defaults).status(pieces.status);
+        let change = pieces.put.into_iter().fold(change, Change::put);
+        let change = pieces.remove.into_iter().fold(change, Change::remove);
+        let change = pieces.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
+        let change = pieces.rules.into_iter().fold(change, Change::rule);
+        self.hub.apply(change).await.map_err(|error| StewardError::Failed(error.into()))?;
+        if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
+            let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key).collect();
+            let told = |wrong: Vec<KeyError>| wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            ring.replace(&keys).map_err(|wrong| StewardError::Failed(told(wrong).into()))?;
+        }
+        *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        Ok(Reloaded {
+            added: plan.added,
+            replaced: plan.replaced,
+            removed: plan.removed,
+            needs_restart: plan.needs_restart,
+        })
+    }
+
+    async fn make_backup(&self) -> Result<Backup, StewardError> {
+        let Opened::Sqlite(sqlite) = &self.store else {
+            return Err(StewardError::Unsupported(
+                "records are kept in memory; there is nothing to make a backup of".into(),
+            ));
+        };
+        let folder = self.loaded().config.store.backup_folder();
+        std::fs::create_dir_all(&folder).map_err(|error| StewardError::Failed(error.into()))?;
+        let name = SystemClock.now().to_string().replace([':', '.'], "-");
+        let made = sqlite.backup(folder.join(format!("toolhub-{name}.db"))).await;
+        let made = made.map_err(|error| StewardError::Failed(error.into()))?;
+        Ok(Backup { path: made.path, bytes: made.bytes, sha256: made.sha256 })
+    }
+}
+
+impl Steward for House {
+    fn config(&self) -> Value {
+        config::values(&self.loaded())
+    }
+
+    fn config_file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>> {
+        Box::pin(self.read_again())
+    }
+
+    fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
+        Box::pin(self.make_backup())
+    }
+}
+
+/// All problems of a config, as the server tells them.
+fn wrong(problems: &Problems) -> StewardError {
+    let told = problems.iter().map(|problem| ConfigProblem {
+        place: problem.place(),
+        key: problem.key.clone(),
+        detail: problem.message.clone(),
+        hint: problem.help.clone(),
+    });
+    StewardError::Config(told.collect())
+}
+
+/// What the config says about the server.
+fn settings(config: &Config) -> Settings {
+    let (said, mut settings) = (&config.server, Settings::default());
+    settings.host = said.host.to_string();
+    settings.port = said.port;
+    settings.public_url.clone_from(&said.public_url);
+    settings.allowed_hosts.clone_from(&said.allowed_hosts);
+    settings.drain = said.drain_timeout;
+    settings.metrics = config.telemetry.metrics;
+    settings.limits = Limits {
+        body: said.body_limit,
+        headers: said.header_limit,
+        json_depth: said.json_depth,
+        header_time: said.header_timeout,
+        body_time: said.body_timeout,
+        connections: said.max_connections,
+        ..Limits::default()
+    };
+    settings.auth = match config.auth.mode {
+        Mode::Local => Auth::Local,
+        Mode::Keys => Auth::Keys(config.auth.keys.iter().map(key).collect()),
+    };
+    settings
+}
+
+fn key(key: &config::Key) -> KeySetting {
+    KeySetting {
+        name: key.name.to_string(),
+        tenant: key.tenant.to_string(),
+        hash: format!("sha256:{}", key.sha256.reveal()),
+        scopes: key.scopes.clone(),
+        expires: key.expires.map(toolhub::clock::Timestamp::millis),
+    }
+}
+
+fn no_store(trouble: &StoreTrouble, local: &Local) -> Failure {
+    match trouble {
+        StoreTrouble::Open(OpenError::InUse { .. }) => Failure::new("store_in_use", trouble.to_string())
+            .help(format!("ask the server that has it: add `--server {}`", local.url()))
+            .help("or stop that process first"),
+        _ => Failure::new("store_unavailable", trouble.to_string()),
+    }
+}

@@ -1,0 +1,132 @@
+//! What the server says while it works: one line on stderr for each event.
+//!
+//! In: what the rooms tell `tracing`. Out: text for a person at a terminal, JSON for everybody else. A field whose name
+//! sounds secret is masked, whoever wrote it.
+
+use std::{
+    fmt::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
+};
+
+use serde_json::{Map, Value, json};
+use toolhub::{
+    Glob,
+    clock::{Clock, SystemClock},
+};
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+    level_filters::LevelFilter,
+};
+use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt, util::SubscriberInitExt};
+
+use crate::config::{Level as Said, LogFormat, Telemetry};
+
+const MASK: &str = "••••";
+
+/// Begins to write. Called once; a second time changes nothing.
+pub(super) fn begin(telemetry: &Telemetry) {
+    let json = match telemetry.format {
+        LogFormat::Json => true,
+        LogFormat::Pretty => false,
+        LogFormat::Auto => !io::stderr().is_terminal(),
+    };
+    let redact = telemetry.redact.iter().filter_map(|text| Glob::new(text.to_lowercase()).ok()).collect();
+    let level = match telemetry.level {
+        Said::Off => LevelFilter::OFF,
+        Said::Error => LevelFilter::ERROR,
+        Said::Warn => LevelFilter::WARN,
+        Said::Info => LevelFilter::INFO,
+        Said::Debug => LevelFilter::DEBUG,
+        Said::Trace => LevelFilter::TRACE,
+    };
+    let _ = tracing_subscriber::registry().with(Lines { json, redact }.with_filter(level)).try_init();
+}
+
+struct Lines {
+    json: bool,
+    redact: Vec<Glob>,
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields { redact: &self.redact, message: String::new(), rest: Map::new() };
+        event.record(&mut fields);
+        let (level, target) = (*event.metadata().level(), event.metadata().target());
+        let line = if self.json { fields.json(level, target) } else { fields.text(level) };
+        // Nobody reads any more: then nobody misses it.
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+}
+
+/// What an event says.
+struct Fields<'a> {
+    redact: &'a [Glob],
+    message: String,
+    rest: Map<String, Value>,
+}
+
+impl Fields<'_> {
+    fn note(&mut self, field: &Field, value: Value) {
+        let name = field.name();
+        let lower = name.to_lowercase();
+        let value = if self.redact.iter().any(|glob| glob.matches(&lower)) { MASK.into() } else { value };
+        match (name, value) {
+            ("message", Value::String(text)) => self.message = text,
+            (name, value) => drop(self.rest.insert(name.into(), value)),
+        }
+    }
+
+    fn json(self, level: Level, target: &str) -> String {
+        let mut line = Map::new();
+        line.insert("timestamp".into(), json!(SystemClock.now()));
+        line.insert("level".into(), level.as_str().to_ascii_lowercase().into());
+        line.insert("target".into(), target.into());
+        line.insert("message".into(), self.message.into());
+        line.extend(self.rest);
+        format!("{}\n", Value::Object(line))
+    }
+
+    fn text(self, level: Level) -> String {
+        let now = SystemClock.now().to_string();
+        let clock = now.split('T').nth(1).and_then(|time| time.split('.').next()).unwrap_or(&now);
+        let mut line = format!("{clock} {:<5} {}", level.as_str().to_ascii_lowercase(), printable(&self.message));
+        for (name, value) in self.rest {
+            let value = value.as_str().map_or_else(|| value.to_string(), String::from);
+            let _ = write!(line, "  {name}={}", printable(&value));
+        }
+        line.push('\n');
+        line
+    }
+}
+
+/// What comes from outside must not steer a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+impl Visit for Fields<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.note(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.note(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.note(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.note(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.note(field, value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.note(field, format!("{value:?}").into());
+    }
+}

@@ -1,0 +1,91 @@
+//! What a command has at hand: the flags, the terminal, and a way to the hub that is found when it is needed.
+//!
+//! In: the global flags. Out: the client, made once. `close` lets everything end that was opened.
+
+use std::time::Duration;
+
+use tokio::{sync::OnceCell, time::error::Elapsed};
+
+use crate::{
+    client::{self, Answer, Client, Request, Way},
+    failure::Failure,
+    global::Global,
+    output::{Show, Spinner},
+};
+
+/// How much longer than a call may take its answer may take.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// One run of a command.
+pub(crate) struct Session {
+    pub(crate) global: Global,
+    pub(crate) show: Show,
+    client: OnceCell<Client>,
+}
+
+impl Session {
+    pub(crate) fn new(global: Global, show: Show) -> Self {
+        Self { global, show, client: OnceCell::new() }
+    }
+
+    /// The way to the hub: a server, or the store of this folder.
+    ///
+    /// # Errors
+    /// When the config is bad, the server does not answer, or the store cannot be opened.
+    pub(crate) async fn client(&self) -> Result<&Client, Failure> {
+        self.client.get_or_try_init(|| client::find(&self.global, &self.show, Way::Either)).await
+    }
+
+    /// What must be typed behind another command so that it asks the same hub. A variable holds for both.
+    pub(crate) fn flags(&self) -> String {
+        let by_variable = || std::env::var("TOOLHUB_URL").ok();
+        let typed = self.global.server.as_ref().filter(|url| by_variable().as_ref() != Some(*url));
+        let config = self.global.flags.config.as_ref().map(|file| format!(" --config {}", file.display()));
+        typed.map(|url| format!(" --server {url}")).or(config).unwrap_or_default()
+    }
+
+    /// The way to a server; none where no server was named and none runs.
+    pub(crate) async fn server(&self) -> Result<Option<&Client>, Failure> {
+        match self.client.get_or_try_init(|| client::find(&self.global, &self.show, Way::Server)).await {
+            Ok(client) => Ok(Some(client)),
+            Err(none) if none.code == client::NO_SERVER => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Sends a request and takes its answer only if it is a good one.
+    pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Failure> {
+        self.within(async { self.client().await?.ask(request).await }).await
+    }
+
+    /// Sends a call and takes whatever comes back. The hub itself keeps the call's time; a server that is late beyond that
+    /// does not answer at all.
+    pub(crate) async fn call(&self, request: Request) -> Result<Answer, Failure> {
+        let _waits = Spinner::start(&self.show, "running");
+        let sent = async { self.client().await?.send(request).await };
+        match self.global.timeout {
+            Some(time) => late(time, tokio::time::timeout(time + GRACE, sent).await)?,
+            None => sent.await,
+        }
+    }
+
+    /// Does something within the time the person gave.
+    async fn within<T>(&self, doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let _waits = Spinner::start(&self.show, "waiting");
+        match self.global.timeout {
+            Some(time) => late(time, tokio::time::timeout(time, doing).await)?,
+            None => doing.await,
+        }
+    }
+
+    /// Lets everything come to its end that was opened.
+    pub(crate) async fn close(self) {
+        if let Some(client) = self.client.into_inner() {
+            client.close().await;
+        }
+    }
+}
+
+fn late<T>(time: Duration, answered: Result<T, Elapsed>) -> Result<T, Failure> {
+    answered.map_err(|_| Failure::new("timeout", format!("there was no answer within {time:?}")))
+}

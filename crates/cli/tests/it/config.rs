@@ -1,0 +1,93 @@
+//! Runs the binary with nothing but what a test gives it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// What a run of the binary came to.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs `toolhub` in a folder, with these variables alone.
+pub(crate) fn toolhub(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
+    command.args(arguments).current_dir(folder).env_clear().env("HOME", folder).stdin(Stdio::null());
+    let ran = command.envs(variables.iter().copied()).output().expect("the binary can be started");
+    let text = |bytes| String::from_utf8(bytes).expect("the binary writes UTF-8");
+    Ran { code: ran.status.code().unwrap_or(-1), out: text(ran.stdout), err: text(ran.stderr) }
+}
+
+/// The configs that are kept with the tests.
+pub(crate) fn kept(sort: &str) -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/config").join(sort);
+    let files =
+        std::fs::read_dir(&folder).expect("the folder is there").map(|file| file.expect("it can be listed").path());
+    let mut cases: Vec<Case> =
+        files.filter(|path| path.extension().is_some_and(|end| end == "toml")).map(Case::read).collect();
+    cases.sort_by(|a, b| a.path.cmp(&b.path));
+    cases
+}
+
+/// A config and what it is to be read with: lines `# env: NAME=value`, `# flags: …` and `# beyond the schema`.
+pub(crate) struct Case {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+impl Case {
+    fn read(path: PathBuf) -> Self {
+        let text = std::fs::read_to_string(&path).expect("it can be read");
+        Self { path, text }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).expect("it has a name")
+    }
+
+    /// Whether only the reader can tell that it is wrong.
+    pub(crate) fn beyond_schema(&self) -> bool {
+        self.text.lines().any(|line| line == "# beyond the schema")
+    }
+
+    pub(crate) fn check(&self) -> Ran {
+        let told = |start: &'static str| self.text.lines().filter_map(move |line| line.strip_prefix(start));
+        let variables: Vec<(&str, &str)> = told("# env: ").filter_map(|line| line.split_once('=')).collect();
+        let flags = told("# flags: ").flat_map(str::split_whitespace);
+        let arguments: Vec<&str> = ["config", "check", "--config", self.name()].into_iter().chain(flags).collect();
+        toolhub(self.path.parent().expect("it lies in a folder"), &arguments, &variables)
+    }
+}
+
+/// A folder that goes away with the test.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        // Tests run beside each other, and some ask for a folder of the same name.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("toolhub-cli-{}-{name}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder can be made");
+        Self(path)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).expect("a file can be written");
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,36 @@
+//! What people are told about configs that are wrong.
+//!
+//! Each file in `config/bad` has a text of the same name beside it: what the check says. `TOOLHUB_BLESS=1` writes them anew.
+
+use crate::config::kept;
+
+#[test]
+fn each_mistake_is_told_with_its_place_and_what_to_do() {
+    let bless = std::env::var_os("TOOLHUB_BLESS").is_some();
+    let cases = kept("bad");
+    assert!(cases.len() > 40, "{} files", cases.len());
+    let mut wrong = Vec::new();
+    for case in cases {
+        let ran = case.check();
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", case.name());
+        let beside = case.path.with_extension("txt");
+        if bless {
+            std::fs::write(&beside, &ran.err).expect("it can be written");
+        }
+        let expected = std::fs::read_to_string(&beside).unwrap_or_default();
+        if ran.err != expected {
+            wrong.push(format!("{}: expected\n{expected}\nbut it says\n{}", case.name(), ran.err));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_problem_comes_with_advice() {
+    for case in kept("bad") {
+        let text = case.check().err;
+        let problems = text.matches("error: ").count() - 1;
+        assert_eq!(text.matches("= help: ").count(), problems, "{}:\n{text}", case.name());
+        assert!(!text.contains('\u{1b}'), "no colours where nobody sees them");
+    }
+}

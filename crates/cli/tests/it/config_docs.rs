@@ -1,0 +1,140 @@
+//! Holds `docs/config.md` to the schema: a row for each key, with its default and what it does.
+//!
+//! `TOOLHUB_BLESS=1` writes the tables anew; what stands above them is written by hand.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::config::{Folder, toolhub};
+
+const MARK: &str =
+    "<!-- From here on the page is made from the schema; TOOLHUB_BLESS=1 cargo test -p toolhub-cli config_docs -->\n";
+
+#[test]
+fn the_page_has_a_row_for_every_key() {
+    let folder = Folder::new("docs");
+    let schema: Value =
+        serde_json::from_str(&toolhub(folder.path(), &["config", "schema"], &[]).out).expect("it is JSON");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+    let text = std::fs::read_to_string(&page).expect("docs/config.md exists");
+    let (by_hand, found) = text.split_once(MARK).expect("the page has its mark");
+    let tables = tables(&schema);
+    if std::env::var_os("TOOLHUB_BLESS").is_some() {
+        std::fs::write(&page, format!("{by_hand}{MARK}{tables}")).expect("it can be written");
+    } else {
+        assert_eq!(found, tables, "docs/config.md is not what the schema says");
+    }
+    assert!(tables.lines().count() > 120);
+}
+
+fn tables(schema: &Value) -> String {
+    let mut text = String::new();
+    let writer = Writer { schema };
+    for (name, section) in schema["properties"].as_object().expect("there are sections") {
+        let is_list = section["type"] == "array";
+        let named = section.get("additionalProperties").is_some_and(Value::is_object);
+        let head = if is_list {
+            format!("[[{name}]]")
+        } else if named {
+            format!("[{name}.NAME]")
+        } else {
+            format!("[{name}]")
+        };
+        let about = section["description"].as_str().unwrap_or_default();
+        let columns = "| key | value | default | what it does |\n|---|---|---|---|";
+        text += &format!("\n## `{head}`\n\n{}\n\n{columns}\n", line(about));
+        let inner = if is_list {
+            &section["items"]
+        } else if named {
+            &section["additionalProperties"]
+        } else {
+            section
+        };
+        writer.rows(writer.resolved(inner), "", &mut text);
+    }
+    text
+}
+
+struct Writer<'a> {
+    schema: &'a Value,
+}
+
+impl<'a> Writer<'a> {
+    fn resolved(&self, schema: &'a Value) -> &'a Value {
+        let referred = schema["$ref"].as_str().and_then(|to| self.schema.pointer(to.trim_start_matches('#')));
+        referred.map_or(schema, |inner| self.resolved(inner))
+    }
+
+    fn rows(&self, table: &'a Value, prefix: &str, text: &mut String) {
+        let required: Vec<&str> =
+            table["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        for (name, key) in table["properties"].as_object().into_iter().flatten() {
+            let inner = self.resolved(key);
+            let path = format!("{prefix}{name}");
+            let default = match (key.get("default"), required.contains(&name.as_str())) {
+                (Some(value), _) => format!("`{value}`"),
+                (None, true) => "required".into(),
+                (None, false) => "–".into(),
+            };
+            let about = line(key["description"].as_str().unwrap_or_default());
+            *text += &format!("| `{path}` | {} | {default} | {about} |\n", self.sort(inner));
+            let nested = match inner["anyOf"].as_array() {
+                Some(choices) => {
+                    choices.iter().map(|choice| self.resolved(choice)).find(|choice| choice.get("properties").is_some())
+                }
+                None => Some(inner),
+            };
+            let items = inner["type"] == "array" && self.resolved(&inner["items"]).get("properties").is_some();
+            match nested {
+                _ if items => self.rows(self.resolved(&inner["items"]), &format!("{path}[]."), text),
+                Some(table) => self.rows(table, &format!("{path}."), text),
+                None => {}
+            }
+        }
+    }
+
+    /// What may be written there.
+    fn sort(&self, schema: &Value) -> String {
+        if let Some(choices) = schema["oneOf"].as_array() {
+            let words = choices.iter().flat_map(|choice| match choice["enum"].as_array() {
+                Some(words) => words.clone(),
+                None => choice.get("const").cloned().into_iter().collect(),
+            });
+            return words.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+        }
+        if let Some(choices) = schema["anyOf"].as_array() {
+            if let Some(words) = choices.iter().find_map(|choice| choice["enum"].as_array()) {
+                return words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+            }
+            return choices.iter().map(|choice| self.sort(self.resolved_here(choice))).collect::<Vec<_>>().join(" or ");
+        }
+        let range = match (schema["minimum"].as_f64(), schema["maximum"].as_f64()) {
+            (Some(min), Some(max)) if max < 100_000.0 => format!(", {min} to {max}"),
+            (Some(min), _) if min > 0.0 => format!(", at least {min}"),
+            _ => String::new(),
+        };
+        match (schema["type"].as_str(), schema["format"].as_str()) {
+            (_, Some("toolhub-size")) => "size".into(),
+            (_, Some("toolhub-time-or-never")) => "time or `\"never\"`".into(),
+            (_, Some("toolhub-moment")) => "date".into(),
+            (_, Some("toolhub-time" | "toolhub-delay")) => "time".into(),
+            (Some("string"), _) => "text".into(),
+            (Some("integer"), _) => format!("whole number{range}"),
+            (Some("number"), _) => format!("number{range}"),
+            (Some("boolean"), _) => "true, false".into(),
+            (Some("array"), _) => format!("list of {}", self.sort(self.resolved_here(&schema["items"]))),
+            (Some("object"), _) => "table".into(),
+            _ => "anything".into(),
+        }
+    }
+
+    fn resolved_here<'b>(&'b self, schema: &'b Value) -> &'b Value {
+        let referred = schema["$ref"].as_str().and_then(|to| self.schema.pointer(to.trim_start_matches('#')));
+        referred.map_or(schema, |inner| self.resolved_here(inner))
+    }
+}
+
+fn line(text: &str) -> String {
+    text.replace('\n', " ").replace('|', "\\|")
+}

@@ -1,0 +1,54 @@
+//! The schema that editors get accepts what the check accepts, for every config that is kept.
+
+use serde_json::Value;
+
+use crate::config::{Folder, kept, toolhub};
+
+fn validator() -> jsonschema::Validator {
+    let folder = Folder::new("schema");
+    let ran = toolhub(folder.path(), &["config", "schema"], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let schema: Value = serde_json::from_str(&ran.out).expect("a schema is JSON");
+    jsonschema::validator_for(&schema).expect("it is a schema")
+}
+
+/// The file as editors see it; nothing where it is no TOML.
+fn as_json(text: &str) -> Option<Value> {
+    fn plain(value: toml::Value) -> Value {
+        match value {
+            toml::Value::Datetime(moment) => moment.to_string().into(),
+            toml::Value::Array(list) => list.into_iter().map(plain).collect(),
+            toml::Value::Table(table) => {
+                Value::Object(table.into_iter().map(|(key, value)| (key, plain(value))).collect())
+            }
+            other => serde_json::to_value(other).expect("it is JSON"),
+        }
+    }
+    text.parse::<toml::Table>().ok().map(|table| plain(toml::Value::Table(table)))
+}
+
+#[test]
+fn good_configs_pass_both() {
+    let validator = validator();
+    let cases = kept("good");
+    assert!(cases.len() >= 5, "{} files", cases.len());
+    for case in cases {
+        let ran = case.check();
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", case.name());
+        let errors: Vec<String> = validator
+            .iter_errors(&as_json(&case.text).expect("it is TOML"))
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{}: {errors:?}", case.name());
+    }
+}
+
+#[test]
+fn bad_configs_pass_neither_unless_only_the_reader_can_tell() {
+    let validator = validator();
+    for case in kept("bad") {
+        assert_eq!(case.check().code, 2, "{}", case.name());
+        let Some(value) = as_json(&case.text) else { continue };
+        assert_eq!(validator.is_valid(&value), case.beyond_schema(), "{}", case.name());
+    }
+}

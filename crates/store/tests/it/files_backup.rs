@@ -1,0 +1,423 @@
+//! A backup of files is of one moment, and a folder that was restored from one is as it was then, in a new epoch.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use toolhub_core::backend::{Backend, StoreError, Table};
+use toolhub_store::{
+    Files,
+    files::{self, Backup, BackupError, Backups, Disk, LocalDisk, OpenError, Options, RestoreError},
+};
+
+use crate::shelf::{Folder, commit, get, put};
+
+pub(crate) fn open(folder: &Path) -> Files {
+    Files::open(folder, Options::default()).unwrap()
+}
+
+/// The value and the version of a row.
+pub(crate) async fn row(store: &impl Backend, id: &str) -> Option<(String, u64)> {
+    let row = get(store, "t", id).await.unwrap()?;
+    Some((String::from_utf8(row.value.to_vec()).unwrap(), row.seen.version))
+}
+
+/// Two files in one batch.
+pub(crate) async fn write(store: &impl Backend, value: u64) -> u64 {
+    let text = value.to_string();
+    commit(store, "t", vec![put("a/x", text.as_bytes()), put("b/x", text.as_bytes())]).await.unwrap()[0]
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The files of a backup as its list has them: checksums and paths.
+fn listed(backup: &Path) -> Vec<(String, PathBuf)> {
+    let list = fs::read_to_string(backup.join("SHA256SUMS")).unwrap();
+    list.lines().map(|line| line.split_once("  ").unwrap()).map(|(sum, path)| (sum.into(), backup.join(path))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
+    let (folder, backups) = (Folder::new(), Folder::new());
+    let store = Arc::new(open(&folder.path("state")));
+    for n in 0..60 {
+        commit(&*store, &format!("long-{n}"), vec![put("long", &vec![7; 6_000])]).await.unwrap();
+    }
+    let writer = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for value in 1.. {
+                write(&*store, value).await;
+            }
+        }
+    });
+    let mut last = 0;
+    for n in 0..3 {
+        while row(&*store, "a/x").await.map_or(0, |(_, version)| version) < last + 5 {
+            tokio::task::yield_now().await;
+        }
+        let path = backups.path(&format!("backup-{n}"));
+        let before = row(&*store, "a/x").await.unwrap().1;
+        let made = store.backup(&path).await.unwrap();
+        let after = row(&*store, "a/x").await.unwrap().1;
+        assert_eq!(made, Backup::read(&path).unwrap());
+        let files = listed(&path);
+        assert_eq!((made.rows, made.schema, files.len()), (62, 1, 62));
+        assert_eq!(made.bytes, files.iter().map(|(_, file)| fs::metadata(file).unwrap().len()).sum::<u64>());
+        assert!(files.iter().all(|(sum, file)| *sum == sha256(&fs::read(file).unwrap())));
+
+        let restored = folder.path(&format!("restored-{n}"));
+        assert_eq!(files::restore(&path, &restored).unwrap().kept, None);
+        let restored = open(&restored);
+        let (value, version) = row(&restored, "a/x").await.unwrap();
+        assert_eq!(row(&restored, "b/x").await, Some((value, version)), "both are of one batch");
+        assert!(before <= version && version <= after, "{before} {version} {after}");
+        last = after;
+    }
+    writer.abort();
+    let all = ["backup-0", "backup-0.json", "backup-1", "backup-1.json", "backup-2", "backup-2.json"];
+    assert_eq!(names(&backups.path("")), all, "nothing else is left");
+    assert_eq!(names(&folder.path("state")), ["contexts", "format", "new", "store.lock"], "nor is anything here");
+}
+
+/// A disk that is full when a test wants it to be.
+#[derive(Default)]
+struct Full(AtomicBool);
+
+impl Full {
+    fn room(&self) -> io::Result<()> {
+        if self.0.load(Ordering::Relaxed) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+impl Disk for Full {
+    fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
+        LocalDisk.read(path, most)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        LocalDisk.list(folder)
+    }
+
+    fn write(&self, path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
+        self.room()?;
+        LocalDisk.write(path, content, sync)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        LocalDisk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        LocalDisk.remove(path)
+    }
+
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        LocalDisk.make_folder(path)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        LocalDisk.sync_folder(path)
+    }
+}
+
+#[tokio::test]
+async fn a_backup_takes_the_place_of_nothing_and_leaves_nothing_when_it_fails() {
+    let (folder, backups, disk) = (Folder::new(), Folder::new(), Arc::new(Full::default()));
+    let state = folder.path("state");
+    // This disk knows no second names, so files are copied.
+    let store = Files::open_on(&state, Options::default(), disk.clone()).unwrap();
+    write(&store, 1).await;
+    fs::create_dir(backups.path("taken")).unwrap();
+    fs::write(backups.path("file"), "precious").unwrap();
+    for taken in [backups.path("taken"), backups.path("file"), state.join("contexts/new"), state.join("moment")] {
+        let refused = store.backup(&taken).await.unwrap_err();
+        assert!(matches!(refused, BackupError::Exists(_)), "{}: {refused}", taken.display());
+    }
+    assert!(matches!(store.backup(backups.path("no/such/folder")).await, Err(BackupError::Io { .. })));
+
+    disk.0.store(true, Ordering::Relaxed);
+    let refused = store.backup(backups.path("full")).await.unwrap_err();
+    let BackupError::Io { error, .. } = &refused else { panic!("{refused}") };
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    assert!(row(&store, "a/x").await.is_some(), "reads go on");
+    disk.0.store(false, Ordering::Relaxed);
+    assert_eq!(names(&backups.path("")), ["file", "taken"]);
+    assert!(!state.join("moment").exists());
+    assert_eq!(write(&store, 2).await, 2, "and so do writes");
+    store.backup(backups.path("full")).await.unwrap();
+    files::restore(backups.path("full"), folder.path("other")).unwrap();
+    assert_eq!(row(&open(&folder.path("other")), "b/x").await, Some(("2".into(), 2)));
+}
+
+#[tokio::test]
+async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
+    let folder = Folder::new();
+    let made = folder.path("state/backups");
+    let settings = Backups { every: Duration::from_millis(5), keep_for: Duration::ZERO, ..Backups::into(&made) };
+    // What processes left that died, and what is not ours.
+    fs::create_dir_all(made.join("state-2020-01-01T00-00-00.000Z.half/contexts")).unwrap();
+    fs::create_dir_all(made.join("notes-2020-01-01T00-00-00.000Z.half")).unwrap();
+    fs::create_dir_all(folder.path("state/moment/ab")).unwrap();
+    fs::write(made.join("state-2020-01-02T00-00-00.000Z.json"), "{}").unwrap();
+    let options = Options { backups: Some(settings), ..Options::default() };
+    let store = Files::open(folder.path("state"), options).unwrap();
+    write(&store, 1).await;
+    let mut seen = Vec::new();
+    while seen.len() < 4 {
+        if let Some(latest) = store.backups().unwrap_or_default().first()
+            && !seen.contains(&latest.path)
+        {
+            seen.push(latest.path.clone());
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(store.backup_trouble(), None);
+    drop(store);
+    // One may have been made whose predecessor was not removed yet when the store was closed.
+    let left = names(&made);
+    assert!((3..=5).contains(&left.len()), "{left:?}");
+    assert_eq!(left[0], "notes-2020-01-01T00-00-00.000Z.half");
+    assert!(!left.iter().any(|name| name.starts_with("state-2020") || name.ends_with("Z.half") && name != &left[0]));
+    assert!(!folder.path("state/moment").exists());
+}
+
+#[tokio::test]
+async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
+    let folder = Folder::new();
+    let path = folder.path("state");
+    let store = open(&path);
+    for value in 1..=3 {
+        write(&store, value).await;
+    }
+    let backup = path.join("backup");
+    store.backup(&backup).await.unwrap();
+    let mut given = write(&store, 4).await;
+    commit(&store, "u", vec![put("later/x", b"1")]).await.unwrap();
+
+    let refused = files::restore(&backup, &path).unwrap_err();
+    let RestoreError::Store(OpenError::InUse { holder, .. }) = &refused else { panic!("{refused}") };
+    assert_eq!(holder.process, Some(std::process::id()));
+    drop(store);
+
+    for round in 1..=3 {
+        let restored = files::restore(&backup, &path).unwrap();
+        let kept = if round == 1 { String::new() } else { format!("-{round}") };
+        assert_eq!(restored.kept, Some(path.join(format!("contexts.before-restore{kept}"))));
+        let store = open(&path);
+        assert_eq!(row(&store, "a/x").await, Some(("3".into(), 3)), "what was there is there, with its version");
+        assert_eq!(get(&store, "u", "later/x").await, Ok(None), "and nothing else");
+        let versions = [write(&store, 5).await, commit(&store, "t", vec![put("new/x", b"")]).await.unwrap()[0]];
+        for version in versions {
+            assert!(version > given && version < 1 << 53, "{version} after {given}");
+        }
+        given = write(&store, 6).await;
+        assert_eq!(given, versions[0] + 1, "from then on it counts on");
+    }
+    // A backup of a restored store keeps its epoch.
+    let store = open(&path);
+    store.backup(folder.path("second")).await.unwrap();
+    drop(store);
+    files::restore(folder.path("second"), folder.path("other")).unwrap();
+    assert!(commit(&open(&folder.path("other")), "t", vec![put("fresh/x", b"")]).await.unwrap()[0] > given);
+
+    fs::create_dir(folder.path("before")).unwrap();
+    fs::rename(path.join("contexts.before-restore"), folder.path("before/contexts")).unwrap();
+    assert_eq!(row(&open(&folder.path("before")), "a/x").await, Some(("4".into(), 4)), "what was replaced is kept");
+}
+
+#[tokio::test]
+async fn an_epoch_that_cannot_be_read_is_taken_for_a_late_one() {
+    let folder = Folder::new();
+    let path = folder.path("state");
+    let store = open(&path);
+    write(&store, 1).await;
+    store.backup(folder.path("backup")).await.unwrap();
+    drop(store);
+    files::restore(folder.path("backup"), &path).unwrap();
+    let given = write(&open(&path), 2).await;
+    fs::write(path.join("contexts/epoch"), "toolhub-epoch 0 00000000\n").unwrap();
+    let fresh = commit(&open(&path), "t", vec![put("fresh/x", b"")]).await.unwrap()[0];
+    assert!(fresh >> 32 >= given >> 32, "{fresh} after {given}");
+}
+
+#[tokio::test]
+async fn what_was_set_aside_is_in_the_backup_and_its_key_stays_refused() {
+    let folder = Folder::new();
+    let path = folder.path("state");
+    let store = open(&path);
+    write(&store, 1).await;
+    drop(store);
+    let file = fs::read_dir(path.join("contexts")).unwrap().map(|fan| fan.unwrap().path()).find_map(|fan| {
+        let file = fs::read_dir(fan).unwrap().next().unwrap().unwrap().path();
+        file.to_string_lossy().contains("t-a-").then_some(file)
+    });
+    fs::write(file.unwrap(), "nonsense").unwrap();
+    let store = open(&path);
+    assert_eq!(store.damaged().len(), 1);
+    store.backup(folder.path("backup")).await.unwrap();
+    files::restore(folder.path("backup"), folder.path("other")).unwrap();
+    let other = open(&folder.path("other"));
+    assert!(matches!(get(&other, "t", "a/x").await, Err(StoreError::Damaged { table: Table::State, .. })));
+    assert_eq!(row(&other, "b/x").await, Some(("1".into(), 1)));
+}
+
+#[tokio::test]
+async fn what_the_old_store_had_begun_is_not_done_to_the_new_one() {
+    let folder = Folder::new();
+    let path = folder.path("state");
+    let store = open(&path);
+    write(&store, 1).await;
+    store.backup(folder.path("backup")).await.unwrap();
+    write(&store, 2).await;
+    drop(store);
+    // It died when a note was on the disk and no file had its name yet.
+    let context = |store: &str, name: &str| {
+        let all = listed(&folder.path(store)).into_iter().map(|(_, file)| file);
+        all.into_iter().find(|file| file.to_string_lossy().contains(name)).unwrap()
+    };
+    let file = context("backup", "t-a-");
+    let file = file.strip_prefix(folder.path("backup/contexts")).unwrap();
+    fs::copy(path.join("contexts").join(file), path.join("new/9-1")).unwrap();
+    fs::remove_file(path.join("contexts").join(file)).unwrap();
+    let steps = format!(r#"[{{"file":"{}","ready":"9-1","write":2}}]"#, file.display());
+    let note = format!("toolhub-intent 1 {:08x}\n{steps}\n", crc32fast::hash(steps.as_bytes()));
+    fs::write(path.join("new/intent"), note).unwrap();
+
+    files::restore(folder.path("backup"), &path).unwrap();
+    assert_eq!(row(&open(&path), "a/x").await, Some(("1".into(), 1)));
+    fs::create_dir(folder.path("before")).unwrap();
+    fs::rename(path.join("contexts.before-restore"), folder.path("before/contexts")).unwrap();
+    assert_eq!(row(&open(&folder.path("before")), "a/x").await, Some(("2".into(), 2)), "nor is it lost");
+}
+
+/// Copies a backup; the folder is not there before.
+fn copy_of(backup: &Path, to: &Path) {
+    for (_, file) in listed(backup) {
+        let to = to.join(file.strip_prefix(backup).unwrap());
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(file, to).unwrap();
+    }
+    fs::copy(backup.join("SHA256SUMS"), to.join("SHA256SUMS")).unwrap();
+    fs::copy(backup.with_extension("json"), to.with_extension("json")).unwrap();
+}
+
+/// Gives a backup another list, and a manifest that is true of it.
+fn relist(backup: &Path, list: &str) {
+    fs::write(backup.join("SHA256SUMS"), list).unwrap();
+    remark(backup, "sha256", sha256(list.as_bytes()).into());
+    remark(backup, "rows", list.lines().count().into());
+}
+
+/// Changes what the manifest says.
+fn remark(backup: &Path, word: &str, value: serde_json::Value) {
+    let manifest = backup.with_extension("json");
+    let mut said: serde_json::Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    said[word] = value;
+    fs::write(&manifest, said.to_string()).unwrap();
+}
+
+#[tokio::test]
+async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
+    let folder = Folder::new();
+    let path = folder.path("state");
+    let store = open(&path);
+    write(&store, 1).await;
+    let good = folder.path("good");
+    store.backup(&good).await.unwrap();
+    write(&store, 2).await;
+    drop(store);
+    let bad = folder.path("bad");
+    let check = async |what: &str, damaged: bool, harm: &dyn Fn()| {
+        let _ = (fs::remove_dir_all(&bad), fs::remove_file(folder.path("bad.json")));
+        copy_of(&good, &bad);
+        harm();
+        let refused = files::restore(&bad, &path).unwrap_err();
+        assert_eq!(matches!(refused, RestoreError::Damaged { .. }), damaged, "{what}: {refused}");
+        assert!(!matches!(refused, RestoreError::Io { .. }), "{what}: {refused}");
+        assert_eq!(row(&open(&path), "a/x").await, Some(("2".into(), 2)), "{what}");
+        assert_eq!(names(&path), ["contexts", "format", "new", "store.lock"], "{what}");
+        refused.to_string()
+    };
+    let first = || listed(&bad)[0].1.clone();
+    let list = || fs::read_to_string(bad.join("SHA256SUMS")).unwrap();
+    let told = check("a bit is wrong", true, &|| {
+        let mut content = fs::read(first()).unwrap();
+        content[100] ^= 1;
+        fs::write(first(), content).unwrap();
+    })
+    .await;
+    assert!(told.contains("does not have its checksum"), "{told}");
+    check("a file is missing", true, &|| fs::remove_file(first()).unwrap()).await;
+    check("a file is longer", true, &|| fs::write(first(), [fs::read(first()).unwrap(), vec![32]].concat()).unwrap())
+        .await;
+    check("a file is cut", true, &|| fs::write(first(), &fs::read(first()).unwrap()[..50]).unwrap()).await;
+    check("a line is missing", true, &|| fs::write(bad.join("SHA256SUMS"), list().lines().next().unwrap()).unwrap())
+        .await;
+    check("the list is missing", true, &|| fs::remove_file(bad.join("SHA256SUMS")).unwrap()).await;
+    check("there is no manifest", false, &|| fs::remove_file(folder.path("bad.json")).unwrap()).await;
+    check("the manifest is nonsense", false, &|| fs::write(folder.path("bad.json"), "{\"bytes\": \"../x\"}").unwrap())
+        .await;
+    check("it is a file", false, &|| {
+        fs::remove_dir_all(&bad).unwrap();
+        fs::write(&bad, "").unwrap();
+    })
+    .await;
+    fs::remove_file(&bad).unwrap();
+    check("a later version made it", false, &|| remark(&bad, "schema", 99.into())).await;
+    check("there is less than it says", true, &|| remark(&bad, "bytes", 1_000_000_000.into())).await;
+    check("there is more than it says", true, &|| remark(&bad, "bytes", 10.into())).await;
+
+    // A manifest and a list that fit each other, made by somebody who means no good.
+    let precious = folder.path("precious.json");
+    fs::write(&precious, "precious").unwrap();
+    for escape in ["../precious.json", "contexts/../precious.json", "contexts/4e/../../precious.json", "/etc/passwd"] {
+        let told =
+            check(escape, true, &|| relist(&bad, &format!("{}{}  {escape}\n", list(), sha256(b"precious")))).await;
+        assert!(told.contains("names no file of a store"), "{told}");
+    }
+    check("a file is listed twice", true, &|| relist(&bad, &list().repeat(2))).await;
+    #[cfg(unix)]
+    check("a file is a link to another", true, &|| {
+        let name = format!("contexts/4e/t-x-{}.json", "4e".repeat(16));
+        fs::create_dir_all(bad.join("contexts/4e")).unwrap();
+        std::os::unix::fs::symlink(&precious, bad.join(&name)).unwrap();
+        relist(&bad, &format!("{}{}  {name}\n", list(), sha256(b"precious")));
+    })
+    .await;
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    assert!(matches!(files::restore(folder.path("nowhere"), &path), Err(RestoreError::NoBackup { .. })));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nobody_may_read_a_copy_who_may_not_read_the_store() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let path = folder.path("state");
+    let store = open(&path);
+    write(&store, 1).await;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    store.backup(folder.path("backup")).await.unwrap();
+    files::restore(folder.path("backup"), folder.path("other")).unwrap();
+    for name in ["backup", "other/contexts"] {
+        let mode = fs::metadata(folder.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{name}");
+    }
+}
