@@ -51,14 +51,6 @@ impl Client {
         }
     }
 
-    /// What the person must add to another command so that it asks the same hub.
-    pub(crate) fn flags(&self) -> String {
-        match self {
-            Self::Remote(remote) if remote.was_named() => format!(" --server {}", remote.url()),
-            _ => String::new(),
-        }
-    }
-
     /// Lets everything come to its end that was begun in this process.
     pub(crate) async fn close(self) {
         if let Self::Here(here) = self {

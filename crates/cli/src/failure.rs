@@ -105,6 +105,11 @@ impl Failure {
         for wrong in problem["errors"].as_array().into_iter().flatten() {
             failure.parts.push(part(wrong));
         }
+        if !failure.parts.is_empty() {
+            // The parts say what the further lines say.
+            let first = failure.message.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
+            failure.message = first;
+        }
         failure
     }
 

@@ -21,7 +21,10 @@ mod temporary;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::{
+    CommandFactory, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 use crate::{
     commands::{
@@ -104,7 +107,10 @@ async fn main() -> ExitCode {
     let ends_itself = matches!(cli.command, Command::Serve(_) | Command::Demo(_));
     let ended = tokio::select! {
         ended = run(&session, cli.command) => ended,
-        Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => Ok(Exit::Interrupted),
+        Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => {
+            session.interrupted().await;
+            Ok(Exit::Interrupted)
+        }
     };
     session.close().await;
     let exit = ended.unwrap_or_else(|failure| {
@@ -147,12 +153,26 @@ fn misspelt(error: &clap::Error) -> Exit {
         let tip = lines.filter_map(|line| line.trim().strip_prefix("tip: ")).map(String::from);
         let mut failure = Failure::usage(message);
         failure.help.extend(tip);
+        failure.suggestions = suggested(error);
         Show { json, ..Show::default() }.failure(&failure);
     } else {
         // Nobody reads any more: then nobody misses it.
         let _ = error.print();
     }
     if asked { Exit::Fine } else { Exit::Usage }
+}
+
+/// The words that may have been meant.
+fn suggested(error: &clap::Error) -> Vec<String> {
+    let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let found = kinds.into_iter().filter_map(|kind| error.get(kind));
+    found
+        .flat_map(|value| match value {
+            ContextValue::String(word) => vec![word.clone()],
+            ContextValue::Strings(words) => words.clone(),
+            _ => Vec::new(),
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub(crate) use fields::Fields;
 pub(crate) use json::indented;
 pub(crate) use spin::Spinner;
 pub(crate) use table::{Column, Table};
-pub(crate) use words::{ago, clock, lasting, mark, short, status, until};
+pub(crate) use words::{ago, clock, folded, lasting, mark, short, status, until};
 
 use crate::failure::Failure;
 

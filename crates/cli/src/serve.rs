@@ -76,7 +76,11 @@ pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure>
     logs::begin(&local.loaded.config.telemetry);
     let house = Arc::new(House::open(&local, None).await?);
     let thread = ThreadId::new("demo").ok();
-    house.hub.create_thread(&Tenant::default(), thread).await.map_err(|error| Failure::unexpected(error.to_string()))?;
+    house
+        .hub
+        .create_thread(&Tenant::default(), thread)
+        .await
+        .map_err(|error| Failure::unexpected(error.to_string()))?;
     let ended = run(&house, false, |url| greeting::demo(&session.show, url, &house)).await;
     drop((house, folder));
     ended

@@ -2,7 +2,10 @@
 //!
 //! In: the global flags. Out: the client, made once. `close` lets everything end that was opened.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::{sync::OnceCell, time::error::Elapsed};
 
@@ -21,11 +24,13 @@ pub(crate) struct Session {
     pub(crate) global: Global,
     pub(crate) show: Show,
     client: OnceCell<Client>,
+    /// What is to be said to the hub if the person interrupts.
+    undo: Mutex<Option<Request>>,
 }
 
 impl Session {
     pub(crate) fn new(global: Global, show: Show) -> Self {
-        Self { global, show, client: OnceCell::new() }
+        Self { global, show, client: OnceCell::new(), undo: Mutex::default() }
     }
 
     /// The way to the hub: a server, or the store of this folder.
@@ -34,6 +39,14 @@ impl Session {
     /// When the config is bad, the server does not answer, or the store cannot be opened.
     pub(crate) async fn client(&self) -> Result<&Client, Failure> {
         self.client.get_or_try_init(|| client::find(&self.global, &self.show, Way::Either)).await
+    }
+
+    /// What must be typed behind another command so that it asks the same hub. A variable holds for both.
+    pub(crate) fn flags(&self) -> String {
+        let by_variable = || std::env::var("TOOLHUB_URL").ok();
+        let typed = self.global.server.as_ref().filter(|url| by_variable().as_ref() != Some(*url));
+        let config = self.global.flags.config.as_ref().map(|file| format!(" --config {}", file.display()));
+        typed.map(|url| format!(" --server {url}")).or(config).unwrap_or_default()
     }
 
     /// The way to a server; none where no server was named and none runs.
@@ -67,6 +80,20 @@ impl Session {
         match self.global.timeout {
             Some(time) => late(time, tokio::time::timeout(time, doing).await)?,
             None => doing.await,
+        }
+    }
+
+    /// Notes what to ask for if the person interrupts: a call that goes on without its caller would stay behind.
+    pub(crate) fn if_interrupted(&self, undo: Option<Request>) {
+        *self.undo.lock().unwrap_or_else(PoisonError::into_inner) = undo;
+    }
+
+    /// The person has interrupted.
+    pub(crate) async fn interrupted(&self) {
+        let undo = self.undo.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(undo), Some(client)) = (undo, self.client.get()) {
+            // Whoever interrupts does not want to wait.
+            let _ = tokio::time::timeout(Duration::from_secs(2), client.send(undo)).await;
         }
     }
 

@@ -9,6 +9,7 @@ mod grant;
 mod record;
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, hash_map},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -31,6 +32,7 @@ use crate::{
     events::{Events, News},
     ids::{ApprovalId, CallId, Tenant, ThreadId},
     registry::Tool,
+    state::Redactor,
 };
 
 /// The layout of these records.
@@ -44,6 +46,7 @@ pub(crate) struct Approvals {
     events: Events,
     /// How long answered questions are kept.
     keep: Duration,
+    redactor: Arc<Redactor>,
     /// The calls of this node that wait for an answer.
     waiting: Mutex<HashMap<ApprovalId, Arc<Notify>>>,
 }
@@ -57,8 +60,14 @@ pub(crate) struct Permit {
 }
 
 impl Approvals {
-    pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, events: Events, keep: Duration) -> Self {
-        Self { store, clock, events, keep, waiting: Mutex::default() }
+    pub(crate) fn new(
+        store: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        events: Events,
+        keep: Duration,
+        redactor: Arc<Redactor>,
+    ) -> Self {
+        Self { store, clock, events, keep, redactor, waiting: Mutex::default() }
     }
 
     /// The questions with this binding that still matter, the newest first.
@@ -299,6 +308,14 @@ impl Approvals {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|notify| notify.notify_waiters());
     }
 
+    /// A question as it is kept: when no call can be made on it any more, nobody needs the secrets among its arguments.
+    fn as_kept<'a>(&self, approval: &'a Approval) -> Cow<'a, Approval> {
+        if matches!(approval.state, ApprovalState::Pending | ApprovalState::Approved) {
+            return Cow::Borrowed(approval);
+        }
+        Cow::Owned(approval.clone().without_secrets(&self.redactor))
+    }
+
     fn tell_resolved(&self, tenant: &Tenant, approval: &Approval) {
         let news = News::ApprovalResolved {
             approval_id: approval.id,
@@ -313,6 +330,7 @@ impl Approvals {
 
     fn write(&self, approval: &Approval, expect: Expect) -> Result<Write, StoreError> {
         let id = approval.id.into();
+        let approval = &self.as_kept(approval);
         Ok(Write {
             table: Table::Approvals,
             expect,

@@ -25,6 +25,7 @@ use crate::{
     services::Services,
     state::Desk,
     tool::ToolName,
+    trace::TraceContext,
 };
 
 /// The call a tool is running for.
@@ -70,6 +71,12 @@ impl CallContext {
             slot,
             waits: AtomicBool::new(false),
         }))
+    }
+
+    /// Where the call stands in a trace that began elsewhere, to be handed on.
+    #[must_use]
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.call().trace.as_deref()
     }
 
     /// The call.

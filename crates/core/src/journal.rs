@@ -30,8 +30,10 @@ use crate::{
     call::{Call, Outcome, Status},
     clock::{Clock, Timestamp},
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    state::Redactor,
     status::Evidence,
     tool::ToolName,
+    trace::{TraceContext, TraceId},
 };
 pub(crate) use nodes::{RENEW, Watched, keep_lease};
 pub use plain::JournalStats;
@@ -69,6 +71,9 @@ pub struct CallRecord {
     /// The question about it: the one it waits for, or the one whose answer it is made on.
     #[serde(rename = "approvalId", skip_serializing_if = "Option::is_none", default)]
     pub approval: Option<ApprovalId>,
+    /// The trace it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trace_id: Option<TraceId>,
     /// When it was opened.
     pub opened_at: Timestamp,
     /// How it ended.
@@ -94,6 +99,9 @@ pub(crate) struct Opening {
     /// The id the model gave its request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) model_call: Option<SmolStr>,
+    /// Where it stands in a trace that began elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) trace: Option<Box<TraceContext>>,
 }
 
 /// A call that is open, and which writing of its row that is. Only whoever knows the last one can close it.
@@ -226,9 +234,14 @@ impl Journal {
         Ok(opened.into_iter().chain([ended]).collect())
     }
 
+    /// How long the record of an ended call is kept at most.
+    pub(crate) fn longest(&self) -> Duration {
+        self.keep.max(KEYS_ARE_KEPT)
+    }
+
     /// When an ended call may be forgotten: the answer to a key must last as long as the key.
     fn forgotten(&self, record: &CallRecord, now: Timestamp) -> Timestamp {
-        now + if record.key.is_some() { self.keep.max(KEYS_ARE_KEPT) } else { self.keep }
+        now + if record.key.is_some() { self.longest() } else { self.keep }
     }
 
     /// The write that takes an opened call away: it is closed, or it did not get its key.
@@ -354,14 +367,16 @@ impl CallRecord {
             arguments: call.arguments.clone(),
             status: Status::Executing,
             approval: None,
+            trace_id: call.trace.as_ref().map(|trace| trace.trace_id),
             opened_at: now,
             outcome: None,
             opening: None,
         }
     }
 
-    /// The same call with its end.
-    pub(crate) fn closed(self, outcome: Outcome) -> Self {
+    /// The same call with its end. It will not run again, so what is secret of its arguments need not be known any more.
+    pub(crate) fn closed(mut self, outcome: Outcome, redactor: &Redactor) -> Self {
+        redactor.hide(&mut self.arguments);
         let approval = outcome.approval.or(self.approval);
         Self { status: outcome.status, approval, outcome: Some(outcome), opening: None, ..self }
     }

@@ -45,6 +45,7 @@ pub mod testing;
 mod text_schema;
 mod threads;
 mod tool;
+mod trace;
 
 pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant};
 pub use artifact::Artifact;
@@ -81,3 +82,4 @@ pub(crate) use text_schema::text_schema;
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName};
+pub use trace::{TraceContext, TraceId};

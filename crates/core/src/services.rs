@@ -13,7 +13,7 @@ use crate::{
     blocking::BlockingPool,
     clock::Clock,
     events::Events,
-    state::{StateManager, Turns},
+    state::{Redactor, StateManager, Turns},
     threads::{Known, Rooms},
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct Services {
     pub(crate) known: Arc<Known>,
     pub(crate) blocking: BlockingPool,
     pub(crate) resources: Resources,
+    /// What is not told, in records and elsewhere.
+    pub(crate) redactor: Arc<Redactor>,
     /// Told when what some thread may use has perhaps changed.
     pub(crate) stirred: Arc<Notify>,
 }

@@ -43,6 +43,7 @@ pub(crate) use json::JsonState;
 pub use manager::{ContextFilter, StateChange, StateChanges, StateCondition, StateManager};
 pub(crate) use manager::{Renewed, Told};
 pub use manager_config::{FormatError, ManagerType, PersistenceFormat, StateManagerConfig};
+pub(crate) use redact::Redactor;
 pub use rules::StateCleanup;
 pub(crate) use rules::StateRules;
 pub(crate) use turns::{Turns, alone};

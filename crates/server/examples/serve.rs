@@ -39,8 +39,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if let Some(key) = key {
         println!("{key}");
     }
-    let input_ends = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
-    bound.serve(async { drop(input_ends.await) }).await?;
+    let (ends, ended) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || ends.send(std::io::stdin().read_to_end(&mut Vec::new())));
+    bound.serve(async { drop(ended.await) }).await?;
     Ok(())
 }
 

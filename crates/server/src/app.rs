@@ -21,7 +21,7 @@ struct Parts {
     steward: Option<Arc<dyn Steward>>,
     settings: Settings,
     front: Front,
-    keys: Keys,
+    keys: Arc<Keys>,
     audit: Audit,
     meters: Meters,
     begun: Instant,
@@ -35,7 +35,7 @@ impl App {
         steward: Option<Arc<dyn Steward>>,
         settings: Settings,
     ) -> Self {
-        let (front, keys) = (Front::new(&settings), Keys::new(&settings, store.clone()));
+        let (front, keys) = (Front::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
         let audit = Audit::new(store.clone());
         let (meters, begun, stopping) = (Meters::default(), Instant::now(), CancellationToken::new());
         Self(Arc::new(Parts { hub, store, steward, settings, front, keys, audit, meters, begun, stopping }))
@@ -67,7 +67,7 @@ impl App {
     }
 
     /// Who has a key.
-    pub(crate) fn keys(&self) -> &Keys {
+    pub(crate) fn keys(&self) -> &Arc<Keys> {
         &self.0.keys
     }
 

@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use smol_str::SmolStr;
 use subtle::ConstantTimeEq;
 use toolhub_core::{
@@ -64,8 +65,8 @@ pub(crate) struct Held {
 
 /// All keys.
 pub(crate) struct Keys {
-    /// Those of the config: few, and for as long as the server lives.
-    fixed: Vec<Held>,
+    /// Those of the config: few, and all others when it is read again.
+    fixed: ArcSwap<Vec<Held>>,
     wrong: Vec<KeyError>,
     /// Those of the store.
     shelf: Arc<Shelf>,
@@ -73,30 +74,31 @@ pub(crate) struct Keys {
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("fixed", &self.fixed.len()).finish_non_exhaustive()
+        f.debug_struct("Keys").field("fixed", &self.fixed.load().len()).finish_non_exhaustive()
     }
 }
 
 impl Keys {
     pub(crate) fn new(settings: &Settings, store: Arc<dyn Backend>) -> Self {
-        let mut keys = Self { fixed: Vec::new(), wrong: Vec::new(), shelf: Shelf::new(store) };
-        let Auth::Keys(said) = &settings.auth else { return keys };
-        let mut names = HashSet::new();
-        for setting in said {
-            if !names.insert(&setting.name) {
-                keys.wrong.push(KeyError::DoubleName(setting.name.clone()));
-            }
-            match Held::of(setting) {
-                Err(wrong) => keys.wrong.push(wrong),
-                Ok(held) => match keys.fixed.iter().find(|other| other.digest == held.digest) {
-                    Some(other) => {
-                        keys.wrong.push(KeyError::DoubleHash(other.name.to_string(), setting.name.clone()));
-                    }
-                    None => keys.fixed.push(held),
-                },
+        let said = if let Auth::Keys(said) = &settings.auth { said.as_slice() } else { &[] };
+        let (fixed, wrong) = held(said);
+        Self { fixed: ArcSwap::from_pointee(fixed), wrong, shelf: Shelf::new(store) }
+    }
+
+    /// Puts these keys of the config in the place of those it had; at once, for the next request.
+    fn replace(&self, said: &[KeySetting]) -> Result<(), Vec<KeyError>> {
+        let (fixed, wrong) = held(said);
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        // A key that stays keeps what is known of its use.
+        for (old, new) in self.fixed.load().iter().flat_map(|old| fixed.iter().map(move |new| (old, new))) {
+            if old.digest == new.digest {
+                new.last_used.store(old.last_used.load(Relaxed), Relaxed);
             }
         }
-        keys
+        self.fixed.store(Arc::new(fixed));
+        Ok(())
     }
 
     /// What is wrong with the keys of the config.
@@ -105,8 +107,8 @@ impl Keys {
     }
 
     /// Those of the config.
-    pub(crate) fn fixed(&self) -> &[Held] {
-        &self.fixed
+    pub(crate) fn fixed(&self) -> Arc<Vec<Held>> {
+        self.fixed.load_full()
     }
 
     /// Those of the store, once they are read.
@@ -120,7 +122,7 @@ impl Keys {
 
     /// Whether nobody has a key, as far as they were read.
     pub(crate) fn is_empty(&self) -> bool {
-        self.fixed.is_empty() && self.shelf.is_empty()
+        self.fixed.load().is_empty() && self.shelf.is_empty()
     }
 
     /// Whom a key stands for, while it holds.
@@ -132,7 +134,7 @@ impl Keys {
         let digest = text::digest(key);
         // Every digest is compared as a whole, so that the time tells nothing about any of them.
         let same = |held: &Held| bool::from(held.digest.ct_eq(&digest));
-        if let Some(held) = self.fixed.iter().find(|held| same(held)) {
+        if let Some(held) = self.fixed.load().iter().find(|held| same(held)) {
             held.used(now, Duration::ZERO);
             return Ok(held.principal(now));
         }
@@ -143,6 +145,43 @@ impl Keys {
             shelf.used(stored, now);
         }
         Ok(found)
+    }
+}
+
+/// The keys of a config, and what is wrong with them.
+fn held(said: &[KeySetting]) -> (Vec<Held>, Vec<KeyError>) {
+    let (mut names, mut keys, mut wrong) = (HashSet::new(), Vec::<Held>::new(), Vec::new());
+    for setting in said {
+        if !names.insert(&setting.name) {
+            wrong.push(KeyError::DoubleName(setting.name.clone()));
+        }
+        match Held::of(setting) {
+            Err(flaw) => wrong.push(flaw),
+            Ok(held) => match keys.iter().find(|other| other.digest == held.digest) {
+                Some(other) => wrong.push(KeyError::DoubleHash(other.name.to_string(), setting.name.clone())),
+                None => keys.push(held),
+            },
+        }
+    }
+    (keys, wrong)
+}
+
+/// The keys that stand in the config, for whoever reads it again while the server runs.
+#[derive(Debug, Clone)]
+pub struct KeyRing(Arc<Keys>);
+
+impl KeyRing {
+    pub(crate) fn new(keys: Arc<Keys>) -> Self {
+        Self(keys)
+    }
+
+    /// Puts these in the place of all that the config had: a key that is missing is refused from the next request on. Keys that
+    /// were made over the API stay.
+    ///
+    /// # Errors
+    /// What is wrong with them, all of it; then nothing changes.
+    pub fn replace(&self, keys: &[KeySetting]) -> Result<(), Vec<KeyError>> {
+        self.0.replace(keys)
     }
 }
 

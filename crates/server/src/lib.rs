@@ -29,7 +29,7 @@ use axum::Router;
 use toolhub_core::{ToolHub, backend::Backend};
 
 pub use door::{Bound, ServeError};
-pub use keys::{KeyError, NewKey};
+pub use keys::{KeyError, KeyRing, NewKey};
 pub use scope::{NoScope, Scope};
 pub use settings::{Auth, KeySetting, Limits, Settings};
 pub use steward::{Backup, ConfigProblem, Reloaded, Steward, StewardError, ToolChangeError};
@@ -40,6 +40,12 @@ use app::App;
 #[must_use = "a server serves only after `bind`"]
 pub struct Server {
     app: App,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
 }
 
 impl Server {
@@ -54,7 +60,6 @@ impl Server {
     }
 
     /// All routes, for whoever has a way of their own to bring requests: no socket, no limits of connections and time.
-    #[must_use]
     pub fn router(&self) -> Router {
         let (app, routes) = (self.app.clone(), route::router(api::routes(), &self.app));
         let serve = tower::service_fn(move |request| {
@@ -62,6 +67,12 @@ impl Server {
             async move { Ok::<_, std::convert::Infallible>(answer.await) }
         });
         Router::new().fallback_service(serve)
+    }
+
+    /// The keys of the config, to be replaced when it is read again.
+    #[must_use]
+    pub fn key_ring(&self) -> KeyRing {
+        KeyRing::new(self.app.keys().clone())
     }
 
     /// The description of the API.

@@ -72,7 +72,7 @@ codes! {
 pub(crate) struct Problem {
     status: u16,
     code: &'static str,
-    title: String,
+    title: &'static str,
     detail: String,
     // Small on purpose: a problem is the other side of most results here.
     hint: Option<Box<str>>,
@@ -88,7 +88,7 @@ impl Problem {
         Self {
             status: code.status,
             code: code.name,
-            title: code.title.into(),
+            title: code.title,
             detail: detail.into(),
             hint: None,
             retry_after: None,
@@ -116,17 +116,19 @@ impl Problem {
         self
     }
 
-    /// How long to wait before asking again.
-    pub(crate) fn retry_after(mut self, wait: std::time::Duration) -> Self {
-        self.retry_after = Some(wait.as_secs_f64().ceil() as u32);
-        self
+    /// One more member, where there is something to say.
+    pub(crate) fn with_some(self, name: &str, value: Option<impl Serialize>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
     }
 
     /// Its body.
     pub(crate) fn body(&self) -> Value {
         let mut body = Map::new();
         body.insert("type".into(), format!("/problems/{}", self.code).into());
-        body.insert("title".into(), self.title.clone().into());
+        body.insert("title".into(), sentence(self.title).into());
         body.insert("status".into(), self.status.into());
         body.insert("code".into(), self.code.into());
         body.insert("detail".into(), self.detail.clone().into());
@@ -144,7 +146,7 @@ impl From<CallError> for Problem {
             // A call that ran is an outcome, not a problem; where one still becomes a problem, it is our doing.
             status: if row.http == 200 { 500 } else { row.http },
             code: row.name,
-            title: sentence(row.operator),
+            title: row.operator,
             detail: error.operator.clone(),
             hint: None,
             retry_after: error.retry_after.map(|wait| wait.as_secs_f64().ceil() as u32),

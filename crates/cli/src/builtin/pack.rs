@@ -20,9 +20,12 @@ struct Calculation {
     expression: String,
 }
 
-async fn calculate(calculation: Calculation) -> Result<f64, ToolError> {
-    evaluate(&calculation.expression)
-        .map_err(|wrong| ToolError::refused(format!("`{}`: {wrong}", calculation.expression)))
+async fn calculate(calculation: Calculation) -> Result<Value, ToolError> {
+    let refused = |wrong| ToolError::refused(format!("`{}`: {wrong}", calculation.expression));
+    let result = evaluate(&calculation.expression).map_err(refused)?;
+    // A whole number is shown as one, as far as every whole number can be told from its neighbours.
+    let whole = result.fract() == 0.0 && result.abs() < 9_007_199_254_740_992.0;
+    Ok(if whole { json!(result as i64) } else { json!(result) })
 }
 
 pub(super) fn clock(name: &str) -> ToolBuilder {

@@ -1,3 +1,5 @@
+//! What the tools of the binary do, called through a hub.
+
 use std::time::Duration;
 
 use toolhub::{Filter, events::News, prelude::*, status::StatusSettings};

@@ -51,11 +51,6 @@ impl Remote {
         &self.url
     }
 
-    /// Whether a person named it, rather than it being found.
-    pub(super) fn was_named(&self) -> bool {
-        self.named
-    }
-
     pub(super) async fn send(&self, request: Request) -> Result<Answer, Failure> {
         let mut sent = self.http.request(request.method, format!("{}{}", self.url, request.target));
         if let Some(token) = &self.token {

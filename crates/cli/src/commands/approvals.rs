@@ -62,7 +62,7 @@ pub(crate) struct Approve {
 
 const COLUMNS: [Column; 6] = [
     Column::new("ID"),
-    Column::new("TOOL"),
+    Column::new("TOOL").cut(6),
     Column::new("ARGUMENTS").goes(1).cut(12),
     Column::new("THREAD").goes(3).cut(8),
     Column::new("ASKED").goes(4),
@@ -113,7 +113,7 @@ async fn pending(session: &Session, paging: &Paging) -> Result<Exit, Failure> {
     }
     show.data(&table.lines(show.width, show.ascii));
     let first = questions.first().map(|question| text(question, "/id")).unwrap_or_default();
-    show.say(&format!("toolhub approvals approve {first}"));
+    show.say(&format!("toolhub approvals approve {first}{}", session.flags()));
     Ok(Exit::Fine)
 }
 
@@ -170,7 +170,7 @@ async fn answer(session: &Session, id: &str, body: Value) -> Result<Exit, Failur
     match ran {
         Some((record, document)) => call::ended(session, &record, &document),
         None => {
-            show.say(&format!("toolhub calls show {call}"));
+            show.say(&format!("toolhub calls show {call}{}", session.flags()));
             Ok(Exit::Fine)
         }
     }

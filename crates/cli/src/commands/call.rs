@@ -70,7 +70,7 @@ pub(crate) async fn run(session: &Session, call: Call) -> Result<Exit, Failure> 
         .body(body);
     let answer = session.call(request).await?;
     if answer.status >= 300 {
-        return Err(explained(session, answer.failure(), &typed).await);
+        return Err(explained(session, answer.failure(), &typed));
     }
     let record = answer.value()?;
     match answer.status {
@@ -139,44 +139,35 @@ async fn read(session: &Session, call: &Call, typed: &Typed) -> Result<Map<Strin
     }
     let tool = match session.ask(Request::get(["tools", &call.tool])).await {
         Ok(answer) => answer.value()?,
-        Err(failure) => return Err(explained(session, failure, typed).await),
+        Err(failure) => return Err(explained(session, failure, typed)),
     };
     arguments::typed(&call.tool, &call.pairs, &tool["parameters"])
 }
 
 /// A refusal with the command that would have been right.
-async fn explained(session: &Session, mut failure: Failure, typed: &Typed) -> Failure {
+fn explained(session: &Session, mut failure: Failure, typed: &Typed) -> Failure {
     let tool = &typed.tool;
     match failure.code.as_str() {
         "tool_not_found" => {
             failure.help.clear();
             failure.message = format!("no tool named `{tool}`");
             match failure.suggestions.first().cloned() {
-                Some(closest) => failure
-                    .help(format!("a tool with a similar name exists: `{closest}`"))
-                    .help(format!("toolhub call {closest}{}", typed.rest)),
+                Some(closest) => failure.help(format!("a tool with a similar name exists: `{closest}`")).help(format!(
+                    "toolhub call {closest}{}{}",
+                    typed.rest,
+                    session.flags()
+                )),
                 None => failure.help("toolhub tools list"),
             }
         }
         "arguments_invalid" => {
             failure.help.clear();
             failure.message = format!("arguments of `{tool}` are not valid");
-            let schema = match session.ask(Request::get(["tools", tool])).await {
-                Ok(answer) => answer.value().unwrap_or_default(),
-                Err(_) => Value::Null,
-            };
-            for (field, wrong) in &mut failure.parts {
-                if let Some(about) =
-                    arguments::about(&schema["parameters"], field).filter(|_| wrong.contains("missing"))
-                {
-                    wrong.push_str(&format!(" ({about})"));
-                }
-            }
-            failure.see("schema", format!("toolhub tools show {tool} --schema"))
+            failure.see("schema", format!("toolhub tools show {tool} --schema{}", session.flags()))
         }
         "dependency_not_met" | "tool_failed_status" | "tool_maintenance" | "tool_unavailable" | "rate_limited" => {
             let thread = session.global.thread.as_ref().map_or(String::new(), |thread| format!(" --thread {thread}"));
-            failure.see("why", format!("toolhub tools explain {tool}{thread}"))
+            failure.see("why", format!("toolhub tools explain {tool}{thread}{}", session.flags()))
         }
         _ => failure,
     }
@@ -188,5 +179,5 @@ fn on_its_way(session: &Session, record: &Value, document: &str) {
     }
     let id = text(record, "/id");
     session.show.data(&id);
-    session.show.say(&format!("it goes on alone: toolhub calls show {id}"));
+    session.show.say(&format!("it goes on alone: toolhub calls show {id}{}", session.flags()));
 }

@@ -67,8 +67,8 @@ fn past(text: &str) -> Result<Timestamp, String> {
 
 const COLUMNS: [Column; 6] = [
     Column::new("ID"),
-    Column::new("TOOL"),
-    Column::new("STATUS"),
+    Column::new("TOOL").cut(6),
+    Column::new("STATUS").cut(3),
     Column::new("TOOK").right().goes(3),
     Column::new("WHEN").goes(1),
     Column::new("THREAD").goes(2).cut(8),
@@ -92,7 +92,7 @@ pub(crate) async fn run(session: &Session, asked: Calls) -> Result<Exit, Failure
                 session.show.document(&answer.text());
             } else {
                 session.show.data(&format!("{id}  asked to stop"));
-                session.show.say(&format!("toolhub calls show {id}"));
+                session.show.say(&format!("toolhub calls show {id}{}", session.flags()));
             }
             Ok(Exit::Fine)
         }

@@ -123,7 +123,7 @@ async fn put(session: &Session, set: &Set) -> Result<Exit, Failure> {
     let data = data(&set.data)?;
     let version = set.if_version.map(|version| format!("\"{version}\""));
     let request = if set.merge {
-        request(Method::PATCH, &set.named).body(Value::Object(data))
+        request(Method::PATCH, &set.named).body(json!({ "data": data }))
     } else {
         let mut body = json!({ "data": data });
         if let Some(ttl) = set.ttl {
@@ -192,6 +192,11 @@ fn first(value: &Value, pointers: [&str; 2]) -> String {
 
 fn unknown(failure: Failure) -> Failure {
     match failure.code.as_str() {
+        "state_not_found" if failure.message.contains("is no context id") => {
+            let mut failure = failure;
+            failure.help = vec!["write it like demo/notes; `toolhub state ls` lists all".into()];
+            failure
+        }
         "state_not_found" => failure.help("toolhub state ls"),
         "precondition_failed" | "state_conflict" => failure.help("look at it again: toolhub state get"),
         _ => failure,

@@ -114,12 +114,12 @@ fn shown(session: &Session, answer: &Answer) -> Result<(), Failure> {
     Ok(())
 }
 
-fn unknown(mut failure: Failure) -> Failure {
+pub(super) fn unknown(mut failure: Failure) -> Failure {
     match (failure.code.as_str(), failure.suggestions.first().cloned()) {
         ("thread_not_found", _) => {
             failure.help("a thread is made by the first call that names it; toolhub threads list")
         }
-        ("tool_not_found", Some(closest)) => {
+        ("tool_not_found", Some(closest)) if failure.help.is_empty() || !failure.help[0].contains(&closest) => {
             failure.help.clear();
             failure.help(format!("a tool with a similar name exists: `{closest}`"))
         }

@@ -56,7 +56,13 @@ async fn export(session: &Session, asked: &Export) -> Result<Exit, Failure> {
     let request = Request::get(["tools", "export"])
         .query("format", Some(&asked.format))
         .query("threadId", session.global.thread.as_deref());
-    session.show.document(&session.ask(request).await?.text());
+    let answer = session.ask(request).await?;
+    if session.show.json {
+        session.show.document(&answer.text());
+    } else {
+        // What goes into a request to the provider is the list alone.
+        session.show.document(&answer.value()?["tools"].to_string());
+    }
     Ok(Exit::Fine)
 }
 

@@ -29,13 +29,6 @@ pub(crate) struct ChangePlan {
     pub(crate) needs_restart: Vec<String>,
 }
 
-impl ChangePlan {
-    /// Whether nothing is different.
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 impl Config {
     /// What is different from an older config.
     pub(crate) fn change_from(&self, old: &Self) -> ChangePlan {

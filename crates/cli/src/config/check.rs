@@ -106,7 +106,12 @@ impl Checker<'_> {
     }
 
     fn text(&mut self, node: &Node, path: &Path, text: &str, wanted: &Text) {
-        let shown = if is_secret(node, path) { "this value".into() } else { format!("\"{}\"", short(text)) };
+        // A variable may hold anything, also what nobody should see.
+        let shown = match node.variables.first() {
+            Some(name) => format!("the value of ${{{name}}}"),
+            None if is_secret(node, path) => "this value".into(),
+            None => format!("\"{}\"", short(text)),
+        };
         match wanted {
             Text::Plain { min, max } => {
                 let length = text.chars().count();
@@ -119,9 +124,12 @@ impl Checker<'_> {
             }
             Text::Unit(unit) => {
                 if let Err(wrong) = unit.check(text) {
-                    let message =
-                        if is_secret(node, path) { format!("`{path}` cannot be read") } else { wrong.message };
-                    self.say(node, path, format!("{message}, which `{path}` must be"), wrong.help);
+                    let (message, help) = if shown.starts_with('"') {
+                        (wrong.message, wrong.help)
+                    } else {
+                        (format!("{shown} is not {}", unit.words()), format!("it must be {}", unit.words()))
+                    };
+                    self.say(node, path, format!("{message}, which `{path}` must be"), help);
                 }
             }
             Text::Moment => {
@@ -191,7 +199,8 @@ impl Checker<'_> {
             let problem = Problem::at(&node.key, &whole, format!("`{whole}` is not built yet"));
             return self.problems.push(problem.help(help));
         }
-        let problem = Problem::at(&node.key, &whole, format!("there is no key `{name}` in {}", words::section(path)));
+        let problem =
+            Problem::at(&node.key, &whole, format!("there is no key `{}` in {}", short(name), words::section(path)));
         let help = words::meant(name, table, self.whole);
         self.problems.push(problem.help(help));
     }

@@ -92,12 +92,14 @@ pub(crate) struct Output<'a> {
 /// # Errors
 /// When nothing can be written.
 pub(crate) async fn run(command: &ConfigCommand, asked: &Asked, to: &mut Output<'_>) -> io::Result<u8> {
-    match command {
+    let ran = match command {
         ConfigCommand::Check => check(asked, to).await,
         ConfigCommand::Show { origin } => show(asked, *origin, to),
         ConfigCommand::Schema => print_schema(to),
         ConfigCommand::Path => path(asked, to),
-    }
+    };
+    // Whoever reads it has seen enough: `config schema | head`.
+    ran.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(OK) } else { Err(error) })
 }
 
 /// `config check`.
@@ -176,6 +178,7 @@ pub(crate) fn print_schema(to: &mut Output<'_>) -> io::Result<u8> {
 /// # Errors
 /// When nothing can be written.
 pub(crate) fn path(asked: &Asked, to: &mut Output<'_>) -> io::Result<u8> {
+    let (asked, _) = asked.with_env_file();
     let files: Vec<String> = asked.files().into_iter().rev().map(|(path, _)| path.display().to_string()).collect();
     if to.json {
         writeln!(to.out, "{}", json!({ "files": files }))?;

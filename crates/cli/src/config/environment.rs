@@ -3,7 +3,7 @@
 //! In: what the process was given, and lines `NAME=value`. Out: variables by name, each with its origin. What the process was
 //! given weighs more than the file. Nothing here changes the environment of the process.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
 use super::{
     problem::Problem,
@@ -16,7 +16,7 @@ pub(crate) struct Environment {
     all: BTreeMap<String, Variable>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Variable {
     value: String,
     file: Option<(Arc<Source>, Range<usize>)>,
@@ -66,6 +66,13 @@ impl Environment {
             }
         }
         problems
+    }
+}
+
+impl fmt::Debug for Variable {
+    /// What it holds may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("••••")
     }
 }
 

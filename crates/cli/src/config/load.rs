@@ -4,9 +4,9 @@
 //! weakest: defaults, the user's own file, the nearest `toolhub.toml` upward or the one that was named, the environment, flags.
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     path::{Path as FilePath, PathBuf},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use super::{
@@ -46,7 +46,6 @@ pub(crate) struct Asked {
 }
 
 /// A config, and how it came to be.
-#[derive(Debug)]
 pub(crate) struct Loaded {
     /// What holds.
     pub(crate) config: Config,
@@ -65,6 +64,19 @@ impl Asked {
     /// When the working folder is gone.
     pub(crate) fn of_process() -> io::Result<Self> {
         Ok(Self { folder: std::env::current_dir()?, environment: Environment::of_process(), ..Self::default() })
+    }
+
+    /// The same with the variables of `--env-file`, and what is wrong with that.
+    pub(crate) fn with_env_file(&self) -> (Self, Vec<Problem>) {
+        let (mut asked, mut problems) = (self.clone(), Vec::new());
+        if let Some(path) = &self.env_file {
+            let origin = Origin::Flag(format!("--env-file {}", path.display()));
+            match read(self, &self.folder.join(path), &origin) {
+                Ok(source) => problems = asked.environment.add_file(&source),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        (asked, problems)
     }
 
     /// The files to read, the weaker first; and whether each must be there.
@@ -97,6 +109,12 @@ impl Asked {
     }
 }
 
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
 /// Whether a file must be there, and who says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needed {
@@ -110,15 +128,10 @@ pub(crate) enum Needed {
 /// # Errors
 /// Everything that is wrong with it, at once.
 pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
-    let shape = Shape::of_config();
-    let mut problems = Vec::new();
-    let mut environment = asked.environment.clone();
-    if let Some(path) = &asked.env_file {
-        match read(asked, &asked.folder.join(path), Origin::Flag(format!("--env-file {}", path.display()))) {
-            Ok(source) => problems.extend(environment.add_file(&source)),
-            Err(problem) => problems.push(problem),
-        }
-    }
+    static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of_config);
+    let shape = &*SHAPE;
+    let (asked, mut problems) = asked.with_env_file();
+    let (asked, environment) = (&asked, &asked.environment);
     let (mut tree, mut files, mut broken) = (Node::empty(), Vec::new(), false);
     // The folder that relative paths begin in where nothing else is known.
     let mut folder = asked.folder.clone();
@@ -127,13 +140,16 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
             Needed::ByVariable => environment.origin("TOOLHUB_CONFIG"),
             Needed::No | Needed::ByFlag => Origin::Flag(format!("--config {}", asked.name_of(&path))),
         };
-        match read(asked, &path, origin) {
+        match read(asked, &path, &origin) {
             Ok(source) => {
                 let (mut node, wrong) = tree::parse(&source);
                 broken |= !wrong.is_empty();
-                let found = check_part(&mut node, &shape, &environment, &wrong);
+                let found = check_part(&mut node, shape, environment, &wrong);
                 problems.extend(wrong.into_iter().chain(found));
-                tree.overlay(node);
+                match files.is_empty() {
+                    true => tree = node,
+                    false => tree.overlay(node),
+                }
                 if Some(&path) != asked.user_file().as_ref() {
                     folder = path.parent().map_or(folder, FilePath::to_owned);
                 }
@@ -142,11 +158,11 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
             Err(problem) => problems.push(problem),
         }
     }
-    problems.extend(overlay::environment(&mut tree, &shape, &environment));
-    problems.extend(flags(asked, &mut tree, &shape));
+    problems.extend(overlay::environment(&mut tree, shape, environment));
+    problems.extend(flags(asked, &mut tree, shape));
     // What could not be read may be all that seems to be missing.
     if !broken {
-        problems.extend(check::whole(&tree, &shape));
+        problems.extend(check::whole(&tree, shape));
     }
     // What values mean together is asked only of values that fit.
     if !problems.is_empty() {
@@ -156,7 +172,7 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
         let message = format!("the config cannot be read, which is a bug of toolhub: {error}");
         Problems::new(vec![Problem::new(tree.origin.clone(), "", message)])
     })?;
-    let config = resolve::resolve(&raw, &tree, &folder, &environment, &asked.folder)?;
+    let config = resolve::resolve(&raw, &tree, &folder, environment, &asked.folder)?;
     Ok(Loaded { config, raw, tree, files })
 }
 
@@ -189,7 +205,7 @@ fn check_part(node: &mut Node, shape: &Shape, environment: &Environment, syntax:
     found.into_iter().filter(|problem| !bad.contains(&line(problem))).collect()
 }
 
-fn read(asked: &Asked, path: &FilePath, origin: Origin) -> Result<Arc<Source>, Problem> {
+fn read(asked: &Asked, path: &FilePath, origin: &Origin) -> Result<Arc<Source>, Problem> {
     let name = asked.name_of(path);
     let fail = |why: String, help: &str| {
         Err(Problem::new(origin.clone(), "", format!("{name} cannot be read: {why}")).help(help))

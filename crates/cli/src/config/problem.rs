@@ -55,8 +55,9 @@ impl Problem {
     }
 }
 
-/// Everything that is wrong with a config; at least one thing.
-#[derive(Debug, Clone)]
+/// Everything that is wrong with a config; at least one thing. It prints as people read it, also where a program that ends
+/// with it prints it for programmers.
+#[derive(Clone)]
 pub(crate) struct Problems(Vec<Problem>);
 
 impl Problems {
@@ -84,11 +85,6 @@ impl Problems {
         self.0.len()
     }
 
-    /// For people, with colours; a stream that cannot show them drops them.
-    pub(crate) fn coloured(&self) -> String {
-        render(self, Style::Coloured)
-    }
-
     /// For programs.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let problems = self.0.iter().map(|problem| {
@@ -112,6 +108,12 @@ impl Problems {
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&render(self, Style::Plain))
+    }
+}
+
+impl fmt::Debug for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     load::Loaded,
     problem::{Place, sounds_secret},
     secret::Hidden,
-    tree::{Origin, Path},
+    tree::{Origin, Path, Step},
 };
 
 /// Everything that holds, without what is secret.
@@ -83,7 +83,7 @@ impl Mask<'_> {
             Value::Object(table) => table.iter_mut().for_each(|(key, inner)| self.hide(inner, &path.key(key))),
             Value::Array(list) => list.iter_mut().enumerate().for_each(|(at, inner)| self.hide(inner, &path.place(at))),
             Value::String(text) if self.is_secret(path) && !text.starts_with('•') => {
-                *text = Hidden::new(text.as_str()).masked()
+                *text = Hidden::new(text.as_str()).masked();
             }
             Value::Number(_) if self.is_secret(path) => *value = "••••".into(),
             _ => {}
@@ -91,13 +91,14 @@ impl Mask<'_> {
     }
 
     fn is_secret(&self, path: &Path) -> bool {
-        // A reference to a secret says where it is, not what it is.
-        if path.0.len() > 2 && path.to_string().starts_with("auth.keys") {
-            return false;
-        }
-        let named = path.0.iter().any(|step| match step {
-            super::tree::Step::Key(key) => self.globs.iter().any(|glob| glob.matches(&key.to_lowercase())),
-            super::tree::Step::Place(_) => false,
+        // Only tools hold values under names that others choose; the names of tools themselves hide nothing.
+        let names = match path.0.as_slice() {
+            [Step::Key(section), _, inside @ ..] if section == "tools" => inside,
+            _ => &[],
+        };
+        let named = names.iter().any(|step| match step {
+            Step::Key(key) => self.globs.iter().any(|glob| glob.matches(&key.to_lowercase())),
+            Step::Place(_) => false,
         });
         let variables = self.loaded.tree.get(path).map(|node| node.variables.as_slice()).unwrap_or_default();
         named || variables.iter().any(|name| sounds_secret(name))

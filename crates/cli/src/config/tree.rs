@@ -15,7 +15,7 @@ use toml::{
 use super::problem::Problem;
 
 /// A file that was read.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub(crate) struct Source {
     /// How it is called in messages.
     pub(crate) name: String,
@@ -50,7 +50,7 @@ pub(crate) struct Node {
 }
 
 /// What TOML can say.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Value {
     Text(String),
     Integer(i64),
@@ -173,6 +173,23 @@ impl Node {
     }
 }
 
+// A file may hold secrets, and whatever can be printed is printed one day.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::List(list) => list.fmt(f),
+            Self::Table(table) => table.fmt(f),
+            other => f.write_str(other.sort()),
+        }
+    }
+}
+
 impl Value {
     /// What it is, for people.
     pub(crate) fn sort(&self) -> &'static str {
@@ -232,7 +249,10 @@ impl Reader<'_> {
     fn node(&mut self, value: Spanned<DeValue<'_>>, depth: usize) -> Node {
         let origin = self.origin(value.span());
         if depth > DEEPEST {
-            self.problems.push(Problem::new(origin.clone(), "", format!("this is nested deeper than {DEEPEST}")));
+            self.problems.push(
+                Problem::new(origin.clone(), "", format!("this is nested deeper than {DEEPEST}"))
+                    .help("no setting needs that: look for a bracket too many"),
+            );
             return Node::new(Value::Bool(false), &origin);
         }
         let value = match value.into_inner() {
@@ -240,7 +260,9 @@ impl Reader<'_> {
             DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => Value::Integer(number),
                 Err(_) => {
-                    self.problems.push(Problem::new(origin.clone(), "", "this number is too large".into()));
+                    self.problems.push(
+                        Problem::new(origin.clone(), "", "this number is too large".into()).help("use a smaller one"),
+                    );
                     Value::Integer(0)
                 }
             },

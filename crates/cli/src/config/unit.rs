@@ -228,7 +228,7 @@ pub(crate) fn write_time(mut millis: u64) -> String {
 
 /// The shortest text for a size.
 pub(crate) fn write_size(bytes: u64) -> String {
-    let mut units: Vec<_> = SIZE_UNITS.iter().filter(|(_, scale)| bytes % scale == 0).collect();
+    let mut units: Vec<_> = SIZE_UNITS.iter().filter(|(_, scale)| bytes.is_multiple_of(*scale)).collect();
     units.sort_by_key(|(_, scale)| *scale);
     units.last().map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
 }

@@ -1,3 +1,5 @@
+//! Times and sizes, right and nearly right.
+
 use super::*;
 
 #[track_caller]

@@ -3,12 +3,7 @@
 //! In: the file of a hub that was closed. Out: the hub that opens it next, and what it found. The process that is killed is
 //! this program once more, told to work on the same file.
 
-use std::{
-    error::Error,
-    path::Path,
-    process::Stdio,
-    time::Duration,
-};
+use std::{error::Error, path::Path, process::Stdio, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, BufReader},

@@ -12,10 +12,7 @@ use toolhub::{
     prelude::{Content, Value, json},
 };
 
-use super::{
-    approval, pack, print,
-    restart,
-};
+use super::{approval, pack, print, restart};
 
 pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     let folder = crate::temporary::Temporary::new()?;

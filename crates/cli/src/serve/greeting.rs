@@ -35,12 +35,12 @@ pub(super) fn demo(show: &Show, url: &str, house: &House) {
     show.data(&format!("  tools        {}", names.join(", ")));
     show.data(&format!("  API page     {url}/docs"));
     show.data(&format!("  metrics      {url}/metrics"));
-    show.data("");
+    show.data("\n");
     show.data("  three things to try in another terminal:");
     show.data(&format!("  1. {me} call calculator expression='2+3*4'"));
     show.data(&format!("  2. {me} call dangerous folder=/tmp/old      it asks you first"));
     show.data(&format!("  3. curl -s {url}/agents/demo/tool-states"));
-    show.data("");
+    show.data("\n");
     show.data(&format!("  `flaky` fails three times, is withheld, and comes back: {me} call flaky --thread demo"));
     show.data(&format!("  a tour without a server: {me} demo --tour"));
     show.data("  Ctrl-C stops it");

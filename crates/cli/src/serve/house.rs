@@ -6,7 +6,7 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use axum::Router;
@@ -16,7 +16,8 @@ use toolhub::{
     backend::Backend,
     clock::{Clock, SystemClock},
     server::{
-        Auth, Backup, ConfigProblem, KeySetting, Limits, Reloaded, Server, Settings, Steward, StewardError,
+        Auth, Backup, ConfigProblem, KeyError, KeyRing, KeySetting, Limits, Reloaded, Server, Settings, Steward,
+        StewardError,
     },
     sqlite::OpenError,
 };
@@ -37,6 +38,8 @@ pub(crate) struct House {
     file: Option<PathBuf>,
     /// What holds now.
     loaded: Mutex<Arc<Loaded>>,
+    /// The keys of the server, once there is one.
+    keys: OnceLock<KeyRing>,
     /// Taken by whoever reads the config again, so that two do not mix.
     reloading: tokio::sync::Mutex<()>,
 }
@@ -50,13 +53,15 @@ impl House {
         let config = &local.loaded.config;
         let store = config.store.open().map_err(|trouble| no_store(&trouble, local))?;
         let built = config.hub(&store).build().await;
-        let hub = built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
+        let hub =
+            built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
         Ok(Self {
             hub,
             store,
             asked: local.asked.clone(),
             file: file.map(Path::to_owned),
             loaded: Mutex::new(local.loaded.clone()),
+            keys: OnceLock::new(),
             reloading: tokio::sync::Mutex::default(),
         })
     }
@@ -64,7 +69,9 @@ impl House {
     /// The server for it.
     pub(crate) fn server(self: Arc<Self>) -> Server {
         let settings = settings(&self.loaded().config);
-        Server::with_steward(self.hub.clone(), self.backend(), settings, self)
+        let server = Server::with_steward(self.hub.clone(), self.backend(), settings, self.clone());
+        let _ = self.keys.set(server.key_ring());
+        server
     }
 
     /// The routes for whoever has opened the store on this machine: nobody is asked for a key.
@@ -112,18 +119,27 @@ impl House {
         let change = pieces.remove.into_iter().fold(change, Change::remove);
         let change = pieces.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
         let change = pieces.rules.into_iter().fold(change, Change::rule);
-        self.hub.apply(change).await.map_err(|error| StewardError::Failed(error.into()))?;
-        let mut needs_restart = plan.needs_restart;
-        if plan.keys {
-            needs_restart.push("auth.keys".into());
+        let changed = self.hub.apply(change).await.map_err(|error| StewardError::Failed(error.into()))?;
+        if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
+            let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key).collect();
+            let told = |wrong: Vec<KeyError>| wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            ring.replace(&keys).map_err(|wrong| StewardError::Failed(told(wrong).into()))?;
         }
+        self.hub.tell_reloaded(&changed, plan.needs_restart.clone());
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-        Ok(Reloaded { added: plan.added, replaced: plan.replaced, removed: plan.removed, needs_restart })
+        Ok(Reloaded {
+            added: plan.added,
+            replaced: plan.replaced,
+            removed: plan.removed,
+            needs_restart: plan.needs_restart,
+        })
     }
 
     async fn make_backup(&self) -> Result<Backup, StewardError> {
         let Opened::Sqlite(sqlite) = &self.store else {
-            return Err(StewardError::Unsupported("records are kept in memory; there is nothing to make a backup of".into()));
+            return Err(StewardError::Unsupported(
+                "records are kept in memory; there is nothing to make a backup of".into(),
+            ));
         };
         let folder = self.loaded().config.store.backup_folder();
         std::fs::create_dir_all(&folder).map_err(|error| StewardError::Failed(error.into()))?;

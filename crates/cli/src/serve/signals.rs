@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
+use toolhub::server::StewardError;
 
 use super::house::House;
 
@@ -43,6 +44,13 @@ pub(super) async fn reload(house: &House, why: &str) {
             needs_restart = ?done.needs_restart,
             "the config was read again"
         ),
-        Err(error) => tracing::error!(why, %error, "the config was not taken; what held before still holds"),
+        Err(error) => {
+            tracing::error!(why, %error, "the config was not taken; what held before still holds");
+            if let StewardError::Config(problems) = error {
+                for problem in problems {
+                    tracing::error!(place = problem.place, key = problem.key, "{}", problem.detail);
+                }
+            }
+        }
     }
 }

@@ -146,9 +146,8 @@ fn no_command_prints_a_secret() {
         format!("auth = {{ mode = \"keys\", keys = [{{ name = \"a\", hash = \"{secret}\", scopes = [\"admin\"] }}] }}"),
         format!("[server]\napi_key = \"{secret}\""),
         format!("[llm]\napi_key = \"{secret}"),
-        format!(
-            "[server]\nport = \"${{MY_TOKEN}}\"\n[defaults]\ntimeout = \"${{MY_TOKEN}}\"\n[store]\nbackend = \"${{MY_TOKEN}}\""
-        ),
+        "[server]\nport = \"${MY_TOKEN}\"\n[defaults]\ntimeout = \"${MY_TOKEN}\"\n[store]\nbackend = \"${MY_TOKEN}\""
+            .into(),
         format!("[tools.x]\nbuiltin = \"clock\"\nauth = {{ token = \"{secret}\" }}"),
     ] {
         folder.write("toolhub.toml", &bad);

@@ -2,7 +2,7 @@
 //!
 //! `TOOLHUB_BLESS=1` writes the tables anew; what stands above them is written by hand.
 
-use std::{fmt::Write, path::Path};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -42,12 +42,8 @@ fn tables(schema: &Value) -> String {
             format!("[{name}]")
         };
         let about = section["description"].as_str().unwrap_or_default();
-        writeln!(
-            text,
-            "\n## `{head}`\n\n{}\n\n| key | value | default | what it does |\n|---|---|---|---|",
-            line(about)
-        )
-        .unwrap();
+        let columns = "| key | value | default | what it does |\n|---|---|---|---|";
+        text += &format!("\n## `{head}`\n\n{}\n\n{columns}\n", line(about));
         let inner = if is_list {
             &section["items"]
         } else if named {
@@ -82,7 +78,7 @@ impl<'a> Writer<'a> {
                 (None, false) => "–".into(),
             };
             let about = line(key["description"].as_str().unwrap_or_default());
-            writeln!(text, "| `{path}` | {} | {default} | {about} |", self.sort(inner)).unwrap();
+            *text += &format!("| `{path}` | {} | {default} | {about} |\n", self.sort(inner));
             let nested = match inner["anyOf"].as_array() {
                 Some(choices) => {
                     choices.iter().map(|choice| self.resolved(choice)).find(|choice| choice.get("properties").is_some())

@@ -1,7 +1,10 @@
 //! What the binary does, seen from outside.
 
+mod cli;
+mod cli_docs;
 mod config;
 mod config_bad;
 mod config_commands;
 mod config_docs;
 mod config_schema;
+mod serve;

@@ -14,6 +14,7 @@ use crate::{
     digest,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     registry::Tool,
+    state::Redactor,
     tool::ToolName,
 };
 
@@ -62,6 +63,17 @@ pub struct Approval {
     #[serde(skip_serializing_if = "String::is_empty", default)]
     #[schemars(skip)]
     pub(crate) binding: String,
+}
+
+impl Approval {
+    /// The same, as it may be told.
+    pub(crate) fn without_secrets(mut self, redactor: &Redactor) -> Self {
+        redactor.hide(&mut self.arguments);
+        if let Some(edited) = self.answer.as_mut().and_then(|answer| answer.arguments.as_mut()) {
+            redactor.hide(edited);
+        }
+        self
+    }
 }
 
 /// Where an approval stands.

@@ -14,6 +14,7 @@ use crate::{
     clock::Timestamp,
     error::{CallError, ErrorKind},
     ids::{ApprovalId, CallId, ThreadId},
+    trace::TraceId,
 };
 
 /// Where a call is on its way. The last three are ends.
@@ -115,6 +116,9 @@ pub struct Outcome {
     /// The approval the call was made on.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approval: Option<ApprovalId>,
+    /// The trace it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trace_id: Option<TraceId>,
     /// From arrival to the first start of the tool, or to the refusal.
     #[serde(rename = "queuedMs", with = "crate::millis")]
     #[schemars(with = "u64")]

@@ -12,6 +12,7 @@ use crate::{
     ids::{ApprovalId, CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
     registry::Tools,
     step::Member,
+    trace::TraceContext,
 };
 
 /// A call on its way in. Nothing about it has been checked yet but the form of its ids.
@@ -35,6 +36,8 @@ pub(crate) struct Call {
     pub(crate) key: Option<IdempotencyKey>,
     /// The id the model gave its request; unique only inside one batch.
     pub(crate) model_call: Option<SmolStr>,
+    /// Where it stands in a trace that began elsewhere.
+    pub(crate) trace: Option<Box<TraceContext>>,
     /// A shorter time than the tool's own.
     pub(crate) timeout: Option<Duration>,
     /// When it arrived, by the wall.

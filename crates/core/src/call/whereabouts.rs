@@ -16,6 +16,7 @@ use crate::{
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     journal::{CallRecord, OpenCall},
     tool::ToolName,
+    trace::TraceId,
 };
 
 /// Where a call is.
@@ -29,6 +30,7 @@ pub(crate) struct Whereabouts {
     run: Option<RunId>,
     key: Option<IdempotencyKey>,
     arrived: Timestamp,
+    trace_id: Option<TraceId>,
     stage: Mutex<Stage>,
     changed: Notify,
 }
@@ -67,6 +69,7 @@ impl Whereabouts {
             run: call.run,
             key: call.key.clone(),
             arrived: call.arrived,
+            trace_id: call.trace.as_ref().map(|trace| trace.trace_id),
             stage: Mutex::new(stage),
             changed: Notify::new(),
         })
@@ -150,6 +153,7 @@ impl Whereabouts {
             arguments: stage.arguments.clone(),
             status: stage.status,
             approval: stage.asked,
+            trace_id: self.trace_id,
             opened_at: self.arrived,
             outcome: None,
             opening: None,

@@ -100,7 +100,7 @@ impl ToolHub {
     fn as_it_stands(&self, mut approval: Approval) -> Approval {
         approval.state = approval.state_at(self.now());
         approval.binding.clear();
-        approval
+        approval.without_secrets(&self.engine.services.redactor)
     }
 
     /// The tool, if it is still the one the question was about.

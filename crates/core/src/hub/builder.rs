@@ -64,6 +64,7 @@ pub struct HubBuilder {
     instance_idle: Duration,
     instance_caps: Caps,
     idle_threads: Option<Duration>,
+    secret_names: Vec<String>,
 }
 
 /// Why a hub cannot be built.
@@ -118,6 +119,7 @@ impl HubBuilder {
             instance_idle: Duration::from_secs(30 * 60),
             instance_caps: Caps { per_thread: 32, in_all: 10_000 },
             idle_threads: Some(14 * DAY),
+            secret_names: Vec::new(),
         }
     }
 
@@ -276,6 +278,14 @@ impl HubBuilder {
         self
     }
 
+    /// Arguments under these names are secret too: globs over the names of members, in lower case. They are taken out of records
+    /// of calls that have ended, of questions to people, and of the history of states, as are those whose names hold
+    /// `authorization`, `apikey`, `token`, `secret` or `password`.
+    pub fn redact<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.secret_names.extend(names.into_iter().map(Into::into));
+        self
+    }
+
     /// Listens from before the first event, `hub.initialized`.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
@@ -288,7 +298,7 @@ impl HubBuilder {
     /// When a tool cannot be registered; the error says which and why.
     pub async fn build(mut self) -> Result<ToolHub, BuildError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let (said, hooks) = self.checked()?;
+        let (said, hooks, redactor) = self.checked()?;
         let given = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
         let store: Arc<dyn Backend> = Arc::new(Bounded(store));
@@ -309,8 +319,13 @@ impl HubBuilder {
             stirred.clone(),
             runtime.clone(),
         ));
-        let approvals =
-            Arc::new(Approvals::new(store.clone(), self.clock.clone(), self.events.clone(), self.keep_calls));
+        let approvals = Arc::new(Approvals::new(
+            store.clone(),
+            self.clock.clone(),
+            self.events.clone(),
+            self.keep_calls,
+            redactor.clone(),
+        ));
         let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let (business, manager) = (self.business_state, self.state_manager);
         let homes = Homes::new(store.clone(), given, self.managers, manager.clone(), business.clone());
@@ -336,6 +351,7 @@ impl HubBuilder {
             known,
             blocking: BlockingPool::new(self.blocking_places.min(tokio::sync::Semaphore::MAX_PERMITS)),
             resources: self.resources,
+            redactor,
             stirred: stirred.clone(),
         });
         let hub = ToolHub {

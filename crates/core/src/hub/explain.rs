@@ -75,6 +75,9 @@ pub struct Explanation {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RateLeft {
+    /// The tool's name and, where not everybody shares the rate, who does: `weather`, `weather-thread`. The second of a sort has
+    /// its number behind it.
+    pub name: String,
     /// The rate.
     pub limit: RateLimit,
     /// How many calls would pass now.
@@ -168,15 +171,30 @@ impl ToolHub {
         })
     }
 
+    /// What is left of each of a tool's rates for this caller, in this thread if one is named; nothing for a tool that is not
+    /// limited, or not there. Costs nothing of it.
+    #[must_use]
+    pub fn rates_left(&self, tool: &str, tenant: &Tenant, thread: Option<&ThreadId>, caller: &Caller) -> Vec<RateLeft> {
+        self.get(tool).map(|tool| self.left(&tool, Asker { tenant, thread, caller })).unwrap_or_default()
+    }
+
     fn rates(&self, tool: &Tool, tenant: &Tenant, thread: &ThreadId) -> Vec<RateLeft> {
+        let mut left = self.left(tool, Asker { tenant, thread: Some(thread), caller: &Caller::default() });
+        left.retain(|left| left.limit.scope != RateScope::Caller);
+        left
+    }
+
+    fn left(&self, tool: &Tool, asker: Asker<'_>) -> Vec<RateLeft> {
         let limits = &tool.limits.rate_limits;
-        let caller = Caller::default();
-        let asker = Asker { tenant, thread: Some(thread), caller: &caller };
+        if limits.is_empty() {
+            return Vec::new();
+        }
         let left = tool.desk.limiter.left(limits, asker, self.engine.services.clock.instant());
-        let shared = left.into_iter().filter(|left| limits[left.limit].scope != RateScope::Caller);
-        let told =
-            |Left { limit, remaining, resets_in }| RateLeft { limit: limits[limit].clone(), remaining, resets_in };
-        shared.map(told).collect()
+        let told = |Left { limit, remaining, resets_in }| {
+            let name = rate_name(&tool.definition.name, limits, limit);
+            RateLeft { name, limit: limits[limit].clone(), remaining, resets_in }
+        };
+        left.into_iter().map(told).collect()
     }
 
     /// One line about all tools of a thread, for a log.
@@ -211,6 +229,19 @@ impl ToolHub {
             }
         }
         Ok(line)
+    }
+}
+
+fn rate_name(tool: &ToolName, limits: &[RateLimit], at: usize) -> String {
+    let scope = limits[at].scope;
+    let word = match scope {
+        RateScope::Tool => "",
+        RateScope::Thread => "-thread",
+        RateScope::Caller => "-caller",
+    };
+    match limits[..at].iter().filter(|limit| limit.scope == scope).count() {
+        0 => format!("{tool}{word}"),
+        before => format!("{tool}{word}-{}", before + 1),
     }
 }
 

@@ -33,7 +33,9 @@ impl ToolHub {
     pub async fn calls(&self, tenant: &Tenant, query: &CallQuery) -> Result<CallPage, CallQueryError> {
         self.flush_plain().await;
         let here = self.engine.live.of_tenant(tenant);
-        self.engine.journal.calls(tenant, query, &here, self.now()).await
+        let mut page = self.engine.journal.calls(tenant, query, &here, self.now()).await?;
+        page.calls.iter_mut().for_each(|record| self.engine.services.redactor.hide(&mut record.arguments));
+        Ok(page)
     }
 
     /// The record of a call. Calls with effects and calls with a key have one; read-only ones where a store was handed to
@@ -46,10 +48,14 @@ impl ToolHub {
         // Before the journal is asked: one that ends in between is found there.
         let here = self.engine.live.find(call).filter(|here| here.tenant == *tenant);
         let written = self.written_record(tenant, call).await?;
-        Ok(match (written, here) {
+        let found = match (written, here) {
             (Some(record), here) => Some(as_it_stands(record, here.as_deref())),
             (None, here) => here.and_then(|here| here.record()),
-        })
+        };
+        Ok(found.map(|mut record| {
+            self.engine.services.redactor.hide(&mut record.arguments);
+            record
+        }))
     }
 
     /// Asks a call to stop. It still has an outcome: `cancelled`, or its result if it was faster. Calls that run in their

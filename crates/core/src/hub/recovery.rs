@@ -21,7 +21,7 @@ use smol_str::SmolStr;
 use tokio::sync::Semaphore;
 
 use crate::{
-    backend::{Changed, Row, Scan, Scope, StoreError, Table, Watcher},
+    backend::{Batch, Change, Changed, Durability, Expect, Key, Row, Scan, Scope, StoreError, Table, Watcher, Write},
     call::Outcome,
     engine::Engine,
     ids::{CallId, Tenant},
@@ -133,7 +133,12 @@ impl Recovery {
             let page = services.store.scan(scan.clone(), services.clock.now()).await?;
             let mut closing = FuturesUnordered::new();
             for (key, row) in &page.rows {
-                let Some(open) = self.read(&key.id, row) else { continue };
+                let Some(open) = self.read(&key.id, row) else {
+                    if services.clock.now().since(row.created) > journal.longest() {
+                        forget(engine, key, row).await;
+                    }
+                    continue;
+                };
                 seen.insert(key.id.clone());
                 // Looked up after the row was read: a call of this hub is running before it is opened.
                 if engine.live.has(open.record.id) {
@@ -180,7 +185,8 @@ impl Recovery {
         Ok(looked)
     }
 
-    /// The open call in a row. One that cannot be read stays, and holds its thread; a person must look at it.
+    /// The open call in a row. One that cannot be read stays, and holds its thread, for as long as its record would be kept: a
+    /// person may look at it, and a hub of a later version may be running it.
     fn read(&mut self, id: &SmolStr, row: &Row) -> Option<OpenCall> {
         match OpenCall::read(id, row) {
             Ok(open) => Some(open),
@@ -205,7 +211,21 @@ fn may_run_again(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Base)> 
     (elsewhere && open.starts() < STARTS && fits(&found.0)).then_some(found)
 }
 
-/// Closes a call as it ended, or as interrupted where nobody knows; says whether that was possible.
+/// Takes an open call away that nobody can read and whose record, had it been closed, would be gone by now.
+async fn forget(engine: &Engine, key: &Key, row: &Row) {
+    let (expect, durability) = (Expect::Same(row.seen), Durability::KillSafe);
+    let gone = Write { table: key.table, id: key.id.clone(), expect, change: Change::Remove, durability };
+    let batch = Batch::on(key.partition.clone()).with(gone);
+    match engine.journal.store.commit(batch, engine.services.clock.now()).await {
+        Ok(_) => {
+            tracing::warn!(call = %key.id, "an open call that cannot be read is as old as records become, and is removed");
+        }
+        // It is looked at again.
+        Err(error) => tracing::debug!(%error, call = %key.id, "an open call that cannot be read is not removed"),
+    }
+}
+
+/// Closes a call as it ended, or as interrupted where nobody knows; says whether nothing is to be tried again soon.
 async fn close(engine: &Engine, tenant: Tenant, open: OpenCall, ended: Option<Outcome>) -> (CallId, bool) {
     let own = open.node() == engine.journal.node;
     let why = match open.starts() {
@@ -221,5 +241,6 @@ async fn close(engine: &Engine, tenant: Tenant, open: OpenCall, ended: Option<Ou
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, call = %outcome.id, "a call that was left open could not be closed"),
     }
-    (outcome.id, closed.is_ok())
+    // What the store will never take is tried again when there is another reason to look.
+    (outcome.id, matches!(closed, Ok(_) | Err(StoreError::Refused(_) | StoreError::Damaged { .. })))
 }

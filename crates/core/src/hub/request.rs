@@ -14,6 +14,7 @@ use crate::{
     ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
     pipeline,
     registry::Tools,
+    trace::TraceContext,
 };
 
 /// A call in the making. Await it, or [`start`](Self::start) it.
@@ -37,6 +38,7 @@ impl<'hub> CallRequest<'hub> {
             run: None,
             key: None,
             model_call: None,
+            trace: None,
             timeout: None,
             arrived,
             since: clock.instant(),
@@ -86,6 +88,12 @@ impl<'hub> CallRequest<'hub> {
     /// The id the model gave its request.
     pub fn model_call(mut self, id: impl Into<SmolStr>) -> Self {
         self.call.model_call = Some(id.into());
+        self
+    }
+
+    /// Where the call stands in a trace that began elsewhere. Its tool may ask for it, and its outcome names the trace.
+    pub fn trace(mut self, trace: TraceContext) -> Self {
+        self.call.trace = Some(Box::new(trace));
         self
     }
 

@@ -73,11 +73,7 @@ impl ToolHub {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn tool_statuses_in(
-        &self,
-        view: View<'_>,
-        language: Language,
-    ) -> Result<Vec<ToolStatusInfo>, CallError> {
+    pub async fn tool_statuses_in(&self, view: View<'_>, language: Language) -> Result<Vec<ToolStatusInfo>, CallError> {
         let seen = self.survey(self.list(&Filter::default()), view).await?;
         Ok(seen.iter().map(|seen| seen.info_in(language)).collect())
     }

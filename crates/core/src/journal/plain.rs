@@ -219,8 +219,10 @@ fn by_partition(noted: Vec<Noted>) -> HashMap<Partition, Vec<CallRecord>> {
     let mut records: HashMap<Partition, Vec<CallRecord>> = HashMap::new();
     for noted in noted {
         let Noted { context, status, effect, error, attempts, queued, duration, ended_at, .. } = noted;
-        let tool = context.tool().clone();
-        let call = context.into_call();
+        let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
+        let mut call = context.into_call();
+        redactor.hide(&mut call.arguments);
+        let trace_id = call.trace.as_ref().map(|trace| trace.trace_id);
         let partition = Partition::of_call(call.tenant, call.thread.as_ref(), call.id);
         let outcome = Outcome {
             id: call.id,
@@ -237,6 +239,7 @@ fn by_partition(noted: Vec<Noted>) -> HashMap<Partition, Vec<CallRecord>> {
             cached: false,
             durability: Acknowledged::Durable,
             approval: None,
+            trace_id,
             queued,
             duration,
             started_at: call.arrived,
@@ -252,6 +255,7 @@ fn by_partition(noted: Vec<Noted>) -> HashMap<Partition, Vec<CallRecord>> {
             arguments: call.arguments,
             status,
             approval: None,
+            trace_id,
             opened_at: call.arrived,
             outcome: Some(outcome),
             opening: None,

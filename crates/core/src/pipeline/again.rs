@@ -128,6 +128,7 @@ fn call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationTo
         run: record.run,
         key: record.key.clone(),
         model_call: record.opening.as_ref().and_then(|opening| opening.model_call.clone()),
+        trace: record.opening.as_ref().and_then(|opening| opening.trace.clone()),
         timeout: None,
         arrived: clock.now(),
         since: clock.instant(),

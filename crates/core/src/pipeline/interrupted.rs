@@ -20,7 +20,8 @@ use crate::{
     state::{Draft, Happened, Parked, Told},
 };
 
-/// Closes an open call; says no where somebody else has closed it or taken it over.
+/// Closes an open call; says no where somebody else has closed it or taken it over. An end that the store will never take, because
+/// it is too long or something in its way is damaged, becomes one that says less: a call must have an end.
 pub(crate) async fn close(
     engine: &Engine,
     tenant: &Tenant,
@@ -29,12 +30,21 @@ pub(crate) async fn close(
 ) -> Result<bool, StoreError> {
     let Engine { journal, services, .. } = engine;
     let now = services.clock.now();
-    let record = open.record.clone().closed(outcome.clone());
-    let mut batch = Batch::on(Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id));
-    batch.writes = journal.close(&record, Some(open.seen), now)?;
+    let record = &open.record;
+    let commit = async |outcome: Outcome, with_it: Vec<Write>| {
+        let mut batch = Batch::on(Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id));
+        batch.writes = journal.close(&record.clone().closed(outcome, &services.redactor), Some(open.seen), now)?;
+        batch.writes.extend(with_it);
+        journal.store.commit(batch, now).await
+    };
     let (here, elsewhere) = history(engine, tenant, open, outcome).await;
-    batch.writes.extend(here);
-    match journal.store.commit(batch, now).await {
+    let mut committed = commit(outcome.clone(), here).await;
+    if let Err(error @ (StoreError::Refused(_) | StoreError::Damaged { .. })) = &committed {
+        tracing::warn!(%error, call = %record.id, "the store does not take the end of a call; it is closed as interrupted");
+        let less = self::outcome(open, &format!("the store does not take the end of the call: {error}"), now);
+        committed = commit(Outcome { effect: outcome.effect, ..less }, Vec::new()).await;
+    }
+    match committed {
         Ok(_) => {}
         Err(StoreError::Conflict { .. }) => return Ok(false),
         Err(error) => return Err(error),
@@ -73,6 +83,7 @@ pub(crate) fn outcome(open: &OpenCall, why: &str, now: Timestamp) -> Outcome {
         cached: false,
         durability: Acknowledged::Durable,
         approval: record.approval,
+        trace_id: record.trace_id,
         queued: std::time::Duration::ZERO,
         duration: now.since(record.opened_at),
         started_at: record.opened_at,
@@ -88,7 +99,9 @@ async fn history(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Ou
     let tool = engine.registry.find(&record.tool).filter(|(tool, _)| !tool.definition.annotations.read_only);
     let (mut with_it, mut after_it) = (Vec::new(), Vec::new());
     let (Some((tool, _)), Some(error)) = (tool, &outcome.error) else { return (with_it, after_it) };
-    let parameters = Happened::parameters(&record.arguments);
+    let mut parameters = record.arguments.clone();
+    engine.services.redactor.hide(&mut parameters);
+    let parameters = Happened::parameters(&parameters);
     let told = Told { began: record.opened_at, parameters, end: Happened::error(error) };
     let here = Partition::of_call(tenant.clone(), record.thread.as_ref(), record.id);
     for name in &tool.state.names {

@@ -111,6 +111,7 @@ async fn write(engine: &Engine, way: &Way, stage: Stage) -> Result<OpenCall, Cal
         starts: u32::from(runs),
         read_only: way.tool.definition.annotations.read_only,
         model_call: way.call.model_call.clone(),
+        trace: way.call.trace.clone(),
     };
     let record = CallRecord::opened(&way.call, &way.tool.definition.name, now);
     let Stage { status, approval } = stage;
@@ -188,7 +189,7 @@ async fn rewrite(engine: &Engine, way: &Way, mut call: OpenCall) -> Result<OpenC
     let runs = call.record.status == Status::Executing;
     let opening = call.record.opening.get_or_insert_with(|| {
         let read_only = way.tool.definition.annotations.read_only;
-        Box::new(Opening { node: journal.node.clone(), starts: 1, read_only, model_call: None })
+        Box::new(Opening { node: journal.node.clone(), starts: 1, read_only, model_call: None, trace: None })
     });
     opening.node = journal.node.clone();
     opening.starts += u32::from(runs);

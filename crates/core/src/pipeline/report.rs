@@ -3,8 +3,10 @@
 use super::ticket::Ticket;
 use crate::{
     call::Outcome,
+    error::{CallError, Detail},
     events::News,
     ids::{CallId, Tenant},
+    schema::Problem,
     services::Services,
     tool::ToolName,
 };
@@ -19,6 +21,17 @@ pub(super) fn tell(ticket: &Ticket<'_>, outcome: &Outcome) {
     if ticket.services().events.heard() {
         tell_of(ticket.services(), ticket.tenant(), (ticket.id(), ticket.ran()), outcome);
     }
+}
+
+/// The line for operators. What is wrong with arguments quotes them, and listeners need not know what is secret.
+fn told(services: &Services, error: &CallError) -> String {
+    let Detail::Problems(problems) = &error.detail else { return error.operator.clone() };
+    let secret = |problem: &Problem| problem.pointer.split('/').any(|name| services.redactor.is_secret(name));
+    if !problems.iter().any(secret) {
+        return error.operator.clone();
+    }
+    let fields: Vec<&str> = problems.iter().map(|problem| problem.field.as_str()).collect();
+    format!("{}: {}", error.kind.row().operator, fields.join(", "))
 }
 
 /// Tells of the end of a call, and of the tool that ran, if one did.
@@ -36,7 +49,7 @@ pub(super) fn tell_of(
             (life, ran.map(|tool_name| News::ToolExecuted { tool_name }))
         }
         Some(error) => {
-            let (status, kind, message) = (outcome.status, error.kind, error.operator.clone());
+            let (status, kind, message) = (outcome.status, error.kind, told(services, error));
             let life =
                 News::ExecutionFailed { call_id, tool_name, status, effect, error: kind, message: message.clone() };
             let counts = error.counts;

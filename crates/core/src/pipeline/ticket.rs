@@ -14,6 +14,7 @@ use crate::{
     registry::{Registry, Tool},
     services::Services,
     tool::ToolName,
+    trace::TraceId,
 };
 
 pub(super) struct Ticket<'a> {
@@ -33,6 +34,7 @@ pub(super) struct Ticket<'a> {
     /// Whether the end of the call is among the numbers of its tool.
     counted: bool,
     approval: Option<ApprovalId>,
+    trace_id: Option<TraceId>,
     /// Where the tool is found, to count a call that nobody waited for.
     registry: Option<&'a Registry>,
 }
@@ -55,6 +57,7 @@ impl<'a> Ticket<'a> {
             open: true,
             counted: false,
             approval: None,
+            trace_id: call.trace.as_ref().map(|trace| trace.trace_id),
             registry: None,
         }
     }
@@ -157,6 +160,7 @@ impl<'a> Ticket<'a> {
             cached: false,
             durability: Acknowledged::Durable,
             approval: self.approval,
+            trace_id: self.trace_id,
             queued: begun.saturating_duration_since(self.since),
             duration,
             started_at: self.arrived,
@@ -166,7 +170,9 @@ impl<'a> Ticket<'a> {
 
     /// The answer of an earlier call, given again to this one.
     pub(super) fn replayed(&self, outcome: Outcome) -> Outcome {
-        Outcome { replayed: true, model_call: self.model_call.clone(), ..outcome }
+        // It is told in this trace, whatever trace it was made in.
+        let trace_id = self.trace_id.or(outcome.trace_id);
+        Outcome { replayed: true, model_call: self.model_call.clone(), trace_id, ..outcome }
     }
 
     /// The end of a call that did not reach its closing. If the tool had begun, nobody knows what it did.

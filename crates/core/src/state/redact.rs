@@ -1,14 +1,46 @@
-//! Takes secrets out of what goes into a history, by the names of members.
+//! Takes secrets out of what is kept and told, by the names of members.
 //!
-//! In: parameters or updates. Out: the same, with the values of members that sound secret replaced. A secret under a
-//! harmless name stays: only its owner could know.
+//! In: arguments, parameters or updates. Out: the same, with the values of members that sound secret replaced. A secret under a
+//! harmless name stays, unless the hub's owner has said that name.
 
 use serde_json::{Map, Value};
+
+use crate::policy::Glob;
 
 /// What stands in the place of a secret.
 const REDACTED: &str = "[redacted]";
 /// A name that holds one of these sounds secret, whatever its case, underscores and dashes.
 const SECRET: [&str; 5] = ["authorization", "apikey", "token", "secret", "password"];
+
+/// The names that sound secret, and those the hub's owner has said besides.
+#[derive(Debug, Default)]
+pub(crate) struct Redactor(pub(crate) Vec<Glob>);
+
+impl Redactor {
+    /// Takes the secrets out of a value, at any depth.
+    pub(crate) fn hide(&self, value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members.iter_mut() {
+                    if value.is_null() {
+                        // That a secret was deleted is no secret.
+                    } else if self.is_secret(name) {
+                        *value = REDACTED.into();
+                    } else {
+                        self.hide(value);
+                    }
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide(item)),
+            _ => {}
+        }
+    }
+
+    /// Whether what stands under this name is not told.
+    pub(crate) fn is_secret(&self, name: &str) -> bool {
+        sounds_secret(name) || (!self.0.is_empty() && self.0.iter().any(|glob| glob.matches(&name.to_lowercase())))
+    }
+}
 
 /// The value without its secrets.
 pub(crate) fn redact(value: &Value) -> Value {

@@ -16,7 +16,7 @@ use toolhub_core::{ErrorKind, Outcome, ids::ThreadId};
 use super::calls::CallView;
 use crate::{
     app::App,
-    extract::{Body, Key, Params, Query, Who},
+    extract::{Body, Key, Params, Query, Trace, Who},
     links::Links,
     problem::{Answer, Code, Problem},
     route::{Access, Route},
@@ -74,12 +74,14 @@ struct Answers {
     calls: Option<Vec<CallView>>,
 }
 
+#[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
 async fn batch(
     State(app): State<App>,
     Who(principal): Who,
     Params(OfThread { id }): Params<OfThread>,
     Query(wanted): Query<Wanted>,
     Key(key): Key,
+    Trace(trace): Trace,
     links: Links,
     Body(Step(message)): Body<Step>,
 ) -> Answer<Json<Answers>> {
@@ -108,6 +110,9 @@ async fn batch(
             .cannot_wait();
         if let Some(id) = id {
             request = request.model_call(id.as_str());
+        }
+        if let Some(trace) = &trace {
+            request = request.trace(trace.clone());
         }
         if let Some(key) = &key {
             // Each call of a step is a call of its own, and so is its repetition.

@@ -2,6 +2,7 @@
 
 mod follow;
 mod make;
+mod rates;
 mod view;
 
 use axum::{

@@ -169,7 +169,8 @@ async fn create(State(app): State<App>, Who(who): Who, Body(wish): Body<Wish>) -
 async fn list(State(app): State<App>, Query(wanted): Query<Wanted>, here: Here) -> Answer<impl IntoResponse> {
     let after = page::place(wanted.cursor.as_ref(), "keys")?.unwrap_or_default();
     let stored = app.keys().shelf().await?.all();
-    let fixed = app.keys().fixed().iter().map(KeyView::fixed);
+    let fixed = app.keys().fixed();
+    let fixed = fixed.iter().map(KeyView::fixed);
     let mut all: Vec<_> =
         fixed.chain(stored.iter().map(|stored| KeyView::stored(&stored.record, stored.last_used()))).collect();
     all.sort_unstable_by(|one, other| one.id.cmp(&other.id));

@@ -109,6 +109,9 @@ fn result(success: Option<bool>, error: Option<Wrong>) -> Answer<Result<(), Tool
         (Some(true), Some(_)) => refused("/error", "an execution that succeeded has no error"),
         (None, None) => refused("", "say `\"success\": true`, or what the `error` was"),
         (Some(false), None) => Ok(Err(ToolError::new("it failed elsewhere; nobody said how"))),
+        (_, Some(wrong)) if wrong.retry_after_ms.is_some_and(|wait| wait > 86_400_000) => {
+            refused("/error/retryAfterMs", "`retryAfterMs` is at most a day, 86400000")
+        }
         (_, Some(wrong)) => {
             let mut error = ToolError::of(wrong.kind.into(), wrong.message);
             if let Some(wait) = wrong.retry_after_ms {

@@ -8,7 +8,7 @@ use std::{convert::Infallible, time::Duration};
 use axum::extract::FromRequestParts;
 use axum::http::{HeaderMap, header, request::Parts};
 use serde_json::json;
-use toolhub_core::{ids::IdempotencyKey, status::Language};
+use toolhub_core::{TraceContext, ids::IdempotencyKey, status::Language};
 
 use super::Describe;
 use crate::{
@@ -118,14 +118,9 @@ impl Prefer {
     }
 }
 
-/// `traceparent` and `tracestate`: the trace the request belongs to, as they were sent.
+/// `traceparent` and `tracestate`: the trace the request belongs to.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Trace {
-    /// The first header, if there is one.
-    pub(crate) parent: Option<String>,
-    /// The second one.
-    pub(crate) state: Option<String>,
-}
+pub(crate) struct Trace(pub(crate) Option<TraceContext>);
 
 impl Describe for Trace {
     fn describe(operation: &mut Operation<'_>) {
@@ -138,8 +133,9 @@ impl FromRequestParts<App> for Trace {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
-        let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Ok(Self { parent: text("traceparent"), state: text("tracestate") })
+        let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let trace = text("traceparent").and_then(|parent| TraceContext::parse(parent).ok());
+        Ok(Self(trace.map(|trace| trace.with_state(text("tracestate").unwrap_or_default()))))
     }
 }
 

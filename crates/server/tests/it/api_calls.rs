@@ -304,3 +304,29 @@ async fn a_client_that_hangs_up_cancels_its_call_unless_it_has_a_key_or_was_prom
         .collect();
     assert_eq!(ends, ["success", "success", "cancelled", "cancelled"]);
 }
+
+#[tokio::test]
+async fn a_limited_tool_says_what_is_left_and_refuses_the_rest() {
+    let shop = shop().await;
+    let call = || shop.post("/api/v1/tools/rare/calls", json!({}));
+    let (first, second, third) = (call().await, call().await, call().await);
+    assert_eq!((first.status, first.header("ratelimit-policy")), (200, "\"rare\";q=2;w=3600"));
+    assert!(first.header("ratelimit").starts_with("\"rare\";r=1;t="), "{first:?}");
+    assert!(second.header("ratelimit").starts_with("\"rare\";r=0;t="), "{second:?}");
+    third.problem(429, "rate_limited");
+    assert!(third.header("ratelimit").starts_with("\"rare\";r=0;t="), "{third:?}");
+    assert!(third.header("retry-after").parse::<u32>().unwrap() > 0);
+    assert_eq!(add(&shop, 1, &[]).await.header("ratelimit"), "");
+}
+
+#[tokio::test]
+async fn a_call_names_the_trace_it_was_made_in() {
+    let shop = shop().await;
+    let trace = [("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")];
+    let call = add(&shop, 1, &trace).await.is(200);
+    assert_eq!(call["traceId"], "4bf92f3577b34da6a3ce929d0e0e4736");
+    assert_eq!(end(&shop, &call["id"]).await["traceId"], call["traceId"]);
+    let refused = shop.ask("POST", "/api/v1/tools/ad/calls", Some(json!({})), &trace).await;
+    assert_eq!(refused.problem(404, "tool_not_found")["traceId"], call["traceId"]);
+    assert_eq!(add(&shop, 1, &[("traceparent", "nonsense")]).await.is(200)["traceId"], Value::Null);
+}

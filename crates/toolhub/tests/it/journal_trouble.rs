@@ -9,10 +9,11 @@ use std::{
 };
 
 use toolhub::{
-    backend::{Batch, Memory, Table},
+    backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Scan, Scope, Table, Write},
+    clock::Clock,
     ids::CallId,
     prelude::*,
-    testing::{AssertOutcome, Recorder, Step, scripted},
+    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
 };
 
 use crate::{
@@ -163,4 +164,71 @@ async fn a_call_that_was_refused_while_it_was_opened_is_closed_as_one_that_chang
         assert_eq!(again.assert_success(), &json!("paid"), "nothing had happened, so it is made now");
         assert_eq!(paying.asked().len(), 1);
     }
+}
+
+/// Whether a commit writes a record that is longer than this.
+fn is_long(batch: &Batch) -> bool {
+    batch.writes.iter().any(|write| matches!(&write.change, Change::Put { value, .. } if value.len() > 5_000))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_the_store_will_never_take_becomes_one_that_says_less() {
+    let store: Arc<Meddled> = Arc::default();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    store.before_commits(move |batch| {
+        let long = is_long(batch);
+        counter.fetch_add(usize::from(long), Ordering::Relaxed);
+        Box::pin(async move { if long { Then::Never } else { Then::Made } })
+    });
+    let (pay, paying) = scripted("pay", [Step::Return(json!({"receipt": "x".repeat(10_000)}))]);
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(pay).build().await.unwrap();
+    let first = hub.call("pay", json!({})).thread("t").idempotency_key("k").await;
+    first.assert_effect(Effect::Done);
+    tokio::time::sleep(3_600 * SECOND).await;
+    let ended = outcome(&hub, first.id).await.expect("it has an end");
+    ended.assert_effect(Effect::Done).assert_error(ErrorKind::Interrupted);
+    assert!(asked.load(Ordering::Relaxed) < 10, "it is tried again and again: {}", asked.load(Ordering::Relaxed));
+    let again = hub.call("pay", json!({})).thread("t").idempotency_key("k").await;
+    assert!(again.replayed, "{again:?}");
+    assert_eq!(paying.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_takes_any_end_is_asked_now_and_then() {
+    let store: Arc<Meddled> = Arc::default();
+    let id = left_open(&store.memory);
+    let (asked, takes_none) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let (count, never) = (asked.clone(), takes_none.clone());
+    store.before_commits(move |batch| {
+        let refused = never.load(Ordering::Acquire) && writes(batch, Table::Calls);
+        count.fetch_add(usize::from(refused), Ordering::Relaxed);
+        Box::pin(async move { if refused { Then::Never } else { Then::Made } })
+    });
+    let hub = ToolHub::builder().shared_store(store).tool(scripted("pay", []).0).build().await.unwrap();
+    tokio::time::sleep(3_600 * SECOND).await;
+    let times = asked.load(Ordering::Relaxed);
+    assert!((2..40).contains(&times), "{times} times in an hour");
+    takes_none.store(false, Ordering::Release);
+    tokio::time::sleep(1_200 * SECOND).await;
+    outcome(&hub, id).await.expect("it has an end").assert_error(ErrorKind::Interrupted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_call_that_nobody_can_read_holds_its_thread_for_as_long_as_records_are_kept() {
+    let (store, clock) = (Arc::new(Memory::new()), TestClock::new());
+    let thread = ThreadId::new("t").unwrap();
+    let partition = Partition::of_thread(Tenant::default(), thread.clone());
+    let change = Change::Put { value: b"{ nonsense".as_slice().into(), schema: 1, expires: None };
+    let (id, expect, durability) = ("call_x".into(), Expect::Any, Durability::KillSafe);
+    let odd = Write { table: Table::Open, id, expect, change, durability };
+    store.commit(Batch::on(partition).with(odd), clock.now()).await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).clock(clock.clone()).keep_calls(48 * 3_600 * SECOND);
+    let hub = hub.tool(scripted("look", []).0).build().await.unwrap();
+    let open = async || store.scan(Scan::of(Table::Open, Scope::All), clock.now()).await.unwrap().rows.len();
+    for (hours, left) in [(0, 1), (40, 1), (12, 0)] {
+        tokio::time::sleep(hours * 3_600 * SECOND).await;
+        assert_eq!(open().await, left, "after {hours} hours more");
+    }
+    hub.call("look", json!({})).thread("t").await.assert_success();
 }

@@ -627,3 +627,24 @@ async fn a_hung_tool_among_twenty_delays_no_call_of_the_others() {
     assert_eq!(with, without);
     assert_eq!((with.len(), with.iter().map(|(_, at)| *at).max()), (950, Some(250 * MILLISECOND)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_rate_is_told_to_each_caller_and_costs_nothing() {
+    let limits = [RateLimit::per_minute(10), RateLimit::per_hour(100), RateLimit::per_minute(3).each_caller()];
+    let tool = limits.into_iter().fold(scripted("it", []).0, ToolBuilder::rate_limit);
+    let hub = ToolHub::builder().tools([tool, scripted("free", []).0]).build().await.unwrap();
+    let (tenant, ann) = (Tenant::default(), Caller::new("ann").unwrap());
+    hub.call("it", json!({})).caller(ann.clone()).await.assert_success();
+    let left = |caller: &Caller| -> Vec<(String, u32, u32)> {
+        let left = hub.rates_left("it", &tenant, None, caller);
+        left.into_iter().map(|left| (left.name, left.limit.requests, left.remaining)).collect()
+    };
+    let named = |name: &str, limit, left| (name.to_owned(), limit, left);
+    for _ in 0..3 {
+        assert_eq!(left(&ann), [named("it", 10, 9), named("it-2", 100, 99), named("it-caller", 3, 2)]);
+    }
+    assert_eq!(left(&Caller::default())[2], named("it-caller", 3, 3));
+    assert_eq!(hub.rates_left("it", &tenant, None, &ann)[2].resets_in, 20 * SECOND);
+    assert!(hub.rates_left("free", &tenant, None, &ann).is_empty());
+    assert!(hub.rates_left("nobody", &tenant, None, &ann).is_empty());
+}

@@ -199,7 +199,7 @@ async fn are_made(format: PersistenceFormat) {
     fs::create_dir_all(states(&other)).unwrap();
     match format {
         PersistenceFormat::Sqlite => drop(toolhub::sqlite::restore(&last, states(&other).join("state.db")).unwrap()),
-        _ => drop(toolhub::files::restore(&last, states(&other)).unwrap()),
+        PersistenceFormat::Json => drop(toolhub::files::restore(&last, states(&other)).unwrap()),
     }
     let hub = builder(config(&other, format), BusinessStateConfig::default()).build().await.unwrap();
     assert_eq!(version(&hub).await, Some(1));

@@ -16,6 +16,8 @@ pub(crate) enum Then {
     Made,
     /// Nothing is written.
     Refused,
+    /// Nothing is written, now or ever.
+    Never,
     /// It is written, and nobody hears of it.
     Unheard,
 }
@@ -54,6 +56,7 @@ impl Backend for Meddled {
             match then {
                 Then::Made => self.memory.commit(batch, now).await,
                 Then::Refused => Err(StoreError::Unavailable("there is no room".into())),
+                Then::Never => Err(StoreError::Refused("it is too long".into())),
                 Then::Unheard => {
                     let _ = self.memory.commit(batch, now).await;
                     Err(StoreError::Unknown("the line was cut".into()))

@@ -57,19 +57,6 @@ pub(crate) fn object(from: &str, text: &str) -> Result<Map<String, Value>, Failu
     }
 }
 
-/// What the schema says about a field, in short.
-pub(super) fn about(schema: &Value, field: &str) -> Option<String> {
-    let inner = field.split('.').try_fold(schema, |inner, step| property(inner, step, schema))?;
-    let kinds = types(inner, schema).join(" or ");
-    let words = inner["description"].as_str().map(|text| text.lines().next().unwrap_or_default());
-    match (kinds.is_empty(), words) {
-        (true, None) => None,
-        (true, Some(words)) => Some(words.into()),
-        (false, None) => Some(kinds),
-        (false, Some(words)) => Some(format!("{kinds}: {words}")),
-    }
-}
-
 enum Given<'a> {
     Text(&'a str),
     Json(&'a str),
@@ -277,12 +264,5 @@ mod tests {
         assert_eq!(wrong(&["city=a", "city=b"]), "`city=b` gives `city` a second time, and it is no list | ");
         assert!(wrong(&["city:=Oslo"]).starts_with("`city:=Oslo` is no JSON after the `:=`: expected value"));
         assert!(wrong(&["=x"]).starts_with("`=x` is no argument"));
-    }
-
-    #[test]
-    fn a_field_is_described_by_its_schema() {
-        assert_eq!(about(&schema(), "city").as_deref(), Some("string: City name"));
-        assert_eq!(about(&schema(), "line.qty").as_deref(), Some("integer"));
-        assert_eq!(about(&schema(), "nothing"), None);
     }
 }

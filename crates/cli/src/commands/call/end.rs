@@ -27,7 +27,7 @@ pub(crate) fn ended(session: &Session, call: &Value, document: &str) -> Result<E
         show.document(document);
     }
     if let Some(failure) = failed(call) {
-        return Err(failure);
+        return Err(failure.see("call", format!("toolhub calls show {}{}", text(call, "/id"), session.flags())));
     }
     if !show.json {
         show.foreign(&returned(call));
@@ -55,7 +55,7 @@ pub(crate) fn failed(call: &Value) -> Option<Failure> {
     };
     failure.help.extend(effect.map(String::from));
     failure.trace = failure.trace.or_else(|| call["traceId"].as_str().map(String::from));
-    Some(failure.see("call", format!("toolhub calls show {}", text(call, "/id"))))
+    Some(failure)
 }
 
 /// What the tool returned: its texts, or else its output.

@@ -35,9 +35,10 @@ pub(super) async fn settle(session: &Session, call: &Value, document: &str, took
         if session.show.json {
             session.show.document(document);
         }
-        return Err(waits(session, call).await);
+        return Err(waits(session, call));
     }
     let question = session.ask(Request::get(["approvals", &approval])).await?.value()?;
+    session.if_interrupted(Some(Request::post(["calls", &id, "cancel"])));
     show(session, &question).await;
     let mut lines = ask::typed();
     tokio::select! {
@@ -49,9 +50,9 @@ pub(super) async fn settle(session: &Session, call: &Value, document: &str, took
 }
 
 /// Nobody can be asked here.
-async fn waits(session: &Session, call: &Value) -> Failure {
+fn waits(session: &Session, call: &Value) -> Failure {
     let (id, approval) = (text(call, "/id"), text(call, "/approval/id"));
-    let flags = session.client().await.map(|client| client.flags()).unwrap_or_default();
+    let flags = session.flags();
     Failure::new("approval_required", format!("`{}` waits for a person", text(call, "/tool")))
         .help("approve it, or deny it:")
         .help(format!("toolhub approvals approve {approval}{flags}"))

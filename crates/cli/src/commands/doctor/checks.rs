@@ -116,9 +116,9 @@ fn permissions(local: &Local) -> Option<Check> {
             folder.display()
         )));
     }
-    if store.exists() && others_read(store) {
+    if store.exists() && others_enter(&folder) && others_read(store) {
         let check = Check::new("folder", Found::Odd, format!("everybody on this machine can read {}", store.display()));
-        return Some(check.fix(format!("chmod 600 {}", store.display())));
+        return Some(check.fix(format!("chmod 700 {}", folder.display())));
     }
     Some(Check::new("folder", Found::Good, format!("{} can be written", folder.display())))
 }
@@ -133,6 +133,17 @@ fn writable(folder: &Path) -> std::io::Result<()> {
 fn others_read(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(file).is_ok_and(|found| found.permissions().mode() & 0o004 != 0)
+}
+
+#[cfg(unix)]
+fn others_enter(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
+}
+
+#[cfg(not(unix))]
+fn others_enter(_: &Path) -> bool {
+    false
 }
 
 #[cfg(not(unix))]

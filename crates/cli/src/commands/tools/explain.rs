@@ -7,7 +7,7 @@ use crate::{
     client::Request,
     exit::Exit,
     failure::Failure,
-    output::{Fields, ago, lasting, status},
+    output::{Fields, ago, folded, lasting, plain, status},
     session::Session,
 };
 use toolhub::clock::{Clock as _, SystemClock};
@@ -21,7 +21,10 @@ pub(crate) struct Explain {
 
 pub(super) async fn run(session: &Session, asked: &Explain) -> Result<Exit, Failure> {
     let request = Request::get(["tools", &asked.tool, "explain"]).query("threadId", session.global.thread.as_deref());
-    let answer = session.ask(request).await.map_err(|failure| super::explained(failure, "explain", &asked.tool))?;
+    let answer = session
+        .ask(request)
+        .await
+        .map_err(|failure| super::super::threads::unknown(super::explained(failure, "explain", &asked.tool)))?;
     let show = &session.show;
     if show.json {
         show.document(&answer.text());
@@ -29,7 +32,7 @@ pub(super) async fn run(session: &Session, asked: &Explain) -> Result<Exit, Fail
     }
     let why = answer.value()?;
     match why["text"].as_str() {
-        Some(text) => show.data(&crate::output::plain(text)),
+        Some(text) => show.data(&folded(&plain(text), show.width)),
         None => show.data(&facts(&why, show.width, show.ascii)),
     }
     Ok(Exit::Fine)

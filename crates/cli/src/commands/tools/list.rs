@@ -56,19 +56,22 @@ pub(super) async fn run(session: &Session, asked: List) -> Result<Exit, Failure>
         show.say("no tools");
         return Ok(Exit::Fine);
     }
+    let here = session.client().await?.server().is_none();
     let mut table = Table::new(COLUMNS);
     for tool in &tools {
         let plain = |text: String| (text, Style::new());
         let number = |name: &str| tool["stats"][name].as_f64().unwrap_or_default();
         let (calls, none) = (number("calls"), if show.ascii { "-" } else { "–" });
         let ran = calls > 0.0;
+        // What a hub counted is gone with its process, and this one has only begun.
+        let counted = |text: String| plain(if here { String::new() } else { text });
         table.styled([
             plain(text(tool, "/name")),
             plain(text(tool, "/kind")),
             status(&text(tool, "/status"), show.ascii),
-            plain(format!("{calls}")),
-            plain(if ran { percent(number("errors") / calls) } else { none.into() }),
-            plain(if ran { lasting(number("p95Ms")) } else { none.into() }),
+            counted(format!("{calls}")),
+            counted(if ran { percent(number("errors") / calls) } else { none.into() }),
+            counted(if ran { lasting(number("p95Ms")) } else { none.into() }),
             plain(note(tool)),
         ]);
     }

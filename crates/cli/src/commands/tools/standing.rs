@@ -87,7 +87,8 @@ fn told(session: &Session, answer: &Answer, tool: &str, state: &Value) -> Result
         show.document(&answer.text());
     } else {
         let (word, style) = status(&text(state, "/status"), show.ascii);
-        show.data(&format!("{}  {style}{word}{style:#}  {}", plain(tool), plain(&text(state, "/reason"))));
+        show.data(&format!("{}  {style}{word}{style:#}", plain(tool)));
+        show.say(&plain(&text(state, "/reason")));
     }
     Ok(Exit::Fine)
 }

@@ -64,6 +64,7 @@ fn one(text: &mut String, problem: &Problem, colours: &Colours) -> std::fmt::Res
         Origin::Env { name, file: None } => {
             writeln!(text, " {frame}-->{frame:#} environment variable {name}")?;
         }
+        Origin::Flag(flag) if flag.is_empty() => {}
         Origin::Flag(flag) => writeln!(text, " {frame}-->{frame:#} {}", clean(flag))?,
     }
     if let Some(help) = &problem.help {
@@ -95,7 +96,7 @@ fn quote(
     // What is hidden cannot be pointed into.
     let (column, width) = match hidden {
         Some(from) if from < place.column => (from + 1, MASK.chars().count()),
-        _ => (place.column, place.width),
+        _ => (place.column.min(line.chars().count() + 1), place.width),
     };
     writeln!(text, "{:margin$}{frame}|{frame:#}", "")?;
     writeln!(text, "{frame}{number} |{frame:#} {line}")?;

@@ -27,13 +27,6 @@ pub(crate) struct Server {
     pub(crate) drain_timeout: Duration,
 }
 
-impl Server {
-    /// Whether others than this machine can reach it.
-    pub(crate) fn is_public(&self) -> bool {
-        !self.host.is_loopback()
-    }
-}
-
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Server {
@@ -65,7 +58,9 @@ pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Se
             desk.wrong(&at("allowed_hosts").place(place), format!("{name:?} is no name of a host"), help);
         }
     }
-    if let Some(url) = &said.public_url {
+    // `"${URL:-}"` says nothing where the variable is not set.
+    let public_url = said.public_url.as_deref().filter(|url| !url.is_empty());
+    if let Some(url) = public_url {
         let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
         let plain = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['?', '#', '@', ' ']));
         if !plain {
@@ -77,7 +72,7 @@ pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Se
     Server {
         host,
         port: said.port,
-        public_url: said.public_url.as_deref().map(|url| url.trim_end_matches('/').to_owned()),
+        public_url: public_url.map(|url| url.trim_end_matches('/').to_owned()),
         allowed_hosts: said.allowed_hosts.clone(),
         header_limit: bytes(said.header_limit),
         body_limit: bytes(said.body_limit),

@@ -82,7 +82,7 @@ impl Store {
             return Ok(Opened::Memory(Arc::new(Memory::new())));
         };
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|error| StoreTrouble::Folder(folder.to_owned(), error))?;
+            private_folder(folder).map_err(|error| StoreTrouble::Folder(folder.to_owned(), error))?;
         }
         let mut options = Options::default();
         if let Some(bytes) = max_size {
@@ -93,6 +93,14 @@ impl Store {
         }
         Ok(Opened::Sqlite(Arc::new(Sqlite::open(path, options).map_err(StoreTrouble::Open)?)))
     }
+}
+
+/// Makes a folder that nobody else on this machine can look into; one that is there stays as it is.
+fn private_folder(folder: &std::path::Path) -> io::Result<()> {
+    let mut made = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut made, 0o700);
+    made.recursive(true).create(folder)
 }
 
 pub(super) fn resolve(said: &raw::Store, desk: &mut Desk<'_>) -> Store {

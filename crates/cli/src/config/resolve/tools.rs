@@ -88,7 +88,7 @@ fn one(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Tool {
             format!("the builtin `{}` remembers nothing, so there is nothing to say about its state", said.builtin.0);
         desk.wrong(&at.key("state"), message, "remove `state`");
     }
-    let read_only = said.annotations.read_only.unwrap_or(builtin.is_some_and(|builtin| builtin.is_read_only()));
+    let read_only = said.annotations.read_only.unwrap_or(builtin.is_some_and(builtin::Builtin::is_read_only));
     if said.calls.cache.is_some() && !read_only {
         let help = "remove `cache`: an answer given again is an effect that did not happen";
         desk.wrong(&at.key("cache"), "only the answers of read-only tools can be kept", help);

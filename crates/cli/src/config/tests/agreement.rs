@@ -18,7 +18,7 @@ use super::{
 };
 
 fn rounds() -> ProptestConfig {
-    let cases = if std::env::var_os("TOOLHUB_SOAK").is_some() { 20_000 } else { 150 };
+    let cases = if std::env::var_os("TOOLHUB_SOAK").is_some() { 3_000 } else { 150 };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 

@@ -1,6 +1,6 @@
 //! What is different between two configs.
 
-use super::{super::ChangePlan, config};
+use super::{super::change::ChangePlan, config};
 
 const BASE: &str = "
 [server]
@@ -26,7 +26,6 @@ fn a_config_that_says_the_same_in_another_way_changes_nothing() {
         defaults.timeout = \"5000ms\"
         server = { port = 1, host = \"127.0.0.1\" }";
     check("moved", moved, &ChangePlan::default());
-    assert!(ChangePlan::default().is_empty());
 }
 
 #[test]

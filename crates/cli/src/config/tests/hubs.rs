@@ -1,6 +1,6 @@
 //! What a config makes of a hub.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use toolhub::{BusinessStateConfig, Filter, StateManagerConfig, prelude::*};
 
@@ -40,7 +40,7 @@ async fn a_tool_is_what_its_section_says() {
         parameters = { properties = { add = { maxLength = 20 } } }
     "#;
     let config = config("tool", text);
-    let hub = config.hub(&Opened::Memory).build().await.unwrap();
+    let hub = config.hub(&Opened::Memory(Arc::new(toolhub::backend::Memory::new()))).build().await.unwrap();
     let tools = hub.list(&Filter::default());
     let [jot, time] = tools.as_slice() else { panic!("{} tools", tools.len()) };
     let definition = &time.definition;

@@ -32,6 +32,9 @@ fn a_flag_weighs_more_than_a_variable_and_that_more_than_a_file() {
     assert_eq!(port(&asked), (3, "other.toml:2".into()));
     asked.config = Some("toolhub.toml".into());
     assert_eq!(port(&asked), (2, "toolhub.toml:3".into()));
+    folder.write("which", "TOOLHUB_CONFIG=other.toml");
+    let by_file = Asked { env_file: Some("which".into()), ..folder.asked(&[]) };
+    assert_eq!(port(&by_file), (3, "other.toml:2".into()));
     folder.write("vars", "# comment\nexport TOOLHUB__SERVER__PORT='4'\n");
     asked.env_file = Some("vars".into());
     assert_eq!(port(&asked), (4, "env TOOLHUB__SERVER__PORT (vars:2)".into()));
@@ -161,5 +164,19 @@ fn every_key_can_be_set_by_a_variable_and_by_a_flag() {
     for (path, value) in found {
         let [variable, flag] = set_by_both(&path, &value);
         assert!(variable.is_ok() && variable == flag, "{variable:?} {flag:?}");
+    }
+}
+
+#[test]
+fn nothing_that_can_be_printed_holds_what_a_file_or_a_variable_says() {
+    let folder = Folder::new("printed");
+    folder.write("toolhub.toml", "[tools.x]\nbuiltin = \"clock\"\nmetadata = { a = \"hunter22\" }");
+    let asked = folder.asked(&[("ANY", "hunter22")]);
+    let loaded = load(&asked).unwrap();
+    let tree = format!("{:?}", loaded.tree);
+    folder.write("toolhub.toml", "# hunter22\n[server]\nprot = 1");
+    let problems = load(&asked).unwrap_err();
+    for text in [format!("{asked:?}"), tree, format!("{problems:?}"), problems.to_string()] {
+        assert!(!text.is_empty() && !text.contains("hunter22"), "{text}");
     }
 }

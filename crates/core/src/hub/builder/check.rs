@@ -9,12 +9,16 @@ use super::{BuildError, HubBuilder};
 use crate::{
     hooks::Hook,
     policy::{Glob, PolicyBook, PolicyError},
-    state::ManagerType,
+    state::{ManagerType, Redactor},
 };
+
+/// What was said about tools, the code around their calls, and what is not told.
+pub(super) type Checked = (PolicyBook, Vec<(Glob, Arc<dyn Hook>)>, Arc<Redactor>);
 
 impl HubBuilder {
     /// What was said about tools, and the code around their calls.
-    pub(super) fn checked(&mut self) -> Result<(PolicyBook, Vec<(Glob, Arc<dyn Hook>)>), BuildError> {
+    #[allow(clippy::result_large_err, reason = "asked once in the life of a hub")]
+    pub(super) fn checked(&mut self) -> Result<Checked, BuildError> {
         if let Some(kind) = self.twice.take() {
             return Err(BuildError::TwoExecutors(kind));
         }
@@ -37,7 +41,18 @@ impl HubBuilder {
             problems.push(wrong("`max_concurrency`".into(), reason));
         }
         problems.extend(self.about_states());
-        if problems.is_empty() { Ok((book, hooks)) } else { Err(BuildError::Policy(problems)) }
+        let mut secrets = Vec::with_capacity(self.secret_names.len());
+        for name in std::mem::take(&mut self.secret_names) {
+            match Glob::new(name.to_lowercase()) {
+                Ok(glob) => secrets.push(glob),
+                Err(reason) => problems.push(wrong("the names of secrets".into(), reason)),
+            }
+        }
+        if problems.is_empty() {
+            Ok((book, hooks, Arc::new(Redactor(secrets))))
+        } else {
+            Err(BuildError::Policy(problems))
+        }
     }
 
     fn about_states(&self) -> Vec<PolicyError> {

@@ -169,7 +169,9 @@ impl<'a> Book<'a> {
             None => Happened::success(&outcome.output),
             Some(error) => Happened::error(error),
         };
-        let parameters = Happened::parameters(&self.way.call.arguments);
+        let mut parameters = self.way.call.arguments.clone();
+        self.engine.services.redactor.hide(&mut parameters);
+        let parameters = Happened::parameters(&parameters);
         Some(Told { began: outcome.started_at + outcome.queued, parameters, end })
     }
 
@@ -180,7 +182,7 @@ impl<'a> Book<'a> {
 
     async fn commit(&self, outcome: &Outcome, writes: Vec<Write>) -> Result<(), StoreError> {
         let (journal, now) = (&self.engine.journal, self.engine.services.clock.now());
-        let record = self.record.clone().closed(outcome.clone());
+        let record = self.record.clone().closed(outcome.clone(), &self.engine.services.redactor);
         let mut batch = Batch::on(self.partition());
         batch.writes = journal.close(&record, self.opened, now)?;
         batch.writes.extend(writes);

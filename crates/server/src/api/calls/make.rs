@@ -15,18 +15,20 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio_util::sync::DropGuard;
 use toolhub_core::{
-    CancellationToken, Outcome, Reached,
+    CallRequest, CancellationToken, Outcome, Reached,
     ids::{CallId, Tenant, ThreadId},
 };
 
-use super::{CallView, find};
+use super::{CallView, find, rates};
 use crate::{
     api::tools::Named,
     app::App,
     extract::{Body, Key, Params, Prefer, Trace, Who},
     links::{self, Links},
     problem::{Answer, Code, Flaw, Problem},
+    scope::Principal,
 };
 
 /// What a call is made with.
@@ -54,16 +56,20 @@ pub(super) async fn call(
     Params(Named { name }): Params<Named>,
     Key(key): Key,
     prefer: Prefer,
-    _trace: Trace,
+    Trace(trace): Trace,
     links: Links,
     Body(body): Body<CallBody>,
 ) -> Answer<Response> {
     body.check()?;
-    let tenant = principal.tenant.clone();
-    let mut call =
-        app.hub().call(name, Value::Object(body.arguments)).tenant(principal.tenant).caller(principal.caller);
-    if let Some(thread) = body.thread_id {
-        call = call.thread(thread);
+    let Principal { tenant, caller, .. } = principal;
+    let thread = body.thread_id.and_then(|thread| ThreadId::new(thread).ok());
+    let arguments = Value::Object(body.arguments);
+    let mut call = app.hub().call(name.as_str(), arguments).tenant(tenant.clone()).caller(caller.clone());
+    if let Some(thread) = &thread {
+        call = call.thread(thread.as_str());
+    }
+    if let Some(trace) = trace {
+        call = call.trace(trace);
     }
     if let Some(time) = body.timeout_ms {
         call = call.timeout(Duration::from_millis(time));
@@ -75,34 +81,64 @@ pub(super) async fn call(
     if let Some(key) = key {
         call = call.idempotency_key(key.as_str());
     }
-    let id = call.id();
-    if prefer == Prefer::default() {
-        return match call.until_asked().await {
-            Reached::Ended(outcome) => Ok(ended(outcome, &links)),
-            _ => promised(&app, &tenant, id, &links, prefer).await,
-        };
-    }
-    // From here on the call may outlive the request. Until that is promised, a client that goes away still cancels it.
-    let cancel = CancellationToken::new();
-    let gone = (!keyed && !prefer.respond_async).then(|| cancel.clone().drop_guard());
-    let mut running = call.detached().cancel_on(&cancel).start();
-    let waited = match prefer.wait {
-        Some(wait) => tokio::time::timeout(wait, running.outcome()).await.ok().map(Reached::Ended),
-        None => None,
-    };
-    let in_time = waited.is_some();
-    let reached = match waited {
-        Some(ended) => ended,
-        None => running.accepted().await,
-    };
-    gone.map(tokio_util::sync::DropGuard::disarm);
-    match reached {
-        // It was over before the promise was made; what was asked for is the promise.
-        Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => {
-            Ok(promise(CallView::ended(outcome, &links), id, prefer))
+    let waits = Waits { app: &app, tenant: &tenant, links: &links, prefer, keyed };
+    let mut response = waits.answer(call).await?;
+    rates::tell(&app.hub().rates_left(&name, &tenant, thread.as_ref(), &caller), response.headers_mut());
+    Ok(response)
+}
+
+/// A client that waits, and how long.
+struct Waits<'a> {
+    app: &'a App,
+    tenant: &'a Tenant,
+    links: &'a Links,
+    prefer: Prefer,
+    keyed: bool,
+}
+
+impl Waits<'_> {
+    /// Makes the call, and answers when the client has waited long enough.
+    async fn answer(&self, call: CallRequest<'_>) -> Answer<Response> {
+        let (id, prefer) = (call.id(), self.prefer);
+        if prefer == Prefer::default() {
+            return match call.until_asked().await {
+                Reached::Ended(outcome) => Ok(ended(outcome, self.links)),
+                _ => self.promised(id).await,
+            };
         }
-        Reached::Ended(outcome) => Ok(applied(ended(outcome, &links), prefer)),
-        _ => promised(&app, &tenant, id, &links, prefer).await,
+        // From here on the call may outlive the request. Until that is promised, a client that goes away still cancels it.
+        let cancel = CancellationToken::new();
+        let gone = (!self.keyed && !prefer.respond_async).then(|| cancel.clone().drop_guard());
+        let mut running = call.detached().cancel_on(&cancel).start();
+        let waited = match prefer.wait {
+            Some(wait) => tokio::time::timeout(wait, running.outcome()).await.ok(),
+            None => None,
+        };
+        let in_time = waited.is_some();
+        let reached = match waited {
+            Some(outcome) => Reached::Ended(outcome),
+            None => running.accepted().await,
+        };
+        gone.map(DropGuard::disarm);
+        match reached {
+            // It was over before the promise was made; what was asked for is the promise.
+            Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => {
+                Ok(self.promise(CallView::ended(outcome, self.links), id))
+            }
+            Reached::Ended(outcome) => Ok(applied(ended(outcome, self.links), prefer)),
+            _ => self.promised(id).await,
+        }
+    }
+
+    /// The answer to a call that goes on.
+    async fn promised(&self, id: CallId) -> Answer<Response> {
+        let view = find(self.app, self.tenant, id, self.links).await?;
+        Ok(self.promise(view.ok_or_else(|| super::unknown(&id.to_string()))?, id))
+    }
+
+    fn promise(&self, view: CallView, id: CallId) -> Response {
+        let location = [(header::LOCATION, links::call(id))];
+        applied((StatusCode::ACCEPTED, location, Json(view)).into_response(), self.prefer)
     }
 }
 
@@ -137,10 +173,10 @@ fn ended(outcome: Outcome, links: &Links) -> Response {
     let mut response = match refused {
         Some(error) => {
             let problem = Problem::from(error.clone()).with("callId", outcome.id);
-            match &outcome.thread {
-                Some(thread) => problem.with("threadId", thread).into_response(),
-                None => problem.into_response(),
-            }
+            problem
+                .with_some("threadId", outcome.thread.as_ref())
+                .with_some("traceId", outcome.trace_id)
+                .into_response()
         }
         None => Json(CallView::ended(outcome, links)).into_response(),
     };
@@ -148,17 +184,6 @@ fn ended(outcome: Outcome, links: &Links) -> Response {
         response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
     }
     response
-}
-
-/// The answer to a call that goes on.
-async fn promised(app: &App, tenant: &Tenant, id: CallId, links: &Links, prefer: Prefer) -> Answer<Response> {
-    let view = find(app, tenant, id, links).await?.ok_or_else(|| super::unknown(&id.to_string()))?;
-    Ok(promise(view, id, prefer))
-}
-
-fn promise(view: CallView, id: CallId, prefer: Prefer) -> Response {
-    let location = [(header::LOCATION, links::call(id))];
-    applied((StatusCode::ACCEPTED, location, Json(view)).into_response(), prefer)
 }
 
 fn applied(mut response: Response, prefer: Prefer) -> Response {

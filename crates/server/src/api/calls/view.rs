@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use toolhub_core::{
-    Acknowledged, CallError, CallRecord, Content, Effect, Outcome, Status,
+    Acknowledged, CallError, CallRecord, Content, Effect, Outcome, Status, TraceId,
     clock::Timestamp,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, ThreadId},
 };
@@ -80,7 +80,7 @@ pub(crate) struct CallView {
     ended_at: Option<Timestamp>,
     /// The trace it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace_id: Option<String>,
+    trace_id: Option<TraceId>,
 }
 
 /// A question, and where it is answered.
@@ -173,14 +173,27 @@ impl CallView {
             duration_ms: Some(whole(outcome.duration)),
             started_at: outcome.started_at,
             ended_at: Some(outcome.ended_at),
-            trace_id: None,
+            trace_id: outcome.trace_id,
         }
     }
 
     /// A call that is looked up.
     pub(crate) fn kept(record: CallRecord, links: &Links) -> Self {
-        let CallRecord { id, tool, caller, thread, run, key, arguments, status, approval, opened_at, outcome, .. } =
-            record;
+        let CallRecord {
+            id,
+            tool,
+            caller,
+            thread,
+            run,
+            key,
+            arguments,
+            status,
+            approval,
+            opened_at,
+            outcome,
+            trace_id,
+            ..
+        } = record;
         let known = Self {
             id,
             tool: tool.to_string(),
@@ -204,7 +217,7 @@ impl CallView {
             duration_ms: None,
             started_at: opened_at,
             ended_at: None,
-            trace_id: None,
+            trace_id,
         };
         let known = outcome.map_or(known, |outcome| Self::ended(outcome, links));
         Self { caller: Some(caller), run_id: run, idempotency_key: key, arguments: Some(arguments), ..known }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolhub_core::{Definition, Limits, Tool, ToolStatusInfo, status::ToolStatus};
+use toolhub_core::{Definition, ErrorKind, Limits, Tool, ToolStatusInfo, status::ToolStatus};
 
 use crate::app::App;
 
@@ -34,7 +34,7 @@ pub(crate) struct ToolView {
 struct Numbers {
     /// How many calls reached the tool and ended.
     calls: u64,
-    /// How many calls failed or were refused.
+    /// How many of these failed.
     errors: u64,
     /// How many calls are with the tool now.
     in_flight: u64,
@@ -44,6 +44,11 @@ struct Numbers {
     p95_ms: f64,
 }
 
+/// Whether a call that ended with this error had reached its tool.
+fn is_of_calls_that_ran(name: &str) -> bool {
+    ErrorKind::TABLE.iter().any(|row| row.name == name && row.http == 200 && row.kind != ErrorKind::Cancelled)
+}
+
 impl ToolView {
     /// A tool, in short.
     pub(super) fn of(app: &App, tool: &Tool, status: &ToolStatusInfo) -> Self {
@@ -51,7 +56,7 @@ impl ToolView {
         let stats =
             stats.map_or(Numbers { calls: 0, errors: 0, in_flight: 0, queued: 0, p95_ms: 0.0 }, |stats| Numbers {
                 calls: stats.calls,
-                errors: stats.errors.values().sum(),
+                errors: stats.errors.iter().filter(|(name, _)| is_of_calls_that_ran(name)).map(|(_, many)| many).sum(),
                 in_flight: stats.in_flight,
                 queued: stats.queued,
                 p95_ms: stats.latency.p95.as_secs_f64() * 1000.0,

@@ -1,0 +1,224 @@
+//! The commands, as people see them: each file in `tests/it/cli` is a session at a terminal that really happens.
+//!
+//! A line that begins with `$ ` is typed. What follows is what the binary prints: data as it is, talk after `! `, and the
+//! exit code in brackets where it is not 0. Lines at the top that begin with `# ` say what the session is about, and may
+//! set `# columns:`, `# env:` and `# way:` (`here`: a folder with a
+//! config; `empty`: one without; `serve`: one whose config is served; `server`: a server somewhere and nothing else).
+//! Ids, times and places are masked; a masked id may be typed and means the id it stands for. `TOOLHUB_UPDATE=1` writes
+//! the files anew.
+
+mod mask;
+pub(crate) mod script;
+mod server;
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::config::Folder;
+use mask::Mask;
+use script::{Script, Step};
+use server::{Serving, TestServer};
+
+/// What a config file of these sessions says. Nothing listens on its port.
+const CONFIG: &str = r#"
+[status]
+failure_duration = "10m"
+
+[[policy]]
+tool = "dangerous"
+arguments = { "/folder" = "^/$" }
+decision = "deny"
+reason = "nobody deletes everything"
+
+[tools.calculator]
+builtin = "calculator"
+[tools.clock]
+builtin = "clock"
+[tools.notes]
+builtin = "notes"
+[tools.dangerous]
+builtin = "dangerous"
+approval_timeout = "15m"
+"#;
+
+/// Plays a session and compares what happens with what is written.
+fn plays(name: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli").join(name).with_extension("txt");
+    let text = std::fs::read_to_string(&file).expect("the session can be read");
+    let mut script = Script::read(&text);
+    let played = play(&script, name);
+    if std::env::var_os("TOOLHUB_UPDATE").is_some() {
+        script.steps = played;
+        std::fs::write(&file, script.text()).expect("the session can be written");
+        return;
+    }
+    same(name, &script.steps, &played);
+}
+
+/// What really happens.
+pub(crate) fn play(script: &Script, name: &str) -> Vec<Step> {
+    let folder = Folder::new(name);
+    let port = free_port();
+    let served = (script.way() == "server").then(TestServer::start);
+    if matches!(script.way(), "here" | "serve") {
+        folder.write("toolhub.toml", &format!("[server]\nport = {port}\n{CONFIG}"));
+    }
+    let _serving = (script.way() == "serve").then(|| Serving::start(folder.path(), port));
+    let mut mask = Mask::new(folder.path(), served.as_ref().map_or(port, TestServer::port));
+    let shown = |step: &Step| {
+        let ran = run(&mask.real(&step.typed), script, folder.path(), served.as_ref());
+        Step { typed: step.typed.clone(), shown: mask.masked(&ran) }
+    };
+    script.steps.iter().map(shown).collect()
+}
+
+#[track_caller]
+pub(crate) fn same(name: &str, expected: &[Step], got: &[Step]) {
+    for (expected, got) in expected.iter().zip(got) {
+        let (expected_lines, got_lines) = (tidy(&expected.shown), tidy(&got.shown));
+        assert_eq!(expected_lines, got_lines, "\nin {name} after `$ {}`\n{}\n", expected.typed, got.shown);
+    }
+}
+
+/// Times have more or fewer digits, and columns are as wide as their words: the space between columns does not matter.
+fn tidy(text: &str) -> Vec<String> {
+    let line = |line: &str| {
+        let indent = line.len() - line.trim_start().len();
+        let words: Vec<&str> = line.trim_start().split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
+        format!("{}{}", &line[..indent], words.join("  "))
+    };
+    text.lines().map(line).collect()
+}
+
+fn run(typed: &str, script: &Script, folder: &Path, served: Option<&TestServer>) -> String {
+    let (stdin, words) = script::words(typed);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
+    command.args(&words).current_dir(folder).env_clear().env("HOME", folder).env("TERM", "xterm");
+    command.env("LANG", "C.UTF-8").env("COLUMNS", script.columns().to_string()).envs(script.env());
+    if let Some(server) = served {
+        command.env("TOOLHUB_URL", server.url());
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary can be started");
+    if let Some(mut to) = child.stdin.take() {
+        // A command that reads nothing may have ended before.
+        let _ = to.write_all(stdin.as_bytes());
+    }
+    let ran = child.wait_with_output().expect("the binary ends");
+    let text = |bytes| String::from_utf8(bytes).expect("the binary writes UTF-8");
+    let (out, err) = (text(ran.stdout), text(ran.stderr));
+    if script.checks_width() {
+        let wide = out.lines().find(|line| line.chars().count() > script.columns());
+        assert_eq!(wide, None, "too wide for {} columns, after `$ {typed}`", script.columns());
+    }
+    assert!(!out.contains('\u{1b}') || typed.contains("--color always"), "escapes in a pipe after `$ {typed}`");
+    let talk: String = err.lines().map(|line| format!("! {line}").trim_end().to_owned() + "\n").collect();
+    let code = match ran.status.code() {
+        Some(0) => String::new(),
+        code => format!("[exit {}]\n", code.map_or("signal".into(), |code| code.to_string())),
+    };
+    let gap = if out.is_empty() || out.ends_with('\n') { "" } else { "\n" };
+    format!("{out}{gap}{talk}{code}")
+}
+
+/// A port that nobody has. Somebody might take it in the next moment; then one session fails, and says so.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    listener.local_addr().expect("it has an address").port()
+}
+
+#[test]
+fn every_session_is_played() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli");
+    let files =
+        std::fs::read_dir(folder).expect("the folder is there").map(|file| file.expect("it can be listed").path());
+    let texts: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
+    let played = include_str!("cli.rs");
+    for file in texts {
+        let name = file.file_stem().and_then(|name| name.to_str()).expect("it has a name").to_owned();
+        assert!(played.contains(&format!("plays(\"{name}\")")), "nobody plays {name}.txt");
+    }
+}
+
+#[test]
+fn first_steps() {
+    plays("first_steps");
+}
+
+#[test]
+fn mistakes_lead_to_the_right_command() {
+    plays("mistakes");
+}
+
+#[test]
+fn lists_fit_a_wide_terminal() {
+    plays("wide");
+}
+
+#[test]
+fn lists_fit_a_narrow_terminal() {
+    plays("narrow");
+}
+
+#[test]
+fn programs_get_json() {
+    plays("json");
+}
+
+#[test]
+fn a_plain_terminal_gets_plain_letters() {
+    plays("ascii");
+}
+
+#[test]
+fn arguments_are_typed_by_the_schema() {
+    plays("arguments");
+}
+
+#[test]
+fn calls_that_wait_for_a_person_say_so() {
+    plays("approvals");
+}
+
+#[test]
+fn operators_take_tools_out_of_service_and_bring_them_back() {
+    plays("operators");
+}
+
+#[test]
+fn states_are_read_and_written() {
+    plays("state");
+}
+
+#[test]
+fn a_server_is_asked_over_the_network() {
+    plays("server");
+}
+
+#[test]
+fn keys_are_made_for_the_config() {
+    plays("keys");
+}
+
+#[test]
+fn the_doctor_says_how_to_mend_things() {
+    plays("doctor");
+}
+
+#[test]
+fn a_server_that_runs_on_the_config_is_found() {
+    plays("running");
+}
+
+#[test]
+fn a_backup_is_made_and_put_back() {
+    plays("backup");
+}
+
+#[test]
+fn a_bad_config_is_told_by_every_command() {
+    plays("bad_config");
+}

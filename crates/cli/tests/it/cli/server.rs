@@ -1,0 +1,177 @@
+//! A server with a few tools, on a port of its own, for as long as the test runs.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread::JoinHandle,
+};
+
+use tokio::sync::oneshot;
+use toolhub::{
+    backend::Memory,
+    prelude::*,
+    server::{Server, Settings},
+};
+
+pub(super) struct TestServer {
+    port: u16,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TestServer {
+    pub(super) fn start() -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime can be made").block_on(async move {
+                let store = Arc::new(Memory::new());
+                let hub = hub(store.clone()).await;
+                let mut settings = Settings::default();
+                settings.port = 0;
+                let bound = Server::new(hub, store, settings).bind().await.expect("there is a free port");
+                tell.send(bound.address().port()).expect("the test waits for it");
+                let ended = async {
+                    let _ = stopped.await;
+                };
+                bound.serve(ended).await.expect("it serves until it is stopped");
+            });
+        });
+        let port = told.recv().expect("the server begins");
+        Self { port, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The binary itself, serving the config of a folder.
+pub(super) struct Serving(Child);
+
+impl Serving {
+    pub(super) fn start(folder: &Path, port: u16) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
+        command.arg("serve").current_dir(folder).env_clear().env("HOME", folder);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the binary can be started");
+        let mut lines = BufReader::new(child.stdout.take().expect("it says where it is")).lines();
+        let listens = format!(":{port}");
+        let said = lines.by_ref().map_while(Result::ok).any(|line| line.contains(&listens));
+        assert!(said, "the server ended before it listened");
+        // Nobody reads on, and a pipe that is full would hold it up.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self(child)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn hub(store: Arc<Memory>) -> ToolHub {
+    let built = ToolHub::builder()
+        .shared_store(store)
+        .tool(tool("weather", weather).read_only().description("Current weather of a city."))
+        .tool(tool("report", report).description("Write up the weather.").read_only().after("weather"))
+        .tool(tool("refund", refund).description("Give money back.").confirm())
+        .tool(tool("broken", broken).description("Fails whenever it is called."))
+        .tool(tool("forever", forever).description("Never ends by itself."))
+        .tool(tool("label", label).description("Says what it was given.").read_only())
+        .build();
+    built.await.expect("the hub can be built")
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct City {
+    /// City name
+    city: String,
+    /// In which units
+    #[serde(default)]
+    units: Option<Units>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Units {
+    Metric,
+    Imperial,
+}
+
+async fn weather(asked: City) -> Result<Value, ToolError> {
+    Ok(match asked.units {
+        Some(Units::Imperial) => json!({"city": asked.city, "fahrenheit": 39.6}),
+        Some(Units::Metric) | None => json!({"city": asked.city, "celsius": 4.2}),
+    })
+}
+
+async fn report(_: NoArguments) -> Result<&'static str, ToolError> {
+    Ok("It is cold.")
+}
+
+/// Give money back.
+#[derive(Deserialize, JsonSchema)]
+struct Refund {
+    /// Which order
+    order_id: String,
+    /// How much
+    amount: f64,
+}
+
+async fn refund(refund: Refund) -> Result<String, ToolError> {
+    Ok(format!("{} given back for {}", refund.amount, refund.order_id))
+}
+
+async fn broken(_: NoArguments) -> Result<(), ToolError> {
+    Err(ToolError::new("the wire is cut"))
+}
+
+async fn forever(_: NoArguments) -> Result<(), ToolError> {
+    std::future::pending().await
+}
+
+/// Says what it was given.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Label {
+    text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    copies: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shiny: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size: Option<Size>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    more: BTreeMap<String, Value>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Size {
+    width: u32,
+    height: u32,
+}
+
+async fn label(label: Label) -> Result<Value, ToolError> {
+    Ok(json!(label))
+}

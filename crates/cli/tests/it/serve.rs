@@ -1,0 +1,258 @@
+//! The binary as a server: reloads under load, orderly ends, secrets that stay secret, and the demo.
+
+mod line;
+mod process;
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use serde_json::json;
+
+use crate::config::{Folder, toolhub};
+use line::Line;
+use process::Process;
+
+const TOOLS: &str = r#"
+[tools.calculator]
+builtin = "calculator"
+[tools.counter]
+builtin = "counter"
+"#;
+
+fn soak() -> bool {
+    std::env::var_os("TOOLHUB_SOAK").is_some()
+}
+
+fn calculate(line: &mut Line) -> u16 {
+    let body = json!({"arguments": {"expression": "2+3*4"}}).to_string();
+    let answer = line.ask("POST /api/v1/tools/calculator/calls", "", &body);
+    assert!(answer.status != 200 || answer.json()["output"] == 14, "{}", answer.text);
+    answer.status
+}
+
+#[test]
+fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
+    let folder = Folder::new("reloads");
+    folder.write("toolhub.toml", TOOLS);
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
+    let (over, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for caller in 0..4 {
+            let (over, calls, port) = (&over, &calls, server.port);
+            scope.spawn(move || {
+                let mut line = Line::to(port);
+                while !over.load(Ordering::Relaxed) {
+                    assert_eq!(calculate(&mut line), 200);
+                    let thread = json!({"arguments": {}, "threadId": format!("t{caller}")}).to_string();
+                    let counted = line.ask("POST /api/v1/tools/counter/calls", "", &thread);
+                    assert_eq!(
+                        (counted.status, &counted.json()["status"]),
+                        (200, &json!("success")),
+                        "{}",
+                        counted.text
+                    );
+                    calls.fetch_add(2, Ordering::Relaxed);
+                }
+            });
+        }
+        let mut admin = Line::to(server.port);
+        let rounds = if soak() { 1_000 } else { 200 };
+        for round in 0..rounds {
+            // Another limit, a tool that comes and goes, a tool that is replaced; and now and then a file with a mistake.
+            let more = if round % 2 == 0 { "[tools.clock]\nbuiltin = \"clock\"\n" } else { "" };
+            let bad = if round % 10 == 9 { "[tools.calculater]\nbuiltin = \"calculater\"\n" } else { "" };
+            let text = format!(
+                "[defaults]\ntimeout = \"{}s\"\n{TOOLS}description = \"Count {round}.\"\n{more}{bad}",
+                30 + round % 7
+            );
+            folder.write("toolhub.toml", &text);
+            let answer = admin.ask("POST /api/v1/reload", "", "");
+            let expected = if bad.is_empty() { 200 } else { 422 };
+            assert_eq!(answer.status, expected, "round {round}: {}", answer.text);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    let calls = calls.into_inner();
+    assert!(calls > 100, "there was hardly any load: {calls} calls");
+    let count = Line::to(server.port).ask("GET /api/v1/state/contexts/t0%2Fcounter/business", "", "");
+    assert!(count.json()["data"].is_object() || count.json()["data"].is_number(), "{}", count.text);
+}
+
+#[test]
+fn a_server_that_is_asked_to_stop_answers_every_call_it_took() {
+    let folder = Folder::new("stop");
+    folder.write("toolhub.toml", TOOLS);
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
+    let (port, answered) = (server.port, Arc::new(AtomicUsize::new(0)));
+    let callers: Vec<_> = (0..8)
+        .map(|caller| {
+            let answered = answered.clone();
+            thread::spawn(move || {
+                let mut line = Line::to(port);
+                let mut counted = 0_u64;
+                let body = json!({"arguments": {}, "threadId": format!("t{caller}")}).to_string();
+                loop {
+                    match line.try_ask("POST /api/v1/tools/counter/calls", "", &body) {
+                        Some(answer) if answer.status == 200 => {
+                            counted = answer.json()["output"].as_u64().expect("a count");
+                            answered.fetch_add(1, Ordering::Relaxed);
+                        }
+                        // From here on it takes nothing new.
+                        Some(answer) => {
+                            assert_eq!(answer.status, 503, "{}", answer.text);
+                            return counted;
+                        }
+                        None => return counted,
+                    }
+                }
+            })
+        })
+        .collect();
+    while answered.load(Ordering::Relaxed) < 200 && callers.iter().any(|caller| !caller.is_finished()) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    server.signal("TERM");
+    let counted: Vec<u64> =
+        callers.into_iter().map(|caller| caller.join().expect("no caller was left alone")).collect();
+    let (code, ..) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(counted.iter().sum::<u64>() > 0, "nobody was served");
+    // What was answered is there, and nothing beyond it: a call that was taken was answered.
+    for (caller, counted) in counted.into_iter().enumerate() {
+        let shown = toolhub(folder.path(), &["--json", "state", "get", &format!("t{caller}/counter")], &[]);
+        let entry: serde_json::Value = serde_json::from_str(&shown.out).unwrap_or_default();
+        assert_eq!(entry["version"].as_u64().unwrap_or(0), counted, "caller {caller}: {}{}", shown.out, shown.err);
+    }
+    let open = toolhub(folder.path(), &["--json", "calls", "list", "--status", "executing"], &[]);
+    let open: serde_json::Value = serde_json::from_str(&open.out).expect("a list");
+    assert_eq!(open["items"], json!([]), "every call has its end");
+}
+
+#[test]
+fn secrets_are_nowhere_to_be_seen() {
+    let folder = Folder::new("secrets");
+    let key = toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
+    let made: serde_json::Value = serde_json::from_str(&key.out).unwrap_or_else(|_| panic!("{}{}", key.out, key.err));
+    let (key, hash) = (made["key"].as_str().expect("a key"), made["hash"].as_str().expect("its hash"));
+    let text = format!(
+        "[auth]\nmode = \"keys\"\n[[auth.keys]]\nname = \"ops\"\nhash = {{ env = \"OPS_HASH\" }}\nscopes = [\"admin\"]\n\
+         [telemetry]\nlog = {{ level = \"trace\", format = \"json\" }}\n{TOOLS}[tools.notes]\nbuiltin = \"notes\"\n"
+    );
+    folder.write("toolhub.toml", &text);
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("OPS_HASH", hash)]);
+    let mut line = Line::to(server.port);
+    let own = format!("authorization: Bearer {key}\r\nx-api-key: canary-header\r\ncookie: session=canary-cookie\r\n");
+    let mut seen = Vec::new();
+    let mut ask = |what: &str, headers: &str, body: &str| {
+        let answer = line.ask(what, headers, body);
+        seen.push(answer.text.clone());
+        answer
+    };
+    // In arguments under a name that sounds secret, in the query, in a key that is none, in a body that is no JSON.
+    let arguments = json!({"arguments": {"expression": "1", "password": "canary-argument"}}).to_string();
+    assert_eq!(ask("POST /api/v1/tools/calculator/calls", &own, &arguments).status, 200);
+    ask("GET /api/v1/tools?q=x&api_key=canary-query", &own, "");
+    ask("GET /api/v1/tools", "authorization: Bearer canary-bearer\r\n", "");
+    ask("POST /api/v1/tools/calculator/calls", &own, "{\"token\": \"canary-body\"");
+    for what in ["GET /api/v1/config", "GET /api/v1/audit", "GET /metrics", "GET /api/v1/calls", "GET /api/v1/keys"] {
+        assert_eq!(ask(what, &own, "").status, 200, "{what}");
+    }
+    let backup = ask("POST /api/v1/backups", &own, "");
+    assert!((200..300).contains(&backup.status), "{}", backup.text);
+    let copy = fs::read(backup.json()["path"].as_str().expect("where it is")).expect("the backup is there");
+    server.signal("TERM");
+    let (code, out, err) = server.end();
+    assert_eq!(code, Some(0), "{err}");
+    seen.extend([out, err, String::from_utf8_lossy(&copy).into_owned()]);
+    let digits = hash.trim_start_matches("sha256:");
+    for text in &seen {
+        for secret in [
+            "canary-header",
+            "canary-cookie",
+            "canary-argument",
+            "canary-query",
+            "canary-bearer",
+            "canary-body",
+            key,
+            digits,
+        ] {
+            assert!(!text.contains(secret), "`{secret}` is in:\n{}", text.chars().take(2_000).collect::<String>());
+        }
+    }
+}
+
+#[test]
+fn a_key_that_leaves_the_config_is_refused_once_it_is_read_again() {
+    let folder = Folder::new("keys");
+    let make = |name: &str| {
+        let made = toolhub(folder.path(), &["--json", "keys", "create", name, "--scope", "admin"], &[]);
+        serde_json::from_str::<serde_json::Value>(&made.out).unwrap_or_else(|_| panic!("{}{}", made.out, made.err))
+    };
+    let (old, new) = (make("old"), make("new"));
+    let lines = |name: &str, key: &serde_json::Value| {
+        format!("[[auth.keys]]\nname = \"{name}\"\nhash = {}\nscopes = [\"admin\"]\n", key["hash"])
+    };
+    let (first, second) = (lines("old", &old), lines("new", &new));
+    folder.write("toolhub.toml", &format!("[auth]\nmode = \"keys\"\n{first}{second}"));
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
+    let mut line = Line::to(server.port);
+    let header = |key: &serde_json::Value| format!("authorization: Bearer {}\r\n", key["key"].as_str().expect("a key"));
+    let (old, new) = (header(&old), header(&new));
+    assert_eq!(line.ask("GET /api/v1/tools", &old, "").status, 200);
+    folder.write("toolhub.toml", &format!("[auth]\nmode = \"keys\"\n{second}"));
+    let done = line.ask("POST /api/v1/reload", &new, "");
+    assert_eq!((done.status, &done.json()["needsRestart"]), (200, &json!([])), "{}", done.text);
+    assert_eq!(line.ask("GET /api/v1/tools", &old, "").status, 401);
+    assert_eq!(line.ask("GET /api/v1/tools", &new, "").status, 200);
+}
+
+#[test]
+fn a_public_address_without_keys_is_refused_with_the_way_out() {
+    let folder = Folder::new("public");
+    let ran = toolhub(folder.path(), &["serve", "--host", "0.0.0.0"], &[]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("toolhub keys create"), "{}", ran.err);
+}
+
+#[test]
+fn a_config_with_a_mistake_starts_nothing_and_an_address_that_is_taken_says_so() {
+    let folder = Folder::new("taken");
+    folder.write("toolhub.toml", "[server]\nprot = 1\n");
+    let ran = toolhub(folder.path(), &["serve"], &[]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("`port`") && ran.err.contains("toolhub.toml:2"), "{}", ran.err);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let port = taken.local_addr().expect("it has an address").port().to_string();
+    folder.write("toolhub.toml", "");
+    let ran = toolhub(folder.path(), &["serve", "--port", &port], &[]);
+    assert_eq!(ran.code, 4, "{}", ran.err);
+    assert!(ran.err.contains("--port"), "{}", ran.err);
+}
+
+#[test]
+fn the_demo_serves_its_tools_and_leaves_nothing_behind() {
+    let folder = Folder::new("demo");
+    let server = Process::start(folder.path(), &["demo", "--port", "0"], &[]);
+    let mut line = Line::to(server.port);
+    assert_eq!(line.ask("GET /livez", "", "").status, 200);
+    assert_eq!(calculate(&mut line), 200);
+    let states = line.ask("GET /agents/demo/tool-states", "", "").json();
+    let names: Vec<&String> = states["data"]["toolStates"].as_object().expect("its tools").keys().collect();
+    assert_eq!(names, ["calculator", "clock", "counter", "dangerous", "flaky", "notes"]);
+    let asks = json!({"arguments": {"folder": "/tmp/old"}}).to_string();
+    let waits = line.ask("POST /api/v1/tools/dangerous/calls", "", &asks);
+    assert_eq!((waits.status, &waits.json()["status"]), (202, &json!("awaiting_approval")), "{}", waits.text);
+    server.signal("TERM");
+    let (code, out, err) = server.end();
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("/docs") && out.matches("call ").count() >= 2, "{out}");
+    let left: Vec<_> = fs::read_dir(folder.path()).expect("the folder is there").collect();
+    assert!(left.is_empty(), "{left:?}");
+}

@@ -1,0 +1,81 @@
+//! One connection to a server: requests one after the other, over a real socket.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+pub(super) struct Line(BufReader<TcpStream>);
+
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) text: String,
+}
+
+impl Answer {
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|wrong| panic!("{wrong}: {}", self.text))
+    }
+}
+
+impl Line {
+    pub(super) fn to(port: u16) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server takes connections");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time can be set");
+        Self(BufReader::new(stream))
+    }
+
+    /// Sends a request; `None` where the connection ended before the answer was here.
+    pub(super) fn try_ask(&mut self, what: &str, headers: &str, body: &str) -> Option<Answer> {
+        let length = body.len();
+        let request = format!(
+            "{what} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+        );
+        self.0.get_mut().write_all(request.as_bytes()).ok()?;
+        let (mut head, mut length, mut chunked) = (String::new(), 0_usize, false);
+        loop {
+            let begun = head.len();
+            if self.0.read_line(&mut head).ok()? == 0 {
+                return None;
+            }
+            let header = head[begun..].trim().to_ascii_lowercase();
+            if let Some(value) = header.strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a length is a number");
+            }
+            chunked |= header.starts_with("transfer-encoding:");
+            if header.is_empty() {
+                break;
+            }
+        }
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("an answer has a status");
+        let mut body = vec![0; length];
+        if chunked {
+            body = self.chunks()?;
+        } else {
+            self.0.read_exact(&mut body).ok()?;
+        }
+        Some(Answer { status, text: String::from_utf8(body).expect("an answer is text") })
+    }
+
+    fn chunks(&mut self) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let mut size = String::new();
+            self.0.read_line(&mut size).ok()?;
+            let size = usize::from_str_radix(size.trim(), 16).expect("a chunk has a size");
+            let mut chunk = vec![0; size + 2];
+            self.0.read_exact(&mut chunk).ok()?;
+            if size == 0 {
+                return Some(body);
+            }
+            body.extend_from_slice(&chunk[..size]);
+        }
+    }
+
+    pub(super) fn ask(&mut self, what: &str, headers: &str, body: &str) -> Answer {
+        self.try_ask(what, headers, body).unwrap_or_else(|| panic!("no answer to {what}"))
+    }
+}

@@ -1,0 +1,70 @@
+//! The binary as a server, in a process of its own.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread::JoinHandle,
+};
+
+pub(super) struct Process {
+    child: Child,
+    pub(super) port: u16,
+    out: Option<JoinHandle<String>>,
+    err: Option<JoinHandle<String>>,
+}
+
+impl Process {
+    /// Starts it and waits until it says where it listens.
+    pub(super) fn start(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
+        command.args(arguments).current_dir(folder).env_clear().env("HOME", folder).env("TMPDIR", folder);
+        command.envs(variables.iter().copied());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary can be started");
+        let mut stderr = child.stderr.take().expect("its stderr is ours");
+        let err = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        let mut lines = BufReader::new(child.stdout.take().expect("its stdout is ours"));
+        let mut said = String::new();
+        let port = loop {
+            let begun = said.len();
+            if lines.read_line(&mut said).expect("it writes text") == 0 {
+                panic!("it ended: {said}{}", err.join().unwrap_or_default());
+            }
+            let port = said[begun..].split("http://127.0.0.1:").nth(1);
+            if let Some(port) = port {
+                let digits: String = port.chars().take_while(char::is_ascii_digit).collect();
+                break digits.parse().expect("a port is a number");
+            }
+        };
+        let out = std::thread::spawn(move || {
+            let _ = lines.read_to_string(&mut said);
+            said
+        });
+        Self { child, port, out: Some(out), err: Some(err) }
+    }
+
+    pub(super) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill can be run").success());
+    }
+
+    /// Waits for its end; answers its exit code and all it said.
+    pub(super) fn end(mut self) -> (Option<i32>, String, String) {
+        let status = self.child.wait().expect("it ends");
+        let all = |thread: Option<JoinHandle<String>>| thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let (out, err) = (all(self.out.take()), all(self.err.take()));
+        (status.code(), out, err)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,97 @@
+//! Arguments whose names sound secret are given to the tool and to nobody else.
+
+use std::sync::Arc;
+
+use toolhub::{
+    Answer, ApprovalOutcome, CallQuery, Reached,
+    backend::{Backend, Memory, Scan, Scope, Table},
+    clock::Timestamp,
+    prelude::*,
+    testing::{AssertOutcome, Recorder, scripted},
+};
+
+const SECRET: &str = "hunter2";
+
+/// Everything the store holds in these tables, as text.
+async fn kept(store: &Memory, tables: impl IntoIterator<Item = Table>) -> String {
+    let mut all = String::new();
+    for table in tables {
+        let page = store.scan(Scan::of(table, Scope::All).limit(1_000), Timestamp::default()).await.unwrap();
+        for (key, row) in page.rows {
+            all.push_str(&format!("{table} {} {}\n", key.id, String::from_utf8_lossy(&row.value)));
+        }
+    }
+    all
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Count(u64);
+impl ToolState for Count {
+    const NAME: &'static str = "count";
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Login {
+    #[serde(rename = "api_key")]
+    key: String,
+    #[serde(rename = "Pin")]
+    pin: String,
+}
+
+async fn login(login: Login, mut count: State<Count>) -> Result<bool, ToolError> {
+    count.0 += 1;
+    Ok(login.key == SECRET && login.pin == SECRET)
+}
+
+#[tokio::test]
+async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
+    let store = Arc::new(Memory::new());
+    let (look, looked) = scripted("look", []);
+    let (ask, asked) = scripted("ask", []);
+    let tools = [tool("login", login), look.read_only(), ask.confirm()];
+    let builder = ToolHub::builder().shared_store(store.clone()).redact(["*pin*"]);
+    let hub = builder.tools(tools).build().await.unwrap();
+    let mut events = Recorder::of(&hub);
+    let tenant = Tenant::default();
+    let secrets = json!({"api_key": SECRET, "Pin": SECRET, "list": [{"accessToken": SECRET}], "city": "Ulm"});
+    let plain = json!({"api_key": SECRET, "Pin": SECRET});
+
+    let done = hub.call("login", plain.clone()).thread("t1").idempotency_key("k").await;
+    assert_eq!(done.assert_success(), &json!(true));
+    assert!(hub.call("login", plain).thread("t1").idempotency_key("k").await.replayed, "a key knows its arguments");
+    hub.call("look", secrets.clone()).await.assert_success();
+    let wrong = hub.call("login", json!({"api_key": {"is": SECRET}, "Pin": SECRET})).await;
+    wrong.assert_error(ErrorKind::ArgumentsInvalid);
+    let Reached::Waiting { call, approval, .. } = hub.call("ask", secrets.clone()).thread("t1").until_asked().await
+    else {
+        panic!("nobody is asked")
+    };
+    // While it may still run its record must have them; whoever looks at it sees none.
+    assert!(kept(&store, [Table::Open]).await.contains(SECRET));
+    let shown = hub.call_record(&tenant, call).await.unwrap().unwrap().arguments;
+    assert_eq!(shown["city"], "Ulm");
+    let question = hub.approval(&tenant, approval).await.unwrap().unwrap();
+    assert_eq!(question.arguments, shown);
+    assert!(!shown.to_string().contains(SECRET), "{shown}");
+    let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());
+    hub.resolve_approval(&tenant, approval, answer).await.unwrap();
+    while hub.call_record(&tenant, call).await.unwrap().unwrap().outcome.is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((looked.asked(), asked.asked()), (vec![secrets.clone()], vec![secrets]));
+
+    let calls = hub.calls(&tenant, &CallQuery::default()).await.unwrap().calls;
+    assert_eq!(calls.len(), 3);
+    hub.events_since(&tenant, 0).await.unwrap();
+    let everything = kept(&store, Table::ALL).await;
+    assert!(everything.contains("[redacted]") && everything.contains("Ulm"));
+    assert!(!everything.contains(SECRET), "{everything}");
+    let told: Vec<String> = events.events().iter().map(|event| serde_json::to_string(&**event).unwrap()).collect();
+    assert!(told.len() > 8 && !told.join("\n").contains(SECRET), "{told:#?}");
+}
+
+#[tokio::test]
+async fn a_name_that_is_no_pattern_is_refused() {
+    let error = ToolHub::builder().redact([""]).build().await.unwrap_err();
+    assert!(error.to_string().contains("secrets"), "{error}");
+}

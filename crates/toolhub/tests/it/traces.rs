@@ -1,0 +1,59 @@
+//! A call that was made in somebody's trace says so.
+
+use std::sync::Arc;
+
+use toolhub::{
+    Answer, ApprovalOutcome, Reached, TraceContext,
+    backend::Memory,
+    prelude::*,
+    testing::{AssertOutcome, scripted},
+};
+
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+fn trace() -> TraceContext {
+    TraceContext::parse(PARENT).unwrap().with_state("vendor=1")
+}
+
+async fn seen(_: NoArguments, cx: CallContext) -> Result<Option<(String, Option<String>)>, ToolError> {
+    Ok(cx.trace().map(|trace| (trace.traceparent(), trace.state.clone())))
+}
+
+#[tokio::test]
+async fn the_tool_the_outcome_and_the_record_know_the_trace() {
+    let tools = [tool("reads", seen).read_only(), tool("writes", seen), tool("asks", seen).confirm()];
+    let hub = ToolHub::builder().shared_store(Arc::new(Memory::new())).tools(tools).build().await.unwrap();
+    let (tenant, id) = (Tenant::default(), Some(trace().trace_id));
+    for name in ["reads", "writes"] {
+        let outcome = hub.call(name, json!({})).trace(trace()).await;
+        assert_eq!(outcome.assert_success(), &json!([PARENT, "vendor=1"]), "{name}");
+        let record = hub.call_record(&tenant, outcome.id).await.unwrap().unwrap();
+        assert_eq!((outcome.trace_id, record.trace_id, record.outcome.unwrap().trace_id), (id, id, id), "{name}");
+        let plain = hub.call(name, json!({})).await;
+        assert_eq!((plain.trace_id, plain.assert_success()), (None, &json!(null)));
+    }
+    let refused = hub.call("nobody", json!({})).trace(trace()).await;
+    assert_eq!(refused.trace_id, id);
+    let Reached::Waiting { call, approval, .. } = hub.call("asks", json!({})).trace(trace()).until_asked().await else {
+        panic!("nobody is asked")
+    };
+    assert_eq!(hub.call_record(&tenant, call).await.unwrap().unwrap().trace_id, id);
+    let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());
+    hub.resolve_approval(&tenant, approval, answer).await.unwrap();
+    let outcome = loop {
+        let record = hub.call_record(&tenant, call).await.unwrap().unwrap();
+        match record.outcome {
+            Some(outcome) => break outcome,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!((outcome.output, outcome.trace_id), (json!([PARENT, "vendor=1"]), id));
+}
+
+#[tokio::test]
+async fn an_answer_given_again_is_told_in_the_trace_that_asks() {
+    let hub = ToolHub::builder().tool(scripted("pay", []).0).build().await.unwrap();
+    hub.call("pay", json!({})).idempotency_key("k").await.assert_success();
+    let again = hub.call("pay", json!({})).idempotency_key("k").trace(trace()).await;
+    assert_eq!((again.replayed, again.trace_id), (true, Some(trace().trace_id)));
+}
