@@ -23,6 +23,7 @@ pub(crate) fn init(session: &Session, flags: &InitFlags) -> Result<Exit, Failure
 }
 
 /// These commands say themselves what is wrong. One that cannot write has nobody to tell.
+#[expect(clippy::needless_pass_by_value, reason = "it is what the command came to, and nobody needs it after")]
 fn ended(ended: std::io::Result<u8>) -> Result<Exit, Failure> {
     Ok(match ended {
         Ok(0) => Exit::Fine,
