@@ -56,11 +56,14 @@ CASES = [
 ]
 
 
-def watch(program: str, typed: list[tuple[str, str]]) -> tuple[str, int]:
-    """Runs the demo, types each text once its prompt is there, and answers all that was shown and the exit code."""
+TOUR = ["demo", "--tour"]
+
+
+def watch(program: str, typed: list[tuple[str, str]], command: list[str] = TOUR) -> tuple[str, int]:
+    """Runs a command, types each text once its prompt is there, and answers all that was shown and the exit code."""
     child, terminal = pty.fork()
     if child == 0:
-        os.execv(program, [program, "demo", "--tour"])
+        os.execv(program, [program, *command])
     shown, seen, waiting, deadline = "", 0, list(typed), time.monotonic() + SECONDS
     try:
         while True:

@@ -107,7 +107,10 @@ async fn main() -> ExitCode {
     let ends_itself = matches!(cli.command, Command::Serve(_) | Command::Demo(_));
     let ended = tokio::select! {
         ended = run(&session, cli.command) => ended,
-        Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => Ok(Exit::Interrupted),
+        Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => {
+            session.interrupted().await;
+            Ok(Exit::Interrupted)
+        }
     };
     session.close().await;
     let exit = ended.unwrap_or_else(|failure| {

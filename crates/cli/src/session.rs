@@ -2,7 +2,10 @@
 //!
 //! In: the global flags. Out: the client, made once. `close` lets everything end that was opened.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::{sync::OnceCell, time::error::Elapsed};
 
@@ -21,11 +24,13 @@ pub(crate) struct Session {
     pub(crate) global: Global,
     pub(crate) show: Show,
     client: OnceCell<Client>,
+    /// What is to be said to the hub if the person interrupts.
+    undo: Mutex<Option<Request>>,
 }
 
 impl Session {
     pub(crate) fn new(global: Global, show: Show) -> Self {
-        Self { global, show, client: OnceCell::new() }
+        Self { global, show, client: OnceCell::new(), undo: Mutex::default() }
     }
 
     /// The way to the hub: a server, or the store of this folder.
@@ -75,6 +80,20 @@ impl Session {
         match self.global.timeout {
             Some(time) => late(time, tokio::time::timeout(time, doing).await)?,
             None => doing.await,
+        }
+    }
+
+    /// Notes what to ask for if the person interrupts: a call that goes on without its caller would stay behind.
+    pub(crate) fn if_interrupted(&self, undo: Option<Request>) {
+        *self.undo.lock().unwrap_or_else(PoisonError::into_inner) = undo;
+    }
+
+    /// The person has interrupted.
+    pub(crate) async fn interrupted(&self) {
+        let undo = self.undo.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(undo), Some(client)) = (undo, self.client.get()) {
+            // Whoever interrupts does not want to wait.
+            let _ = tokio::time::timeout(Duration::from_secs(2), client.send(undo)).await;
         }
     }
 

@@ -163,3 +163,32 @@ fn first(time: Timestamp) -> SmolStr {
 fn place() -> Partition {
     Partition { tenant: Tenant::default(), place: Place::Audit }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{api, route::Access, scope::Scope};
+    use axum::http::Method;
+    use toolhub_core::backend::Memory;
+
+    #[test]
+    fn every_route_that_changes_what_others_rely_on_is_audited() {
+        let changes = |scope| matches!(scope, Scope::Admin | Scope::StateWrite | Scope::ApprovalsWrite);
+        for route in api::routes() {
+            let Access::Needs(scope) = route.access else { continue };
+            if route.method != Method::GET && changes(scope) {
+                assert!(route.audited.is_some(), "{} {} leaves no trace", route.method, route.path);
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_beyond_the_rate_are_counted_and_told_with_the_next_that_is_kept() {
+        let audit = Audit::new(Arc::new(Memory::new()));
+        let now = Timestamp::from_millis(1_000_000_000);
+        let kept = (0..100).filter(|_| audit.may_note_denial(now).is_some()).count();
+        assert_eq!(kept, 60);
+        assert_eq!(audit.may_note_denial(now + DENIAL_EACH), Some(40));
+        assert_eq!(audit.may_note_denial(now + DENIAL_EACH), None);
+    }
+}

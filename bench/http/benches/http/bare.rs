@@ -19,6 +19,7 @@ struct Ask {
 struct Answer {
     id: String,
     tool: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     thread_id: Option<String>,
     status: &'static str,
     output: Value,
@@ -32,8 +33,6 @@ struct Answer {
     started_at: &'static str,
     ended_at: &'static str,
     approval: Option<String>,
-    error: Option<String>,
-    trace_id: Option<String>,
 }
 
 async fn call(Path(tool): Path<String>, Json(ask): Json<Ask>) -> Json<Answer> {
@@ -56,8 +55,6 @@ async fn call(Path(tool): Path<String>, Json(ask): Json<Ask>) -> Json<Answer> {
         started_at: "2026-01-01T12:00:00.000Z",
         ended_at: "2026-01-01T12:00:00.000Z",
         approval: None,
-        error: None,
-        trace_id: None,
     })
 }
 

@@ -34,6 +34,8 @@ pub(crate) fn mark(ascii: bool) -> &'static str {
 /// A time that something took, in milliseconds.
 pub(crate) fn lasting(ms: f64) -> String {
     match ms {
+        // The API tells whole milliseconds of a call.
+        ms if ms < 0.05 => "<1ms".into(),
         ms if ms < 0.95 => format!("{ms:.1}ms"),
         ms if ms < 999.5 => format!("{ms:.0}ms"),
         ms if ms < 9_950.0 => format!("{:.1}s", ms / 1e3),
@@ -142,7 +144,7 @@ mod tests {
     #[test]
     fn times_are_as_exact_as_they_need_to_be() {
         let shown = [0.04, 2.4, 812.0, 1_900.0, 42_000.0, 252_000.0].map(lasting);
-        assert_eq!(shown, ["0.0ms", "2ms", "812ms", "1.9s", "42s", "4m12s"]);
+        assert_eq!(shown, ["<1ms", "2ms", "812ms", "1.9s", "42s", "4m12s"]);
         let now = "2024-01-01T12:00:00.000Z".parse::<Timestamp>().unwrap();
         assert_eq!(ago("2024-01-01T11:58:30.000Z", now), "1m ago");
         assert_eq!(until("2024-01-01T12:04:12.500Z", now), "4m12s");

@@ -8,7 +8,7 @@
 //! the files anew.
 
 mod mask;
-mod script;
+pub(crate) mod script;
 mod server;
 
 use std::{
@@ -49,6 +49,17 @@ fn plays(name: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli").join(name).with_extension("txt");
     let text = std::fs::read_to_string(&file).expect("the session can be read");
     let mut script = Script::read(&text);
+    let played = play(&script, name);
+    if std::env::var_os("TOOLHUB_UPDATE").is_some() {
+        script.steps = played;
+        std::fs::write(&file, script.text()).expect("the session can be written");
+        return;
+    }
+    same(name, &script.steps, &played);
+}
+
+/// What really happens.
+pub(crate) fn play(script: &Script, name: &str) -> Vec<Step> {
     let folder = Folder::new(name);
     let port = free_port();
     let served = (script.way() == "server").then(TestServer::start);
@@ -57,22 +68,18 @@ fn plays(name: &str) {
     }
     let _serving = (script.way() == "serve").then(|| Serving::start(folder.path(), port));
     let mut mask = Mask::new(folder.path(), served.as_ref().map_or(port, TestServer::port));
-    let played: Vec<Step> = script
-        .steps
-        .iter()
-        .map(|step| {
-            let ran = run(&mask.real(&step.typed), &script, folder.path(), served.as_ref());
-            Step { typed: step.typed.clone(), shown: mask.masked(&ran) }
-        })
-        .collect();
-    if std::env::var_os("TOOLHUB_UPDATE").is_some() {
-        script.steps = played;
-        std::fs::write(&file, script.text()).expect("the session can be written");
-        return;
-    }
-    for (expected, got) in script.steps.iter().zip(&played) {
+    let shown = |step: &Step| {
+        let ran = run(&mask.real(&step.typed), script, folder.path(), served.as_ref());
+        Step { typed: step.typed.clone(), shown: mask.masked(&ran) }
+    };
+    script.steps.iter().map(shown).collect()
+}
+
+#[track_caller]
+pub(crate) fn same(name: &str, expected: &[Step], got: &[Step]) {
+    for (expected, got) in expected.iter().zip(got) {
         let (expected_lines, got_lines) = (tidy(&expected.shown), tidy(&got.shown));
-        assert_eq!(expected_lines, got_lines, "\nin {name}.txt after `$ {}`\n{}\n", expected.typed, got.shown);
+        assert_eq!(expected_lines, got_lines, "\nin {name} after `$ {}`\n{}\n", expected.typed, got.shown);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the binary does, seen from outside.
 
 mod cli;
+mod cli_docs;
 mod config;
 mod config_bad;
 mod config_commands;

@@ -38,6 +38,7 @@ pub(super) async fn settle(session: &Session, call: &Value, document: &str, took
         return Err(waits(session, call));
     }
     let question = session.ask(Request::get(["approvals", &approval])).await?.value()?;
+    session.if_interrupted(Some(Request::post(["calls", &id, "cancel"])));
     show(session, &question).await;
     let mut lines = ask::typed();
     tokio::select! {

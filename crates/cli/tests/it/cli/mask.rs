@@ -17,7 +17,7 @@ const TIMES: &[(&str, &str)] = &[
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "2027-01-31T12:00:00.000Z"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "2027-01-31 12:00:00Z"),
     (r"\b\d+[smhd] ago", "just now"),
-    (r"\b\d+(\.\d+)?ms\b", "0.1ms"),
+    (r"<?\b\d+(\.\d+)?ms\b", "<1ms"),
     (r"\b(14m\d\ds|15m00s)\b", "14m59s"),
     (r"\b1h59m\b", "2h00m"),
     (r"\b(29\d|300)s\b", "300s"),
@@ -25,12 +25,15 @@ const TIMES: &[(&str, &str)] = &[
     (r#""(\w+Ms)": [\d.]+"#, "\"$1\": 1"),
     (r"process \d+", "process 4711"),
     (r"\d+ bytes", "65536 bytes"),
+    (r#""bytes": \d+"#, "\"bytes\": 65536"),
+    (r"\d+ rows", "12 rows"),
 ];
 
 /// Ids: an optional word, and letters and digits that are new every time.
 const IDS: &str = r"(?x)
     (?P<word>call_|apr_|run_) [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
   | (?P<thread>thread_ | thr_) [0-9a-zA-Z-]{16,36}
+  | (?P<backup>toolhub-) \d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z
   | thk_ (?P<key>[0-9A-Za-z]{12}) _ [0-9A-Za-z]{43}";
 
 impl Mask {
@@ -58,6 +61,10 @@ impl Mask {
         // It was typed as nobody's id.
         if real.contains("00000000-0000-7000-8000-") {
             return real;
+        }
+        if found.name("backup").is_some() {
+            self.ids.insert(real, format!("toolhub-2027-01-31T12-00-00-{number:03}Z"));
+            return format!("toolhub-2027-01-31T12-00-00-{number:03}Z");
         }
         let masked = match (found.name("word"), found.name("thread"), found.name("key")) {
             (Some(word), ..) => format!("{}00000000-0000-7000-8000-{number:012}", word.as_str()),

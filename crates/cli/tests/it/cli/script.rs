@@ -1,19 +1,19 @@
 //! A session as it is written down.
 
 /// The lines at the top, and what is typed and shown.
-pub(super) struct Script {
+pub(crate) struct Script {
     head: Vec<String>,
-    pub(super) steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// One command and what it shows.
-pub(super) struct Step {
-    pub(super) typed: String,
-    pub(super) shown: String,
+pub(crate) struct Step {
+    pub(crate) typed: String,
+    pub(crate) shown: String,
 }
 
 impl Script {
-    pub(super) fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         let (mut head, mut steps) = (Vec::new(), Vec::<Step>::new());
         for line in text.lines() {
             match (line.strip_prefix("$ "), steps.last_mut()) {
@@ -30,7 +30,7 @@ impl Script {
     }
 
     /// As it is written down.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let head = self.head.join("\n").trim_end().to_owned();
         let step = |step: &Step| format!("\n\n$ {}\n{}", step.typed, step.shown.trim_end());
         head + &self.steps.iter().map(step).collect::<String>() + "\n"
@@ -41,26 +41,26 @@ impl Script {
     }
 
     /// Where the commands go: `here` or `server`; `empty` for a folder without a config.
-    pub(super) fn way(&self) -> &str {
+    pub(crate) fn way(&self) -> &str {
         self.said("way").next().unwrap_or("here")
     }
 
-    pub(super) fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.said("columns").next().map_or(100, |columns| columns.parse().expect("columns are a number"))
     }
 
     /// Whether every line of data must fit.
-    pub(super) fn checks_width(&self) -> bool {
+    pub(crate) fn checks_width(&self) -> bool {
         self.said("columns").next().is_some()
     }
 
-    pub(super) fn env(&self) -> Vec<(&str, &str)> {
+    pub(crate) fn env(&self) -> Vec<(&str, &str)> {
         self.said("env").filter_map(|said| said.split_once('=')).collect()
     }
 }
 
 /// What a line means: what is piped in, and the words after `toolhub`.
-pub(super) fn words(line: &str) -> (String, Vec<String>) {
+pub(crate) fn words(line: &str) -> (String, Vec<String>) {
     let (stdin, line) = match line.strip_prefix("echo ").and_then(|rest| rest.split_once(" | ")) {
         Some((text, line)) => (split(text).join(" ") + "\n", line),
         None => (String::new(), line),

@@ -17,6 +17,7 @@ pub(super) type Checked = (PolicyBook, Vec<(Glob, Arc<dyn Hook>)>, Arc<Redactor>
 
 impl HubBuilder {
     /// What was said about tools, and the code around their calls.
+    #[allow(clippy::result_large_err, reason = "asked once in the life of a hub")]
     pub(super) fn checked(&mut self) -> Result<Checked, BuildError> {
         if let Some(kind) = self.twice.take() {
             return Err(BuildError::TwoExecutors(kind));

@@ -1,0 +1,112 @@
+"""Sits at the keyboard while `toolhub call` asks whether a call may run, on a real terminal.
+
+In: the program, as the first argument. Out: a line for each way to answer; exit code 1 at the first that goes wrong.
+Each case has a folder of its own with a config, so no server is needed; each command opens the store itself.
+"""
+
+import os
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "demo"))
+from keyboard import END_OF_INPUT, INTERRUPT, watch  # noqa: E402
+
+PROMPT = "[y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  >"
+ARGUMENTS = "the new arguments as JSON, or Enter to go back:"
+CALL = ["call", "dangerous", "folder=/tmp/old", "--thread", "demo"]
+# Nothing listens on this port.
+CONFIG = """
+[server]
+port = 1
+[[policy]]
+tool = "dangerous"
+arguments = { "/folder" = "^/$" }
+decision = "deny"
+reason = "nobody deletes everything"
+[tools.dangerous]
+builtin = "dangerous"
+"""
+
+# What is typed at which prompt, what must be shown after the first one, what must not, and the exit code.
+CASES = [
+    ("a yes for once", [(PROMPT, "y\n")], ["/tmp/old is deleted"], ["error"], 0),
+    ("a no with a reason", [(PROMPT, "n not today\n")], ["error", "not today"], ["is deleted"], 6),
+    (
+        "mistakes, then an edit",
+        [
+            (PROMPT, "maybe\n"),
+            (PROMPT, "?\n"),
+            (PROMPT, "\n"),
+            (PROMPT, "e {folder\n"),
+            (PROMPT, 'e {"folder": 3}\n'),
+            (PROMPT, 'e {"folder": "/"}\n'),
+            (PROMPT, "e\n"),
+            (ARGUMENTS, "\n"),
+            (PROMPT, "e\n"),
+            (ARGUMENTS, '{"folder": "/tmp/new"}\n'),
+        ],
+        [
+            "`maybe` is none of the answers",
+            "y  yes, this once",
+            "that is no JSON",
+            "expected a string",
+            "nobody deletes everything",
+            "/tmp/new is deleted",
+        ],
+        ["/tmp/old is deleted"],
+        0,
+    ),
+    ("the end of input", [(PROMPT, END_OF_INPUT)], ["nobody was there to answer"], ["is deleted"], 6),
+    ("an interrupt", [(PROMPT, INTERRUPT)], [], ["is deleted", "panicked"], 130),
+]
+
+
+def complaints(program: str, case: tuple) -> list[str]:
+    """Plays one case in a folder of its own and says what is wrong."""
+    _, typed, expected, absent, code = case
+    shown, ended = watch(program, typed, CALL)
+    if "dangerous wants to run" not in shown or '"/tmp/old"' not in shown:
+        return [f"it does not say what is asked:\n{shown}"]
+    shown = shown[shown.index(PROMPT):]
+    wrong = [f"`{text}` is missing" for text in expected if text not in shown]
+    wrong += [f"`{text}` was shown" for text in absent if text in shown]
+    wrong += [f"exit code {ended} instead of {code}"] if ended != code else []
+    return [*wrong, shown] if wrong else []
+
+
+def always(program: str) -> list[str]:
+    """A yes for the thread holds for the next call there, and for no other thread."""
+    first, _ = watch(program, [(PROMPT, "t\n")], CALL)
+    again, code = watch(program, [], CALL)
+    if "wants to run" in again or "is deleted" not in again or code != 0:
+        return [f"the thread is asked again:\n{first}\n{again}"]
+    other, code = watch(program, [(PROMPT, "n\n")], [*CALL[:-1], "other"])
+    return [] if code == 6 else [f"another thread is not asked:\n{other}"]
+
+
+def main() -> int:
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    for name in ("TOOLHUB_URL", "TOOLHUB_CONFIG", "TOOLHUB_TOKEN"):
+        os.environ.pop(name, None)
+    os.environ["LANG"] = "C.UTF-8"
+    for case in [*CASES, ("a yes for the thread",)]:
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "toolhub.toml").write_text(CONFIG)
+            os.environ["HOME"] = folder
+            os.chdir(folder)
+            try:
+                wrong = complaints(program, case) if len(case) > 1 else always(program)
+            except (TimeoutError, AssertionError) as problem:
+                wrong = [str(problem)]
+            finally:
+                os.chdir("/")
+        if wrong:
+            print(f"{case[0]}: {'; '.join(wrong)}")
+            return 1
+        print(f"asked about a call, {case[0]}: ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
