@@ -101,11 +101,13 @@ async fn run(house: &Arc<House>, watch: bool, greet: impl FnOnce(&str)) -> Resul
     greet(&house.url(bound.address()));
     let reloads = tokio::spawn(signals::reload_on_hangup(house.clone()));
     let watching = watch.then(|| tokio::spawn(watch::reload_on_change(house.clone())));
-    let served = bound.serve(signals::asked_to_stop()).await;
+    let served = tokio::select! {
+        served = bound.serve(signals::asked_to_stop()) => served.map(|()| Exit::Fine),
+        () = signals::asked_twice() => Ok(Exit::Interrupted),
+    };
     reloads.abort();
     watching.iter().for_each(tokio::task::JoinHandle::abort);
-    served.map_err(cannot_serve)?;
-    Ok(Exit::Fine)
+    served.map_err(cannot_serve)
 }
 
 fn cannot_serve(error: ServeError) -> Failure {

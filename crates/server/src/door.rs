@@ -46,8 +46,8 @@ use desk::Desk;
 use line::{Lines, Order};
 use wire::Wire;
 
-/// How long a new connection may wait for a place.
-const WAIT_FOR_PLACE: Duration = Duration::from_millis(500);
+/// How long a new connection may wait for a place, when others were asked to go and when none could be.
+const WAIT_FOR_PLACE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(500));
 /// How long requests that are just coming in may reach the hub after the server was asked to stop.
 const LAST_REQUESTS: Duration = Duration::from_secs(1);
 /// How long to wait after an accept that failed for want of something, at first and at most.
@@ -231,7 +231,8 @@ impl Hall {
         }
         let closed = self.lines.make_room();
         self.app.meters().doors.made_room.fetch_add(closed as u64, Relaxed);
-        timeout(WAIT_FOR_PLACE, self.places.clone().acquire_owned()).await.ok()?.ok()
+        let wait = if closed > 0 { WAIT_FOR_PLACE.0 } else { WAIT_FOR_PLACE.1 };
+        timeout(wait, self.places.clone().acquire_owned()).await.ok()?.ok()
     }
 
     fn serve(&self, tcp: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {

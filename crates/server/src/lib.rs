@@ -60,7 +60,6 @@ impl Server {
     }
 
     /// All routes, for whoever has a way of their own to bring requests: no socket, no limits of connections and time.
-    #[must_use]
     pub fn router(&self) -> Router {
         let (app, routes) = (self.app.clone(), route::router(api::routes(), &self.app));
         let serve = tower::service_fn(move |request| {

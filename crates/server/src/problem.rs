@@ -74,7 +74,8 @@ pub(crate) struct Problem {
     code: &'static str,
     title: &'static str,
     detail: String,
-    hint: Option<String>,
+    // Small on purpose: a problem is the other side of most results here.
+    hint: Option<Box<str>>,
     retry_after: Option<u32>,
     more: Map<String, Value>,
 }
@@ -97,7 +98,7 @@ impl Problem {
 
     /// What to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into());
         self
     }
 
@@ -131,7 +132,7 @@ impl Problem {
         body.insert("status".into(), self.status.into());
         body.insert("code".into(), self.code.into());
         body.insert("detail".into(), self.detail.clone().into());
-        body.extend(self.hint.clone().map(|hint| ("hint".into(), hint.into())));
+        body.extend(self.hint.as_deref().map(|hint| ("hint".into(), hint.into())));
         body.extend(self.more.clone());
         Value::Object(body)
     }

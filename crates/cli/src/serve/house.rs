@@ -119,12 +119,13 @@ impl House {
         let change = pieces.remove.into_iter().fold(change, Change::remove);
         let change = pieces.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
         let change = pieces.rules.into_iter().fold(change, Change::rule);
-        self.hub.apply(change).await.map_err(|error| StewardError::Failed(error.into()))?;
+        let changed = self.hub.apply(change).await.map_err(|error| StewardError::Failed(error.into()))?;
         if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
             let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key).collect();
             let told = |wrong: Vec<KeyError>| wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             ring.replace(&keys).map_err(|wrong| StewardError::Failed(told(wrong).into()))?;
         }
+        self.hub.tell_reloaded(&changed, plan.needs_restart.clone());
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         Ok(Reloaded {
             added: plan.added,

@@ -7,14 +7,16 @@ use toolhub::server::StewardError;
 
 use super::house::House;
 
-/// Ready when the process is asked to stop. Asked a second time, it goes at once.
+/// Ready when the process is asked to stop.
 pub(super) async fn asked_to_stop() {
     asked().await;
-    tracing::info!("stopping: calls that run come to their end; once more stops at once");
-    tokio::spawn(async {
-        asked().await;
-        std::process::exit(130);
-    });
+    tracing::info!("stopping: calls that run come to their end; asked once more it stops at once");
+}
+
+/// Ready when the process is asked to stop a second time.
+pub(super) async fn asked_twice() {
+    asked().await;
+    asked().await;
 }
 
 async fn asked() {

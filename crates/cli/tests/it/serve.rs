@@ -116,7 +116,7 @@ fn a_server_that_is_asked_to_stop_answers_every_call_it_took() {
         })
         .collect();
     while answered.load(Ordering::Relaxed) < 200 && callers.iter().any(|caller| !caller.is_finished()) {
-        thread::sleep(Duration::from_millis(1));
+        thread::park_timeout(Duration::from_millis(1));
     }
     server.signal("TERM");
     let counted: Vec<u64> =

@@ -145,18 +145,16 @@ impl Line {
         over(self.since.load(SeqCst), most)
     }
 
-    /// How much of a loss it would be: those who never asked go first, then those whose request does not come, then those who
-    /// wait longest for their next one. `None` where somebody works for it.
-    fn worth(&self) -> Option<(u8, u64)> {
+    /// How long nothing came of it, for whoever must choose which to close. One that never asked, or whose request does not
+    /// come, counts as if it had been silent four times as long; one that has only just come is the last to go.
+    /// `None` where somebody works for it.
+    fn silence(&self, now: u64) -> Option<u64> {
         if self.working.load(SeqCst) > 0 || self.order.load(SeqCst) > 0 {
             return None;
         }
-        let sort = match (self.used.load(SeqCst), self.reading.load(SeqCst)) {
-            (false, false) => 0,
-            (_, true) => 1,
-            (true, false) => 2,
-        };
-        Some((sort, self.since.load(SeqCst)))
+        let silent = now.saturating_sub(self.since.load(SeqCst));
+        let proven = self.used.load(SeqCst) && !self.reading.load(SeqCst);
+        Some(if proven { silent } else { silent.saturating_mul(4) })
     }
 }
 
@@ -209,18 +207,18 @@ impl Lines {
         late.len()
     }
 
-    /// Closes some on which nothing is asked, the least loss first; answers how many.
+    /// Closes some on which nothing is asked, the most silent first; answers how many.
     pub(crate) fn make_room(&self) -> usize {
-        let all = self.all();
-        let mut idle: Vec<_> = all.iter().filter_map(|line| line.worth().map(|worth| (worth, line))).collect();
+        let (all, now) = (self.all(), u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let mut idle: Vec<_> = all.iter().filter_map(|line| line.silence(now).map(|silent| (silent, line))).collect();
         // A few at a time: whoever comes next must not look at all of them again.
         let many = (all.len() / 64).max(1).min(idle.len());
         if many == 0 {
             return 0;
         }
-        idle.select_nth_unstable_by_key(many - 1, |(worth, _)| *worth);
-        for ((sort, _), line) in &idle[..many] {
-            line.tell(if *sort == 1 { Order::Cut } else { Order::Finish });
+        idle.select_nth_unstable_by_key(many - 1, |(silent, _)| std::cmp::Reverse(*silent));
+        for (_, line) in &idle[..many] {
+            line.tell(if line.reading.load(SeqCst) { Order::Cut } else { Order::Finish });
         }
         many
     }

@@ -1,13 +1,17 @@
 //! Events over the API: heard as they happen, and afterwards.
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use toolhub_core::{
     View,
+    export::Format,
     ids::{Tenant, ThreadId},
     status::ToolStatus,
 };
 
-use crate::support_api::{Shop, shop};
+use toolhub_server::Server;
+
+use crate::support_api::{LONG, Shop, settings, shop};
 
 async fn maintain(shop: &Shop, tool: &str) {
     let body = json!({"status": "maintenance"});
@@ -75,4 +79,43 @@ async fn a_listener_to_one_thread_hears_of_no_other() {
     assert_eq!(heard["threadId"], "t1");
     maintain(&shop, "look").await;
     assert_eq!(events.named("tool.status.changed").await.1["toolName"], "look");
+}
+
+#[tokio::test]
+async fn a_listener_that_is_too_slow_is_told_so_and_hears_the_latest() {
+    let shop = shop().await;
+    let mut events = shop.stream("/api/v1/events?types=tool.executor.exported", &[]).await;
+    for _ in 0..5_000 {
+        shop.hub.export(Format::Mcp);
+    }
+    let (reset, name, _) = events.next().await.unwrap();
+    assert_eq!(name, "stream.reset");
+    let (next, name, _) = events.next().await.unwrap();
+    assert_eq!(name, "tool.executor.exported");
+    assert!(next.parse::<u64>().unwrap() > reset.parse().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_shows_that_it_lives() {
+    let shop = shop().await;
+    let mut events = shop.stream("/api/v1/events", &[]).await;
+    assert_eq!(events.raw().await.unwrap(), "retry: 2000\n\n");
+    let silent = tokio::time::Instant::now();
+    assert_eq!(events.raw().await.unwrap(), ": ka\n\n");
+    assert_eq!(silent.elapsed().as_secs(), 15);
+}
+
+#[tokio::test]
+async fn streams_end_when_the_server_goes_away() {
+    let shop = shop().await;
+    let bound = Server::new(shop.hub.clone(), shop.store.clone(), settings()).bind().await.unwrap();
+    let mut socket = tokio::net::TcpStream::connect(bound.address()).await.unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let served = tokio::spawn(bound.serve(async { drop(stopped.await) }));
+    socket.write_all(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let mut heard = vec![0; 4096];
+    assert!(tokio::time::timeout(LONG, socket.read(&mut heard)).await.unwrap().unwrap() > 0);
+    drop(stop);
+    tokio::time::timeout(LONG, socket.read_to_end(&mut heard)).await.expect("the stream ends").unwrap();
+    tokio::time::timeout(LONG, served).await.expect("the server ends").unwrap().unwrap();
 }

@@ -1,8 +1,12 @@
 //! Tools over the API: listed, looked at, set by hand, exported.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
 
-use crate::support_api::shop;
+use serde_json::{Value, json};
+use toolhub_core::{BoxFuture, CallContext, ToolHub, dynamic};
+use toolhub_server::{Backup, Reloaded, Server, Steward, StewardError, ToolChangeError};
+
+use crate::support_api::{ask, settings, shop};
 
 fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
@@ -120,4 +124,82 @@ async fn a_disabled_tool_is_refused_until_it_is_enabled() {
     shop.post("/api/v1/tools/add/calls", call).await.is(200);
     assert_eq!(shop.ask("POST", "/api/v1/tools/add/disable", None, &[]).await.is(200)["status"], "unavailable");
     shop.ask("POST", "/api/v1/tools/ad/enable", None, &[]).await.problem(404, "tool_not_found");
+}
+
+/// Makes tools that say what they are given; all others stand in its config.
+struct Keeper(ToolHub);
+
+impl Steward for Keeper {
+    fn config(&self) -> Value {
+        Value::Null
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>> {
+        Box::pin(async { Ok(Reloaded::default()) })
+    }
+
+    fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
+        Box::pin(async { Ok(Backup { path: "copy".into(), bytes: 0, sha256: String::new() }) })
+    }
+
+    fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        Box::pin(async move {
+            if tool["builtin"] != "echo" {
+                return Err(ToolChangeError::Refused("there is one builtin, `echo`".into()));
+            }
+            let name = tool["name"].as_str().unwrap();
+            let echo = dynamic(name, json!({"type": "object"}), async |given: Value, _: CallContext| Ok(given));
+            self.0.register(echo.category("api")).map_err(|_| ToolChangeError::Taken)
+        })
+    }
+
+    fn replace_tool<'a>(&'a self, name: &'a str, tool: Value) -> BoxFuture<'a, Result<(), ToolChangeError>> {
+        Box::pin(async move {
+            self.remove_tool(name).await?;
+            self.create_tool(tool).await
+        })
+    }
+
+    fn remove_tool<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ToolChangeError>> {
+        Box::pin(async move {
+            let made_here = self.0.get(name).is_some_and(|tool| tool.definition.metadata.category.is_some());
+            if !made_here {
+                return Err(ToolChangeError::Configured);
+            }
+            self.0.unregister(name).await;
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn tools_come_and_go_over_the_api_but_not_those_of_the_config() {
+    let shop = shop().await;
+    let steward = Arc::new(Keeper(shop.hub.clone()));
+    let router = Server::with_steward(shop.hub.clone(), shop.store.clone(), settings(), steward).router();
+    let send = |method: &'static str, path: &'static str, body: Value| {
+        let (router, body) = (router.clone(), (!body.is_null()).then(|| body.to_string()));
+        async move { ask(&router, method, path, body, &[]).await }
+    };
+    let echo = json!({"name": "echo", "builtin": "echo"});
+    let made = send("POST", "/api/v1/tools", echo.clone()).await;
+    assert_eq!((made.is(201)["name"].clone(), made.header("location")), (json!("echo"), "/api/v1/tools/echo"));
+    assert_eq!(
+        shop.post("/api/v1/tools/echo/calls", json!({"arguments": {"a": 1}})).await.is(200)["output"],
+        json!({"a": 1})
+    );
+    send("POST", "/api/v1/tools", echo).await.problem(409, "tool_exists");
+    send("PUT", "/api/v1/tools/echo", json!({"builtin": "echo"})).await.is(200);
+    send("PUT", "/api/v1/tools/other", json!({"builtin": "echo"})).await.is(201);
+    send("PUT", "/api/v1/tools/other", json!({"name": "echo", "builtin": "echo"}))
+        .await
+        .problem(422, "invalid_request");
+    send("PUT", "/api/v1/tools/add", json!({"builtin": "echo"})).await.problem(409, "tool_exists");
+    send("DELETE", "/api/v1/tools/add", Value::Null).await.problem(409, "tool_exists");
+    assert_eq!(send("DELETE", "/api/v1/tools/other", Value::Null).await.status, 204);
+    send("DELETE", "/api/v1/tools/other", Value::Null).await.problem(404, "tool_not_found");
+    let unknown = json!({"name": "x", "builtin": "fax"});
+    send("POST", "/api/v1/tools", unknown).await.problem(422, "invalid_request");
+    send("POST", "/api/v1/tools", json!({"name": "a b"})).await.problem(422, "invalid_request");
+    send("POST", "/api/v1/tools", json!({"builtin": "echo"})).await.problem(422, "invalid_request");
 }

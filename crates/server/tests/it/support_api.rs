@@ -187,6 +187,12 @@ impl Events {
         }
     }
 
+    /// The next piece as it is sent.
+    pub(crate) async fn raw(&mut self) -> Option<String> {
+        let frame = self.body.frame().await?;
+        Some(String::from_utf8(frame.unwrap().data_ref().unwrap().to_vec()).unwrap())
+    }
+
     /// The next event of this name.
     pub(crate) async fn named(&mut self, name: &str) -> (String, Value) {
         loop {

@@ -159,7 +159,7 @@ fn a_question_that_ran_out_while_nobody_was_there_ends_its_call() {
         let hub = disk.hub([pay().0.approval_timeout(Duration::from_millis(300))]).await;
         waiting(hub.call("pay", json!({})).until_asked().await)
     });
-    life(tokio::time::sleep(Duration::from_millis(400)));
+    life(async { tokio::time::sleep(Duration::from_millis(400)).await });
     life(async {
         let hub = disk.hub([pay().0]).await;
         let closed = ended(&hub, call).await;

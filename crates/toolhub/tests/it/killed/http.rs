@@ -146,7 +146,7 @@ async fn a_killed_server_has_lost_nothing_it_answered_and_done_nothing_twice() {
                 })
                 .collect();
             while told.answers.load(Ordering::Relaxed) < enough && writers.iter().any(|writer| !writer.is_finished()) {
-                thread::sleep(Duration::from_micros(300));
+                thread::park_timeout(Duration::from_micros(300));
             }
             child.kill().unwrap();
             child.wait().unwrap();
