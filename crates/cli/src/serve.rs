@@ -6,6 +6,7 @@
 mod greeting;
 mod house;
 mod logs;
+mod made;
 mod signals;
 mod watch;
 

@@ -9,13 +9,15 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use serde_json::{Map, Value, json};
+
 use super::{
     Config, check,
     environment::Environment,
     overlay,
     problem::{Problem, Problems},
     raw::Raw,
-    resolve,
+    resolve::{self, Tool},
     shape::Shape,
     tree::{self, Node, Origin, Path, Source},
     variables,
@@ -123,12 +125,14 @@ pub(crate) enum Needed {
     ByVariable,
 }
 
+/// What a config may look like.
+static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of_config);
+
 /// Reads the config.
 ///
 /// # Errors
 /// Everything that is wrong with it, at once.
 pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
-    static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of_config);
     let shape = &*SHAPE;
     let (asked, mut problems) = asked.with_env_file();
     let (asked, environment) = (&asked, &asked.environment);
@@ -174,6 +178,30 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
     })?;
     let config = resolve::resolve(&raw, &tree, &folder, environment, &asked.folder)?;
     Ok(Loaded { config, raw, tree, files })
+}
+
+/// One tool that did not come from a file, held to the same rules as if it had. No variable is filled in: whoever sends it is
+/// not whoever set them.
+///
+/// # Errors
+/// Everything that is wrong with it, at once.
+pub(crate) fn tool(name: &str, said: &Map<String, Value>) -> Result<Tool, Problems> {
+    let shape = &*SHAPE;
+    let whole = |message: String| Problems::new(vec![Problem::new(Origin::Flag(format!("the tool `{name}`")), "", message)]);
+    let text = toml::to_string(&json!({ "tools": { name: said } })).map_err(|error| whole(error.to_string()))?;
+    let source = Arc::new(Source { name: format!("the tool `{name}`"), path: PathBuf::new(), text });
+    let (mut tree, mut problems) = tree::parse(&source);
+    let environment = Environment::default();
+    let found = check_part(&mut tree, shape, &environment, &problems);
+    problems.extend(found);
+    problems.extend(check::whole(&tree, shape));
+    if !problems.is_empty() {
+        return Err(Problems::new(problems));
+    }
+    let raw: Raw = serde_json::from_value(tree.to_json()).map_err(|error| whole(error.to_string()))?;
+    let folder = PathBuf::new();
+    let mut config = resolve::resolve(&raw, &tree, &folder, &environment, &folder)?;
+    config.tools.remove(name).ok_or_else(|| whole("a tool that is not enabled is none; leave `enabled` out".into()))
 }
 
 fn flags(asked: &Asked, tree: &mut Node, shape: &Shape) -> Vec<Problem> {

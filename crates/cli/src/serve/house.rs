@@ -17,11 +17,12 @@ use toolhub::{
     clock::{Clock, SystemClock},
     server::{
         Auth, Backup, ConfigProblem, KeyError, KeyRing, KeySetting, Limits, Reloaded, Server, Settings, Steward,
-        StewardError,
+        StewardError, ToolChangeError,
     },
     sqlite::OpenError,
 };
 
+use super::made;
 use crate::{
     config::{self, Asked, Config, Loaded, Mode, Opened, Problems, StoreTrouble},
     failure::Failure,
@@ -52,7 +53,15 @@ impl House {
     pub(crate) async fn open(local: &Local, file: Option<&Path>) -> Result<Self, Failure> {
         let config = &local.loaded.config;
         let store = config.store.open().map_err(|trouble| no_store(&trouble, local))?;
-        let built = config.hub(&store).build().await;
+        let made = made::all(&backend(&store)).await.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
+        let mut builder = config.hub(&store);
+        for (name, asked) in made.iter().filter(|(name, _)| !config.tools.contains_key(*name)) {
+            match made::builder(name, asked) {
+                Ok(tool) => builder = builder.tool(tool),
+                Err(error) => tracing::warn!(tool = name, %error, "a tool that was made over the API is left out"),
+            }
+        }
+        let built = builder.build().await;
         let hub =
             built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
         Ok(Self {
@@ -101,10 +110,34 @@ impl House {
     }
 
     fn backend(&self) -> Arc<dyn Backend> {
-        match &self.store {
-            Opened::Memory(memory) => memory.clone(),
-            Opened::Sqlite(sqlite) => sqlite.clone(),
+        backend(&self.store)
+    }
+
+    /// Makes a tool, or another in its place; and keeps it. In the order that a crash in between leaves no tool that nobody
+    /// asked for.
+    async fn make(&self, name: &str, asked: &Value, there: bool) -> Result<(), ToolChangeError> {
+        let _alone = self.reloading.lock().await;
+        if self.loaded().config.tools.contains_key(name) {
+            return Err(ToolChangeError::Configured);
         }
+        if self.hub.get(name).is_some() != there {
+            return Err(ToolChangeError::Taken);
+        }
+        let tool = made::builder(name, asked)?;
+        let refused = |error: &dyn std::fmt::Display| ToolChangeError::Refused(error.to_string());
+        self.hub.apply(Change::of_tools().put(tool)).await.map_err(|error| refused(&error))?;
+        made::keep(&self.backend(), name, Some(asked)).await.map_err(|error| refused(&error))
+    }
+
+    async fn take_away(&self, name: &str) -> Result<(), ToolChangeError> {
+        let _alone = self.reloading.lock().await;
+        if self.loaded().config.tools.contains_key(name) {
+            return Err(ToolChangeError::Configured);
+        }
+        let refused = |error: &dyn std::fmt::Display| ToolChangeError::Refused(error.to_string());
+        made::keep(&self.backend(), name, None).await.map_err(|error| refused(&error))?;
+        self.hub.apply(Change::of_tools().remove(name)).await.map_err(|error| refused(&error))?;
+        Ok(())
     }
 
     /// Reads the config again and applies what changed.
@@ -165,6 +198,30 @@ impl Steward for House {
 
     fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
         Box::pin(self.make_backup())
+    }
+
+    fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        Box::pin(async move {
+            let name = tool["name"].as_str().unwrap_or_default().to_owned();
+            self.make(&name, &tool, false).await
+        })
+    }
+
+    fn replace_tool(&self, name: &str, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        let name = name.to_owned();
+        Box::pin(async move { self.make(&name, &tool, true).await })
+    }
+
+    fn remove_tool(&self, name: &str) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        let name = name.to_owned();
+        Box::pin(async move { self.take_away(&name).await })
+    }
+}
+
+fn backend(store: &Opened) -> Arc<dyn Backend> {
+    match store {
+        Opened::Memory(memory) => memory.clone(),
+        Opened::Sqlite(sqlite) => sqlite.clone(),
     }
 }
 

@@ -214,6 +214,52 @@ fn a_key_that_leaves_the_config_is_refused_once_it_is_read_again() {
 }
 
 #[test]
+fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
+    let folder = Folder::new("made");
+    folder.write("toolhub.toml", TOOLS);
+    let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("SECRET_OF_THE_HOST", "canary")];
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
+    let mut line = Line::to(server.port);
+    let adder = json!({"name": "adder", "builtin": "calculator", "description": "Adds.", "maxConcurrency": 2,
+        "annotations": {"readOnly": true}, "metadata": {"madeBy": "ann"}});
+    let made = line.ask("POST /api/v1/tools", "", &adder.to_string());
+    assert_eq!((made.status, &made.json()["description"]), (201, &json!("Adds.")), "{}", made.text);
+    assert_eq!(line.ask("POST /api/v1/tools", "", &adder.to_string()).status, 409);
+    let body = json!({"arguments": {"expression": "1+1"}}).to_string();
+    assert_eq!(line.ask("POST /api/v1/tools/adder/calls", "", &body).json()["output"], 2);
+    for (wrong, word) in [
+        (json!({"name": "x", "builtin": "calculater"}), "calculator"),
+        (json!({"name": "x", "builtin": "clock", "descripton": "y"}), "description"),
+        (json!({"name": "x", "builtin": "clock", "description": "${SECRET_OF_THE_HOST}"}), "SECRET_OF_THE_HOST"),
+        (json!({"name": "x", "command": ["sh"]}), "config file"),
+        (json!({"name": "x", "builtin": "clock", "timeout": 5}), "\"5s\""),
+        (json!({"name": "x", "builtin": "clock", "tags": null}), "null"),
+    ] {
+        let answer = line.ask("POST /api/v1/tools", "", &wrong.to_string());
+        assert_eq!(answer.status, 422, "{wrong}: {}", answer.text);
+        assert!(answer.text.contains(word) || answer.text.contains(&word.replace('"', "\\\"")), "{wrong}: {}", answer.text);
+        assert!(!answer.text.contains("canary"), "{}", answer.text);
+    }
+    let taken = json!({"builtin": "clock"}).to_string();
+    assert_eq!(line.ask("PUT /api/v1/tools/counter", "", &taken).status, 409, "the config wins");
+    assert_eq!(line.ask("DELETE /api/v1/tools/counter", "", "").status, 409, "the config wins");
+    server.signal("KILL");
+    server.end();
+
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
+    let mut line = Line::to(server.port);
+    assert_eq!(line.ask("POST /api/v1/tools/adder/calls", "", &body).json()["output"], 2);
+    assert_eq!(line.ask("PUT /api/v1/tools/adder", "", &taken).status, 200);
+    assert_eq!(line.ask("DELETE /api/v1/tools/adder", "", "").status, 204);
+    assert_eq!(line.ask("POST /api/v1/tools/adder/calls", "", &body).status, 404);
+    server.signal("KILL");
+    server.end();
+
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
+    assert_eq!(Line::to(server.port).ask("GET /api/v1/tools/adder", "", "").status, 404);
+}
+
+#[test]
 fn a_public_address_without_keys_is_refused_with_the_way_out() {
     let folder = Folder::new("public");
     let ran = toolhub(folder.path(), &["serve", "--host", "0.0.0.0"], &[]);

@@ -45,6 +45,8 @@ pub enum Place {
     Keys,
     /// What a tenant's callers from outside did.
     Audit,
+    /// Tools that were made at run time. They are everybody's, so they lie with the default tenant.
+    Tools,
 }
 
 impl Partition {
@@ -83,6 +85,7 @@ impl fmt::Display for Partition {
             Place::Events => write!(f, "{}/e/", self.tenant),
             Place::Keys => write!(f, "{}/y/", self.tenant),
             Place::Audit => write!(f, "{}/u/", self.tenant),
+            Place::Tools => write!(f, "{}/m/", self.tenant),
         }
     }
 }
@@ -105,6 +108,7 @@ impl FromStr for Partition {
             "e" if rest.is_empty() => Place::Events,
             "y" if rest.is_empty() => Place::Keys,
             "u" if rest.is_empty() => Place::Audit,
+            "m" if rest.is_empty() => Place::Tools,
             "h" if !rest.is_empty() => Place::State(rest.into()),
             "a" => Place::Artifact(ArtifactId::new(rest)?),
             "k" => {
@@ -137,6 +141,7 @@ mod tests {
             Partition { tenant: tenant(), place: Place::Events },
             Partition { tenant: tenant(), place: Place::Keys },
             Partition { tenant: tenant(), place: Place::Audit },
+            Partition { tenant: tenant(), place: Place::Tools },
             Partition { tenant: tenant(), place: Place::State("cart".into()) },
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));

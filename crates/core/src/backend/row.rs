@@ -43,11 +43,13 @@ pub enum Table {
     Keys,
     /// Who from outside did what.
     Audit,
+    /// Tools that were made at run time, as they were asked for.
+    Tools,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -64,6 +66,7 @@ impl Table {
         Self::Events,
         Self::Keys,
         Self::Audit,
+        Self::Tools,
     ];
 
     /// The word in file, table and key names.
@@ -86,6 +89,7 @@ impl Table {
             Self::Events => "events",
             Self::Keys => "keys",
             Self::Audit => "audit",
+            Self::Tools => "tools",
         }
     }
 }

@@ -22,6 +22,7 @@ fn places() -> Vec<Place> {
         Place::Events,
         Place::Keys,
         Place::Audit,
+        Place::Tools,
     ]
 }
 
