@@ -3,7 +3,10 @@
 //! In: a problem of the API, or words of our own. Out: text on stderr that leads to the right command, or one line of JSON.
 //! Nothing here decides what went wrong.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    ops::{Deref, DerefMut},
+};
 
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
@@ -18,9 +21,13 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 const HELP: Style = AnsiColor::Cyan.on_default();
 const FIELD: Style = Style::new().bold();
 
-/// Why a command ends without having done what was asked.
+/// Why a command ends without having done what was asked. What it says lies elsewhere, so that results stay small.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Failure {
+pub(crate) struct Failure(Box<Said>);
+
+/// What a failure says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Said {
     /// The stable name of what went wrong.
     pub(crate) code: String,
     /// What went wrong, in one sentence.
@@ -41,10 +48,23 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
 }
 
+impl Deref for Failure {
+    type Target = Said;
+    fn deref(&self) -> &Said {
+        &self.0
+    }
+}
+
+impl DerefMut for Failure {
+    fn deref_mut(&mut self) -> &mut Said {
+        &mut self.0
+    }
+}
+
 impl Failure {
     /// A failure with a code of the table in `exit.rs`.
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Said {
             code: code.into(),
             message: message.into(),
             parts: Vec::new(),
@@ -54,7 +74,7 @@ impl Failure {
             trace: None,
             config: None,
             exit: Exit::of_code(code),
-        }
+        }))
     }
 
     /// The command was not written as it must be.
@@ -83,8 +103,9 @@ impl Failure {
     pub(crate) fn of_config(problems: &Problems) -> Self {
         let many = problems.len();
         let message = format!("the config has {many} problem{}", if many == 1 { "" } else { "s" });
-        let shown = (config::render(problems, config::Style::Coloured), problems.to_json());
-        Self { config: Some(shown), ..Self::new("config_invalid", message) }.help("toolhub config check")
+        let mut failure = Self::new("config_invalid", message).help("toolhub config check");
+        failure.config = Some((config::render(problems, config::Style::Coloured), problems.to_json()));
+        failure
     }
 
     /// What `application/problem+json` says.
@@ -209,10 +230,9 @@ mod tests {
 
     #[test]
     fn programs_get_one_line_with_all_members() {
-        let line = Failure { suggestions: vec!["weather".into()], ..Failure::new("tool_not_found", "no") }
-            .help("a")
-            .help("b")
-            .line();
+        let mut failure = Failure::new("tool_not_found", "no").help("a").help("b");
+        failure.suggestions.push("weather".into());
+        let line = failure.line();
         let expected = json!({"error": {"code": "tool_not_found", "message": "no", "suggestions": ["weather"],
             "hint": "a\nb", "traceId": null}});
         assert_eq!(line.parse::<Value>().unwrap(), expected);

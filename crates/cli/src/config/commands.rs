@@ -28,13 +28,13 @@ const INVALID: u8 = 2;
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Flags {
     /// The config file, instead of the nearest toolhub.toml upward (TOOLHUB_CONFIG)
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
     pub(crate) config: Option<PathBuf>,
     /// Set a key of the config, such as --set server.port=8080; may be said more than once
-    #[arg(long, value_name = "KEY=VALUE", global = true)]
+    #[arg(long, value_name = "KEY=VALUE", global = true, hide_short_help = true)]
     pub(crate) set: Vec<String>,
     /// A file of variables, NAME=value on each line; those of the process weigh more
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
     pub(crate) env_file: Option<PathBuf>,
 }
 

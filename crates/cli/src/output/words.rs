@@ -49,7 +49,7 @@ pub(crate) fn ago(at: &str, now: Timestamp) -> String {
     match at.parse::<Timestamp>() {
         Ok(at) if at > now => "just now".into(),
         Ok(at) => match now.since(at).as_secs() {
-            0..2 => "just now".into(),
+            0..10 => "just now".into(),
             seconds => format!("{} ago", coarse(seconds)),
         },
         Err(_) => at.into(),

@@ -58,7 +58,7 @@ fn the_samples_of_the_page_are_what_happens() {
 /// The commands that the help of a command lists.
 fn below(words: &[&str]) -> Vec<String> {
     let folder = Folder::new("help");
-    let help = toolhub(folder.path(), &[words, &["--help"]].concat(), &[]).out;
+    let help = toolhub(folder.path(), &[words, &["--help"]].concat(), &[("COLUMNS", "200")]).out;
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(String::from).collect()
@@ -79,8 +79,9 @@ fn every_command_and_every_global_flag_is_on_the_page() {
         missing.extend(all.into_iter().filter(|command| !text.contains(command.as_str())));
     }
     let folder = Folder::new("flags");
-    let help = toolhub(folder.path(), &["version", "--help"], &[]).out;
-    let flags = help.split_whitespace().filter(|word| word.starts_with("--")).map(|word| word.trim_end_matches(','));
+    let help = toolhub(folder.path(), &["version", "--help"], &[("COLUMNS", "200")]).out;
+    let flags =
+        help.split_whitespace().filter(|word| word.starts_with("--")).map(|word| word.trim_end_matches([',', '.']));
     missing.extend(flags.filter(|flag| !text.contains(&format!("`{flag}"))).map(String::from));
     assert_eq!(missing, Vec::<String>::new(), "docs/cli.md does not know these");
 }

@@ -54,7 +54,9 @@ pub(crate) fn failed(call: &Value) -> Option<Failure> {
         _ => None,
     };
     failure.help.extend(effect.map(String::from));
-    failure.trace = failure.trace.or_else(|| call["traceId"].as_str().map(String::from));
+    if failure.trace.is_none() {
+        failure.trace = call["traceId"].as_str().map(String::from);
+    }
     Some(failure)
 }
 

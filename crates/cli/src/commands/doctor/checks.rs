@@ -27,7 +27,7 @@ pub(super) async fn all(session: &Session) -> Vec<Check> {
     match Local::find(&session.global) {
         Err(failure) => {
             let fix = failure.help.first().cloned().unwrap_or_else(|| "toolhub config check".into());
-            checks.push(Check::new("config", Found::Bad(failure.exit), failure.message).fix(fix));
+            checks.push(Check::new("config", Found::Bad(failure.exit), failure.message.clone()).fix(fix));
         }
         Ok(local) => {
             checks.push(config(&local));
@@ -68,7 +68,7 @@ async fn address(session: &Session, local: &Local) -> (Check, bool) {
     let free = || TcpListener::bind((local.loaded.config.server.host, local.loaded.config.server.port));
     let answered = match Remote::new(&url, session.global.token.clone(), true) {
         Ok(remote) => crate::client::Client::Remote(remote).send(Request::livez()).await,
-        Err(failure) => return (Check::new("server", Found::Bad(Exit::Usage), failure.message), false),
+        Err(failure) => return (Check::new("server", Found::Bad(Exit::Usage), failure.message.clone()), false),
     };
     match answered {
         Ok(answer) if answer.status == 200 && answer.body.starts_with(b"ok") => {
@@ -83,7 +83,7 @@ async fn address(session: &Session, local: &Local) -> (Check, bool) {
             (check.fix("toolhub serve --port ANOTHER"), false)
         }
         Err(failure) if session.global.server.is_some() => {
-            let check = Check::new("server", Found::Bad(Exit::Unreachable), failure.message);
+            let check = Check::new("server", Found::Bad(Exit::Unreachable), failure.message.clone());
             (check.fix("toolhub serve"), false)
         }
         Err(_) => match free() {
