@@ -187,7 +187,8 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
 /// Everything that is wrong with it, at once.
 pub(crate) fn tool(name: &str, said: &Map<String, Value>) -> Result<Tool, Problems> {
     let shape = &*SHAPE;
-    let whole = |message: String| Problems::new(vec![Problem::new(Origin::Flag(format!("the tool `{name}`")), "", message)]);
+    let whole =
+        |message: String| Problems::new(vec![Problem::new(Origin::Flag(format!("the tool `{name}`")), "", message)]);
     let text = toml::to_string(&json!({ "tools": { name: said } })).map_err(|error| whole(error.to_string()))?;
     let source = Arc::new(Source { name: format!("the tool `{name}`"), path: PathBuf::new(), text });
     let (mut tree, mut problems) = tree::parse(&source);

@@ -53,7 +53,8 @@ impl House {
     pub(crate) async fn open(local: &Local, file: Option<&Path>) -> Result<Self, Failure> {
         let config = &local.loaded.config;
         let store = config.store.open().map_err(|trouble| no_store(&trouble, local))?;
-        let made = made::all(&backend(&store)).await.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
+        let made =
+            made::all(&backend(&store)).await.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
         let mut builder = config.hub(&store);
         for (name, asked) in made.iter().filter(|(name, _)| !config.tools.contains_key(*name)) {
             match made::builder(name, asked) {

@@ -237,7 +237,11 @@ fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
     ] {
         let answer = line.ask("POST /api/v1/tools", "", &wrong.to_string());
         assert_eq!(answer.status, 422, "{wrong}: {}", answer.text);
-        assert!(answer.text.contains(word) || answer.text.contains(&word.replace('"', "\\\"")), "{wrong}: {}", answer.text);
+        assert!(
+            answer.text.contains(word) || answer.text.contains(&word.replace('"', "\\\"")),
+            "{wrong}: {}",
+            answer.text
+        );
         assert!(!answer.text.contains("canary"), "{}", answer.text);
     }
     let taken = json!({"builtin": "clock"}).to_string();
