@@ -22,7 +22,7 @@ pub(crate) use auth::{Auth, Key};
 pub(crate) use server::Server;
 pub(crate) use state::State;
 pub(crate) use store::{Backend, Opened, Store, StoreTrouble};
-pub(crate) use tools::Tools;
+pub(crate) use tools::{Tool, Tools};
 
 use super::{
     Config,

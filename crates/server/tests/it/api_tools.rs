@@ -135,11 +135,11 @@ impl Steward for Keeper {
     }
 
     fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>> {
-        Box::pin(async { Ok(Reloaded::default()) })
+        Box::pin(async { Err(StewardError::Unsupported("there is no file".into())) })
     }
 
     fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
-        Box::pin(async { Ok(Backup { path: "copy".into(), bytes: 0, sha256: String::new() }) })
+        Box::pin(async { Err(StewardError::Unsupported("there is no store".into())) })
     }
 
     fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
