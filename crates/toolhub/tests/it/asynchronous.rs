@@ -228,3 +228,29 @@ async fn identical_calls_do_not_take_each_others_answers() {
     assert_eq!(ended(&hub, first).await.status, Status::Error);
     assert_eq!(script.asked().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_is_not_ended_by_a_hub_that_takes_long_to_go_down() {
+    let (busy, store) = (Busy::new(), Arc::new(Memory::new()));
+    let tools = || [busy.tool("slow").timeout(60 * MINUTE), scripted("ask", []).0.confirm()];
+    let build = || ToolHub::builder().shared_store(store.clone()).clock(TestClock::new()).tools(tools()).build();
+    let hub = build().await.unwrap();
+    let (call, _) = waiting(hub.call("ask", json!({})).until_asked().await);
+    let slow = hub.call("slow", json!({})).detached().start();
+    until(|| busy.running() == 1).await;
+    let going = tokio::spawn({
+        let hub = hub.clone();
+        async move { hub.shutdown(30 * MINUTE).await }
+    });
+    // Long enough for the hub to look after calls that nobody runs.
+    tokio::time::sleep(20 * MINUTE).await;
+    assert_eq!(record(&hub, call).await.status, Status::AwaitingApproval);
+    busy.let_go(1);
+    slow.await.assert_success();
+    going.await.unwrap();
+    assert_eq!(record(&hub, call).await.status, Status::AwaitingApproval);
+    drop(hub);
+    let hub = build().await.unwrap();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!((hub.running(), record(&hub, call).await.status), (1, Status::AwaitingApproval));
+}
