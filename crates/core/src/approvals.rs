@@ -186,6 +186,11 @@ impl Approvals {
         Some(Waiting { approvals: self, id, notify })
     }
 
+    /// How many questions calls of this node wait for.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Ends a question that nobody answered: its time is over, or its caller gave up. If somebody answered at that very
     /// moment, the answer stands.
     pub(crate) async fn close(&self, asked: Permit, state: ApprovalState) -> Result<Permit, StoreError> {

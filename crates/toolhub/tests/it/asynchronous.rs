@@ -254,3 +254,21 @@ async fn a_call_that_waits_is_not_ended_by_a_hub_that_takes_long_to_go_down() {
     tokio::time::sleep(MINUTE).await;
     assert_eq!((hub.running(), record(&hub, call).await.status), (1, Status::AwaitingApproval));
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_wait_for_people_than_may_wait_in_all() {
+    let builder = ToolHub::builder().clock(TestClock::new()).queue_bounds(1, 2);
+    let hub = builder.tools([scripted("ask", []).0.confirm(), scripted("write", []).0]).build().await.unwrap();
+    let ask = |sum: u32| hub.call("ask", json!({"sum": sum})).until_asked();
+    let (first, approval) = waiting(ask(1).await);
+    waiting(ask(2).await);
+    let refused = ask(3).await.ended().unwrap();
+    refused.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
+    assert!(refused.error.unwrap().retry_after.is_some());
+    hub.call("ask", json!({"sum": 4})).await.assert_error(ErrorKind::Overloaded);
+    assert_eq!(hub.approvals(&Tenant::default(), None).await.unwrap().len(), 2, "nobody is asked about them");
+    hub.call("write", json!({})).await.assert_success();
+    say(&hub, approval, ApprovalOutcome::ProceedOnce).await;
+    assert_eq!(ended(&hub, first).await.status, Status::Success);
+    waiting(ask(3).await);
+}
