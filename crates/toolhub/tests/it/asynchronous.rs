@@ -1,7 +1,10 @@
 //! Calls that go on without their caller: answered when a person is asked, or as soon as they are written down. Others look at
 //! them on their way, and cancel them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use toolhub::{
     Answer, ApprovalOutcome, ApprovalState, CallQuery, CallRecord, Cancel, Reached, Status,
@@ -11,7 +14,10 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
 };
 
-use crate::busy::{Busy, until};
+use crate::{
+    awkward_store::Awkward,
+    busy::{Busy, until},
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -271,4 +277,31 @@ async fn no_more_calls_wait_for_people_than_may_wait_in_all() {
     say(&hub, approval, ApprovalOutcome::ProceedOnce).await;
     assert_eq!(ended(&hub, first).await.status, Status::Success);
     waiting(ask(3).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_a_moment_costs_nobody_the_answer_of_a_person() {
+    let store: Arc<Awkward> = Arc::default();
+    let build = |store: Arc<dyn toolhub::backend::Backend>| {
+        let ask = scripted("ask", []).0.confirm();
+        ToolHub::builder().shared_store(store).clock(TestClock::new()).tool(ask).build()
+    };
+    let hub = build(store.clone()).await.unwrap();
+    let other = build(store.memory.clone()).await.unwrap();
+    for outcome in [ApprovalOutcome::ProceedOnce, ApprovalOutcome::Cancel] {
+        let (call, approval) = waiting(hub.call("ask", json!({})).until_asked().await);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        store.gone.store(true, Ordering::Release);
+        say(&other, approval, outcome).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        store.gone.store(false, Ordering::Release);
+        let end = ended(&hub, call).await.outcome.unwrap();
+        let kind = (outcome == ApprovalOutcome::Cancel).then_some(ErrorKind::ApprovalDenied);
+        assert_eq!(end.error_kind(), kind, "{end:?}");
+    }
+    // One that stays away is waited for no longer than the question.
+    let call = hub.call("ask", json!({})).start();
+    tokio::time::sleep(MINUTE).await;
+    store.gone.store(true, Ordering::Release);
+    call.await.assert_error(ErrorKind::StoreUnavailable);
 }
