@@ -239,3 +239,21 @@ async fn no_yes_is_taken_to_a_call_that_a_new_rule_denies() {
     assert_eq!((hub.grants(&tenant).await.unwrap().len(), script.asked().len()), (0, 0));
     hub.resolve_approval(&tenant, approval, Answer::new(ApprovalOutcome::Cancel, boss)).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn calls_by_an_old_list_do_not_give_a_new_limit_back() {
+    let hub = ToolHub::builder().tool(plain("it")).policy("it", limited(100)).build().await.unwrap();
+    let old = hub.tools();
+    for limits in [
+        vec![RateLimit::per_minute(100), RateLimit::per_hour(1)],
+        vec![RateLimit::per_hour(1).each_caller(), RateLimit::per_minute(100)],
+    ] {
+        let policy = Policy { rate_limits: Some(limits), ..Policy::default() };
+        hub.apply(Change::new().policy("it", policy)).await.unwrap();
+        hub.call("it", json!({})).await.assert_success();
+        for _ in 0..2 {
+            hub.call("it", json!({})).await.assert_error(ErrorKind::RateLimited);
+            hub.call("it", json!({})).among(&old).await.assert_success();
+        }
+    }
+}
