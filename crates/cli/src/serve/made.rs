@@ -51,7 +51,9 @@ fn as_config(key: &str, value: &Value) -> Value {
 }
 
 fn snake(key: &str) -> String {
-    key.chars().flat_map(|c| c.is_ascii_uppercase().then_some('_').into_iter().chain([c.to_ascii_lowercase()])).collect()
+    key.chars()
+        .flat_map(|c| c.is_ascii_uppercase().then_some('_').into_iter().chain([c.to_ascii_lowercase()]))
+        .collect()
 }
 
 /// All that are kept, by name.
