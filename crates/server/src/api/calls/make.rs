@@ -123,7 +123,9 @@ impl Waits<'_> {
         match reached {
             // It was over before the promise was made; what was asked for is the promise.
             Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => {
-                Ok(self.promise(CallView::ended(outcome, self.links), id))
+                // Of a repetition it is the first call that can be looked up.
+                let (id, replayed) = (outcome.id, outcome.replayed);
+                Ok(marked(self.promise(CallView::ended(outcome, self.links), id), replayed))
             }
             Reached::Ended(outcome) => Ok(applied(ended(outcome, self.links), prefer)),
             _ => self.promised(id).await,
@@ -170,7 +172,7 @@ fn was_refused(outcome: &Outcome) -> bool {
 fn ended(outcome: Outcome, links: &Links) -> Response {
     let replayed = outcome.replayed;
     let refused = outcome.error.as_ref().filter(|_| was_refused(&outcome));
-    let mut response = match refused {
+    let response = match refused {
         Some(error) => {
             let problem = Problem::from(error.clone()).with("callId", outcome.id);
             problem
@@ -180,6 +182,10 @@ fn ended(outcome: Outcome, links: &Links) -> Response {
         }
         None => Json(CallView::ended(outcome, links)).into_response(),
     };
+    marked(response, replayed)
+}
+
+fn marked(mut response: Response, replayed: bool) -> Response {
     if replayed {
         response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
     }
