@@ -234,6 +234,30 @@ fn a_config_file_that_is_gone_or_emptied_changes_nothing() {
 }
 
 #[test]
+fn calls_go_on_in_a_store_that_was_restored() {
+    let folder = Folder::new("restored");
+    folder.write("toolhub.toml", &format!("{TOOLS}[tools.dangerous]\nbuiltin = \"dangerous\"\n"));
+    let run = |arguments: &[&str]| toolhub(folder.path(), arguments, &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
+    let count = || run(&["--thread", "t", "call", "counter"]).out.trim().to_owned();
+    let asked = || {
+        let call = run(&["--json", "--no-input", "call", "dangerous", "folder=/tmp/old"]);
+        let call: serde_json::Value = serde_json::from_str(&call.out).expect("a call that waits");
+        call["approval"]["id"].as_str().expect("a question").to_owned()
+    };
+    assert_eq!(count(), "1");
+    let before = asked();
+    let copy = run(&["backup"]).out.trim().to_owned();
+    assert_eq!(count(), "2");
+    let restored = run(&["restore", &copy]);
+    assert_eq!(restored.code, 0, "{}", restored.err);
+    assert_eq!([count(), count()], ["2", "3"], "a state and its call are written together, as before");
+    for question in [before, asked()] {
+        let answered = run(&["approvals", "approve", &question]);
+        assert!(answered.out.contains("/tmp/old is deleted"), "{}{}", answered.out, answered.err);
+    }
+}
+
+#[test]
 fn what_needs_a_restart_is_told_until_there_was_one() {
     let folder = Folder::new("restart");
     folder.write("toolhub.toml", TOOLS);
