@@ -130,9 +130,10 @@ impl Approvals {
                 durability: Durability::PowerSafe,
             };
             let batch = Batch::on(partition.clone()).with(self.write(&approval, Expect::Absent)?).with(listed);
-            let seen = Seen { version: 1, stamp: batch.stamp };
+            let stamp = batch.stamp;
             match self.store.commit(batch, now).await {
-                Ok(_) => break seen,
+                // A store that was restored does not count from one.
+                Ok(versions) => break Seen { version: versions.first().copied().unwrap_or_default(), stamp },
                 // An identical call asks at the same moment; both questions are listed.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),

@@ -201,8 +201,9 @@ async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> 
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is not said to be JSON").hint(hint));
     }
     too_deep(&bytes, app.settings().limits.json_depth)?;
-    let reader = &mut serde_json::Deserializer::from_slice(&bytes);
-    let body = serde_path_to_error::deserialize(reader).map_err(|wrong| {
+    no_object::<B>(&bytes)?;
+    let mut reader = serde_json::Deserializer::from_slice(&bytes);
+    let body = serde_path_to_error::deserialize(&mut reader).map_err(|wrong| {
         let pointer = pointer(wrong.path());
         let wrong = wrong.into_inner();
         match wrong.classify() {
@@ -214,7 +215,22 @@ async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> 
             _ => Problem::new(Code::INVALID_JSON, wrong.to_string()),
         }
     })?;
+    // Behind the value there is nothing more.
+    reader.end().map_err(|wrong| Problem::new(Code::INVALID_JSON, wrong.to_string()))?;
     Ok(Some(body))
+}
+
+/// Refuses anything but an object where one is described. A list would be read as the members in their order.
+fn no_object<B: JsonSchema>(bytes: &[u8]) -> Result<(), Problem> {
+    let object = bytes.trim_ascii_start().starts_with(b"{");
+    if object || schemars::schema_for!(B).get("type") != Some(&Value::from("object")) {
+        return Ok(());
+    }
+    let other = serde_json::from_slice::<serde::de::IgnoredAny>(bytes);
+    other.map_err(|wrong| Problem::new(Code::INVALID_JSON, wrong.to_string()))?;
+    let detail = "the body is no JSON object";
+    Err(Problem::new(Code::INVALID_REQUEST, detail)
+        .with("errors", [Flaw { pointer: "".into(), detail: detail.into() }]))
 }
 
 /// The first member of a body that is none of its type's, with the closest one that is.

@@ -146,6 +146,12 @@ impl Keys {
         }
         Ok(found)
     }
+
+    /// Whether somebody who came in by a key still has it, with all that it allowed.
+    pub(crate) fn still(&self, who: &Principal, now: Timestamp) -> bool {
+        let same = |held: &Held| held.principal(now).as_ref() == Some(who);
+        self.fixed.load().iter().any(same) || self.shelf.all().iter().any(|stored| same(&stored.held))
+    }
 }
 
 /// The keys of a config, and what is wrong with them.

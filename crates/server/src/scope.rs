@@ -98,7 +98,7 @@ impl fmt::Debug for Scopes {
 }
 
 /// Who asks, and what they may do. Made by the guard, once per request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Principal {
     /// Whose threads, state and approvals the request may see.
     pub(crate) tenant: Tenant,

@@ -1,9 +1,9 @@
 //! Streams of events to browsers and programs, as server-sent events.
 //!
-//! In: events, one after another. Out: an answer that goes on until they end, the listener leaves, or the server goes away. A
-//! comment every quarter of a minute shows that it lives; a listener that was cut off comes back after two seconds.
+//! In: events, one after another. Out: an answer that goes on until they end, the listener leaves, the server goes away, or there
+//! is an event for a listener whose key does not hold any more. A comment every quarter of a minute shows that it lives; a listener that was cut off comes back after two seconds.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, future::ready, time::Duration};
 
 use axum::{
     http::HeaderValue,
@@ -15,7 +15,7 @@ use axum::{
 use futures_util::{Stream, StreamExt};
 use serde::Serialize;
 
-use crate::app::App;
+use crate::{app::App, scope::Principal, settings::Auth};
 
 /// How soon a listener that was cut off may come back.
 const COME_BACK: Duration = Duration::from_secs(2);
@@ -32,13 +32,20 @@ pub(crate) fn event(id: Option<u64>, name: &str, data: &impl Serialize) -> Event
     }
 }
 
-/// The answer that sends these.
-pub(crate) fn stream(app: &App, events: impl Stream<Item = Event> + Send + 'static) -> Response {
+/// The answer that sends these to somebody.
+pub(crate) fn stream(app: &App, who: Principal, events: impl Stream<Item = Event> + Send + 'static) -> Response {
     let hello = futures_util::stream::iter([Event::default().retry(COME_BACK)]);
+    let here = app.clone();
+    let events = events.take_while(move |_| ready(still(&here, &who)));
     let events = hello.chain(events).take_until(app.stopping().clone().cancelled_owned()).map(Ok::<_, Infallible>);
     let alive = KeepAlive::new().interval(SIGN_OF_LIFE).text("ka");
     let mut response = Sse::new(events).keep_alive(alive).into_response();
     // A proxy that collects answers would keep all of it to itself.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+/// Whether somebody who was let in would be let in now.
+fn still(app: &App, who: &Principal) -> bool {
+    matches!(app.settings().auth, Auth::Local) || app.keys().still(who, app.now())
 }

@@ -57,6 +57,8 @@ pub(crate) struct Loaded {
     pub(crate) tree: Node,
     /// The files that were read, the weaker first.
     pub(crate) files: Vec<PathBuf>,
+    /// Those of them that say nothing at all.
+    pub(crate) blank: Vec<PathBuf>,
 }
 
 impl Asked {
@@ -136,7 +138,7 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
     let shape = &*SHAPE;
     let (asked, mut problems) = asked.with_env_file();
     let (asked, environment) = (&asked, &asked.environment);
-    let (mut tree, mut files, mut broken) = (Node::empty(), Vec::new(), false);
+    let (mut tree, mut files, mut blank, mut broken) = (Node::empty(), Vec::new(), Vec::new(), false);
     // The folder that relative paths begin in where nothing else is known.
     let mut folder = asked.folder.clone();
     for (path, needed) in asked.files() {
@@ -156,6 +158,9 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
                 }
                 if Some(&path) != asked.user_file().as_ref() {
                     folder = path.parent().map_or(folder, FilePath::to_owned);
+                }
+                if source.text.trim().is_empty() {
+                    blank.push(path.clone());
                 }
                 files.push(path);
             }
@@ -177,7 +182,7 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
         Problems::new(vec![Problem::new(tree.origin.clone(), "", message)])
     })?;
     let config = resolve::resolve(&raw, &tree, &folder, environment, &asked.folder)?;
-    Ok(Loaded { config, raw, tree, files })
+    Ok(Loaded { config, raw, tree, files, blank })
 }
 
 /// One tool that did not come from a file, held to the same rules as if it had. No variable is filled in: whoever sends it is

@@ -37,6 +37,8 @@ pub(crate) struct House {
     asked: Asked,
     /// The file it is in; none in a demo.
     file: Option<PathBuf>,
+    /// What held at the start; some of it holds until the end.
+    began: Arc<Loaded>,
     /// What holds now.
     loaded: Mutex<Arc<Loaded>>,
     /// The keys of the server, once there is one.
@@ -70,6 +72,7 @@ impl House {
             store,
             asked: local.asked.clone(),
             file: file.map(Path::to_owned),
+            began: local.loaded.clone(),
             loaded: Mutex::new(local.loaded.clone()),
             keys: OnceLock::new(),
             reloading: tokio::sync::Mutex::default(),
@@ -145,8 +148,10 @@ impl House {
     pub(crate) async fn read_again(&self) -> Result<Reloaded, StewardError> {
         let _alone = self.reloading.lock().await;
         let next = config::load(&self.asked).map_err(|problems| wrong(&problems))?;
+        lost(&self.loaded(), &next)?;
         config::rehearse(&next).await.map_err(|problems| wrong(&problems))?;
-        let plan = next.config.change_from(&self.loaded().config);
+        let mut plan = next.config.change_from(&self.loaded().config);
+        plan.needs_restart = next.config.change_from(&self.began.config).needs_restart;
         let pieces = next.config.pieces(&plan);
         let change = Change::new().defaults(pieces.defaults).status(pieces.status);
         let change = pieces.put.into_iter().fold(change, Change::put);
@@ -224,6 +229,21 @@ fn backend(store: &Opened) -> Arc<dyn Backend> {
         Opened::Memory(memory) => memory.clone(),
         Opened::Sqlite(sqlite) => sqlite.clone(),
     }
+}
+
+/// Refuses a config of which a file is gone or has become empty: it is being written, or was lost. Whoever wants a server without
+/// tools and keys says so, or starts one.
+fn lost(old: &Loaded, new: &Loaded) -> Result<(), StewardError> {
+    let gone = old.files.iter().filter(|file| !new.files.contains(file)).map(|file| (file, "is gone"));
+    let emptied = new.blank.iter().filter(|file| !old.blank.contains(file)).map(|file| (file, "is empty"));
+    let told = gone.chain(emptied).map(|(file, what)| ConfigProblem {
+        place: file.display().to_string(),
+        key: String::new(),
+        detail: format!("the file {what}"),
+        hint: Some("bring it back and reload again; without it, start the server anew".into()),
+    });
+    let told: Vec<_> = told.collect();
+    if told.is_empty() { Ok(()) } else { Err(StewardError::Config(told)) }
 }
 
 /// All problems of a config, as the server tells them.

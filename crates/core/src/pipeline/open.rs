@@ -121,11 +121,10 @@ async fn write(engine: &Engine, way: &Way, stage: Stage) -> Result<OpenCall, Cal
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
     let batch = Batch::on(partition.clone()).with(journal.open(&record)?);
     let batch = if runs { using_up(engine, way, batch).await? } else { batch };
-    let seen = Seen { version: 1, stamp: batch.stamp };
-    let open = OpenCall { record, seen };
-    commit(engine, way, batch, &open).await?;
+    let mut open = OpenCall { record, seen: Seen { version: 1, stamp: batch.stamp } };
+    commit(engine, way, batch, &mut open).await?;
     if let Err(refused) = claim(journal, services, way).await {
-        let unopen = Batch::on(partition).with(journal.unopen(open.record.id, seen));
+        let unopen = Batch::on(partition).with(journal.unopen(open.record.id, open.seen));
         if journal.store.commit(unopen, now).await.is_err() {
             never_ran(engine, &open);
         }
@@ -150,14 +149,19 @@ async fn using_up(engine: &Engine, way: &Way, mut batch: Batch) -> Result<Batch,
     Ok(batch)
 }
 
-async fn commit(engine: &Engine, way: &Way, batch: Batch, open: &OpenCall) -> Result<(), CallError> {
+/// Commits the batch whose first write is the call's record, and notes as what it was written: a store that was restored does not
+/// count from one.
+async fn commit(engine: &Engine, way: &Way, batch: Batch, open: &mut OpenCall) -> Result<(), CallError> {
+    open.seen.stamp = batch.stamp;
     let committed = engine.journal.store.commit(batch, engine.services.clock.now()).await;
-    committed.map(|_| ()).map_err(|error| {
+    let versions = committed.map_err(|error| {
         if matches!(error, StoreError::Unknown(_)) {
             never_ran(engine, open);
         }
         refused(way, error)
-    })
+    })?;
+    open.seen.version = versions.first().copied().unwrap_or_default();
+    Ok(())
 }
 
 /// The call is refused, and may be open in the journal. It will be closed as what it is: one that has changed nothing.
@@ -230,8 +234,7 @@ async fn rewrite(engine: &Engine, way: &Way, mut call: OpenCall) -> Result<OpenC
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
     let batch = Batch::on(partition).with(journal.take_over(&call)?);
     let batch = if runs { using_up(engine, way, batch).await? } else { batch };
-    call.seen = Seen { version: call.seen.version + 1, stamp: batch.stamp };
-    commit(engine, way, batch, &call).await?;
+    commit(engine, way, batch, &mut call).await?;
     Ok(call)
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Refused {
 
 pub(super) fn find(registry: &Registry, mut call: Box<Call>) -> Result<Found, Refused> {
     if let Some(flaw) = &call.flaw {
-        let model = "The call's thread id or idempotency key is not valid.";
+        let model = format!("Nothing was done: {flaw}.");
         let error = CallError::new(ErrorKind::ArgumentsInvalid).operator(flaw.to_string()).model(model);
         return Err(Refused { call, error });
     }

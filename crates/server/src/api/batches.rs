@@ -11,7 +11,10 @@ use axum::{Json, extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhub_core::{ErrorKind, Outcome, ids::ThreadId};
+use toolhub_core::{
+    ErrorKind, Outcome,
+    ids::{IdempotencyKey, ThreadId},
+};
 
 use super::calls::CallView;
 use crate::{
@@ -74,6 +77,11 @@ struct Answers {
     calls: Option<Vec<CallView>>,
 }
 
+/// The key of one call. Each call of a step is a call of its own, and so is its repetition.
+fn numbered(key: &IdempotencyKey, at: usize) -> String {
+    format!("{key}/{at}")
+}
+
 #[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
 async fn batch(
     State(app): State<App>,
@@ -98,6 +106,11 @@ async fn batch(
             format!("one step has at most {MOST} calls, not {}", asked.len()),
         ));
     }
+    // Told before anything is done, and to the client: the model has not chosen the key.
+    if key.as_ref().is_some_and(|key| IdempotencyKey::new(numbered(key, MOST)).is_err()) {
+        let detail = "the header `Idempotency-Key` is too long: that of a batch takes 1 to 251 characters";
+        return Err(Problem::new(Code::INVALID_KEY, detail));
+    }
     let hub = app.hub();
     let mut calls = Vec::new();
     for (at, Asked { id, call }) in asked.iter().enumerate() {
@@ -115,8 +128,7 @@ async fn batch(
             request = request.trace(trace.clone());
         }
         if let Some(key) = &key {
-            // Each call of a step is a call of its own, and so is its repetition.
-            request = request.idempotency_key(format!("{key}/{at}"));
+            request = request.idempotency_key(numbered(key, at));
         }
         calls.push(request);
     }

@@ -56,12 +56,13 @@ async fn listen(
 ) -> Answer<Response> {
     // Listened to before it is looked up: nothing falls in between.
     let news = app.hub().subscribe();
-    let ear = Ear { tenant: principal.tenant, thread: wanted.thread_id, types: Types::of(wanted.types.as_deref()) };
+    let ear =
+        Ear { tenant: principal.tenant.clone(), thread: wanted.thread_id, types: Types::of(wanted.types.as_deref()) };
     let mut listener = Listener { hub: app.hub().clone(), ear, news, heard: 0, kept: Vec::new(), page: None };
     if let Some(last) = last {
         listener.look_up(last).await?;
     }
-    Ok(wire::stream(&app, stream::unfold(listener, next)))
+    Ok(wire::stream(&app, principal, stream::unfold(listener, next)))
 }
 
 struct Listener {

@@ -31,7 +31,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// For whom it is explained.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct For {
     /// The thread; as a new one sees it where none is named.
     thread_id: Option<String>,
@@ -58,7 +58,14 @@ async fn explain(
         // A thread that nobody has used sees what all share, and nothing else. It is not made by being asked for.
         None => ThreadId::mint(),
     };
-    let facts = app.hub().explain(&name, &who.tenant, &thread).await?;
+    let mut facts = app.hub().explain(&name, &who.tenant, &thread).await?;
+    if !who.may(Scope::Admin) {
+        // What all tenants share may have happened to another: its words may hold what that one asked for.
+        let shared = app.hub().explain(&name, &who.tenant, &ThreadId::mint()).await?.last_failure;
+        if let Some(failure) = facts.last_failure.as_mut().filter(|failure| shared.as_ref() == Some(*failure)) {
+            failure.text = failure.kind.row().operator.into();
+        }
+    }
     let tongue = match language {
         Language::English => "en",
         Language::Chinese => "zh",

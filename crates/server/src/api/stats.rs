@@ -60,6 +60,7 @@ async fn stats(State(app): State<App>, Params(Named { name }): Params<Named>) ->
 
 /// Which tools are wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Wanted {
     #[serde(default)]
     limit: Limit,

@@ -115,6 +115,7 @@ struct NewThread {
 
 /// Which threads are wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Wanted {
     #[serde(default)]
     limit: Limit,

@@ -93,3 +93,21 @@ async fn a_question_of_another_tenant_is_nowhere_to_be_seen() {
     }
     assert_eq!(shop.get("/api/v1/approvals").await.is(200)["items"], json!([]));
 }
+
+#[tokio::test]
+async fn a_server_that_goes_away_promises_the_call_whose_client_waits_for_a_person() {
+    let shop = shop().await;
+    let body = json!({"arguments": {"what": "tea"}, "threadId": "t1"});
+    let headers = [("prefer", "wait=60")];
+    let waiting = shop.ask("POST", "/api/v1/tools/order/calls", Some(body), &headers);
+    let stop = async {
+        while shop.get("/api/v1/approvals?state=pending").await.is(200)["items"] == json!([]) {
+            tokio::task::yield_now().await;
+        }
+        shop.hub.shutdown(std::time::Duration::ZERO).await;
+    };
+    let (reply, ()) = tokio::join!(waiting, stop);
+    let call = reply.is(202);
+    assert_eq!(call["status"], "awaiting_approval", "after a restart it goes on: {call}");
+    assert_eq!(reply.header("location"), format!("/api/v1/calls/{}", call["id"].as_str().unwrap()));
+}

@@ -7,6 +7,7 @@ use axum::{
     body::Body,
     http::{Method, Request, StatusCode, header},
 };
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use toolhub_core::{
     backend::{Backend, Memory, Scan, Scope as Whose, Table},
@@ -102,4 +103,23 @@ async fn a_key_that_was_taken_back_opens_nothing_here_at_once_and_elsewhere_soon
     assert_eq!(ask(&here, &admin, Method::DELETE, &path, None).await.0, StatusCode::NOT_FOUND);
     let (status, problem) = ask(&here, &admin, Method::DELETE, "/api/v1/keys/config:admin", None).await;
     assert_eq!((status, &problem["code"]), (StatusCode::CONFLICT, &json!("conflict")));
+}
+
+#[tokio::test]
+async fn a_listener_whose_key_was_taken_back_hears_nothing_more() {
+    let (router, _, _, admin) = two().await;
+    let wish = json!({"name": "ci", "scopes": ["tools:read"]});
+    let (_, made) = ask(&router, &admin, Method::POST, "/api/v1/keys", Some(wish)).await;
+    let request = Request::builder().uri("/api/v1/events").header(header::HOST, "localhost");
+    let request = request.header(header::AUTHORIZATION, format!("Bearer {}", made["key"].as_str().unwrap()));
+    let mut heard = send(&router, request.body(Body::empty()).unwrap()).await.into_body().into_data_stream();
+    let mut next = async || tokio::time::timeout(LONG, heard.next()).await.expect("an event, or the end");
+    let call = || ask(&router, &admin, Method::POST, "/api/v1/tools/echo/calls", Some(json!({})));
+    call().await;
+    assert!(next().await.unwrap().unwrap().starts_with(b"retry"));
+    while !next().await.unwrap().unwrap().starts_with(b"event: tool.executed") {}
+    let path = format!("/api/v1/keys/{}", made["id"].as_str().unwrap());
+    assert_eq!(ask(&router, &admin, Method::DELETE, &path, None).await.0, StatusCode::NO_CONTENT);
+    call().await;
+    assert!(next().await.is_none(), "the stream has ended");
 }

@@ -36,8 +36,8 @@ pub(super) async fn follow(
     let news = app.hub().subscribe();
     let record = app.hub().call_record(&principal.tenant, id).await?.ok_or_else(|| unknown(&named.id))?;
     let over = record.outcome.is_some();
-    let following = Following { hub: app.hub().clone(), tenant: principal.tenant, id, links, news, over };
-    Ok(wire::stream(&app, stream::unfold(Some(following), next)))
+    let following = Following { hub: app.hub().clone(), tenant: principal.tenant.clone(), id, links, news, over };
+    Ok(wire::stream(&app, principal, stream::unfold(Some(following), next)))
 }
 
 struct Following {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio_util::sync::DropGuard;
 use toolhub_core::{
-    CallRequest, CancellationToken, Outcome, Reached,
+    CallRequest, CancellationToken, ErrorKind, Outcome, Reached,
     ids::{CallId, Tenant, ThreadId},
 };
 
@@ -120,14 +120,30 @@ impl Waits<'_> {
             None => running.accepted().await,
         };
         gone.map(DropGuard::disarm);
+        if let Reached::Ended(outcome) = &reached
+            && self.waits_on(outcome).await?
+        {
+            return self.promised(id).await;
+        }
         match reached {
             // It was over before the promise was made; what was asked for is the promise.
             Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => {
-                Ok(self.promise(CallView::ended(outcome, self.links), id))
+                // Of a repetition it is the first call that can be looked up.
+                let (id, replayed) = (outcome.id, outcome.replayed);
+                Ok(marked(self.promise(CallView::ended(outcome, self.links), id), replayed))
             }
             Reached::Ended(outcome) => Ok(applied(ended(outcome, self.links), prefer)),
             _ => self.promised(id).await,
         }
+    }
+
+    /// Whether a call has ended only for this process: the server goes away, and after a restart the call waits on for its person.
+    async fn waits_on(&self, outcome: &Outcome) -> Answer<bool> {
+        if outcome.error.as_ref().is_none_or(|error| error.kind != ErrorKind::Interrupted) {
+            return Ok(false);
+        }
+        let record = self.app.hub().call_record(self.tenant, outcome.id).await?;
+        Ok(record.is_some_and(|record| record.outcome.is_none()))
     }
 
     /// The answer to a call that goes on.
@@ -170,7 +186,7 @@ fn was_refused(outcome: &Outcome) -> bool {
 fn ended(outcome: Outcome, links: &Links) -> Response {
     let replayed = outcome.replayed;
     let refused = outcome.error.as_ref().filter(|_| was_refused(&outcome));
-    let mut response = match refused {
+    let response = match refused {
         Some(error) => {
             let problem = Problem::from(error.clone()).with("callId", outcome.id);
             problem
@@ -180,6 +196,10 @@ fn ended(outcome: Outcome, links: &Links) -> Response {
         }
         None => Json(CallView::ended(outcome, links)).into_response(),
     };
+    marked(response, replayed)
+}
+
+fn marked(mut response: Response, replayed: bool) -> Response {
     if replayed {
         response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
     }

@@ -34,7 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Which contexts are wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
     /// Only those of this thread.
     thread_id: Option<String>,

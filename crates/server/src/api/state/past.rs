@@ -42,6 +42,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Which part of the past is wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Wanted {
     #[serde(default)]
     limit: Limit,

@@ -1,0 +1,113 @@
+//! What is not said as described is refused with words, and has no effect.
+
+use axum::{
+    body::Body,
+    http::{Request, header},
+};
+use serde_json::{Value, json};
+use toolhub_core::{CallContext, ErrorKind, ToolError, ToolHub, backend::Memory, dynamic};
+use toolhub_server::{Scope, Server};
+
+use crate::{
+    support_api::{ask, shop},
+    support_door::{key, read, send, with_keys},
+};
+
+#[tokio::test]
+async fn a_body_is_one_json_object_and_nothing_more() {
+    let shop = shop().await;
+    for (path, body, status, code) in [
+        ("/api/v1/tools/rare/calls", "{} garbage", 400, "invalid_json"),
+        ("/api/v1/tools/rare/calls", "{}{\"threadId\": \"t1\"}", 400, "invalid_json"),
+        ("/api/v1/tools/rare/calls", "[{}, \"t1\", null, null]", 422, "invalid_request"),
+        ("/api/v1/tools/rare/calls", "null", 422, "invalid_request"),
+        ("/api/v1/tools/rare/calls", "[", 400, "invalid_json"),
+        ("/api/v1/threads", "[\"t7\"]", 422, "invalid_request"),
+        ("/api/v1/threads/t1/batches", "{\"calls\": [{\"tool\": \"rare\"}]} ]", 400, "invalid_json"),
+    ] {
+        let reply = ask(&shop.router, "POST", path, Some(body.into()), &[]).await;
+        let problem = reply.problem(status, code);
+        assert!(!problem["detail"].as_str().unwrap().contains("struct"), "{problem}");
+    }
+    let calls = shop.get("/api/v1/calls?tool=rare").await.is(200);
+    assert_eq!(calls["items"], json!([]), "none of these was a call");
+    let spaced = ask(&shop.router, "POST", "/api/v1/tools/rare/calls", Some(" {} \n".into()), &[]).await;
+    assert_eq!(spaced.is(200)["status"], "success");
+}
+
+#[tokio::test]
+async fn a_query_has_no_members_but_those_that_are_described() {
+    let shop = shop().await;
+    shop.post("/api/v1/threads", json!({"id": "t1"})).await.is(201);
+    for path in [
+        "/api/v1/threads?limt=2",
+        "/api/v1/tools/add/explain?thread=t1",
+        "/api/v1/state/contexts?tooltype=x",
+        "/api/v1/state/contexts/t1%2Fnotes/business/history?limt=1",
+    ] {
+        shop.get(path).await.problem(422, "invalid_request");
+    }
+}
+
+#[tokio::test]
+async fn the_promise_of_a_repetition_names_the_first_call() {
+    let shop = shop().await;
+    let headers = [("idempotency-key", "k1"), ("prefer", "respond-async")];
+    let call = || shop.ask("POST", "/api/v1/tools/rare/calls", Some(json!({})), &headers);
+    let first = call().await;
+    let id = first.is(202)["id"].clone();
+    while shop.get(first.header("location")).await.is(200)["status"] != "success" {
+        tokio::task::yield_now().await;
+    }
+    let again = call().await;
+    assert_eq!(again.is(202)["id"], id);
+    assert_eq!((again.header("location"), again.header("idempotency-replayed")), (first.header("location"), "true"));
+}
+
+#[tokio::test]
+async fn a_batch_whose_key_is_too_long_is_refused_and_not_its_model() {
+    let shop = shop().await;
+    let body = json!({"calls": [{"tool": "rare"}]});
+    let path = "/api/v1/threads/t1/batches";
+    let refused = shop.ask("POST", path, Some(body.clone()), &[("idempotency-key", &"k".repeat(252))]).await;
+    refused.problem(400, "idempotency_key_invalid");
+    let taken = shop.ask("POST", path, Some(body), &[("idempotency-key", &"k".repeat(251))]).await.is(200);
+    assert_eq!(taken["calls"][0]["status"], "success", "{taken}");
+}
+
+#[tokio::test]
+async fn a_model_that_uses_an_id_twice_is_told_so() {
+    let shop = shop().await;
+    let one = json!({"type": "tool_use", "id": "u1", "name": "look", "input": {}});
+    let reply = shop.post("/api/v1/threads/t1/batches?format=anthropic", json!([one, one])).await.is(200);
+    let said = reply["messages"][0]["content"][1]["content"].as_str().unwrap().to_owned();
+    assert!(said.contains("`u1`") && said.contains("twice"), "{said}");
+}
+
+#[tokio::test]
+async fn what_failed_for_another_tenant_is_known_by_its_kind_alone() {
+    let store = std::sync::Arc::new(Memory::default());
+    let fetch = dynamic("fetch", json!({"type": "object"}), |given: Value, _: CallContext| async move {
+        let text = format!("no answer about {}", given["customer"]);
+        Err::<Value, _>(ToolError::of(ErrorKind::UpstreamUnreachable, text))
+    });
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(fetch).build().await.unwrap();
+    let both = [Scope::ToolsRead, Scope::ToolsCall];
+    let keys = [key("ann", "a", &both), key("ben", "b", &both), key("ops", "main", &[Scope::Admin])];
+    let router = Server::new(hub, store, with_keys(keys.iter().map(|(setting, _)| setting.clone()))).router();
+    let asked = async |who: usize, method: &str, path: &str, body: &str| {
+        let request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+        let request = request.header(header::AUTHORIZATION, format!("Bearer {}", keys[who].1));
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let (status, body) = read(send(&router, request.body(Body::from(body.to_owned())).unwrap()).await).await;
+        assert_eq!(status, 200, "{body}");
+        body
+    };
+    let call = "/api/v1/tools/fetch/calls";
+    asked(0, "POST", call, r#"{"arguments": {"customer": "canary"}, "threadId": "t1"}"#).await;
+    let why = "/api/v1/tools/fetch/explain";
+    let told = asked(1, "GET", why, "").await;
+    assert_eq!(told["lastFailure"]["kind"], "upstream_unreachable");
+    assert!(!told.to_string().contains("canary"), "{told}");
+    assert!(asked(2, "GET", why, "").await.to_string().contains("canary"), "operators see all of it");
+}
