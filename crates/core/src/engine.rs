@@ -123,10 +123,11 @@ impl Live {
         self.running().values().filter(|call| call.tenant == *tenant).cloned().collect()
     }
 
-    pub(crate) fn cancel_all(&self) {
+    /// Cancels all, because the hub goes down.
+    pub(crate) fn cut_all_off(&self) {
         let all: Vec<_> = self.running().values().cloned().collect();
         for call in all {
-            call.cancel.cancel();
+            call.cut_off();
         }
     }
 

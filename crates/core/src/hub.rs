@@ -218,10 +218,10 @@ impl ToolHub {
         leaving.say();
         tasks.close();
         if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
-            live.cancel_all();
+            live.cut_all_off();
             // Somebody may go on making calls, and nobody must wait for those either.
             while tokio::time::timeout(CANCEL_AGAIN, tasks.wait()).await.is_err() {
-                live.cancel_all();
+                live.cut_all_off();
             }
         }
         services.rooms.shut().await;

@@ -47,6 +47,8 @@ struct Stage {
     written: bool,
     /// It stays in the journal as it is, for the next start.
     left: bool,
+    /// It was cancelled because the hub goes down, and not because anybody wants it to end.
+    cut_off: bool,
 }
 
 impl Whereabouts {
@@ -58,6 +60,7 @@ impl Whereabouts {
             ahead: None,
             written: false,
             left: false,
+            cut_off: false,
         };
         Arc::new(Self {
             id: call.id,
@@ -110,6 +113,19 @@ impl Whereabouts {
         let mut stage = self.stage();
         stage.left = stage.ahead.is_some();
         stage.left
+    }
+
+    /// Cancels it because the hub goes down, unless it was cancelled before.
+    pub(crate) fn cut_off(&self) {
+        if !self.cancel.is_cancelled() {
+            self.stage().cut_off = true;
+            self.cancel.cancel();
+        }
+    }
+
+    /// Whether it was cancelled because the hub goes down.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.stage().cut_off
     }
 
     /// Whether it was left for the next start.

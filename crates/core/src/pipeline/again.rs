@@ -91,7 +91,7 @@ async fn walk(engine: &Engine, mut way: Way, mut open: OpenCall, whereabouts: &W
             return report::report(ticket, &outcome);
         }
     };
-    let (open, outcome) = match launch::ahead(engine, Some(whereabouts), &refusal) {
+    let (open, outcome) = match launch::ahead(Some(whereabouts), &refusal) {
         Ahead::Stays => return ticket.settle(),
         Ahead::Closes(waited) => {
             ticket.count(refusal.kind);

@@ -163,7 +163,7 @@ async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
     };
     let outcome = match passed {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(refusal)) => match ahead(engine, whereabouts.as_deref(), &refusal) {
+        Ok(Err(refusal)) => match ahead(whereabouts.as_deref(), &refusal) {
             Ahead::Nothing => {
                 ticket.count(refusal.kind);
                 ticket.refused(refusal)
@@ -203,10 +203,10 @@ pub(super) enum Ahead {
     Closes(Box<OpenCall>),
 }
 
-pub(super) fn ahead(engine: &Engine, whereabouts: Option<&Whereabouts>, refusal: &CallError) -> Ahead {
+pub(super) fn ahead(whereabouts: Option<&Whereabouts>, refusal: &CallError) -> Ahead {
     let Some(whereabouts) = whereabouts else { return Ahead::Nothing };
     // Cancelled because the hub goes down, it has done nothing yet: it can go on later.
-    let cut_off = refusal.kind == ErrorKind::Cancelled && engine.is_leaving() && whereabouts.leave();
+    let cut_off = refusal.kind == ErrorKind::Cancelled && whereabouts.is_cut_off() && whereabouts.leave();
     if cut_off || whereabouts.is_left() {
         return Ahead::Stays;
     }

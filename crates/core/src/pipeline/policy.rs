@@ -186,7 +186,9 @@ async fn wait(engine: &Engine, way: &Way, asked: Permit) -> Result<Permit, CallE
     match answered {
         Some(answered) => Ok(answered?),
         // Cut off with the hub: the question stays, for the same call made again.
-        None if engine.is_leaving() => Err(left_waiting(&question.approval)),
+        None if way.call.whereabouts.as_ref().is_some_and(|whereabouts| whereabouts.is_cut_off()) => {
+            Err(left_waiting(&question.approval))
+        }
         None => {
             // If this does not reach the store, the question times out by itself.
             let _ = approvals.close(question, ApprovalState::Withdrawn).await;

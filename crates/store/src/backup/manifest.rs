@@ -53,6 +53,12 @@ impl Backup {
         Ok(Self { path, ..read })
     }
 
+    /// What has the place of the manifest of such a backup, and is none. One that a process left when it died may be replaced.
+    pub(crate) fn in_the_way(path: &Path) -> Option<PathBuf> {
+        let manifest = beside(path, ".json");
+        (fs::symlink_metadata(&manifest).is_ok() && Self::read(path).is_err()).then_some(manifest)
+    }
+
     /// All in a folder that are there themselves, the latest first. What is no backup is passed over.
     pub(super) fn all_in(folder: &Path) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();

@@ -47,6 +47,9 @@ impl Maker for Copier {
         if taken || ["contexts", "new", MOMENT].iter().any(|ours| path.starts_with(self.folder.join(ours))) {
             return Err(BackupError::Exists(path));
         }
+        if let Some(other) = Backup::in_the_way(&path) {
+            return Err(BackupError::Exists(other));
+        }
         let broken = BackupError::io(&path);
         let half = Half::at(beside(&path, ".half"), &[""]).map_err(&broken)?;
         let moment = Half::at(self.folder.join(MOMENT), &[""]).map_err(BackupError::io(&self.folder))?;

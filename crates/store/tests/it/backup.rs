@@ -88,6 +88,10 @@ async fn a_backup_takes_the_place_of_no_file_and_leaves_nothing_when_it_fails() 
     let refused = store.backup(backups.path("taken")).await.unwrap_err();
     assert!(matches!(refused, BackupError::Exists(_)), "{refused}");
     assert_eq!(fs::read(backups.path("taken")).unwrap(), b"precious");
+    fs::write(backups.path("other.json"), "precious").unwrap();
+    assert!(matches!(store.backup(backups.path("other")).await, Err(BackupError::Exists(_))));
+    assert_eq!(fs::read(backups.path("other.json")).unwrap(), b"precious");
+    fs::remove_file(backups.path("other.json")).unwrap();
     for theirs in ["store.db", "store.db-wal", "store.db-journal", "store.db.lock"] {
         assert!(store.backup(folder.path(theirs)).await.is_err(), "{theirs}");
     }

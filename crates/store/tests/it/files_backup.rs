@@ -150,6 +150,10 @@ async fn a_backup_takes_the_place_of_nothing_and_leaves_nothing_when_it_fails() 
         let refused = store.backup(&taken).await.unwrap_err();
         assert!(matches!(refused, BackupError::Exists(_)), "{}: {refused}", taken.display());
     }
+    fs::write(backups.path("other.json"), "precious").unwrap();
+    assert!(matches!(store.backup(backups.path("other")).await, Err(BackupError::Exists(_))));
+    assert_eq!(fs::read(backups.path("other.json")).unwrap(), b"precious");
+    fs::remove_file(backups.path("other.json")).unwrap();
     assert!(matches!(store.backup(backups.path("no/such/folder")).await, Err(BackupError::Io { .. })));
 
     disk.0.store(true, Ordering::Relaxed);

@@ -305,3 +305,37 @@ async fn a_store_that_is_away_for_a_moment_costs_nobody_the_answer_of_a_person()
     store.gone.store(true, Ordering::Release);
     call.await.assert_error(ErrorKind::StoreUnavailable);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_cancelled_while_the_hub_goes_down_does_not_come_back() {
+    let (busy, store) = (Busy::new(), Arc::new(Memory::new()));
+    let slow = || busy.tool("slow").max_concurrency(1);
+    let build = || ToolHub::builder().shared_store(store.clone()).clock(TestClock::new()).tool(slow()).build();
+    let hub = build().await.unwrap();
+    let held = hub.call("slow", json!({})).start();
+    until(|| busy.running() == 1).await;
+    let mut calls = Vec::new();
+    for _ in 0..2 {
+        let mut waits = hub.call("slow", json!({})).detached().start();
+        assert!(matches!(waits.accepted().await, Reached::Accepted { .. }));
+        calls.push(waits.id());
+    }
+    until(|| hub.queued() == 2).await;
+    let going = tokio::spawn({
+        let hub = hub.clone();
+        async move { hub.shutdown(Duration::from_secs(5)).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(hub.cancel(&Tenant::default(), calls[0]).await, Ok(Cancel::Asked));
+    assert_eq!(ended(&hub, calls[0]).await.status, Status::Cancelled);
+    // The other one is cut off with the hub, and goes on later.
+    going.await.unwrap();
+    held.await.assert_error(ErrorKind::Cancelled);
+    assert_eq!(record(&hub, calls[1]).await.status, Status::Scheduled);
+    drop(hub);
+    busy.let_go(2);
+    let hub = build().await.unwrap();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(record(&hub, calls[0]).await.status, Status::Cancelled);
+    assert_eq!(record(&hub, calls[1]).await.status, Status::Success);
+}

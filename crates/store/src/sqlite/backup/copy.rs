@@ -34,6 +34,9 @@ pub(super) fn make(store: &Path, into: &Path, stop: &Arc<AtomicBool>) -> Result<
     if taken || ["-wal", "-shm", "-journal", ".lock"].iter().any(|theirs| path == beside(store, theirs)) {
         return Err(BackupError::Exists(path));
     }
+    if let Some(other) = Backup::in_the_way(&path) {
+        return Err(BackupError::Exists(other));
+    }
     let half = Half::at(beside(&path, ".half"), &["", "-wal", "-shm", "-journal"]).map_err(BackupError::io(&path))?;
     failpoint::reach("backup: before the copy");
     let (made_at, schema, rows) = copy(store, &half.path, stop)?;
