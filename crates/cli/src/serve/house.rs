@@ -54,7 +54,7 @@ impl House {
     /// When the store is in use or cannot be opened, or a tool cannot be made.
     pub(crate) async fn open(local: &Local, file: Option<&Path>) -> Result<Self, Failure> {
         let config = &local.loaded.config;
-        let store = config.store.open().map_err(|trouble| no_store(&trouble, local))?;
+        let store = config.store.open().map_err(|trouble| no_store(&trouble))?;
         let made =
             made::all(&backend(&store)).await.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
         let mut builder = config.hub(&store);
@@ -292,10 +292,11 @@ fn key(key: &config::Key) -> KeySetting {
     }
 }
 
-fn no_store(trouble: &StoreTrouble, local: &Local) -> Failure {
+fn no_store(trouble: &StoreTrouble) -> Failure {
     match trouble {
         StoreTrouble::Open(OpenError::InUse { .. }) => Failure::new("store_in_use", trouble.to_string())
-            .help(format!("ask the server that has it: add `--server {}`", local.url()))
+            // Nobody answered at the address of this config, or this command is about to listen there itself.
+            .help("ask the server that has it: add `--server` and the address it printed")
             .help("or stop that process first"),
         _ => Failure::new("store_unavailable", trouble.to_string()),
     }
