@@ -258,6 +258,23 @@ fn calls_go_on_in_a_store_that_was_restored() {
 }
 
 #[test]
+fn a_call_that_goes_on_in_another_process_arrived_before_that() {
+    let folder = Folder::new("arrived");
+    folder.write("toolhub.toml", &format!("{TOOLS}[tools.dangerous]\nbuiltin = \"dangerous\"\n"));
+    let run = |arguments: &[&str]| {
+        let out = toolhub(folder.path(), &[&["--json", "--no-input"], arguments].concat(), &[]).out;
+        serde_json::from_str::<serde_json::Value>(&out).unwrap_or_default()
+    };
+    let asked = run(&["call", "dangerous", "folder=/tmp/old"]);
+    let later = run(&["call", "counter"]);
+    run(&["approvals", "approve", asked["approval"]["id"].as_str().expect("a question")]);
+    let ended = run(&["calls", "show", asked["id"].as_str().expect("an id")]);
+    let arrived = |call: &serde_json::Value| call["startedAt"].as_str().map(|at| at.trim_end_matches('Z').to_owned());
+    assert_eq!(ended["status"], "success");
+    assert!(arrived(&ended) <= arrived(&later), "{ended} came before {later}");
+}
+
+#[test]
 fn what_needs_a_restart_is_told_until_there_was_one() {
     let folder = Folder::new("restart");
     folder.write("toolhub.toml", TOOLS);
