@@ -133,7 +133,7 @@ def agents(url, key):
     if shutil.which("node"):
         programs.append(["node", "agent.mjs"])
     else:
-        print("node is missing: examples/http/agent.mjs was not run")
+        sys.exit("node is missing; examples/http/agent.mjs needs it")
     for program in programs:
         environment = {**os.environ, "TOOLHUB_URL": url, "TOOLHUB_TOKEN": key}
         done = subprocess.run(program, cwd=ROOT / "examples" / "http", env=environment, capture_output=True, text=True, timeout=30)

@@ -52,9 +52,9 @@ impl Client {
     }
 
     /// Lets everything come to its end that was begun in this process.
-    pub(crate) async fn close(self) {
+    pub(crate) async fn close(self, interrupted: bool) {
         if let Self::Here(here) = self {
-            here.close().await;
+            here.close(interrupted).await;
         }
     }
 }

@@ -113,7 +113,12 @@ async fn main() -> ExitCode {
             Ok(Exit::Interrupted)
         }
     };
-    session.close().await;
+    let interrupted = matches!(ended, Ok(Exit::Interrupted));
+    tokio::select! {
+        () = session.close(interrupted) => {}
+        // Asked twice, it waits for nothing. A server listens for signals itself.
+        Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => {}
+    }
     let exit = ended.unwrap_or_else(|failure| {
         show.failure(&failure);
         failure.exit

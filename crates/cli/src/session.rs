@@ -98,9 +98,9 @@ impl Session {
     }
 
     /// Lets everything come to its end that was opened.
-    pub(crate) async fn close(self) {
+    pub(crate) async fn close(self, interrupted: bool) {
         if let Some(client) = self.client.into_inner() {
-            client.close().await;
+            client.close(interrupted).await;
         }
     }
 }

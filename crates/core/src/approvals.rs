@@ -37,6 +37,8 @@ use crate::{
 
 /// The layout of these records.
 const LAYOUT: u32 = 1;
+/// How soon a store that did not answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How the ids of questions begin; the lists of questions about the same thing begin otherwise.
 const QUESTIONS: &str = "apr_";
 
@@ -159,7 +161,14 @@ impl Approvals {
             news.as_mut().enable();
             let now = self.clock.now();
             let keys = [key.clone()];
-            let row = self.store.load(&keys, now).await?.pop().flatten();
+            let row = match self.store.load(&keys, now).await {
+                // It was there before. An answer that was given must not be lost because it is away for a moment.
+                Err(StoreError::Unavailable(_)) if patience.is_some_and(|until| self.clock.instant() < until) => {
+                    tokio::time::sleep(ASK_AGAIN).await;
+                    continue;
+                }
+                loaded => loaded?.pop().flatten(),
+            };
             // A question that is gone was forgotten long after its time.
             let Some(row) = row else { return Ok(timed_out(asked)) };
             let found = permit(key.clone(), &row)?;
@@ -185,6 +194,11 @@ impl Approvals {
         let hash_map::Entry::Vacant(free) = waiting.entry(id) else { return None };
         let notify = free.insert(Arc::default()).clone();
         Some(Waiting { approvals: self, id, notify })
+    }
+
+    /// How many questions calls of this node wait for.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Ends a question that nobody answered: its time is over, or its caller gave up. If somebody answered at that very

@@ -96,6 +96,9 @@ pub(crate) struct Opening {
     /// Whether its tool changes nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub(crate) read_only: bool,
+    /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) digest: Option<String>,
     /// The id the model gave its request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) model_call: Option<SmolStr>,

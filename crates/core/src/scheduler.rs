@@ -46,6 +46,11 @@ impl Scheduler {
         Self { queue: Queue::new(all, bounds), guard, kept, desks: Mutex::default() }
     }
 
+    /// How many calls may wait in all.
+    pub(crate) fn most_waiting(&self) -> usize {
+        self.queue.most()
+    }
+
     /// How many calls wait for their turn.
     pub(crate) fn queued(&self) -> usize {
         self.queue.queued()

@@ -171,7 +171,7 @@ impl Statuses {
                 return Ok(facts);
             }
             let next = Arc::new(next);
-            match self.write(whose, &next, seen, now).await {
+            match self.write(whose, (&facts, &next), seen, now).await {
                 Ok(seen) => {
                     self.learn(whose.clone(), next.clone(), seen);
                     return Ok(next);
@@ -238,7 +238,7 @@ impl Statuses {
     async fn write(
         &self,
         whose: &Whose,
-        facts: &Facts,
+        (before, facts): (&Facts, &Facts),
         over: Option<Seen>,
         now: Timestamp,
     ) -> Result<Seen, StoreError> {
@@ -249,12 +249,8 @@ impl Statuses {
             id,
             expect: over.map_or(Expect::Absent, Expect::Same),
             change: Change::Put { value: value.into(), schema: LAYOUT, expires: None },
-            // An operator's word must survive more than the process.
-            durability: if facts.operator.is_some() || facts.disabled.is_some() {
-                Durability::PowerSafe
-            } else {
-                Durability::KillSafe
-            },
+            // An operator's word must survive more than the process, and so must that it was taken back.
+            durability: if said(before) || said(facts) { Durability::PowerSafe } else { Durability::KillSafe },
         };
         let batch = Batch::on(partition).with(write);
         let stamp = batch.stamp;
@@ -272,6 +268,11 @@ impl Statuses {
             let _ = this.apply(&whose, &Event::ProbeReturned { id: call }).await;
         });
     }
+}
+
+/// Whether a person has said something about the tool.
+fn said(facts: &Facts) -> bool {
+    facts.operator.is_some() || facts.disabled.is_some()
 }
 
 /// Whether listeners were told of a record in an earlier life.

@@ -11,6 +11,9 @@ use toolhub_core::ids::Caller;
 
 use crate::guard::Arrived;
 
+/// Asked by machines every few seconds; a line for each good answer would bury all others.
+const ROUTINE: [&str; 4] = ["/livez", "/readyz", "/healthz", "/metrics"];
+
 /// What is told of a request.
 pub(crate) struct Line<'a> {
     pub(crate) method: &'a Method,
@@ -26,6 +29,9 @@ impl Line<'_> {
     /// Tells it.
     pub(crate) fn tell(&self) {
         let Line { method, route, status, took, key, arrived, trace } = *self;
+        if status < 400 && ROUTINE.contains(&route) {
+            return;
+        }
         tracing::info!(
             target: "toolhub::access",
             %method,

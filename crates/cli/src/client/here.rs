@@ -14,6 +14,8 @@ use crate::failure::Failure;
 
 /// How long calls that were begun may go on after the command has said all it has to say.
 const GRACE: Duration = Duration::from_secs(30);
+/// The same after Ctrl-C.
+const HURRY: Duration = Duration::from_secs(1);
 
 /// A hub on the store of this folder, and the routes to it. `serve::open` makes it.
 pub(crate) struct Opened {
@@ -53,7 +55,7 @@ impl Here {
     }
 
     /// Lets what runs come to its end, and writes down what is still to be written.
-    pub(super) async fn close(self) {
-        self.0.hub.shutdown(GRACE).await;
+    pub(super) async fn close(self, interrupted: bool) {
+        self.0.hub.shutdown(if interrupted { HURRY } else { GRACE }).await;
     }
 }

@@ -37,7 +37,12 @@ impl Remote {
             return Err(wrong("a key belongs into --token or TOOLHUB_TOKEN, not into the address"));
         }
         cryptography();
-        let http = reqwest::Client::builder()
+        let mut http = reqwest::Client::builder();
+        if is_this_machine(read.host_str().unwrap_or_default()) {
+            // A proxy that the environment names is for the way out; it has no business with this machine's own servers.
+            http = http.no_proxy();
+        }
+        let http = http
             .connect_timeout(CONNECT)
             // A key must not travel to another host because a server says so.
             .redirect(reqwest::redirect::Policy::none())
@@ -80,6 +85,11 @@ impl Remote {
             failure
         }
     }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Names the cryptography of TLS, once per process.

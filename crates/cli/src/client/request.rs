@@ -91,10 +91,13 @@ impl Answer {
     /// The problem it holds.
     pub(crate) fn failure(&self) -> Failure {
         let problem = serde_json::from_slice::<Value>(&self.body).unwrap_or_default();
-        let failure = Failure::of_problem(&problem, self.status);
+        let mut failure = Failure::of_problem(&problem, self.status);
         match failure.code.as_str() {
-            "unauthenticated" if failure.help.is_empty() => {
-                failure.help("give a key with --token or TOOLHUB_TOKEN; `toolhub keys create NAME` makes one")
+            // What the API says about headers helps nobody who types commands.
+            "unauthenticated" => {
+                failure.help.clear();
+                failure
+                    .help("give a key in TOOLHUB_TOKEN, or with --token; its owner makes one: toolhub keys create NAME")
             }
             _ if problem["code"].is_null() => failure.help("is this the address of a toolhub server?"),
             _ => failure,

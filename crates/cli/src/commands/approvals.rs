@@ -159,6 +159,10 @@ async fn answer(session: &Session, id: &str, body: Value) -> Result<Exit, Failur
     let call = text(&question, "/callId");
     // In a server the call goes on by itself. Here nobody else would see it to its end.
     let here = session.client().await?.server().is_none();
+    if !here && !call.is_empty() {
+        // A call of which nothing is kept, or that somebody else may not see, is no reason to fail.
+        let _ = call::question::once(session, &call, |call| call["status"] != "awaiting_approval").await;
+    }
     let ran = if here && !denied && !call.is_empty() { goes_on(session, &call).await? } else { None };
     let show = &session.show;
     if show.json {

@@ -90,9 +90,13 @@ pub(crate) async fn run(session: &Session, asked: Calls) -> Result<Exit, Failure
             let answer = session.ask(Request::post(["calls", &id, "cancel"])).await.map_err(unknown)?;
             if session.show.json {
                 session.show.document(&answer.text());
-            } else {
-                session.show.data(&format!("{id}  asked to stop"));
-                session.show.say(&format!("toolhub calls show {id}{}", session.flags()));
+                return Ok(Exit::Fine);
+            }
+            let call = call::question::once(session, &id, call::has_ended).await?;
+            let (word, style) = status(&text(&call, "/status"), session.show.ascii);
+            session.show.data(&format!("{style}{word}{style:#}  {}", text(&call, "/tool")));
+            if !call::has_ended(&call) {
+                session.show.say(&format!("it was asked to stop: toolhub calls show {id}{}", session.flags()));
             }
             Ok(Exit::Fine)
         }

@@ -28,8 +28,8 @@ const FREE: [&str; 2] = ["metadata", "parameters"];
 pub(super) fn builder(name: &str, asked: &Value) -> Result<ToolBuilder, ToolChangeError> {
     let refused = |why: String| ToolChangeError::Refused(why);
     let said = asked.as_object().ok_or_else(|| refused("a tool is an object".into()))?;
-    let said: Map<String, Value> =
-        said.iter().filter(|(key, _)| *key != "name").map(|(key, value)| (snake(key), as_config(key, value))).collect();
+    let mut said = in_config_words(said);
+    said.remove("name");
     let tool = config::tool(name, &said).map_err(|problems| {
         let told = problems.iter().map(|problem| match &problem.help {
             Some(help) => format!("{} ({help})", problem.message),
@@ -40,14 +40,14 @@ pub(super) fn builder(name: &str, asked: &Value) -> Result<ToolBuilder, ToolChan
     tool.builder(name).ok_or_else(|| refused("there is no such builtin".into()))
 }
 
-/// The API writes `rateLimit`, a config `rate_limit`.
-fn as_config(key: &str, value: &Value) -> Value {
-    match value {
-        Value::Object(members) if !FREE.contains(&key) => {
-            members.iter().map(|(key, value)| (snake(key), as_config(key, value))).collect::<Map<_, _>>().into()
-        }
-        other => other.clone(),
-    }
+/// The API writes `rateLimit`, a config `rate_limit`; and what is null there is not said here.
+fn in_config_words(members: &Map<String, Value>) -> Map<String, Value> {
+    let said = members.iter().filter(|(_, value)| !value.is_null());
+    said.map(|(key, value)| match value {
+        Value::Object(inner) if !FREE.contains(&key.as_str()) => (snake(key), in_config_words(inner).into()),
+        other => (snake(key), other.clone()),
+    })
+    .collect()
 }
 
 fn snake(key: &str) -> String {

@@ -3,7 +3,8 @@
 //! A line that begins with `$ ` is typed. What follows is what the binary prints: data as it is, talk after `! `, and the
 //! exit code in brackets where it is not 0. Lines at the top that begin with `# ` say what the session is about, and may
 //! set `# columns:`, `# env:` and `# way:` (`here`: a folder with a
-//! config; `empty`: one without; `serve`: one whose config is served; `server`: a server somewhere and nothing else).
+//! config; `empty`: one without; `serve`: one whose config is served; `server`: a server somewhere and nothing
+//! else; `keys`: one that asks for keys).
 //! Ids, times and places are masked; a masked id may be typed and means the id it stands for. `TOOLHUB_UPDATE=1` writes
 //! the files anew.
 
@@ -21,6 +22,7 @@ use crate::config::Folder;
 use mask::Mask;
 use script::{Script, Step};
 use server::{Serving, TestServer};
+use toolhub::server::NewKey;
 
 /// What a config file of these sessions says. Nothing listens on its port.
 const CONFIG: &str = r#"
@@ -62,12 +64,19 @@ fn plays(name: &str) {
 pub(crate) fn play(script: &Script, name: &str) -> Vec<Step> {
     let folder = Folder::new(name);
     let port = free_port();
-    let served = (script.way() == "server").then(TestServer::start);
+    let served = match script.way() {
+        "server" => Some(TestServer::start(None)),
+        "keys" => Some(TestServer::start(Some(NewKey::make().expect("a key can be made")))),
+        _ => None,
+    };
     if matches!(script.way(), "here" | "serve") {
         folder.write("toolhub.toml", &format!("[server]\nport = {port}\n{CONFIG}"));
     }
     let _serving = (script.way() == "serve").then(|| Serving::start(folder.path(), port));
     let mut mask = Mask::new(folder.path(), served.as_ref().map_or(port, TestServer::port));
+    if let Some(key) = served.as_ref().and_then(TestServer::key) {
+        mask.masked(key);
+    }
     let shown = |step: &Step| {
         let ran = run(&mask.real(&step.typed), script, folder.path(), served.as_ref());
         Step { typed: step.typed.clone(), shown: mask.masked(&ran) }
@@ -196,6 +205,26 @@ fn states_are_read_and_written() {
 #[test]
 fn a_server_is_asked_over_the_network() {
     plays("server");
+}
+
+#[test]
+fn a_server_that_wants_a_key_says_so() {
+    plays("key_wanted");
+}
+
+#[test]
+fn colours_come_when_they_are_asked_for_and_never_into_a_pipe_by_themselves() {
+    let folder = Folder::new("colours");
+    folder.write("toolhub.toml", &format!("[server]\nport = 1\n{CONFIG}"));
+    let coloured = |flags: &[&str], variables: &[(&str, &str)]| {
+        let ran = crate::config::toolhub(folder.path(), &[&["tools", "list"], flags].concat(), variables);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out.contains("\u{1b}[")
+    };
+    assert!(coloured(&["--color", "always"], &[("TERM", "xterm")]));
+    assert!(!coloured(&["--color", "never"], &[("TERM", "xterm"), ("CLICOLOR_FORCE", "1")]));
+    assert!(!coloured(&[], &[("TERM", "xterm")]));
+    assert!(!coloured(&[], &[("TERM", "xterm"), ("NO_COLOR", "1")]));
 }
 
 #[test]

@@ -298,7 +298,7 @@ fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
     let mut line = Line::to(server.port);
     let adder = json!({"name": "adder", "builtin": "calculator", "description": "Adds.", "maxConcurrency": 2,
-        "annotations": {"readOnly": true}, "metadata": {"madeBy": "ann"}});
+        "annotations": {"readOnly": true}, "metadata": {"madeBy": "ann"}, "tags": null});
     let made = line.ask("POST /api/v1/tools", "", &adder.to_string());
     assert_eq!((made.status, &made.json()["description"]), (201, &json!("Adds.")), "{}", made.text);
     assert_eq!(line.ask("POST /api/v1/tools", "", &adder.to_string()).status, 409);
@@ -310,7 +310,6 @@ fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
         (json!({"name": "x", "builtin": "clock", "description": "${SECRET_OF_THE_HOST}"}), "SECRET_OF_THE_HOST"),
         (json!({"name": "x", "command": ["sh"]}), "config file"),
         (json!({"name": "x", "builtin": "clock", "timeout": 5}), "\"5s\""),
-        (json!({"name": "x", "builtin": "clock", "tags": null}), "null"),
     ] {
         let answer = line.ask("POST /api/v1/tools", "", &wrong.to_string());
         assert_eq!(answer.status, 422, "{wrong}: {}", answer.text);

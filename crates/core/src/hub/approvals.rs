@@ -35,7 +35,7 @@ impl ToolHub {
     ///
     /// # Errors
     /// When there is no such question or it was answered before; when the tool has changed since; when edited arguments
-    /// do not fit the tool or a rule forbids them; when the store does not answer. A no is always taken.
+    /// do not fit the tool; when a rule forbids the call by now; when the store does not answer. A no is always taken.
     pub async fn resolve_approval(
         &self,
         tenant: &Tenant,
@@ -117,12 +117,12 @@ impl ToolHub {
     }
 }
 
-/// Whether edited arguments fit the tool and no rule forbids them.
+/// Whether edited arguments fit the tool, and no rule that holds now forbids the call.
 fn fits(tool: &Tool, approval: &Approval, answer: &Answer) -> Result<(), ApprovalError> {
-    let Some(arguments) = &answer.arguments else { return Ok(()) };
-    if let Err(problems) = tool.schema.check(arguments) {
+    if let Some(Err(problems)) = answer.arguments.as_ref().map(|edited| tool.schema.check(edited)) {
         return Err(ApprovalError::Arguments { tool: approval.tool.clone(), problems });
     }
+    let arguments = answer.arguments.as_ref().unwrap_or(&approval.arguments);
     match tool.gate.decide(&tool.definition, arguments, &approval.caller) {
         Verdict::Deny(reason) => Err(ApprovalError::Forbidden(reason)),
         Verdict::Allow | Verdict::Ask(_) => Ok(()),

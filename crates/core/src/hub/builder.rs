@@ -201,7 +201,8 @@ impl HubBuilder {
         self
     }
 
-    /// How many calls may wait for their turn: of one tool, and in all. 1,000 and 10,000 where nothing is said.
+    /// How many calls may wait for their turn: of one tool, and in all. 1,000 and 10,000 where nothing is said. As many as in
+    /// all may wait for people besides.
     pub fn queue_bounds(mut self, per_tool: usize, in_all: usize) -> Self {
         self.queue = Bounds { per_tool, in_all };
         self

@@ -158,6 +158,8 @@ impl Recovery {
                         pipeline::run_again(engine, tenant, open, tool, self.places.clone());
                         looked = Looked::LookAgain;
                     }
+                    // A hub that goes down leaves those that wait to the next start.
+                    None if open.waits() && engine.is_leaving() && !unwritten.contains_key(&open.record.id) => {}
                     None => {
                         let ended = unwritten.get(&open.record.id).cloned();
                         closing.push(close(engine, tenant, open, ended));

@@ -98,7 +98,8 @@ impl<'hub> CallRequest<'hub> {
     }
 
     /// The caller's word that a repetition is the same call: it is made once, and answered alike every time, in whatever
-    /// thread it is repeated. A key belongs to a tenant and a tool, and is remembered for a day.
+    /// thread it is repeated. A call that was turned away before its turn has not used its key up, unless a person said no. A key
+    /// belongs to a tenant and a tool, and is remembered for a day.
     /// A text that is no key makes the call fail.
     pub fn idempotency_key(mut self, key: impl Into<SmolStr>) -> Self {
         self.call.key = self.checked(IdempotencyKey::new(key));

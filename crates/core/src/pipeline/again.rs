@@ -16,7 +16,7 @@ use super::{
     ticket::Ticket,
 };
 use crate::{
-    call::{Call, Whereabouts},
+    call::{Call, Outcome, Whereabouts},
     engine::Engine,
     error::{CallError, ErrorKind},
     ids::Tenant,
@@ -59,15 +59,19 @@ pub(crate) fn run_again(
 /// else has taken it over, nothing happens.
 async fn walk(engine: &Engine, mut way: Way, mut open: OpenCall, whereabouts: &Whereabouts) {
     let mut ticket = Ticket::new(&engine.services, &way.call);
-    if open.waits() {
-        // It goes on waiting here, and nowhere else.
-        match open::adopt(engine, &way, &open).await {
-            Ok(adopted) => open = adopted,
-            Err(error) => {
-                tracing::warn!(error = %error.operator, call = %open.record.id, "a call that waits could not be taken over");
-                return ticket.settle();
-            }
+    match taken_over(engine, &way, &open).await {
+        Ok(Some(taken)) => open = taken,
+        Ok(None) => {
+            let why = "the process that ran the call is gone, and another call has its idempotency key";
+            let outcome = interrupted::outcome(&open, why, engine.services.clock.now());
+            return close(engine, ticket, whereabouts, &open, &outcome).await;
         }
+        Err(error) => {
+            tracing::warn!(error = %error.operator, call = %open.record.id, "a call that was left open could not be taken over");
+            return ticket.settle();
+        }
+    }
+    if open.waits() {
         whereabouts.written(&open);
     }
     ticket.runs(false, &way.tool, &engine.registry);
@@ -101,14 +105,28 @@ async fn walk(engine: &Engine, mut way: Way, mut open: OpenCall, whereabouts: &W
             (open, outcome)
         }
     };
-    match interrupted::close(engine, &whereabouts.tenant, &open, &outcome).await {
-        Ok(true) => report::report(ticket, &outcome),
+    close(engine, ticket, whereabouts, &open, &outcome).await;
+}
+
+/// The call with the right to go on with it; none where another call has its key.
+async fn taken_over(engine: &Engine, way: &Way, open: &OpenCall) -> Result<Option<OpenCall>, CallError> {
+    Ok(match open::has_its_key(engine, way, open).await? {
+        false => None,
+        // It goes on waiting here, and nowhere else. One that was started is taken over when it is its turn.
+        true if open.waits() => Some(open::adopt(engine, way, open).await?),
+        true => Some(open.clone()),
+    })
+}
+
+async fn close(engine: &Engine, ticket: Ticket<'_>, whereabouts: &Whereabouts, open: &OpenCall, outcome: &Outcome) {
+    match interrupted::close(engine, &whereabouts.tenant, open, outcome).await {
+        Ok(true) => report::report(ticket, outcome),
         // Its end is told by whoever has it now. That may be this hub, if it was not told that it has taken the call over.
         Ok(false) => ticket.settle(),
         // It stays open, and is looked at again.
         Err(error) => {
             tracing::warn!(%error, call = %outcome.id, "a call that was interrupted could not be closed");
-            engine.journal.not_written(&outcome);
+            engine.journal.not_written(outcome);
             ticket.settle();
         }
     }

@@ -10,6 +10,7 @@ use super::{Allowed, Along, Opened, Placed, Way, interrupted, policy, ticket::Ti
 use crate::{
     backend::{Batch, Partition, Seen, StoreError, Table},
     call::{Effect, Outcome, Status},
+    digest,
     engine::Engine,
     error::{CallError, ErrorKind},
     events::News,
@@ -110,6 +111,7 @@ async fn write(engine: &Engine, way: &Way, stage: Stage) -> Result<OpenCall, Cal
         node: journal.node.clone(),
         starts: u32::from(runs),
         read_only: way.tool.definition.annotations.read_only,
+        digest: way.along.as_ref().and_then(|along| along.digest.clone()),
         model_call: way.call.model_call.clone(),
         trace: way.call.trace.clone(),
     };
@@ -182,6 +184,31 @@ async fn take_over(engine: &Engine, way: &Way, left: &OpenCall) -> Result<OpenCa
     rewrite(engine, way, call).await
 }
 
+/// Whether an open call of a dead process has its key, if it has one. It may have died before it took it, and takes it now; or
+/// when another had it, and then it was never let in.
+pub(super) async fn has_its_key(engine: &Engine, way: &Way, left: &OpenCall) -> Result<bool, CallError> {
+    let Engine { journal, services, .. } = engine;
+    let (call, tool) = (&way.call, &way.tool.definition.name);
+    let Some(key) = &call.key else { return Ok(true) };
+    let now = services.clock.now();
+    if let Some((claim, _)) = journal.claimed(&call.tenant, tool, key, now).await? {
+        return Ok(claim.call == call.id);
+    }
+    let written = left.record.opening.as_ref().and_then(|opening| opening.digest.clone());
+    let digest = written.unwrap_or_else(|| digest::of_json(&call.arguments));
+    let claim = Claim { call: call.id, thread: call.thread.clone(), digest, at: now };
+    let batch = Batch::on(journal::claims(&call.tenant, tool, key)).with(journal.claim(&claim, None)?);
+    match journal.store.commit(batch, now).await {
+        Ok(_) => Ok(true),
+        // Somebody was faster: another call with the key, or another node that goes on with this one.
+        Err(StoreError::Conflict { .. }) => {
+            let found = journal.claimed(&call.tenant, tool, key, now).await?;
+            Ok(found.is_some_and(|(claim, _)| claim.call == call.id))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Takes over a call that a dead process left waiting; it goes on waiting here.
 pub(super) async fn adopt(engine: &Engine, way: &Way, left: &OpenCall) -> Result<OpenCall, CallError> {
     rewrite(engine, way, left.clone()).await
@@ -193,7 +220,14 @@ async fn rewrite(engine: &Engine, way: &Way, mut call: OpenCall) -> Result<OpenC
     let runs = call.record.status == Status::Executing;
     let opening = call.record.opening.get_or_insert_with(|| {
         let read_only = way.tool.definition.annotations.read_only;
-        Box::new(Opening { node: journal.node.clone(), starts: 1, read_only, model_call: None, trace: None })
+        Box::new(Opening {
+            node: journal.node.clone(),
+            starts: 1,
+            read_only,
+            digest: None,
+            model_call: None,
+            trace: None,
+        })
     });
     opening.node = journal.node.clone();
     opening.starts += u32::from(runs);

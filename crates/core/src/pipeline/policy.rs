@@ -3,7 +3,7 @@
 //! In: valid arguments and the rules that concern the tool. Out: the call, with a permit where a person had to be asked;
 //! or a refusal. What the rules say is decided by `policy/gate.rs`, what people said is kept by `approvals`.
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 use futures_util::future::{Either, select};
 
@@ -20,6 +20,8 @@ use crate::{
 
 /// How many identical calls may wait for a person.
 const MOST_ALIKE: usize = 32;
+/// When to come back if too many others wait for people, who take their time.
+const COME_BACK: Duration = Duration::from_secs(60);
 
 pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
     let Valid(way) = valid;
@@ -94,6 +96,13 @@ async fn ask(engine: &Engine, mut way: Way, asks: Asks) -> Result<Allowed, CallE
     if joined.is_none() && alike >= MOST_ALIKE {
         let text = format!("{alike} identical calls of `{}` wait for a person already", way.tool.definition.name);
         return Err(CallError::new(ErrorKind::Overloaded).operator(text));
+    }
+    // One that goes on after a restart was let in before.
+    let new = joined.is_none() && way.asked().is_none();
+    if new && way.call.can_wait && approvals.waiting() >= engine.scheduler.most_waiting() {
+        let mut error = CallError::new(ErrorKind::Overloaded).operator("as many calls wait for a person as may");
+        error.retry_after = Some(COME_BACK);
+        return Err(error);
     }
     let outlives = way.call.can_wait && way.call.outlives_its_question();
     loop {
@@ -260,7 +269,9 @@ async fn held(way: &Way) -> Option<()> {
 /// A person said yes, perhaps with other arguments. Those pass the same doors as the ones they replace.
 fn allowed(mut way: Way, permit: Permit) -> Result<Allowed, CallError> {
     if let Some(arguments) = permit.approval.answer.as_ref().and_then(|answer| answer.arguments.clone()) {
-        way.along().notes.push(format!("A person changed the arguments of this call to {arguments}."));
+        let mut told = arguments.clone();
+        way.tool.services.redactor.hide(&mut told);
+        way.along().notes.push(format!("A person changed the arguments of this call to {told}."));
         way.call.arguments = arguments;
         let Valid(edited) = validate::check_again(Found(way)).map_err(|refused| refused.0)?;
         way = edited;

@@ -45,7 +45,7 @@ async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result
         // A call is opened before it claims its key, so one that is not there was forgotten by the journal.
         None => None,
     };
-    Ok(match outcome.filter(|outcome| !died_harmless(outcome)) {
+    Ok(match outcome.filter(|outcome| !died_harmless(outcome) && !turned_away(outcome)) {
         Some(outcome) => Seen::Before(Box::new(outcome)),
         None => {
             way.along().stale_claim = Some(seen);
@@ -58,4 +58,22 @@ async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result
 /// what its caller wants.
 fn died_harmless(outcome: &Outcome) -> bool {
     outcome.error_kind() == Some(ErrorKind::Interrupted) && outcome.effect == Effect::None
+}
+
+/// Whether a call was written down ahead of its turn and then not let in. Calls that are not written down leave no trace of
+/// that, and whoever was told to come again means to be let in. What a person said about it is an answer, and stays.
+fn turned_away(outcome: &Outcome) -> bool {
+    let not_now = matches!(
+        outcome.error_kind(),
+        Some(
+            ErrorKind::RateLimited
+                | ErrorKind::Overloaded
+                | ErrorKind::ToolFailedStatus
+                | ErrorKind::ToolMaintenance
+                | ErrorKind::ToolUnavailable
+                | ErrorKind::StoreUnavailable
+                | ErrorKind::ShuttingDown
+        )
+    );
+    not_now && outcome.attempts == 0 && outcome.effect == Effect::None
 }

@@ -27,7 +27,10 @@ mod tests;
 
 use ledger::{Ledger, Party, Taken, Use};
 
-/// The memory of one tool's limits.
+/// How many limits are remembered that do not hold for the call that asks. Calls by an older list go on to come for a while.
+const SPARE: usize = 8;
+
+/// The memory of one tool's limits: those of the latest call in their order, then others that held lately.
 #[derive(Default)]
 pub(crate) struct Limiter(Mutex<Vec<Ledger>>);
 
@@ -89,6 +92,7 @@ impl Limiter {
     /// When one of them is used up and a call may not wait, or not that long.
     pub(crate) fn take(&self, limits: &[RateLimit], who: Asker<'_>, now: Instant) -> Result<Granted, Excess> {
         let mut ledgers = self.ledgers(limits);
+        let ledgers = &mut ledgers[..limits.len()];
         let mut wait = Duration::ZERO;
         let mut excess: Option<Excess> = None;
         // Made once where there is one limit, as mostly: names are long.
@@ -106,7 +110,7 @@ impl Limiter {
         if let Some(excess) = excess {
             return Err(excess);
         }
-        let took = match (ledgers.as_mut_slice(), only) {
+        let took = match (ledgers, only) {
             ([ledger], Some(party)) => match ledger.take(party, now) {
                 Taken { party: Party::Everybody, used } => Took::Everybody(used),
                 taken => Took::Each(vec![taken]),
@@ -136,7 +140,7 @@ impl Limiter {
     /// What is left of each limit.
     pub(crate) fn left(&self, limits: &[RateLimit], who: Asker<'_>, now: Instant) -> Vec<Left> {
         let mut ledgers = self.ledgers(limits);
-        let left = ledgers.iter_mut().enumerate().map(|(at, ledger)| {
+        let left = ledgers[..limits.len()].iter_mut().enumerate().map(|(at, ledger)| {
             let debt = ledger.debt(&ledger.party(who), now);
             let remaining = match ledger.pace().tolerance.checked_sub(debt) {
                 Some(room) => room.as_nanos() / ledger.pace().interval.as_nanos() + 1,
@@ -147,13 +151,14 @@ impl Limiter {
         left.collect()
     }
 
-    /// One ledger for each limit, in their order. After a change those that still fit are kept.
+    /// One ledger for each limit, in their order, and maybe others behind them. After a change those that still fit are kept.
     fn ledgers(&self, limits: &[RateLimit]) -> MutexGuard<'_, Vec<Ledger>> {
         let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if ledgers.len() == limits.len() && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.holds_to(limit)) {
+        let enough = ledgers.len() >= limits.len();
+        if enough && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.holds_to(limit)) {
             return ledgers;
         }
-        let fit = ledgers.len() == limits.len() && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.fits(limit));
+        let fit = enough && ledgers.iter().zip(limits).all(|(ledger, limit)| ledger.fits(limit));
         if !fit {
             let mut old = std::mem::take(&mut *ledgers);
             *ledgers = limits
@@ -163,6 +168,7 @@ impl Limiter {
                     None => Ledger::new(limit),
                 })
                 .collect();
+            ledgers.extend(old.into_iter().take(SPARE));
         }
         ledgers.iter_mut().zip(limits).for_each(|(ledger, limit)| ledger.hold_to(limit));
         ledgers

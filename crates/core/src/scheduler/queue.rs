@@ -140,6 +140,11 @@ impl Queue {
         }))
     }
 
+    /// How many may wait in all lanes.
+    pub(crate) fn most(&self) -> usize {
+        self.0.bounds.in_all
+    }
+
     /// How many wait in all lanes.
     pub(crate) fn queued(&self) -> usize {
         self.0.queued.load(SeqCst)

@@ -1,7 +1,10 @@
 //! Calls that go on without their caller: answered when a person is asked, or as soon as they are written down. Others look at
 //! them on their way, and cancel them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use toolhub::{
     Answer, ApprovalOutcome, ApprovalState, CallQuery, CallRecord, Cancel, Reached, Status,
@@ -11,7 +14,10 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
 };
 
-use crate::busy::{Busy, until};
+use crate::{
+    awkward_store::Awkward,
+    busy::{Busy, until},
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -227,4 +233,75 @@ async fn identical_calls_do_not_take_each_others_answers() {
     say(&hub, one, ApprovalOutcome::Cancel).await;
     assert_eq!(ended(&hub, first).await.status, Status::Error);
     assert_eq!(script.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_is_not_ended_by_a_hub_that_takes_long_to_go_down() {
+    let (busy, store) = (Busy::new(), Arc::new(Memory::new()));
+    let tools = || [busy.tool("slow").timeout(60 * MINUTE), scripted("ask", []).0.confirm()];
+    let build = || ToolHub::builder().shared_store(store.clone()).clock(TestClock::new()).tools(tools()).build();
+    let hub = build().await.unwrap();
+    let (call, _) = waiting(hub.call("ask", json!({})).until_asked().await);
+    let slow = hub.call("slow", json!({})).detached().start();
+    until(|| busy.running() == 1).await;
+    let going = tokio::spawn({
+        let hub = hub.clone();
+        async move { hub.shutdown(30 * MINUTE).await }
+    });
+    // Long enough for the hub to look after calls that nobody runs.
+    tokio::time::sleep(20 * MINUTE).await;
+    assert_eq!(record(&hub, call).await.status, Status::AwaitingApproval);
+    busy.let_go(1);
+    slow.await.assert_success();
+    going.await.unwrap();
+    assert_eq!(record(&hub, call).await.status, Status::AwaitingApproval);
+    drop(hub);
+    let hub = build().await.unwrap();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!((hub.running(), record(&hub, call).await.status), (1, Status::AwaitingApproval));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_wait_for_people_than_may_wait_in_all() {
+    let builder = ToolHub::builder().clock(TestClock::new()).queue_bounds(1, 2);
+    let hub = builder.tools([scripted("ask", []).0.confirm(), scripted("write", []).0]).build().await.unwrap();
+    let ask = |sum: u32| hub.call("ask", json!({"sum": sum})).until_asked();
+    let (first, approval) = waiting(ask(1).await);
+    waiting(ask(2).await);
+    let refused = ask(3).await.ended().unwrap();
+    refused.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
+    assert!(refused.error.unwrap().retry_after.is_some());
+    hub.call("ask", json!({"sum": 4})).await.assert_error(ErrorKind::Overloaded);
+    assert_eq!(hub.approvals(&Tenant::default(), None).await.unwrap().len(), 2, "nobody is asked about them");
+    hub.call("write", json!({})).await.assert_success();
+    say(&hub, approval, ApprovalOutcome::ProceedOnce).await;
+    assert_eq!(ended(&hub, first).await.status, Status::Success);
+    waiting(ask(3).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_a_moment_costs_nobody_the_answer_of_a_person() {
+    let store: Arc<Awkward> = Arc::default();
+    let build = |store: Arc<dyn toolhub::backend::Backend>| {
+        let ask = scripted("ask", []).0.confirm();
+        ToolHub::builder().shared_store(store).clock(TestClock::new()).tool(ask).build()
+    };
+    let hub = build(store.clone()).await.unwrap();
+    let other = build(store.memory.clone()).await.unwrap();
+    for outcome in [ApprovalOutcome::ProceedOnce, ApprovalOutcome::Cancel] {
+        let (call, approval) = waiting(hub.call("ask", json!({})).until_asked().await);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        store.gone.store(true, Ordering::Release);
+        say(&other, approval, outcome).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        store.gone.store(false, Ordering::Release);
+        let end = ended(&hub, call).await.outcome.unwrap();
+        let kind = (outcome == ApprovalOutcome::Cancel).then_some(ErrorKind::ApprovalDenied);
+        assert_eq!(end.error_kind(), kind, "{end:?}");
+    }
+    // One that stays away is waited for no longer than the question.
+    let call = hub.call("ask", json!({})).start();
+    tokio::time::sleep(MINUTE).await;
+    store.gone.store(true, Ordering::Release);
+    call.await.assert_error(ErrorKind::StoreUnavailable);
 }

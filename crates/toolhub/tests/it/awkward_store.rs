@@ -19,7 +19,7 @@ use toolhub::{
 /// it then writes what it was sent, whether or not anybody waits for the answer.
 #[derive(Default)]
 pub(crate) struct Awkward {
-    memory: Arc<Memory>,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) writes_late: AtomicBool,
     pub(crate) hangs: AtomicBool,
     /// States are not given out.

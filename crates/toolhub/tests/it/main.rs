@@ -5,6 +5,7 @@
 mod alloc;
 mod approvals;
 mod asynchronous;
+mod asynchronous_keys;
 mod asynchronous_lives;
 mod awkward_store;
 mod batches;

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    BuildError, Change, ToolName, View,
+    Answer, ApprovalError, ApprovalOutcome, BuildError, Change, ToolName, View,
     events::{News, Subscription},
-    ids::{Tenant, ThreadId},
+    ids::{Caller, Tenant, ThreadId},
     prelude::*,
     status::{StatusSettings, ToolStatus},
     testing::{AssertOutcome, Recorder, Step, scripted},
@@ -222,4 +222,38 @@ async fn no_call_fails_while_everything_is_replaced_again_and_again() {
         caller.await.unwrap();
     }
     assert_eq!(hub.tools().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_yes_is_taken_to_a_call_that_a_new_rule_denies() {
+    let (ask, script) = scripted("ask", []);
+    let hub = hub([ask.confirm()]).await;
+    let reached = hub.call("ask", json!({"sum": 5})).until_asked().await;
+    let toolhub::Reached::Waiting { approval, .. } = reached else { panic!("nobody is asked: {reached:?}") };
+    hub.apply(Change::new().rule(Rule::deny("ask").when("/sum", "5"))).await.unwrap();
+    let (tenant, boss) = (Tenant::default(), Caller::new("boss").unwrap());
+    for outcome in [ApprovalOutcome::ProceedOnce, ApprovalOutcome::ProceedAlwaysTool] {
+        let said = hub.resolve_approval(&tenant, approval, Answer::new(outcome, boss.clone())).await;
+        assert!(matches!(said, Err(ApprovalError::Forbidden(_))), "{said:?}");
+    }
+    assert_eq!((hub.grants(&tenant).await.unwrap().len(), script.asked().len()), (0, 0));
+    hub.resolve_approval(&tenant, approval, Answer::new(ApprovalOutcome::Cancel, boss)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_by_an_old_list_do_not_give_a_new_limit_back() {
+    let hub = ToolHub::builder().tool(plain("it")).policy("it", limited(100)).build().await.unwrap();
+    let old = hub.tools();
+    for limits in [
+        vec![RateLimit::per_minute(100), RateLimit::per_hour(1)],
+        vec![RateLimit::per_hour(1).each_caller(), RateLimit::per_minute(100)],
+    ] {
+        let policy = Policy { rate_limits: Some(limits), ..Policy::default() };
+        hub.apply(Change::new().policy("it", policy)).await.unwrap();
+        hub.call("it", json!({})).await.assert_success();
+        for _ in 0..2 {
+            hub.call("it", json!({})).await.assert_error(ErrorKind::RateLimited);
+            hub.call("it", json!({})).among(&old).await.assert_success();
+        }
+    }
 }

@@ -91,6 +91,32 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
 }
 
 #[tokio::test]
+async fn secrets_that_a_person_put_in_reach_the_tool_and_nobody_else() {
+    let store = Arc::new(Memory::new());
+    let (ask, asked) = scripted("ask", []);
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(ask.confirm()).build().await.unwrap();
+    let tenant = Tenant::default();
+    let Reached::Waiting { call, approval, .. } = hub.call("ask", json!({})).until_asked().await else {
+        panic!("nobody is asked")
+    };
+    let edited = json!({"api_key": SECRET, "city": "Ulm"});
+    let answer = Answer::edited(edited.clone(), Caller::new("boss").unwrap());
+    hub.resolve_approval(&tenant, approval, answer).await.unwrap();
+    let record = loop {
+        let record = hub.call_record(&tenant, call).await.unwrap().unwrap();
+        if record.outcome.is_some() {
+            break serde_json::to_string(&record).unwrap();
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(asked.asked(), [edited]);
+    assert!(record.contains("A person changed the arguments") && record.contains("Ulm"), "{record}");
+    assert!(!record.contains(SECRET), "{record}");
+    let everything = kept(&store, Table::ALL).await;
+    assert!(!everything.contains(SECRET), "{everything}");
+}
+
+#[tokio::test]
 async fn a_name_that_is_no_pattern_is_refused() {
     let error = ToolHub::builder().redact([""]).build().await.unwrap_err();
     assert!(error.to_string().contains("secrets"), "{error}");

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -10,7 +10,7 @@ use std::{
 
 use toolhub::{
     View,
-    backend::{Backend, Memory},
+    backend::{Backend, Durability, Memory, Table},
     events::News,
     ids::{Tenant, ThreadId},
     prelude::*,
@@ -18,7 +18,10 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
 };
 
-use crate::awkward_store::Awkward;
+use crate::{
+    awkward_store::Awkward,
+    meddled_store::{Meddled, Then},
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -791,4 +794,22 @@ async fn a_disabled_tool_is_never_offered_and_refuses_until_it_is_enabled() {
     hub.apply(toolhub::Change::of_tools().put(scripted("it", []).0.read_only())).await.unwrap();
     check(&hub, None).await;
     assert!(events.names().contains(&"tool.status.changed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_says_and_takes_back_survives_the_loss_of_power() {
+    let (store, safe) = (Arc::new(Meddled::default()), Arc::new(Mutex::new(Vec::new())));
+    let seen = safe.clone();
+    store.before_commits(move |batch| {
+        let statuses = batch.writes.iter().filter(|write| write.table == Table::Statuses);
+        seen.lock().unwrap().extend(statuses.map(|write| write.durability));
+        Box::pin(async { Then::Made })
+    });
+    let hub = ToolHub::builder().shared_store(store).tool(scripted("it", []).0).build().await.unwrap();
+    hub.set_enabled("it", false, None).await.unwrap();
+    hub.set_enabled("it", true, None).await.unwrap();
+    for status in [ToolStatus::Maintenance, ToolStatus::Available] {
+        hub.set_tool_status("it", status, None, None, View::Shared).await.unwrap();
+    }
+    assert_eq!(*safe.lock().unwrap(), [Durability::PowerSafe; 4]);
 }

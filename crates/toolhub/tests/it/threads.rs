@@ -184,7 +184,7 @@ async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_
         durability: Durability::KillSafe,
     };
     let partition = Partition::of_thread(main(), id("crashed"));
-    store.commit(Batch::on(partition).with(open), Timestamp::default()).await.unwrap();
+    store.commit(Batch::on(partition).with(open), TestClock::new().now()).await.unwrap();
     tokio::time::sleep(4 * DAY).await;
     for (thread, there) in [("asks", true), ("runs", true), ("crashed", true), ("ended", false)] {
         assert_eq!(is_known(&hub, thread).await, there, "{thread}");

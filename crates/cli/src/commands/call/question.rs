@@ -9,7 +9,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{super::list::text, ended, has_ended};
 use crate::{
@@ -26,6 +26,8 @@ const STRONG: Style = Style::new().bold();
 const KEYS: &str = "  [y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  > ";
 /// How often it is looked whether the call has ended by itself.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long a command waits to see what became of its word.
+const MOMENT: Duration = Duration::from_secs(3);
 
 /// Lets a call be approved here, if somebody sits here, and waits for its end.
 pub(super) async fn settle(session: &Session, call: &Value, document: &str, took_stdin: bool) -> Result<Exit, Failure> {
@@ -140,6 +142,19 @@ async fn ends(session: &Session, id: &str) {
         if answer.value().is_ok_and(|call| has_ended(&call)) {
             return;
         }
+    }
+}
+
+/// A call as it is once this is true of it; or as it is after a moment, for nobody waits here for ever.
+pub(crate) async fn once(session: &Session, id: &str, is: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
+    let (deadline, mut pause) = (Instant::now() + MOMENT, Duration::from_millis(10));
+    loop {
+        let call = session.client().await?.ask(Request::get(["calls", id])).await?.value()?;
+        if is(&call) || Instant::now() >= deadline {
+            return Ok(call);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LOOK);
     }
 }
 

@@ -19,6 +19,7 @@ const TIMES: &[(&str, &str)] = &[
     (r"\b\d+[smhd] ago", "just now"),
     (r"<?\b\d+(\.\d+)?ms\b", "<1ms"),
     (r"\b(14m\d\ds|15m00s)\b", "14m59s"),
+    (r"\b(4m5\ds|5m00s)\b", "4m59s"),
     (r"\b1h59m\b", "2h00m"),
     (r"\b(29\d|300)s\b", "300s"),
     (r"\b[0-9a-f]{64}\b", "2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c2f0c"),
@@ -81,8 +82,10 @@ impl Mask {
 
     /// What is typed, with every masked id as it really is.
     pub(super) fn real(&self, typed: &str) -> String {
-        self.ids
-            .iter()
-            .fold(typed.replace("/home/ann/hub", &self.folder), |typed, (real, masked)| typed.replace(masked, real))
+        // A whole key before the id inside it.
+        let mut known: Vec<(&String, &String)> = self.ids.iter().collect();
+        known.sort_by_key(|(_, masked)| std::cmp::Reverse(masked.len()));
+        let typed = typed.replace("/home/ann/hub", &self.folder);
+        known.into_iter().fold(typed, |typed, (real, masked)| typed.replace(masked, real))
     }
 }

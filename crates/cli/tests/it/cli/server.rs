@@ -13,17 +13,21 @@ use tokio::sync::oneshot;
 use toolhub::{
     backend::Memory,
     prelude::*,
-    server::{Server, Settings},
+    server::{Auth, KeySetting, NewKey, Scope, Server, Settings},
 };
 
 pub(super) struct TestServer {
     port: u16,
+    key: Option<String>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl TestServer {
-    pub(super) fn start() -> Self {
+    /// With a key, it asks for keys and knows this one, which may look and no more.
+    pub(super) fn start(key: Option<NewKey>) -> Self {
+        let settings = settings(key.as_ref());
+        let key = key.map(|key| key.key);
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -31,8 +35,6 @@ impl TestServer {
             runtime.expect("a runtime can be made").block_on(async move {
                 let store = Arc::new(Memory::new());
                 let hub = hub(store.clone()).await;
-                let mut settings = Settings::default();
-                settings.port = 0;
                 let bound = Server::new(hub, store, settings).bind().await.expect("there is a free port");
                 tell.send(bound.address().port()).expect("the test waits for it");
                 let ended = async {
@@ -42,11 +44,15 @@ impl TestServer {
             });
         });
         let port = told.recv().expect("the server begins");
-        Self { port, stop: Some(stop), thread: Some(thread) }
+        Self { port, key, stop: Some(stop), thread: Some(thread) }
     }
 
     pub(super) fn port(&self) -> u16 {
         self.port
+    }
+
+    pub(super) fn key(&self) -> Option<&str> {
+        self.key.as_deref()
     }
 
     pub(super) fn url(&self) -> String {
@@ -61,6 +67,17 @@ impl Drop for TestServer {
             let _ = thread.join();
         }
     }
+}
+
+fn settings(key: Option<&NewKey>) -> Settings {
+    let mut settings = Settings::default();
+    settings.port = 0;
+    if let Some(key) = key {
+        let (name, tenant, hash) = ("reader".into(), "main".into(), key.hash.clone());
+        settings.auth =
+            Auth::Keys(vec![KeySetting { name, tenant, hash, scopes: vec![Scope::ToolsRead], expires: None }]);
+    }
+    settings
 }
 
 /// The binary itself, serving the config of a folder.
