@@ -155,7 +155,14 @@ impl House {
         let pieces = next.config.pieces(&plan);
         let change = Change::new().defaults(pieces.defaults).status(pieces.status);
         let change = pieces.put.into_iter().fold(change, Change::put);
-        let change = pieces.remove.into_iter().fold(change, Change::remove);
+        // What the config stood in the way of comes back, as it would after a restart.
+        let made = made::all(&self.backend()).await.map_err(|error| StewardError::Failed(error.into()))?;
+        let change = pieces.remove.iter().fold(change, |change, name| {
+            match made.get(name).and_then(|asked| made::builder(name, asked).ok()) {
+                Some(tool) => change.put(tool),
+                None => change.remove(name),
+            }
+        });
         let change = pieces.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
         let change = pieces.rules.into_iter().fold(change, Change::rule);
         let changed = self.hub.apply(change).await.map_err(|error| StewardError::Failed(error.into()))?;
