@@ -54,7 +54,7 @@ impl House {
     /// When the store is in use or cannot be opened, or a tool cannot be made.
     pub(crate) async fn open(local: &Local, file: Option<&Path>) -> Result<Self, Failure> {
         let config = &local.loaded.config;
-        let store = config.store.open().map_err(|trouble| no_store(&trouble, local))?;
+        let store = config.store.open().map_err(|trouble| no_store(&trouble))?;
         let made =
             made::all(&backend(&store)).await.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
         let mut builder = config.hub(&store);
@@ -155,7 +155,14 @@ impl House {
         let pieces = next.config.pieces(&plan);
         let change = Change::new().defaults(pieces.defaults).status(pieces.status);
         let change = pieces.put.into_iter().fold(change, Change::put);
-        let change = pieces.remove.into_iter().fold(change, Change::remove);
+        // What the config stood in the way of comes back, as it would after a restart.
+        let made = made::all(&self.backend()).await.map_err(|error| StewardError::Failed(error.into()))?;
+        let change = pieces.remove.iter().fold(change, |change, name| {
+            match made.get(name).and_then(|asked| made::builder(name, asked).ok()) {
+                Some(tool) => change.put(tool),
+                None => change.remove(name),
+            }
+        });
         let change = pieces.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
         let change = pieces.rules.into_iter().fold(change, Change::rule);
         let changed = self.hub.apply(change).await.map_err(|error| StewardError::Failed(error.into()))?;
@@ -292,10 +299,11 @@ fn key(key: &config::Key) -> KeySetting {
     }
 }
 
-fn no_store(trouble: &StoreTrouble, local: &Local) -> Failure {
+fn no_store(trouble: &StoreTrouble) -> Failure {
     match trouble {
         StoreTrouble::Open(OpenError::InUse { .. }) => Failure::new("store_in_use", trouble.to_string())
-            .help(format!("ask the server that has it: add `--server {}`", local.url()))
+            // Nobody answered at the address of this config, or this command is about to listen there itself.
+            .help("ask the server that has it: add `--server` and the address it printed")
             .help("or stop that process first"),
         _ => Failure::new("store_unavailable", trouble.to_string()),
     }

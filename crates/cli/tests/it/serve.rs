@@ -1,5 +1,6 @@
 //! The binary as a server: reloads under load, orderly ends, secrets that stay secret, and the demo.
 
+mod again;
 mod line;
 mod process;
 
@@ -211,66 +212,6 @@ fn a_key_that_leaves_the_config_is_refused_once_it_is_read_again() {
     assert_eq!((done.status, &done.json()["needsRestart"]), (200, &json!([])), "{}", done.text);
     assert_eq!(line.ask("GET /api/v1/tools", &old, "").status, 401);
     assert_eq!(line.ask("GET /api/v1/tools", &new, "").status, 200);
-}
-
-#[test]
-fn a_config_file_that_is_gone_or_emptied_changes_nothing() {
-    let folder = Folder::new("emptied");
-    folder.write("toolhub.toml", TOOLS);
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let mut line = Line::to(server.port);
-    folder.write("toolhub.toml", "\n");
-    let emptied = line.ask("POST /api/v1/reload", "", "");
-    assert_eq!(emptied.status, 422, "{}", emptied.text);
-    assert!(emptied.text.contains("is empty") && emptied.text.contains("toolhub.toml"), "{}", emptied.text);
-    fs::remove_file(folder.path().join("toolhub.toml")).expect("it is there");
-    let gone = line.ask("POST /api/v1/reload", "", "");
-    assert_eq!(gone.status, 422, "{}", gone.text);
-    assert!(gone.text.contains("is gone"), "{}", gone.text);
-    assert_eq!(calculate(&mut line), 200);
-    // A tool less, said in a file that is there, is taken.
-    folder.write("toolhub.toml", "[tools.counter]\nbuiltin = \"counter\"\n");
-    assert_eq!(line.ask("POST /api/v1/reload", "", "").json()["removed"], json!(["calculator"]));
-}
-
-#[test]
-fn calls_go_on_in_a_store_that_was_restored() {
-    let folder = Folder::new("restored");
-    folder.write("toolhub.toml", &format!("{TOOLS}[tools.dangerous]\nbuiltin = \"dangerous\"\n"));
-    let run = |arguments: &[&str]| toolhub(folder.path(), arguments, &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let count = || run(&["--thread", "t", "call", "counter"]).out.trim().to_owned();
-    let asked = || {
-        let call = run(&["--json", "--no-input", "call", "dangerous", "folder=/tmp/old"]);
-        let call: serde_json::Value = serde_json::from_str(&call.out).expect("a call that waits");
-        call["approval"]["id"].as_str().expect("a question").to_owned()
-    };
-    assert_eq!(count(), "1");
-    let before = asked();
-    let copy = run(&["backup"]).out.trim().to_owned();
-    assert_eq!(count(), "2");
-    let restored = run(&["restore", &copy]);
-    assert_eq!(restored.code, 0, "{}", restored.err);
-    assert_eq!([count(), count()], ["2", "3"], "a state and its call are written together, as before");
-    for question in [before, asked()] {
-        let answered = run(&["approvals", "approve", &question]);
-        assert!(answered.out.contains("/tmp/old is deleted"), "{}{}", answered.out, answered.err);
-    }
-}
-
-#[test]
-fn what_needs_a_restart_is_told_until_there_was_one() {
-    let folder = Folder::new("restart");
-    folder.write("toolhub.toml", TOOLS);
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let mut line = Line::to(server.port);
-    let other = format!("[server]\nbody_limit = \"1MiB\"\n{TOOLS}");
-    for (text, expected) in
-        [(other.as_str(), json!(["server.body_limit"])), (&other, json!(["server.body_limit"])), (TOOLS, json!([]))]
-    {
-        folder.write("toolhub.toml", text);
-        let done = line.ask("POST /api/v1/reload", "", "");
-        assert_eq!((done.status, &done.json()["needsRestart"]), (200, &expected), "{}", done.text);
-    }
 }
 
 #[test]

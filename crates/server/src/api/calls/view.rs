@@ -220,6 +220,15 @@ impl CallView {
             trace_id,
         };
         let known = outcome.map_or(known, |outcome| Self::ended(outcome, links));
-        Self { caller: Some(caller), run_id: run, idempotency_key: key, arguments: Some(arguments), ..known }
+        // A call that went on after a restart arrived before that.
+        let started_at = known.started_at.min(opened_at);
+        Self {
+            caller: Some(caller),
+            run_id: run,
+            idempotency_key: key,
+            arguments: Some(arguments),
+            started_at,
+            ..known
+        }
     }
 }
