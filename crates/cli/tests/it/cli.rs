@@ -92,11 +92,24 @@ pub(crate) fn same(name: &str, expected: &[Step], got: &[Step]) {
     }
 }
 
+/// How much of a text that was cut to fit is compared: where it is cut depends on how wide its neighbours are.
+const OF_A_CUT_TEXT: usize = 20;
+
+fn cut_alike(word: &str) -> String {
+    match word.chars().last() {
+        Some(mark @ ('~' | '…')) if word.chars().count() > OF_A_CUT_TEXT => {
+            word.chars().take(OF_A_CUT_TEXT).chain([mark]).collect()
+        }
+        _ => word.to_owned(),
+    }
+}
+
 /// Times have more or fewer digits, and columns are as wide as their words: the space between columns does not matter.
 fn tidy(text: &str) -> Vec<String> {
     let line = |line: &str| {
         let indent = line.len() - line.trim_start().len();
-        let words: Vec<&str> = line.trim_start().split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
+        let words = line.trim_start().split("  ").map(str::trim).filter(|word| !word.is_empty());
+        let words: Vec<String> = words.map(cut_alike).collect();
         format!("{}{}", &line[..indent], words.join("  "))
     };
     text.lines().map(line).collect()
