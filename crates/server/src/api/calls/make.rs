@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio_util::sync::DropGuard;
 use toolhub_core::{
-    CallRequest, CancellationToken, Outcome, Reached,
+    CallRequest, CancellationToken, Effect, ErrorKind, Outcome, Reached,
     ids::{CallId, Tenant, ThreadId},
 };
 
@@ -121,6 +121,7 @@ impl Waits<'_> {
         };
         gone.map(DropGuard::disarm);
         match reached {
+            Reached::Ended(outcome) if is_left(&outcome) => self.promised(id).await,
             // It was over before the promise was made; what was asked for is the promise.
             Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => {
                 Ok(self.promise(CallView::ended(outcome, self.links), id))
@@ -159,6 +160,12 @@ impl CallBody {
         }
         Ok(())
     }
+}
+
+/// Whether the hub goes down and has left the call to the next start.
+fn is_left(outcome: &Outcome) -> bool {
+    let unfinished = outcome.attempts == 0 && outcome.effect == Effect::Unknown;
+    unfinished && outcome.error_kind() == Some(ErrorKind::Interrupted)
 }
 
 /// Whether a call was refused before its tool ran.
