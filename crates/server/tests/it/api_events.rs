@@ -86,7 +86,7 @@ async fn a_listener_that_is_too_slow_is_told_so_and_hears_the_latest() {
     let shop = shop().await;
     let mut events = shop.stream("/api/v1/events?types=tool.executor.exported", &[]).await;
     for _ in 0..5_000 {
-        shop.hub.export(Format::Mcp);
+        let _ = shop.hub.export(Format::Mcp);
     }
     let (reset, name, _) = events.next().await.unwrap();
     assert_eq!(name, "stream.reset");
