@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Found, attempts, interrupted, report, resolve, route, ticket::Ticket};
 use crate::{
-    call::{Call, Outcome, Reached, Whereabouts},
+    call::{Call, Effect, Outcome, Reached, Whereabouts},
     engine::Engine,
     error::{CallError, ErrorKind},
     held,
@@ -169,7 +169,7 @@ async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
                 ticket.refused(refusal)
             }
             Ahead::Stays => {
-                let outcome = ticket.refused(refusal);
+                let outcome = Outcome { effect: Effect::Unknown, ..ticket.refused(left_for_later(refusal)) };
                 ticket.settle();
                 return outcome;
             }
@@ -211,6 +211,14 @@ pub(super) fn ahead(whereabouts: Option<&Whereabouts>, refusal: &CallError) -> A
         return Ahead::Stays;
     }
     whereabouts.take_ahead().map_or(Ahead::Nothing, Ahead::Closes)
+}
+
+/// What is told to somebody who still waits for a call that goes on at the next start: it has not run, and it will.
+fn left_for_later(refusal: CallError) -> CallError {
+    CallError::new(ErrorKind::Interrupted)
+        .operator("the hub goes down; the call has not run yet, and goes on when the hub is started again")
+        .model("This call has not run yet and goes on later by itself. Do not make it again.")
+        .detail(refusal.detail)
 }
 
 /// Closes a call that was written down before it came to its turn, and is refused now. If that is not possible, it is closed

@@ -339,3 +339,25 @@ async fn a_call_that_is_cancelled_while_the_hub_goes_down_does_not_come_back() {
     assert_eq!(record(&hub, calls[0]).await.status, Status::Cancelled);
     assert_eq!(record(&hub, calls[1]).await.status, Status::Success);
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_call_that_is_left_to_the_next_start_is_not_told_that_it_never_ran() {
+    let busy = Busy::new();
+    let hub = hub([busy.tool("slow").max_concurrency(1), scripted("ask", []).0.confirm()]).await;
+    let _held = hub.call("slow", json!({})).start();
+    until(|| busy.running() == 1).await;
+    let mut calls = Vec::new();
+    for tool in ["ask", "slow"] {
+        let mut call = hub.call(tool, json!({})).detached().start();
+        assert!(call.accepted().await.ended().is_none());
+        calls.push(call);
+    }
+    until(|| hub.queued() == 1).await;
+    hub.shutdown(Duration::from_secs(5)).await;
+    for call in calls {
+        assert_eq!(record(&hub, call.id()).await.outcome, None, "it goes on");
+        let told = call.await;
+        told.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
+        assert!(told.error.unwrap().model.contains("goes on later"));
+    }
+}

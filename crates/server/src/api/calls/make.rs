@@ -137,7 +137,7 @@ impl Waits<'_> {
         }
     }
 
-    /// Whether a call has ended only for this process: the server goes away, and after a restart the call waits on for its person.
+    /// Whether a call has ended only for this process: the server goes away, and after a restart the call goes on.
     async fn waits_on(&self, outcome: &Outcome) -> Answer<bool> {
         if outcome.error.as_ref().is_none_or(|error| error.kind != ErrorKind::Interrupted) {
             return Ok(false);
