@@ -6,7 +6,7 @@
 //!
 //! A handler takes `limit: Limit` (with `#[serde(default)]`) and `cursor: Option<Cursor>` in its query, and [`Here`]:
 //!
-//! ```ignore
+//! ```text
 //! let after = page::place(query.cursor.as_ref(), "threads")?;
 //! let (items, next) = …;
 //! Ok(here.list("threads", items, next))
