@@ -53,6 +53,8 @@
 //! - For tests of tools: `toolhub::testing`, with the feature `testing`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "connect")]
+pub use toolhub_connect::{command, openapi, rest};
 pub use toolhub_core::*;
 #[cfg(feature = "server")]
 pub use toolhub_server as server;

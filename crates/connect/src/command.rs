@@ -1,0 +1,1 @@
+//! Tools that are programs: one process for each call, or one that lives as long as its thread.

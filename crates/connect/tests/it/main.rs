@@ -1,0 +1,1 @@
+//! How the ways out behave, through their public doors.
