@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::{
     BatchRequest, CallContext, CallRequest, ContextState, HubBuilder, Job, JsonState, Registry, Running, State,
-    StateManager, ThreadContext, Threads, Tool, ToolBuilder, ToolHub, ToolState, Tools, backend::Memory, events::Subscription,
+    StateManager, ThreadContext, Threads, Tool, ToolBuilder, ToolHub, ToolState, Tools, backend::Memory,
+    events::Subscription,
 };
 
 macro_rules! brief {
