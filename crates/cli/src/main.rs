@@ -99,8 +99,12 @@ enum Command {
     Version(version::Version),
 }
 
+fn main() -> ExitCode {
+    commands::guard::if_asked().unwrap_or_else(command)
+}
+
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn command() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misspelt(&error).into(),
