@@ -98,7 +98,7 @@ async fn into_reply<T: Into<JsonReply>>(
 /// Takes a state out. A name that is none was refused when the tool was registered.
 async fn take(cx: &CallContext, name: Option<&StateName>) -> Result<JsonState, ToolError> {
     let name = name.ok_or_else(|| ToolError::hidden(ErrorKind::Internal, "the tool's state has no legal name"))?;
-    cx.waiting(JsonState::take(cx, name)).await?
+    cx.before_it_begins(JsonState::take(cx, name)).await?
 }
 
 struct Json<F> {
