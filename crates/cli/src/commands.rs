@@ -6,6 +6,7 @@ pub(crate) mod call;
 pub(crate) mod calls;
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod guard;
 pub(crate) mod keys;
 mod list;
 pub(crate) mod restore;

@@ -38,6 +38,9 @@ use crate::{
     session::Session,
 };
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The one place through which an AI agent's tool calls pass.
 #[derive(Debug, Parser)]
 #[command(
@@ -96,8 +99,12 @@ enum Command {
     Version(version::Version),
 }
 
+fn main() -> ExitCode {
+    commands::guard::if_asked().unwrap_or_else(command)
+}
+
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn command() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misspelt(&error).into(),

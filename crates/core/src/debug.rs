@@ -3,8 +3,9 @@
 use std::fmt;
 
 use crate::{
-    BatchRequest, CallContext, CallRequest, ContextState, HubBuilder, Job, Registry, Running, State, StateManager,
-    ThreadContext, Threads, Tool, ToolBuilder, ToolHub, ToolState, Tools, backend::Memory, events::Subscription,
+    BatchRequest, CallContext, CallRequest, ContextState, HubBuilder, Job, JsonState, Registry, Running, State,
+    StateManager, ThreadContext, Threads, Tool, ToolBuilder, ToolHub, ToolState, Tools, backend::Memory,
+    events::Subscription,
 };
 
 macro_rules! brief {
@@ -32,6 +33,7 @@ brief! {
     "Job" job: Job<'_> { "tool": job.tool.name }
     "Subscription" _events: Subscription {}
     "StateManager" _state: StateManager {}
+    "JsonState" state: JsonState { "parameter": state.parameter() }
     "ContextState" state: ContextState { "id": state.id() }
     "Threads" threads: Threads { "instances": threads.instances() }
     "ThreadContext" _context: ThreadContext {}

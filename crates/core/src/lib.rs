@@ -74,7 +74,7 @@ pub use policy::{
 pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools};
 pub use state::{
     BusinessStateConfig, ConflictResolution, ConnectionState, ConnectionStateConfig, ContextFilter, ContextId,
-    ContextInfo, ContextPage, ContextState, FormatError, Happened, HistoryEntry, KindInfo, ManagerType,
+    ContextInfo, ContextPage, ContextState, FormatError, Happened, HistoryEntry, JsonState, KindInfo, ManagerType,
     PersistenceFormat, SessionState, State, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry,
     StateError, StateKind, StateManager, StateManagerConfig, StateStats, StateVersion, ToolState,
 };

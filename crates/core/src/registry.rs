@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 
 pub use builder::ToolBuilder;
-pub(crate) use builder::{STATE_PARAMETER, Workshop};
+pub(crate) use builder::Workshop;
 pub use error::RegistryError;
 pub(crate) use tools::{Base, Registration};
 pub use tools::{Filter, Tool, Tools};

@@ -39,7 +39,7 @@ pub use entry::{ContextInfo, ContextPage, KindInfo, StateEntry, StateKind, State
 pub use error::StateError;
 pub use history::{Happened, HistoryEntry};
 pub(crate) use homes::{Homes, OpenStore};
-pub(crate) use json::JsonState;
+pub use json::JsonState;
 pub use manager::{ContextFilter, StateChange, StateChanges, StateCondition, StateManager};
 pub(crate) use manager::{Renewed, Told};
 pub use manager_config::{FormatError, ManagerType, PersistenceFormat, StateManagerConfig};

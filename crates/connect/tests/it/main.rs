@@ -1,1 +1,4 @@
 //! How the ways out behave, through their public doors.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
+
+mod command;

@@ -11,10 +11,9 @@ use serde_json::Value;
 use crate::{
     call::Effect,
     context::CallContext,
-    error::{ErrorKind, ToolError},
+    error::ToolError,
     executor::{Executor, Job, Reply},
-    ids::StateName,
-    registry::{STATE_PARAMETER, ToolBuilder},
+    registry::ToolBuilder,
     state::JsonState,
     tool::Kind,
 };
@@ -60,7 +59,7 @@ where
     Fut: Future<Output = Result<Value, ToolError>> + Send + 'static,
 {
     let run = move |arguments, cx| -> Running { Box::pin(into_reply(handler(arguments, cx))) };
-    ToolBuilder::new(name, Kind::Stateless).parameters(schema).run_by(Arc::new(Json { run, state: None }))
+    ToolBuilder::new(name, Kind::Stateless).parameters(schema).run_by(Arc::new(Json { run, remembers: false }))
 }
 
 /// Begins a tool that is an async function of JSON and remembers something, by the name of its state.
@@ -75,15 +74,14 @@ where
     T: Into<JsonReply> + 'static,
 {
     let run = move |arguments, cx| -> Running { Box::pin(into_reply(handler(arguments, cx))) };
-    let executor = Json { run, state: StateName::new(state).ok() };
-    let tool = ToolBuilder::new(name, Kind::Stateful).parameters(schema).run_by(Arc::new(executor));
-    tool.states(&[state]).json().state_parameter_name(STATE_PARAMETER)
+    let executor = Json { run, remembers: true };
+    ToolBuilder::new(name, Kind::Stateful).parameters(schema).run_by(Arc::new(executor)).json_state(state)
 }
 
 /// Begins a tool that was written for an older system: a blocking function of the parameters and the state, in JSON. A
 /// member `state` of its result is remembered and taken out of the result. The state has the tool's name.
 pub fn legacy_stateful(name: &str, function: impl Fn(Value, Value) -> Value + Send + Sync + 'static) -> ToolBuilder {
-    let executor = Legacy { function: Arc::new(function), state: StateName::new(name).ok() };
+    let executor = Legacy { function: Arc::new(function) };
     ToolBuilder::new(name, Kind::Stateful).states(&[name]).run_by(Arc::new(executor))
 }
 
@@ -95,28 +93,21 @@ async fn into_reply<T: Into<JsonReply>>(
     run.await.map(Into::into)
 }
 
-/// Takes a state out. A name that is none was refused when the tool was registered.
-async fn take(cx: &CallContext, name: Option<&StateName>) -> Result<JsonState, ToolError> {
-    let name = name.ok_or_else(|| ToolError::hidden(ErrorKind::Internal, "the tool's state has no legal name"))?;
-    cx.waiting(JsonState::take(cx, name)).await?
-}
-
 struct Json<F> {
     run: F,
-    state: Option<StateName>,
+    remembers: bool,
 }
 
 impl<F: Fn(Value, CallContext) -> Running + Send + Sync + 'static> Executor for Json<F> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let mut arguments = job.arguments.clone();
-            let Some(name) = &self.state else {
+            if !self.remembers {
                 return Ok((self.run)(arguments, job.context.clone()).await?.output.into());
-            };
-            let state = take(job.context, Some(name)).await?;
-            if let (Some(parameter), Value::Object(members)) = (&job.context.way().tool.state.parameter, &mut arguments)
-            {
-                members.insert(parameter.to_string(), state.value.clone());
+            }
+            let state = JsonState::of(job.context).await?;
+            if let (Some(parameter), Value::Object(members)) = (state.parameter(), &mut arguments) {
+                members.insert(parameter.to_owned(), state.value.clone());
             }
             let reply = (self.run)(arguments, job.context.clone()).await?;
             if let Some(next) = reply.state {
@@ -127,19 +118,18 @@ impl<F: Fn(Value, CallContext) -> Running + Send + Sync + 'static> Executor for 
     }
 
     fn needs_thread(&self) -> bool {
-        self.state.is_some()
+        self.remembers
     }
 }
 
 struct Legacy<F> {
     function: Arc<F>,
-    state: Option<StateName>,
 }
 
 impl<F: Fn(Value, Value) -> Value + Send + Sync + 'static> Executor for Legacy<F> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
-            let state = take(job.context, self.state.as_ref()).await?;
+            let state = JsonState::of(job.context).await?;
             let (function, arguments, before) = (self.function.clone(), job.arguments.clone(), state.value.clone());
             let (slot, stuck) = (job.context.slot(), job.context.stuck());
             let work = move || {

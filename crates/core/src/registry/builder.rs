@@ -5,8 +5,6 @@
 mod policy;
 mod state;
 
-pub(crate) use state::STATE_PARAMETER;
-
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;

@@ -1,8 +1,11 @@
 //! The state of a tool that speaks JSON and has no type for it.
+//!
+//! In: a call of a tool that said `json_state`. Out: what it remembers, and a place for what it is to remember from then on.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
+use smol_str::SmolStr;
 
 use super::{
     StateKind, data,
@@ -20,10 +23,11 @@ use crate::{
 /// The layout of a state without a type.
 const LAYOUT: u32 = 1;
 
-/// A state that was taken out as JSON.
-pub(crate) struct JsonState {
-    /// What is remembered; an empty object where nothing is.
+/// What a tool remembers in plain JSON, taken out for one call. For executors and instances whose tools are built with
+/// [`ToolBuilder::json_state`](crate::ToolBuilder::json_state).
+pub struct JsonState {
     pub(crate) value: Value,
+    parameter: Option<SmolStr>,
     slip: Arc<Slip>,
 }
 
@@ -36,8 +40,29 @@ struct Slip {
 }
 
 impl JsonState {
-    /// Takes a state out for a call.
-    pub(crate) async fn take(cx: &CallContext, name: &StateName) -> Result<Self, ToolError> {
+    /// Takes the state of the call's tool out. Whatever is done with it, it is committed with the end of the call.
+    ///
+    /// # Errors
+    /// When the tool has none, when it cannot be read, and when it was taken out before by the same call.
+    pub async fn of(cx: &CallContext) -> Result<Self, ToolError> {
+        let name = cx.way().tool.state.names.first();
+        let name = name.ok_or_else(|| ToolError::hidden(ErrorKind::Internal, "the tool has no state"))?;
+        cx.before_it_begins(Self::take(cx, name)).await?
+    }
+
+    /// What is remembered; an empty object where nothing is.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The name under which the tool is to find it; `None` where it is not handed over (`state_injection(false)`).
+    #[must_use]
+    pub fn parameter(&self) -> Option<&str> {
+        self.parameter.as_deref()
+    }
+
+    async fn take(cx: &CallContext, name: &StateName) -> Result<Self, ToolError> {
         let hidden = |kind, text| ToolError::hidden(kind, text).effect(Effect::None);
         let thread = cx.thread().ok_or_else(|| hidden(ErrorKind::Internal, format!("`{name}` needs a thread")))?;
         let manager = &cx.services().state;
@@ -52,14 +77,15 @@ impl JsonState {
         let loaded = found.business.as_ref().map(|row| row.value.clone());
         let slip = Arc::new(Slip { next: Mutex::default(), layout, loaded });
         cx.desk().put(Sheet { context, found, parked: slip.clone() })?;
-        Ok(Self { value, slip })
+        let parameter = cx.way().tool.state.parameter.clone();
+        Ok(Self { value, parameter, slip })
     }
 
     /// Remembers this instead, if the call ends well.
     ///
     /// # Errors
     /// When it is no JSON object, or nested too deeply.
-    pub(crate) fn set(&self, next: Value) -> Result<(), ToolError> {
+    pub fn set(&self, next: Value) -> Result<(), ToolError> {
         let members = data::members(next);
         let text = members.and_then(|members| data::text(StateKind::Business, &members, usize::MAX));
         let text = text.map_err(|error| ToolError::hidden(ErrorKind::ToolError, error.to_string()))?;

@@ -45,10 +45,11 @@ impl ToolBuilder {
         self.state.manager
     }
 
-    /// It is a JSON tool.
-    pub(crate) fn json(mut self) -> Self {
+    /// It is a JSON tool, and remembers something under this name. Its executor or its instance takes that out with
+    /// [`JsonState::of`](crate::JsonState::of).
+    pub fn json_state(mut self, name: &str) -> Self {
         self.state.json = true;
-        self
+        self.states(&[name]).state_parameter_name(STATE_PARAMETER)
     }
 
     /// Whether a JSON tool finds its state among its arguments; it does where nothing is said.
@@ -66,7 +67,7 @@ impl ToolBuilder {
 }
 
 /// The argument a JSON tool finds its state in.
-pub(crate) const STATE_PARAMETER: &str = "state";
+const STATE_PARAMETER: &str = "state";
 
 /// The rules for these states; or what is wrong with them.
 pub(super) fn rules(mut rules: StateRules, names: &[SmolStr]) -> Result<StateRules, String> {

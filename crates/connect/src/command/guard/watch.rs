@@ -1,0 +1,185 @@
+//! A guard at work.
+//!
+//! In: orders. Out: the end of the program. Two things tell that the hub is gone: a handle on its process, and the signal the kernel
+//! sends to the children of a dead parent; the second also comes when only the hub's thread that started us has ended, so the
+//! parent is looked at again then. A pipe from the hub would tell it too, but had to be open to whatever else the hub starts.
+
+use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::process::CommandExt,
+    process::{Command, ExitCode},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fd::OwnedFd,
+    io::Errno,
+    process::{
+        Pid, PidfdFlags, Signal, WaitOptions, getpid, getppid, kill_process, pidfd_open, set_child_subreaper,
+        set_parent_process_death_signal, wait,
+    },
+    stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+use super::{NOT_STARTED, Orders, WITHOUT_HUB, below, refused};
+
+/// How long killing may take in all. What is left then waits for the kernel, or belongs to somebody else.
+const KILLING: Duration = Duration::from_secs(10);
+/// How often everybody who is still there is killed again.
+const AGAIN: Duration = Duration::from_millis(10);
+
+pub(super) fn run(orders: Orders) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.and_then(|runtime| runtime.block_on(watch(orders))) {
+        Ok(end) => end,
+        Err(error) => refused(&error.to_string()),
+    }
+}
+
+/// How far the end is.
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    /// The program runs.
+    Runs,
+    /// Everybody was asked to end, and is killed then.
+    Asked(Instant),
+    /// Everybody is being killed; so long at most, and once more then.
+    Killing { until: Instant, next: Instant },
+}
+
+async fn watch(orders: Orders) -> io::Result<ExitCode> {
+    set_child_subreaper(Some(getpid()))?;
+    set_parent_process_death_signal(Some(Signal::HUP))?;
+    // Listened for before there is anything to hear.
+    let mut child = signal(SignalKind::child())?;
+    let mut ask = signal(SignalKind::terminate())?;
+    let mut at_once = signal(SignalKind::interrupt())?;
+    let mut parent = signal(SignalKind::hangup())?;
+    let gone = Arc::new(Notify::new());
+    if let Ok(hub) = pidfd_open(orders.hub, PidfdFlags::empty()) {
+        outlive(hub, gone.clone())?;
+    }
+    if orphaned(orders.hub) {
+        return Ok(refused("the hub is gone; nothing was started"));
+    }
+    let program = match start(&orders) {
+        Ok(program) => program,
+        Err(error) => {
+            eprintln!("toolhub guard: `{}` could not be started: {error}", orders.program.to_string_lossy());
+            let _ = kill_process(getpid(), NOT_STARTED);
+            return Ok(ExitCode::from(127));
+        }
+    };
+    let (mut stage, mut end, mut alone) = (Stage::Runs, None, false);
+    loop {
+        let due = match stage {
+            Stage::Runs => None,
+            Stage::Asked(at) | Stage::Killing { next: at, .. } => Some(at),
+        };
+        tokio::select! {
+            _ = child.recv() => {}
+            _ = ask.recv() => stage = stage.asked(orders.grace),
+            _ = at_once.recv() => stage = stage.killing(),
+            () = gone.notified(), if !alone => {
+                alone = true;
+                stage = stage.asked(orders.grace.min(WITHOUT_HUB));
+            }
+            _ = parent.recv() => if !alone && orphaned(orders.hub) {
+                alone = true;
+                stage = stage.asked(orders.grace.min(WITHOUT_HUB));
+            },
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => match stage {
+                Stage::Killing { until, .. } if Instant::now() >= until => return Ok(code(end)),
+                _ => stage = stage.killing(),
+            },
+        }
+        if !reap(program, &mut end) {
+            return Ok(code(end));
+        }
+        // The program has ended; what it left behind ends with it.
+        if end.is_some() && !matches!(stage, Stage::Killing { .. }) {
+            stage = stage.killing();
+        }
+    }
+}
+
+impl Stage {
+    fn asked(self, grace: Duration) -> Self {
+        match self {
+            Self::Runs if !grace.is_zero() => {
+                below::signal_all(Signal::TERM);
+                Self::Asked(Instant::now() + grace)
+            }
+            // Asked once more, or by somebody in a greater hurry, it has no longer than it had.
+            Self::Asked(at) => Self::Asked(at.min(Instant::now() + grace)),
+            other => other.killing(),
+        }
+    }
+
+    fn killing(self) -> Self {
+        below::signal_all(Signal::KILL);
+        let now = Instant::now();
+        let until = if let Self::Killing { until, .. } = self { until } else { now + KILLING };
+        Self::Killing { until, next: now + AGAIN }
+    }
+}
+
+fn start(orders: &Orders) -> io::Result<Pid> {
+    let mut start = Command::new(&orders.program);
+    // A group of its own: a program that ends its whole group must not end the guard.
+    let child = start.args(&orders.args).process_group(0).spawn()?;
+    // The pipes are the program's. If the guard held them too, the hub could not see that the program has closed one.
+    let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&nothing)?;
+    dup2_stdout(&nothing)?;
+    dup2_stderr(&nothing)?;
+    Ok(Pid::from_child(&child))
+}
+
+/// Tells when the hub has ended. On a thread of its own, which waits in the kernel and does nothing else.
+fn outlive(hub: OwnedFd, gone: Arc<Notify>) -> io::Result<()> {
+    let waits = move || {
+        loop {
+            match poll(&mut [PollFd::new(&hub, PollFlags::IN)], None) {
+                Ok(_) => return gone.notify_one(),
+                Err(Errno::INTR) => {}
+                // Nothing is known about the hub; the kernel's signal is still to come.
+                Err(_) => return,
+            }
+        }
+    };
+    std::thread::Builder::new().name("hub".into()).stack_size(64 * 1024).spawn(waits).map(|_| ())
+}
+
+fn orphaned(hub: Pid) -> bool {
+    getppid() != Some(hub)
+}
+
+/// Buries the dead, and notes how the program ended. Says whether anybody is left.
+fn reap(program: Pid, end: &mut Option<u8>) -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == program => {
+                let by_signal = status.terminating_signal().map(|signal| 128 + signal);
+                let number = status.exit_status().or(by_signal).unwrap_or(1);
+                *end = Some(u8::try_from(number).unwrap_or(u8::MAX));
+            }
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+fn code(end: Option<u8>) -> ExitCode {
+    // Without an end of its own the program could not even be killed.
+    ExitCode::from(end.unwrap_or(137))
+}

@@ -1,0 +1,65 @@
+//! Tools whose program is started anew for each call.
+//!
+//! In: a job. Out: the JSON the program wrote, if it ended well. The request goes to its input, whose end tells that there is no more;
+//! what it writes is read at the same time, so that neither waits for the other.
+
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use toolhub_core::{BoxFuture, Definition, Executor, Job, Reply, ToolError};
+
+use super::{
+    Command, answer,
+    failure::{Failure, not_started},
+    process::{Lent, Process},
+    request,
+};
+
+pub(super) struct Once(pub(super) Command);
+
+impl Executor for Once {
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(async move {
+            let request = request::once(job.arguments, job.context);
+            let process = Process::start(&self.0, job.tool.name.as_str()).map_err(|error| not_started(&error))?;
+            let mut lent = Lent::new(process, self.0.limits.grace);
+            match run(lent.process(), &request, self.0.limits.output).await {
+                Ok(output) => Ok(output.into()),
+                Err(failure) => Err(lent.process().failed(failure).await),
+            }
+        })
+    }
+
+    /// A program that is cut off has its grace to end in; a second one beside it would be two.
+    fn stops_when_dropped(&self) -> bool {
+        self.0.limits.grace.is_zero()
+    }
+
+    fn accept(&self, _: &Definition) -> Result<(), String> {
+        self.0.sound().map_err(|error| error.to_string())
+    }
+}
+
+async fn run(process: &mut Process, request: &[u8], most: usize) -> Result<Value, Failure> {
+    let mut stdin = process.stdin.take();
+    let feeding = async {
+        if let Some(pipe) = &mut stdin {
+            // A program need not read what it is given.
+            let _ = pipe.write_all(request).await;
+        }
+        drop(stdin);
+        std::future::pending().await
+    };
+    let end = tokio::select! {
+        end = process.finished(most) => end,
+        end = feeding => end,
+    };
+    let end = end.map_err(Failure::TooMuch)?;
+    let output = process.output.unread();
+    if end.is_good() {
+        return answer::whole(output).map_err(Failure::Bad);
+    }
+    match answer::raised(output) {
+        Some(raised) => Err(Failure::Raised(raised)),
+        None => Err(Failure::Died { end, written: output.to_vec() }),
+    }
+}

@@ -1,0 +1,218 @@
+//! One running program: its pipes, how it ends, and that it does.
+//!
+//! In: a command. Out: a process to write to and to read from. Dropped, it is killed with everything in its group or below its
+//! guard; lent to a call with [`Lent`], it is first asked to end when the call is cut off, and killed a little later.
+
+use std::{io, process::Stdio, time::Duration};
+
+use rustix::{io::Errno, process::Pid};
+use tokio::{
+    process::{Child, ChildStdin, Command as Start},
+    runtime::Handle,
+};
+
+use super::{
+    Command, CommandError, Limits, environment,
+    failure::{End, Failure},
+    output::{Output, TooMuch},
+    program::{self, Found},
+    reach::Reach,
+    stderr::{Speaker, Stderr},
+};
+
+/// After a program was killed: how long its end is waited for. It takes longer only while the kernel does something for it.
+const KILLED: Duration = Duration::from_secs(10);
+
+/// After a program has ended: how long what it wrote may take to arrive. It is there at once, unless a process it left behind
+/// holds the pipe.
+const ARRIVES: Duration = Duration::from_secs(1);
+
+pub(super) struct Process {
+    child: Child,
+    reach: Reach,
+    /// Whether it has ended and was waited for.
+    over: bool,
+    pub(super) stdin: Option<ChildStdin>,
+    pub(super) output: Output,
+    pub(super) stderr: Stderr,
+}
+
+impl Process {
+    /// Starts the program.
+    pub(super) fn start(command: &Command, tool: &str) -> Result<Self, CommandError> {
+        command.sound()?;
+        let found = program::find(command)?;
+        let mut start = prepared(command, &found);
+        let mut child = start.spawn().map_err(|error| refused(&found, error))?;
+        let lost = || refused(&found, io::Error::other("it has no number or no pipes"));
+        let number = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).ok_or_else(lost)?;
+        let reach = if guarded(command) { Reach::Guard(number) } else { Reach::Group(number) };
+        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            reach.kill();
+            return Err(lost());
+        };
+        let secrets = environment::secrets(command, &found.variables);
+        let stderr = Stderr::listen(stderr, Speaker { tool: tool.to_owned(), secrets });
+        let output = Output::of(stdout);
+        Ok(Self { child, reach, over: false, stdin: Some(stdin), output, stderr })
+    }
+
+    /// Waits until it has ended. What it left behind in its group ends with it. May be cut off and asked again.
+    pub(super) async fn ended(&mut self) -> End {
+        let status = self.child.wait().await;
+        if !self.over {
+            self.over = true;
+            self.reach.sweep();
+        }
+        End { status: status.ok(), guarded: matches!(self.reach, Reach::Guard(_)) }
+    }
+
+    /// Reads all it writes until it has ended. One that writes too much is killed.
+    pub(super) async fn finished(&mut self, most: usize) -> Result<End, TooMuch> {
+        let Self { child, output, .. } = self;
+        let mut all = tokio::select! {
+            all = output.everything(most) => Some(all),
+            _ = child.wait() => None,
+        };
+        if let Some(Err(too_much)) = all {
+            self.kill().await;
+            return Err(too_much);
+        }
+        let end = self.ended().await;
+        if all.is_none() {
+            all = tokio::time::timeout(ARRIVES, self.output.everything(most)).await.ok();
+        }
+        all.unwrap_or(Ok(())).map(|()| end)
+    }
+
+    /// The next line it writes, or how it ended instead.
+    pub(super) async fn line(&mut self, limits: Limits) -> Result<Result<Vec<u8>, End>, TooMuch> {
+        let Self { child, output, .. } = self;
+        let line = tokio::select! {
+            biased;
+            line = output.line(limits.output, limits.line) => line?,
+            _ = child.wait() => {
+                let last = output.line(limits.output, limits.line);
+                tokio::time::timeout(ARRIVES, last).await.unwrap_or(Ok(None))?
+            }
+        };
+        if let Some(line) = line {
+            return Ok(Ok(line));
+        }
+        // With its output closed it could not answer, even if it went on.
+        match tokio::time::timeout(ARRIVES, self.ended()).await {
+            Ok(end) => Ok(Err(end)),
+            Err(_) => Ok(Err(self.kill().await.unwrap_or(End { status: None, guarded: false }))),
+        }
+    }
+
+    /// Whether it has ended by itself.
+    pub(super) fn is_over(&mut self) -> bool {
+        if !self.over && !matches!(self.child.try_wait(), Ok(None)) {
+            self.over = true;
+            self.reach.sweep();
+        }
+        self.over
+    }
+
+    /// An orderly goodbye: the end of its input tells a program that nobody will ask it any more.
+    pub(super) async fn close(mut self, grace: Duration) {
+        self.stdin = None;
+        if tokio::time::timeout(grace, self.ended()).await.is_err() {
+            self.end(grace).await;
+        }
+    }
+
+    /// Asks it to end, and kills it after the grace.
+    pub(super) async fn end(mut self, grace: Duration) {
+        self.stdin = None;
+        self.reach.ask();
+        if tokio::time::timeout(grace, self.ended()).await.is_err() {
+            self.kill().await;
+        }
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub(super) async fn kill(&mut self) -> Option<End> {
+        self.reach.kill();
+        tokio::time::timeout(KILLED, self.ended()).await.ok()
+    }
+
+    /// What it said last, after it has ended, beside what went wrong.
+    pub(super) async fn failed(&mut self, failure: Failure) -> toolhub_core::ToolError {
+        failure.told(&self.stderr.last_words().await)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.is_over() {
+            self.reach.kill();
+        }
+    }
+}
+
+fn guarded(command: &Command) -> bool {
+    cfg!(target_os = "linux") && command.guard.is_some()
+}
+
+fn prepared(command: &Command, found: &Found) -> Start {
+    let mut start = match &command.guard {
+        Some(guard) if guarded(command) => {
+            let mut start = Start::new(guard.path());
+            start.args(guard.words(command.limits.grace)).arg(&found.program);
+            start
+        }
+        _ => Start::new(&found.program),
+    };
+    start.args(&command.args).env_clear().envs(&found.variables);
+    if let Some(folder) = &command.cwd {
+        start.current_dir(folder);
+    }
+    start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A guard that is killed leaves orphans; it ends by itself when it is told to.
+    start.process_group(0).kill_on_drop(!guarded(command));
+    start
+}
+
+fn refused(found: &Found, error: io::Error) -> CommandError {
+    let full = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::TXTBSY];
+    if full.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
+        return CommandError::Full(error);
+    }
+    CommandError::Refused { program: found.program.clone(), source: error }
+}
+
+/// A process while a call uses it. If the call is cut off, so is the process: what it was doing for that call, it would go on with,
+/// and its answer would come when another is waited for.
+pub(super) struct Lent {
+    process: Option<Process>,
+    grace: Duration,
+    runtime: Handle,
+}
+
+impl Lent {
+    pub(super) fn new(process: Process, grace: Duration) -> Self {
+        Self { process: Some(process), grace, runtime: Handle::current() }
+    }
+
+    pub(super) fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("it is taken out only by `back`, which takes this along")
+    }
+
+    /// The call is over, and the process is not.
+    pub(super) fn back(mut self) -> Process {
+        self.process.take().expect("it is taken out only here")
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take_if(|process| !process.is_over()) {
+            // Ends by itself, after the grace and the time a killed program may take. If the runtime goes first, it drops the
+            // process, which kills it.
+            self.runtime.spawn(process.end(self.grace));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What a program is asked: one line of JSON.
+//!
+//! In: the call, its arguments, and what the tool remembers. Out: the bytes for the program's input.
+
+use serde_json::{Map, Value, json};
+use toolhub_core::{CallContext, Effect, ToolError};
+
+/// Members that have a meaning of their own, so that a state cannot have their name.
+const TAKEN: [&str; 6] = ["arguments", "call", "error", "id", "progress", "result"];
+
+/// The request to a program that runs for this call alone.
+pub(super) fn once(arguments: &Value, cx: &CallContext) -> Vec<u8> {
+    line(&json!({"arguments": arguments, "call": call(cx)}))
+}
+
+/// The request to a program that lives. The state stands in it under the name the tool uses, or nowhere.
+pub(super) fn numbered(id: u64, arguments: Value, state: Option<(&str, &Value)>, cx: &CallContext) -> Vec<u8> {
+    let mut members =
+        Map::from_iter([("id".into(), id.into()), ("arguments".into(), arguments), ("call".into(), call(cx))]);
+    members.extend(state.map(|(name, state)| (name.to_owned(), state.clone())));
+    line(&Value::Object(members))
+}
+
+/// Looks whether a state can stand in a request and in an answer under this name.
+pub(super) fn may_be_called(name: &str) -> Result<(), ToolError> {
+    if TAKEN.contains(&name) {
+        let text =
+            format!("`state_parameter_name` is `{name}`, which means something else to a program; choose another");
+        return Err(ToolError::new(text).hide().effect(Effect::None));
+    }
+    Ok(())
+}
+
+/// Who asks, for programs that hand it on: a key that services know repetitions by, and the trace.
+fn call(cx: &CallContext) -> Value {
+    let mut call = Map::from_iter([("id".to_owned(), Value::from(cx.call_id().to_string()))]);
+    let more = [
+        ("thread", cx.thread().map(ToString::to_string)),
+        ("idempotencyKey", cx.idempotency_key().map(ToString::to_string)),
+        ("traceparent", cx.trace().map(toolhub_core::TraceContext::traceparent)),
+    ];
+    call.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))));
+    Value::Object(call)
+}
+
+fn line(request: &Value) -> Vec<u8> {
+    let mut bytes = request.to_string().into_bytes();
+    bytes.push(b'\n');
+    bytes
+}

@@ -1,0 +1,139 @@
+//! Tools that are programs, with real programs in Python and Node.
+
+mod examples;
+mod live;
+mod misbehaving;
+mod once;
+mod starting;
+mod wrong;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use toolhub_connect::command::Command;
+use toolhub_core::{Outcome, ToolBuilder, ToolHub};
+
+/// Long enough for anything that is going to happen; only a test that fails waits for it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A Python program.
+fn python(code: &str) -> Command {
+    installed(Command::new("python3").args(["-c", code]))
+}
+
+/// A program of Node.
+fn node(code: &str) -> Command {
+    installed(Command::new("node").args(["-e", code]))
+}
+
+#[track_caller]
+fn installed(command: Command) -> Command {
+    if let Err(missing) = command.check() {
+        panic!("these tests run real programs: {missing}");
+    }
+    command
+}
+
+/// The hub of one test.
+async fn hub<const N: usize>(tools: [ToolBuilder; N]) -> ToolHub {
+    let hub = tools.into_iter().fold(ToolHub::builder(), |hub, tool| hub.tool(tool));
+    hub.build().await.unwrap()
+}
+
+/// Calls the tool `it` of a hub that has no other.
+async fn call(tool: ToolBuilder, arguments: Value) -> Outcome {
+    hub([tool]).await.call("it", arguments).await
+}
+
+/// The output of a call that must succeed.
+#[track_caller]
+fn good(outcome: Outcome) -> Value {
+    assert!(outcome.is_success(), "{outcome:#?}");
+    outcome.output
+}
+
+/// What operators read about a call that must fail.
+#[track_caller]
+fn wrong(outcome: &Outcome) -> &str {
+    &outcome.error.as_ref().unwrap_or_else(|| panic!("it succeeded: {outcome:#?}")).operator
+}
+
+/// A folder of a test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("toolhub-command-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn text(&self) -> String {
+        self.0.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Waits until a file is there and holds whole lines; answers them.
+async fn lines(file: &Path) -> Vec<String> {
+    until(&format!("{} is written", file.display()), || {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.ends_with('\n').then(|| text.lines().map(String::from).collect())
+    })
+    .await
+}
+
+/// Waits until a process is gone. One that nobody has waited for yet is.
+async fn gone(pid: &str) {
+    until(&format!("process {pid} is gone"), || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start().chars().next());
+        matches!(state, None | Some(Some('Z' | 'X'))).then_some(())
+    })
+    .await;
+}
+
+async fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let began = tokio::time::Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "still waiting: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Writes its number into a file of the folder in its first argument, for the test to see.
+const SIGN: &str = "
+import json, os, sys, time, signal, subprocess
+def sign(name, *lines):
+    path = os.path.join(sys.argv[1], name)
+    with open(path + '.new', 'w') as file:
+        file.writelines(str(line) + '\\n' for line in lines or [os.getpid()])
+    os.rename(path + '.new', path)
+";
+
+/// A Python program that can give signs in a folder.
+fn signing(folder: &Folder, code: &str) -> Command {
+    python(&format!("{SIGN}\n{code}")).arg(folder.text())
+}
+
+/// The echo of everything a program was asked, for both sorts of tools.
+fn asked(echo: &Value) -> Value {
+    json!({"arguments": echo["arguments"], "state": echo["state"]})
+}

@@ -1,0 +1,155 @@
+//! Programs that hang, flood or fork: their call has a clear end, they are gone, and nobody else notices.
+
+use std::{fs, time::Duration};
+
+use serde_json::{Value, json};
+use toolhub_core::{CancellationToken, ErrorKind, Outcome, ToolBuilder};
+
+use super::{Folder, call, gone, good, hub, lines, python, signing, wrong};
+
+/// Calls a tool, waits for its sign, cancels the call.
+async fn cancelled(tool: ToolBuilder, folder: &Folder, sign: &str) -> (Outcome, Vec<String>) {
+    let (hub, cancel) = (hub([tool]).await, CancellationToken::new());
+    let calling = hub.call("it", json!({})).cancel_on(&cancel);
+    let (outcome, pids) = tokio::join!(calling, async {
+        let pids = lines(&folder.path(sign)).await;
+        cancel.cancel();
+        pids
+    });
+    (outcome, pids)
+}
+
+#[tokio::test]
+async fn a_cancelled_program_is_asked_to_end_and_does_so_in_order() {
+    let folder = Folder::new("asked");
+    let program = "
+def bye(*_):
+    sign('bye', 'in order')
+    sys.exit(0)
+signal.signal(signal.SIGTERM, bye)
+sign('up')
+time.sleep(1000)";
+    let tool = signing(&folder, program).grace(Duration::from_secs(600)).tool("it");
+    let (outcome, pids) = cancelled(tool, &folder, "up").await;
+    assert_eq!(outcome.error.unwrap().kind, ErrorKind::Cancelled);
+    assert_eq!(lines(&folder.path("bye")).await, ["in order"]);
+    gone(&pids[0]).await;
+}
+
+#[tokio::test]
+async fn one_that_does_not_listen_is_killed_with_what_it_forked() {
+    let folder = Folder::new("deaf");
+    let program = "
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    time.sleep(1000)
+sign('up', os.getpid(), child)
+time.sleep(1000)";
+    let command = signing(&folder, program).grace(Duration::from_millis(100));
+    for tool in [command.clone().tool("it"), command.stateful_tool("it")] {
+        let (outcome, pids) = cancelled(tool, &folder, "up").await;
+        assert_eq!(outcome.error.unwrap().kind, ErrorKind::Cancelled);
+        for pid in pids {
+            gone(&pid).await;
+        }
+        fs::remove_file(folder.path("up")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn one_that_hangs_ends_with_its_time() {
+    let folder = Folder::new("hangs");
+    let program = "sign('up')\ntime.sleep(1000)";
+    let tool = signing(&folder, program).tool("it").timeout(Duration::from_millis(1_500));
+    let outcome = call(tool, json!({})).await;
+    assert_eq!(outcome.error.unwrap().kind, ErrorKind::Timeout);
+    // On a slow machine it may not even have come to its sign.
+    if let Ok(pid) = fs::read_to_string(folder.path("up")) {
+        gone(pid.trim()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_output_is_stopped_while_it_comes() {
+    let folder = Folder::new("flood");
+    let program = "sign('up')\nwhile True: print('x' * 1000)";
+    let command = signing(&folder, program).max_output(100_000);
+    for tool in [command.clone().tool("it"), command.stateful_tool("it")] {
+        let outcome = call(tool, json!({})).await;
+        assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::ToolError);
+        let told = wrong(&outcome);
+        assert!(told.contains("`max_output`") || told.contains("not JSON"), "{told}");
+        gone(&lines(&folder.path("up")).await[0]).await;
+    }
+    let outcome = call(signing(&folder, program).max_output(100_000).tool("it"), json!({})).await;
+    assert!(wrong(&outcome).contains("more than 100000 bytes"), "{}", wrong(&outcome));
+}
+
+#[tokio::test]
+async fn a_flood_of_error_output_stops_nothing_and_the_end_of_it_is_told() {
+    let flood = "
+import sys
+for number in range(200_000):
+    print('line', number, 'x' * 80, file=sys.stderr)
+";
+    assert_eq!(good(call(python(&format!("{flood}\nprint(1)")).tool("it"), json!({})).await), json!(1));
+    let outcome =
+        call(python(&format!("{flood}\nprint('the last word', file=sys.stderr)\nexit(1)")).tool("it"), json!({})).await;
+    let told = wrong(&outcome);
+    assert!(told.contains("line 199999") && told.ends_with("the last word"), "{told}");
+    assert!(told.len() < 5_000 && !told.contains("line 1000 "), "{} bytes", told.len());
+}
+
+#[tokio::test]
+async fn a_line_that_does_not_end_is_stopped() {
+    let program = python("import sys\nwhile True: sys.stdout.write('x' * 1000)").max_line(50_000);
+    let outcome = call(program.stateful_tool("it"), json!({})).await;
+    assert!(wrong(&outcome).contains("line of more than 50000 bytes"), "{}", wrong(&outcome));
+}
+
+#[tokio::test]
+async fn neighbours_do_not_notice() {
+    let folder = Folder::new("neighbours");
+    let hub = hub([
+        signing(&folder, "sign('hangs')\ntime.sleep(1000)").tool("hangs"),
+        signing(&folder, "sign('floods')\nwhile True: print('x' * 1000, file=sys.stderr)").stateful_tool("floods"),
+        python("import os; os.abort()").tool("aborts"),
+        python("import json, sys; print(json.load(sys.stdin)['arguments']['n'] + 1)").tool("adds"),
+    ])
+    .await;
+    let cancel = CancellationToken::new();
+    let bad = async {
+        let (hangs, floods) = tokio::join!(
+            hub.call("hangs", json!({})).cancel_on(&cancel),
+            hub.call("floods", json!({})).thread("t").cancel_on(&cancel)
+        );
+        [hangs, floods].map(|outcome| outcome.error.unwrap().kind)
+    };
+    let good = async {
+        lines(&folder.path("hangs")).await;
+        lines(&folder.path("floods")).await;
+        for n in 0..5 {
+            let aborted = hub.call("aborts", json!({})).thread(format!("other-{n}")).await;
+            assert_eq!(aborted.error.unwrap().kind, ErrorKind::Crashed);
+            let added: Value = good(hub.call("adds", json!({"n": n})).await);
+            assert_eq!(added, json!(n + 1));
+        }
+        cancel.cancel();
+    };
+    let (bad, ()) = tokio::join!(bad, good);
+    assert_eq!(bad, [ErrorKind::Cancelled; 2]);
+    for name in ["hangs", "floods"] {
+        gone(&lines(&folder.path(name)).await[0]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_ends_with_the_hub_it_belongs_to() {
+    let folder = Folder::new("dropped");
+    let program = "sign('up')\nfor line in sys.stdin: print(json.dumps({'result': 1}))";
+    let hub = hub([signing(&folder, program).stateful_tool("it")]).await;
+    good(hub.call("it", json!({})).thread("t").await);
+    drop(hub);
+    gone(&lines(&folder.path("up")).await[0]).await;
+}

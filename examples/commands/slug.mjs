@@ -1,0 +1,6 @@
+// A tool without state: makes a name for an address out of a title. One process for each call.
+import { readFileSync } from "node:fs";
+
+const { arguments: { title } } = JSON.parse(readFileSync(0, "utf8"));
+const slug = title.normalize("NFKD").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
+console.log(JSON.stringify({ slug }));
