@@ -6,7 +6,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use serde_json::Value;
-use toolhub_core::{Arguments, ConnectionStateConfig, Limits, ToolBuilder, schema};
+use toolhub_core::{Arguments, ConnectionStateConfig, Executor, Limits, ToolBuilder, schema};
 
 use super::{Auth, Body, Parameter, RestError, Secret, Upstreams, executor::Requests, plan::Plan};
 
@@ -289,6 +289,11 @@ impl Rest {
     #[must_use]
     pub fn problems(&self) -> Vec<RestError> {
         Plan::new(self).err().unwrap_or_default()
+    }
+
+    /// What sends the requests, for a tool that puts their arguments together first.
+    pub(crate) fn executor(&self) -> Arc<dyn Executor> {
+        Arc::new(Requests::new(Plan::new(self)))
     }
 
     /// The tool, with its parameters taken from a type.
