@@ -6,7 +6,7 @@
 mod calculator;
 mod pack;
 
-use toolhub::{Kind, ToolBuilder};
+use toolhub::ToolBuilder;
 
 pub(crate) use pack::Notes;
 
@@ -36,11 +36,6 @@ pub(crate) fn find(name: &str) -> Option<&'static Builtin> {
 }
 
 impl Builtin {
-    /// Who runs it.
-    pub(crate) fn kind(&self) -> Kind {
-        if self.stateful { Kind::Stateful } else { Kind::Stateless }
-    }
-
     /// Whether it remembers something.
     pub(crate) fn is_stateful(&self) -> bool {
         self.stateful

@@ -58,6 +58,8 @@ pub(crate) struct Config {
     pub(crate) threads: Threads,
     pub(crate) policies: Policies,
     pub(crate) tools: Tools,
+    /// What whoever runs it should know although nothing is wrong, such as operations that became no tools.
+    pub(crate) words: Vec<String>,
     pub(crate) telemetry: Telemetry,
     /// The keys that hold until a restart, as they are written.
     fixed: BTreeMap<String, serde_json::Value>,
