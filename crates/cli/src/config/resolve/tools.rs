@@ -343,6 +343,13 @@ impl Tool {
         }
     }
 
+    /// Hosts that a request may reach though they are not of the open internet.
+    pub(crate) fn allow_hosts(&mut self, hosts: &[String]) {
+        if let Source::Rest(rest) = &mut self.source {
+            rest.allow(hosts);
+        }
+    }
+
     /// A tool in the making. `None` where its builtin is not there, which a config that was resolved never says.
     pub(crate) fn builder(&self, name: &str) -> Option<ToolBuilder> {
         let mut tool = match &self.source {
