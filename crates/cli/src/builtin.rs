@@ -21,13 +21,14 @@ pub(crate) struct Builtin {
 }
 
 /// All of them, by name.
-pub(crate) const ALL: [Builtin; 6] = [
+pub(crate) const ALL: [Builtin; 7] = [
     Builtin { name: "calculator", stateful: false, read_only: true, make: pack::calculator },
     Builtin { name: "clock", stateful: false, read_only: true, make: pack::clock },
     Builtin { name: "counter", stateful: true, read_only: false, make: pack::counter },
     Builtin { name: "dangerous", stateful: false, read_only: false, make: pack::dangerous },
     Builtin { name: "flaky", stateful: false, read_only: true, make: pack::flaky },
     Builtin { name: "notes", stateful: true, read_only: false, make: pack::notes },
+    Builtin { name: "report", stateful: false, read_only: true, make: pack::report },
 ];
 
 /// The one of this name.

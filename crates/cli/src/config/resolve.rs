@@ -25,7 +25,9 @@ pub(crate) use auth::{Auth, Key};
 pub(crate) use server::Server;
 pub(crate) use state::State;
 pub(crate) use store::{Backend, Opened, Store, StoreTrouble};
-pub(crate) use tools::{Source, Tool, Tools};
+#[cfg(test)]
+pub(crate) use tools::Source;
+pub(crate) use tools::{Tool, Tools};
 
 use super::{
     Config,
