@@ -26,7 +26,11 @@ struct Canary {
 
 impl Canary {
     async fn new() -> Self {
-        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        // On all addresses of both versions, where the machine has both.
+        let listener = match TcpListener::bind("[::]:0").await {
+            Ok(both) => both,
+            Err(_) => TcpListener::bind("0.0.0.0:0").await.unwrap(),
+        };
         let (address, heard) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
         let counts = heard.clone();
         tokio::spawn(async move {

@@ -216,7 +216,7 @@ async fn a_service_that_takes_no_bytes_is_given_up() {
     .await;
     let rest = Rest::post(format!("http://{address}/")).body(Body::Text("{text}".into()));
     let config = ConnectionStateConfig { write_timeout: SHORT, ..config() };
-    let much = json!({"text": "x".repeat(32 * 1024 * 1024)});
+    let much = json!({"text": "x".repeat(16 * 1024 * 1024)});
     let told = late(rest, config, much, Effect::Unknown).await;
     assert!(told.contains("took no bytes for 100ms"), "{told}");
 }
