@@ -15,7 +15,7 @@ use tokio::{
     time::Instant,
 };
 use toolhub::{
-    CancellationToken, ToolBuilder,
+    CancellationToken, HubBuilder, ToolBuilder,
     command::{Command, Guard},
     prelude::*,
 };
@@ -78,7 +78,7 @@ fn family(folder: &Path, name: &str) -> Command {
 }
 
 async fn hub<const N: usize>(tools: [ToolBuilder; N]) -> ToolHub {
-    tools.into_iter().fold(ToolHub::builder(), |hub, tool| hub.tool(tool)).build().await.unwrap()
+    tools.into_iter().fold(ToolHub::builder(), HubBuilder::tool).build().await.unwrap()
 }
 
 /// All processes that have the folder among their arguments, with their words.
