@@ -38,6 +38,9 @@ use crate::{
     session::Session,
 };
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The one place through which an AI agent's tool calls pass.
 #[derive(Debug, Parser)]
 #[command(

@@ -15,6 +15,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    artifact,
     blocking::Stuck,
     call::{Call, Content, Effect, Progress},
     clock::{Instant, Timestamp},
@@ -172,6 +173,12 @@ impl CallContext {
         self.0.attaches.store(true, Ordering::Release);
     }
 
+    /// Keeps bytes that no model is shown, to be fetched by whoever is told of them. What it answers belongs among the content
+    /// of the tool's reply; `None` when the store does not answer.
+    pub async fn keep_artifact(&self, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
+        artifact::keep(self.services(), self.tenant(), mime_type, bytes).await
+    }
+
     fn tell_progress(&self, message: String, fraction: Option<f64>) {
         let services = self.services();
         *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(services.clock.instant());
@@ -212,11 +219,12 @@ impl CallContext {
         &self.0.desk
     }
 
-    /// Waits for something the tool needs before it can begin: its turn, or its state.
+    /// Waits for something without which the tool cannot begin: its turn, its state, a connection. A call that is cut off here
+    /// has done nothing, and says nothing against its tool.
     ///
     /// # Errors
     /// When the call was cancelled at the moment it came to its turn: then its tool does not begin.
-    pub(crate) async fn waiting<T>(&self, turn: impl Future<Output = T>) -> Result<T, ToolError> {
+    pub async fn before_it_begins<T>(&self, turn: impl Future<Output = T>) -> Result<T, ToolError> {
         self.0.waits.store(true, Ordering::Release);
         let turn = turn.await;
         self.0.waits.store(false, Ordering::Release);

@@ -34,6 +34,14 @@ pub trait Executor: Send + Sync + 'static {
         true
     }
 
+    /// Finds out, without a call, whether a tool works; `None` where there is no way to. Asked now and then while the tool is
+    /// withheld for all threads, and `true` brings it back. Cheap, without an effect, and done within seconds: whoever asks does not
+    /// wait longer than ten.
+    fn check<'a>(&'a self, tool: &'a Definition) -> Option<BoxFuture<'a, bool>> {
+        let _ = tool;
+        None
+    }
+
     /// Looks at a definition before it is registered; says what is wrong with it.
     ///
     /// # Errors

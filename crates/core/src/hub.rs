@@ -7,6 +7,7 @@ mod background;
 mod batch;
 mod builder;
 mod change;
+mod checks;
 mod events;
 mod explain;
 mod journal;

@@ -9,6 +9,9 @@ mod bare;
 mod load;
 mod ours;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use std::time::Duration;
 
 use load::{Measured, Target};

@@ -2,3 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
 mod command;
+mod openapi;
+mod openapi_requests;
+mod openapi_schemas;

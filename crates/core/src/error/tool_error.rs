@@ -32,6 +32,7 @@ pub struct ToolError {
     pub(crate) counts: Option<bool>,
     pub(crate) retryable: Option<bool>,
     pub(crate) retry_after: Option<Duration>,
+    pub(crate) connecting: bool,
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -73,6 +74,7 @@ impl ToolError {
             counts: None,
             retryable: None,
             retry_after: None,
+            connecting: false,
             problems: Vec::new(),
         }
     }
@@ -101,6 +103,14 @@ impl ToolError {
     #[must_use]
     pub fn uncounted(mut self) -> Self {
         self.counts = Some(false);
+        self
+    }
+
+    /// It happened while connecting to a service, before anything of the call itself could matter. A timeout then concerns
+    /// everybody who uses the tool, not only the call's thread.
+    #[must_use]
+    pub fn connecting(mut self) -> Self {
+        self.connecting = true;
         self
     }
 

@@ -119,7 +119,8 @@ impl<H: Handler<P>, P: Parameters> Executor for Function<H, P> {
         Box::pin(async move {
             let getting = P::from_job(job);
             // A state comes from the store, which may take its time.
-            let parameters = if self.stateful { job.context.waiting(getting).await?? } else { getting.await? };
+            let parameters =
+                if self.stateful { job.context.before_it_begins(getting).await?? } else { getting.await? };
             reply(self.handler.call(parameters).await.map_err(Into::into)?)
         })
     }

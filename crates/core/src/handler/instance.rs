@@ -143,7 +143,7 @@ where
             let arguments = read(job.arguments)?;
             let (place, chair) = enter(job.context, |live: I| Box::pin(live.close()))?;
             let alone = async {
-                let _turn = job.context.waiting(chair.turn()).await?;
+                let _turn = job.context.before_it_begins(chair.turn()).await?;
                 self.work(&place, &chair, arguments, job.context).await
             };
             reply(alone_in(&place, alone).await??)

@@ -50,7 +50,7 @@ impl<T: StatefulTool> Executor for Object<T> {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let arguments = read(job.arguments)?;
-            let mut state = job.context.waiting(State::<T::State>::from_call(job.context)).await??;
+            let mut state = job.context.before_it_begins(State::<T::State>::from_call(job.context)).await??;
             let output = self.0.call(arguments, &mut state, job.context).await?;
             reply(output)
         })

@@ -66,6 +66,7 @@ pub(super) async fn begin(
         until_gone().run_until_cancelled_owned(recovery::recover((weak(), journal.clone()), recovery, looked, nodes)),
         runtime,
     );
+    own.spawn_on(until_gone().run_until_cancelled_owned(super::checks::ask(weak())), runtime);
     if !journal.alone {
         own.spawn_on(keep_lease(journal.clone(), services.clock.clone(), engine.live.clone(), until_gone()), runtime);
     }

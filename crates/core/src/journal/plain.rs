@@ -146,18 +146,20 @@ impl Plain {
         for part in &self.parts {
             noted.append(&mut std::mem::take(&mut *part.lock().unwrap_or_else(PoisonError::into_inner)));
         }
-        let room: usize = noted.iter().map(|noted| noted.room).sum();
         let now = self.clock.now();
         let mut writing = FuturesUnordered::new();
-        for (partition, mut records) in by_partition(noted) {
-            while !records.is_empty() {
-                let rest = records.split_off(records.len().min(AT_ONCE));
+        let room: usize = noted.iter().map(|noted| noted.room).sum();
+        let mut noted = noted.into_iter();
+        while noted.len() > 0 {
+            let some: Vec<Noted> = noted.by_ref().take(AT_ONCE).collect();
+            for (partition, records) in by_partition(some) {
                 if writing.len() >= TOGETHER {
                     self.count(writing.next().await);
                 }
-                writing.push(self.write(partition.clone(), records, now));
-                records = rest;
+                writing.push(self.write(partition, records, now));
             }
+            // Callers come first: a store in memory would let them wait until all of it is written.
+            tokio::task::yield_now().await;
         }
         while let Some(written) = writing.next().await {
             self.count(Some(written));

@@ -47,7 +47,7 @@ impl JsonState {
     pub async fn of(cx: &CallContext) -> Result<Self, ToolError> {
         let name = cx.way().tool.state.names.first();
         let name = name.ok_or_else(|| ToolError::hidden(ErrorKind::Internal, "the tool has no state"))?;
-        cx.waiting(Self::take(cx, name)).await?
+        cx.before_it_begins(Self::take(cx, name)).await?
     }
 
     /// What is remembered; an empty object where nothing is.

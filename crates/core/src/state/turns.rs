@@ -85,7 +85,7 @@ pub(crate) fn alone<'a>(
         let things = places.iter().map(Place::thing).collect();
         let alone = async {
             for place in places {
-                context.desk().keep(context.waiting(place.turn()).await?);
+                context.desk().keep(context.before_it_begins(place.turn()).await?);
             }
             work.await
         };

@@ -33,11 +33,19 @@ pub(crate) enum Verdict {
     /// It did what it should.
     Well,
     /// It answered with a failure.
-    Failed(ErrorKind, String),
+    Failed(Failing),
     /// It answered in a way that does not speak against it.
     Answered,
     /// It was not reached, or cut off by the caller.
     Silent,
+}
+
+/// How an execution failed.
+pub(crate) struct Failing {
+    kind: ErrorKind,
+    text: String,
+    /// It failed while connecting.
+    connecting: bool,
 }
 
 impl Verdict {
@@ -48,7 +56,7 @@ impl Verdict {
             // Whoever did not wait long enough has heard nothing.
             Err(error) if error.kind() == ErrorKind::Timeout && error.counts == Some(false) => Self::Silent,
             Err(error) if error.counts != Some(false) && counts(error.kind(), &statuses.settings()) => {
-                Self::Failed(error.kind(), error.to_string())
+                Self::Failed(Failing { kind: error.kind(), text: error.to_string(), connecting: error.connecting })
             }
             Err(_) => Self::Answered,
         }
@@ -142,7 +150,7 @@ impl Standing {
             Verdict::Silent => return Ok(()),
             Verdict::Well => (Answer::Success, Answer::Success),
             Verdict::Answered => (Answer::Uncounted, Answer::Uncounted),
-            Verdict::Failed(kind, text) => self.where_it_counts(kind, text).await?,
+            Verdict::Failed(failing) => self.where_it_counts(failing).await?,
         };
         let statuses = self.statuses.clone();
         let stakes = [(Some(&mut self.shared), shared), (self.thread.as_mut(), thread)];
@@ -158,7 +166,8 @@ impl Standing {
     }
 
     /// What a failure means for the thread's record and for everybody's.
-    async fn where_it_counts(&self, kind: ErrorKind, text: String) -> Result<(Answer, Answer), StoreError> {
+    async fn where_it_counts(&self, failing: Failing) -> Result<(Answer, Answer), StoreError> {
+        let Failing { kind, text, connecting } = failing;
         let sufferer = self.thread.as_ref().and_then(|stake| stake.whose.owner());
         let sufferer = sufferer.map(|(tenant, thread)| Sufferer::new(tenant, thread));
         let mut shared = self.statuses.facts(&self.shared.whose).unwrap_or_default();
@@ -172,7 +181,7 @@ impl Standing {
         };
         let circumstances = Circumstances {
             thread: sufferer,
-            connecting: false,
+            connecting,
             probes_thread: self.thread.as_ref().is_some_and(tries),
             probes_shared: tries(&self.shared),
         };

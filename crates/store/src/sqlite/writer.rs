@@ -1,10 +1,11 @@
 //! The one thread that writes: takes whatever waits, makes it in one transaction, answers when that is committed.
 //!
 //! In: batches, sweeps, rows somebody could not read. Out: versions and counts, or an error that says whether nothing was written or nobody knows.
-//! `file` is the connection with its levels of safety and its troubles; `apply` is one batch.
+//! `file` is the connection with its levels of safety and its troubles; `apply` is one batch; `heads` is what it remembers of rows.
 
 mod apply;
 mod file;
+mod heads;
 
 use std::{
     io,
@@ -30,6 +31,7 @@ use crate::{
     watch::News,
 };
 use file::File;
+use heads::Heads;
 
 /// How many are made in one transaction at most.
 const TOGETHER: usize = 256;
@@ -67,7 +69,7 @@ impl Writer {
     pub(super) fn begin(setup: Setup, first: Connection) -> io::Result<Self> {
         let Setup { path, at_most, log, news, aside, floor } = setup;
         let file = File::new(&path, at_most, first, log);
-        let work = move |waiting| Thread { waiting, file, news, aside, floor, before: 1 }.run();
+        let work = move |waiting| Thread { waiting, file, heads: Heads::new(), news, aside, floor, before: 1 }.run();
         Queue::begin("toolhub-sqlite", work).map(Self)
     }
 
@@ -106,6 +108,7 @@ impl Writer {
 struct Thread {
     waiting: Receiver<Job>,
     file: File,
+    heads: Heads,
     news: News,
     aside: Arc<Aside>,
     floor: u64,
@@ -122,6 +125,7 @@ impl Thread {
             if served.is_err() {
                 tracing::error!("the writer of the store fell over; it begins anew");
                 self.file.distrust();
+                self.heads.forget_all();
             }
             self.file.tidy();
         }
@@ -150,7 +154,7 @@ impl Thread {
     fn serve(&mut self, group: Vec<Job>) {
         let level = group.iter().map(durability).max().unwrap_or(Durability::KillSafe);
         let done = self.file.transact(level, |connection| {
-            let hand = apply::Hand::new(connection, &self.aside, self.floor);
+            let hand = apply::Hand::new(connection, &self.aside, &mut self.heads, self.floor);
             let mut hand = hand.map_err(|error| error::nothing(&error))?;
             failpoint::reach("writer: before a write");
             let made = group.iter().map(|job| apply::job(&mut hand, &job.task, &self.news));
@@ -158,6 +162,9 @@ impl Thread {
             failpoint::reach("writer: before the commit");
             made
         });
+        if done.is_err() {
+            self.heads.forget_all();
+        }
         match done {
             Ok(answers) => {
                 failpoint::reach("writer: after the commit");

@@ -9,7 +9,8 @@ use std::{
 };
 
 use toolhub_core::{
-    backend::{Backend, Batch, Scan, Scope, StoreError, Table},
+    backend::{Backend, Batch, Change, Expect, Scan, Scope, StoreError, Table, Write},
+    clock::Timestamp,
     testing::contract,
 };
 use toolhub_store::Sqlite;
@@ -68,7 +69,7 @@ async fn a_batch_that_is_refused_takes_no_other_with_it() {
     let all = (0..64).map(|n| {
         let mut writes = vec![put(&format!("row-{n}"), b"1"), put("one", b"1")];
         if n % 2 == 0 {
-            writes[1].expect = toolhub_core::backend::Expect::Absent;
+            writes[1].expect = Expect::Absent;
             writes[1].table = Table::Calls;
         }
         commit(&store, "t", writes)
@@ -79,4 +80,25 @@ async fn a_batch_that_is_refused_takes_no_other_with_it() {
     let page = store.scan(Scan::of(Table::State, Scope::All).prefix("row-"), NOW).await.unwrap();
     assert_eq!(page.rows.len(), 33, "nothing of a refused batch is written");
     assert_eq!(get(&store, "t", "one").await.unwrap().unwrap().seen.version, 32);
+}
+
+/// The writer remembers where rows are. A sweep takes rows away behind its back, and their places in the file go to others.
+#[tokio::test]
+async fn a_row_that_was_swept_is_gone_also_when_the_clock_goes_back() {
+    let folder = Folder::new();
+    let store = open(&folder.path("store.db"));
+    let ends = Timestamp::from_millis(NOW.millis() + 1000);
+    let ending = |expect| {
+        let change = Change::Put { value: (*b"ends").into(), schema: 1, expires: Some(ends) };
+        Write { expect, change, ..put("ending", b"") }
+    };
+    commit(&store, "t", vec![ending(Expect::Any)]).await.unwrap();
+    let seen = get(&store, "t", "ending").await.unwrap().unwrap().seen;
+    assert_eq!(store.sweep(10, ends).await.unwrap(), 1);
+    commit(&store, "t", vec![put("other", b"stays")]).await.unwrap();
+    // Here it is earlier than at the sweep.
+    let late = commit(&store, "t", vec![ending(Expect::Same(seen))]).await;
+    assert!(matches!(late, Err(StoreError::Conflict { found: None, .. })), "{late:?}");
+    commit(&store, "t", vec![ending(Expect::Absent)]).await.unwrap();
+    assert_eq!(*get(&store, "t", "other").await.unwrap().unwrap().value, *b"stays");
 }

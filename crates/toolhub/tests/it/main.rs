@@ -61,6 +61,7 @@ mod state_trouble;
 mod state_typed;
 mod state_writers;
 mod status;
+mod status_checks;
 mod status_events;
 mod status_views;
 mod store;

@@ -813,3 +813,18 @@ async fn what_an_operator_says_and_takes_back_survives_the_loss_of_power() {
     }
     assert_eq!(*safe.lock().unwrap(), [Durability::PowerSafe; 4]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_while_connecting_is_everybodys_at_once() {
+    let late = |connecting: bool| {
+        let error = ToolError::of(ErrorKind::Timeout, "it is slow");
+        Step::Fail(if connecting { error.connecting() } else { error })
+    };
+    for (connecting, expected) in [(false, ToolStatus::Available), (true, ToolStatus::Failed)] {
+        let (hub, _) = flaky((0..3).map(|_| late(connecting)).collect()).await;
+        for _ in 0..3 {
+            call(&hub, "t1").await.assert_error(ErrorKind::Timeout);
+        }
+        assert_eq!(word(&hub).await, expected, "connecting: {connecting}");
+    }
+}

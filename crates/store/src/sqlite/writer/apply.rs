@@ -19,6 +19,7 @@ use super::{
         row::{Head, Name, body_of, text_of},
     },
     Task,
+    heads::Heads,
 };
 use crate::watch::News;
 
@@ -26,6 +27,7 @@ use crate::watch::News;
 pub(super) struct Hand<'c> {
     connection: &'c Connection,
     aside: &'c Aside,
+    heads: &'c mut Heads,
     /// The lowest version a row is written with.
     floor: u64,
     find: CachedStatement<'c>,
@@ -34,7 +36,7 @@ pub(super) struct Hand<'c> {
 }
 
 impl<'c> Hand<'c> {
-    pub(super) fn new(connection: &'c Connection, aside: &'c Aside, floor: u64) -> Result<Self> {
+    pub(super) fn new(connection: &'c Connection, aside: &'c Aside, heads: &'c mut Heads, floor: u64) -> Result<Self> {
         let find = connection.prepare_cached(
             "SELECT version, stamp, layout, expires, created, updated, body, head, rowid FROM rows
              WHERE partition = ?1 AND tab = ?2 AND id = ?3",
@@ -47,7 +49,7 @@ impl<'c> Hand<'c> {
             "INSERT INTO rows (version, stamp, layout, created, updated, body, head, value, expires, partition, tab, id)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?;
-        Ok(Self { connection, aside, floor, find, replace, insert })
+        Ok(Self { connection, aside, heads, floor, find, replace, insert })
     }
 }
 
@@ -74,10 +76,12 @@ pub(super) fn job(hand: &mut Hand<'_>, task: &Task, news: &News) -> Result<Resul
     match task {
         Task::Commit(batch, now) => commit(hand, batch, *now, news),
         Task::Sweep(most, now) => {
+            hand.heads.forget_all();
             let swept = sweep::run(hand.connection, hand.aside, *most, *now).map_err(|error| error::nothing(&error))?;
             Ok(Ok(Made { versions: vec![swept as u64], news: Vec::new(), freed: Vec::new() }))
         }
         Task::Inspect(suspects, now) => {
+            hand.heads.forget_all();
             for suspect in suspects {
                 let inspected = aside::inspect(hand.aside, hand.connection, suspect.name(), *now);
                 inspected.map_err(|error| error::at_row(suspect.table, &suspect.id.as_str().into(), &error))?;
@@ -150,6 +154,9 @@ fn raise(connection: &Connection, partition: &str, fence: u64) -> Result<()> {
 
 /// What is there. An expired row has a number and no head; one that is damaged is set aside, whatever comes of the batch.
 fn before(hand: &mut Hand<'_>, name: Name<'_>, now: Timestamp) -> Result<Before, StoreError> {
+    if let Some((number, head)) = hand.heads.find(name).filter(|(_, head)| !head.is_expired(now)) {
+        return Ok(Before { number: Some(number), version: head.version, head: Ok(Some(head)) });
+    }
     let found = hand
         .find
         .query_row((name.partition, name.table.as_str(), name.id), |row| Ok((Head::read(row, 0, name)?, row.get(8)?)));
@@ -217,12 +224,14 @@ fn change(
                 let new = Head { expires: *expires, ..*head };
                 let mut touch =
                     hand.connection.prepare_cached("UPDATE rows SET expires = ?1, head = ?2 WHERE rowid = ?3")?;
-                touch.execute((new.expires.map(Timestamp::millis), new.checksum(name), number))?;
+                one(touch.execute((new.expires.map(Timestamp::millis), new.checksum(name), number))?)?;
+                hand.heads.keep(name, number, new);
             }
             Ok((version, false))
         }
         Change::Keep => Ok((version, false)),
         Change::Remove => {
+            hand.heads.forget(name);
             if let Some(number) = before.number {
                 hand.connection.prepare_cached("DELETE FROM rows WHERE rowid = ?1")?.execute([number])?;
             }
@@ -246,12 +255,20 @@ fn put(
     let Some(number) = number else {
         let (partition, table, id) = (name.partition, name.table.as_str(), name.id);
         let row = (version, stamp, layout, created, updated, body, sum, value, expires, partition, table, id);
-        return hand.insert.execute(row).map(|_| ());
+        hand.insert.execute(row)?;
+        hand.heads.keep(name, hand.connection.last_insert_rowid(), *head);
+        return Ok(());
     };
-    hand.replace.execute((version, stamp, layout, created, updated, body, sum, value, number))?;
+    one(hand.replace.execute((version, stamp, layout, created, updated, body, sum, value, number))?)?;
     if !same_end {
         let mut end = hand.connection.prepare_cached("UPDATE rows SET expires = ?1 WHERE rowid = ?2")?;
         end.execute((expires, number))?;
     }
+    hand.heads.keep(name, number, *head);
     Ok(())
+}
+
+/// A row that is known is there. Were it not, nothing of this may be committed.
+fn one(changed: usize) -> Result<()> {
+    if changed == 1 { Ok(()) } else { Err(rusqlite::Error::StatementChangedRows(changed)) }
 }

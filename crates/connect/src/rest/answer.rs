@@ -1,0 +1,164 @@
+//! Makes a reply of an answer.
+//!
+//! In: an answer whose body is still to be read. Out: JSON, text or an artifact, the part of it the owner wants; or the error an
+//! unwelcome status is (`refusal.rs`).
+
+use hyper::{HeaderMap, Method, header::CONTENT_TYPE};
+use serde_json::{Value, json};
+use toolhub_core::{CallContext, Content, Effect, ErrorKind, Reply, ToolError};
+
+use super::{
+    Answer,
+    plan::Plan,
+    refusal,
+    send::{Most, Opened},
+    trouble::Trouble,
+};
+
+/// Reads an answer.
+pub(crate) async fn read(
+    plan: &Plan,
+    call: &CallContext,
+    opened: Opened,
+    method: &Method,
+    secrets: &[&str],
+) -> Result<Reply, Trouble> {
+    let (status, headers) = (opened.status, opened.headers.clone());
+    if !status.is_success() {
+        return Err(told(refusal::refused(opened, secrets, call.now()).await));
+    }
+    let most = Most { bytes: plan.max_response, unpacked: plan.max_unpacked, cut: false };
+    let body = opened.read(most).await?;
+    if *method == Method::HEAD {
+        return Ok(Reply::from(head(status.as_u16(), &headers)));
+    }
+    let reply = match sort(plan, &headers, &body) {
+        Sort::Nothing => Reply::from(Value::Null),
+        Sort::Json => {
+            let wrong = |error: serde_json::Error| {
+                let text = format!("the answer is no JSON (line {}, column {})", error.line(), error.column());
+                told(ToolError::of(ErrorKind::UpstreamError, text).hide().effect(Effect::Done))
+            };
+            Reply::from(serde_json::from_slice::<Value>(&body).map_err(wrong)?)
+        }
+        Sort::Text => Reply::from(Value::String(text(&headers, &body))),
+        Sort::Binary => keep(call, &headers, body).await?,
+    };
+    match &plan.select {
+        Some(pointer) => select(reply.output, pointer).map(Reply::from).map_err(told),
+        None => Ok(reply),
+    }
+}
+
+fn told(error: ToolError) -> Trouble {
+    Trouble::Told(Box::new(error))
+}
+
+enum Sort {
+    Nothing,
+    Json,
+    Text,
+    Binary,
+}
+
+/// What a body is.
+fn sort(plan: &Plan, headers: &HeaderMap, body: &[u8]) -> Sort {
+    let (kind, _) = kind(headers);
+    match plan.answer {
+        _ if body.is_empty() => Sort::Nothing,
+        Answer::Json => Sort::Json,
+        Answer::Text => Sort::Text,
+        Answer::Binary => Sort::Binary,
+        Answer::Auto if plan.select.is_some() || is_json(&kind) => Sort::Json,
+        Answer::Auto if is_text(&kind) => Sort::Text,
+        // Nobody says what it is; it is looked at.
+        Answer::Auto if kind.is_empty() => match std::str::from_utf8(body) {
+            Ok(text) if text.trim_start().starts_with(['{', '[']) && is_valid(text) => Sort::Json,
+            Ok(_) => Sort::Text,
+            Err(_) => Sort::Binary,
+        },
+        Answer::Auto => Sort::Binary,
+    }
+}
+
+fn is_valid(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// The content type, and its charset.
+fn kind(headers: &HeaderMap) -> (String, Option<String>) {
+    let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
+    let mut parts = said.split(';').map(str::trim);
+    let kind = parts.next().unwrap_or_default().to_owned();
+    let charset = parts.find_map(|part| part.strip_prefix("charset=")).map(|name| name.trim_matches('"').to_owned());
+    (kind, charset)
+}
+
+fn is_json(kind: &str) -> bool {
+    kind == "application/json" || kind.ends_with("+json") || kind == "text/json"
+}
+
+fn is_text(kind: &str) -> bool {
+    let more = ["application/xml", "application/javascript", "application/yaml", "application/x-www-form-urlencoded"];
+    // Lines of JSON are not one JSON.
+    let lines = ["application/x-ndjson", "application/jsonl", "application/json-seq"];
+    kind.starts_with("text/") || kind.ends_with("+xml") || more.contains(&kind) || lines.contains(&kind)
+}
+
+/// A body as text. Whatever is no letter in it becomes a question mark.
+pub(crate) fn text(headers: &HeaderMap, body: &[u8]) -> String {
+    match kind(headers).1.as_deref() {
+        Some("iso-8859-1" | "latin1") => body.iter().map(|byte| char::from(*byte)).collect(),
+        _ => String::from_utf8_lossy(body).into_owned(),
+    }
+}
+
+/// Keeps bytes as an artifact; what a model is shown is where they are.
+async fn keep(call: &CallContext, headers: &HeaderMap, body: Vec<u8>) -> Result<Reply, Trouble> {
+    let kind = Some(kind(headers).0).filter(|kind| kind.contains('/') && kind.len() <= 100);
+    let kind = kind.unwrap_or_else(|| "application/octet-stream".into());
+    let bytes = body.len();
+    let lost = || told(ToolError::new("The answer could not be kept.").uncounted().effect(Effect::Done));
+    let kept = call.keep_artifact(&kind, body).await.ok_or_else(lost)?;
+    let Content::Artifact { id, .. } = &kept else { return Err(lost()) };
+    let output = json!({"artifactId": id, "mimeType": kind, "bytes": bytes});
+    Ok(Reply { content: vec![Content::text(output.to_string()), kept], output })
+}
+
+/// What there is to say about an answer without a body.
+fn head(status: u16, headers: &HeaderMap) -> Value {
+    const TOLD: [&str; 6] = ["content-type", "content-length", "last-modified", "etag", "expires", "cache-control"];
+    let text = |name: &&str| Some(((*name).to_owned(), json!(headers.get(*name)?.to_str().ok()?)));
+    let headers: serde_json::Map<String, Value> = TOLD.iter().filter_map(text).collect();
+    json!({"status": status, "headers": headers})
+}
+
+/// The part the owner wants.
+fn select(mut output: Value, pointer: &str) -> Result<Value, ToolError> {
+    if let Some(part) = output.pointer_mut(pointer) {
+        return Ok(part.take());
+    }
+    // How far the pointer leads, and what is there instead.
+    let mut at = pointer;
+    let found = loop {
+        at = &at[..at.rfind('/').unwrap_or(0)];
+        if let Some(found) = output.pointer(at) {
+            break found;
+        }
+    };
+    let there = match found {
+        Value::Object(members) => {
+            let names: Vec<&str> = members.keys().take(10).map(String::as_str).collect();
+            let more = if members.len() > 10 { ", …" } else { "" };
+            format!("an object with {}{more}", if names.is_empty() { "no members".into() } else { names.join(", ") })
+        }
+        Value::Array(items) => format!("a list of {}", items.len()),
+        _ => "a plain value".into(),
+    };
+    let place = if at.is_empty() { "the answer".into() } else { format!("`{at}`") };
+    let why = format!("`select` = `{pointer}` leads nowhere: {place} is {there}");
+    Err(ToolError::new("The answer does not have the part this tool gives back.")
+        .because(why)
+        .uncounted()
+        .effect(Effect::Done))
+}

@@ -1,0 +1,201 @@
+//! Puts into a request what shows who it is from.
+//!
+//! In: what the owner said ([`Auth`]), and a request. Out: the request with a header or a pair more. A token that has to be
+//! fetched is fetched once for all who need it, kept until it expires, and fetched again when the service refuses it.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    body::Bytes,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue},
+};
+use serde::Deserialize;
+use tokio::{sync::Mutex, time::Instant};
+
+use super::{
+    Auth, KeyPlace, Secret, Upstreams,
+    encode::percent,
+    origin::{self, Origin},
+    plan::{Plan, target},
+    request::Outgoing,
+    send::{self, Most, Way},
+    trouble::Trouble,
+};
+
+/// What shows who requests are from.
+#[derive(Debug)]
+pub(crate) enum Credentials {
+    Said(Auth),
+    Fetched(Arc<Tokens>, TokenKey),
+}
+
+/// What a token is fetched with. Whoever fetches with the same words shares the token.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct TokenKey {
+    url: String,
+    client_id: String,
+    secret: Secret,
+    fields: Vec<(String, String)>,
+}
+
+/// The token that holds now. The lock is the turn to fetch it: whoever comes meanwhile waits for the same answer.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(Mutex<Option<Token>>);
+
+#[derive(Clone)]
+struct Token {
+    text: Arc<str>,
+    until: Instant,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(••••)")
+    }
+}
+
+/// A token of which nobody says how long it holds is kept for so long.
+const UNSAID: Duration = Duration::from_secs(5 * 60);
+/// How much of a token's answer is read.
+const TOKEN_ANSWER: Most = Most { bytes: 256 * 1024, unpacked: 256 * 1024, cut: false };
+
+impl Credentials {
+    pub(crate) fn new(auth: &Auth, upstreams: &Upstreams) -> Self {
+        let Auth::ClientCredentials { token_url, client_id, client_secret, scopes, more } = auth else {
+            return Self::Said(auth.clone());
+        };
+        let mut fields = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
+        if !scopes.is_empty() {
+            fields.push(("scope".into(), scopes.join(" ")));
+        }
+        fields.extend(more.iter().cloned());
+        let (url, client_id, secret) = (token_url.clone(), client_id.clone(), client_secret.clone());
+        let key = TokenKey { url, client_id, secret, fields };
+        Self::Fetched(upstreams.tokens(&key), key)
+    }
+
+    /// Adds them to a request; answers the secret that was used, which must not be told.
+    pub(crate) async fn add(&self, outgoing: &mut Outgoing, plan: &Plan) -> Result<Arc<str>, Trouble> {
+        let read = |secret: &Secret| secret.read().map_err(|error| Trouble::Credentials(error.to_string()));
+        match self {
+            Self::Fetched(tokens, key) => {
+                let token = tokens.current(key, plan).await?;
+                put(&mut outgoing.headers, AUTHORIZATION, &format!("Bearer {token}"))?;
+                Ok(token)
+            }
+            Self::Said(auth) => {
+                let secret = read(auth.secret())?;
+                match auth {
+                    Auth::Basic { user, .. } => {
+                        put(&mut outgoing.headers, AUTHORIZATION, &basic(user, &secret))?;
+                    }
+                    Auth::ApiKey { place: KeyPlace::Query, name, .. } => outgoing.add_query(name, &secret),
+                    Auth::ApiKey { place: KeyPlace::Cookie, name, .. } => {
+                        outgoing.add_cookies(&format!("{}={}", percent(name), percent(&secret)));
+                    }
+                    Auth::ApiKey { place: KeyPlace::Header, name, .. } => {
+                        let name = super::header_name(name).map_err(|()| unsendable())?;
+                        put(&mut outgoing.headers, name, &secret)?;
+                    }
+                    Auth::Bearer(_) | Auth::ClientCredentials { .. } => {
+                        put(&mut outgoing.headers, AUTHORIZATION, &format!("Bearer {secret}"))?;
+                    }
+                }
+                Ok(secret)
+            }
+        }
+    }
+
+    /// The service has refused them. Whether others can be had.
+    pub(crate) async fn refused(&self, secret: &str) -> bool {
+        match self {
+            Self::Said(_) => false,
+            Self::Fetched(tokens, _) => {
+                let mut held = tokens.0.lock().await;
+                // Somebody else may have fetched another one meanwhile.
+                held.take_if(|token| &*token.text == secret);
+                true
+            }
+        }
+    }
+}
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// A header that is not shown by whoever prints headers.
+pub(crate) fn put(headers: &mut HeaderMap, name: HeaderName, text: &str) -> Result<(), Trouble> {
+    let mut value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| unsendable())?;
+    value.set_sensitive(true);
+    headers.insert(name, value);
+    Ok(())
+}
+
+fn unsendable() -> Trouble {
+    Trouble::Credentials("what shows who the request is from cannot stand in a header".into())
+}
+
+impl Tokens {
+    async fn current(&self, key: &TokenKey, plan: &Plan) -> Result<Arc<str>, Trouble> {
+        let mut held = self.0.lock().await;
+        if let Some(token) = held.as_ref().filter(|token| Instant::now() < token.until) {
+            return Ok(token.text.clone());
+        }
+        let token = key.fetch(plan).await?;
+        *held = Some(token.clone());
+        Ok(token.text)
+    }
+}
+
+/// What a service answers that gives out tokens.
+#[derive(Deserialize)]
+struct Given {
+    access_token: String,
+    #[serde(default)]
+    expires_in: Option<f64>,
+}
+
+impl TokenKey {
+    async fn fetch(&self, plan: &Plan) -> Result<Token, Trouble> {
+        let wrong = |why: String| Trouble::Credentials(format!("no token from {}: {why}", shown(&self.url)));
+        let (origin, url) = origin::address(&self.url).map_err(&wrong)?;
+        let secret = self.secret.read().map_err(|error| wrong(error.to_string()))?;
+        let mut headers = HeaderMap::new();
+        // The standard wants both parts encoded as in a form before they are put together.
+        put(&mut headers, AUTHORIZATION, &basic(&percent(&self.client_id), &percent(&secret)))?;
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        let fields = self.fields.iter().map(|(name, value)| format!("{}={}", percent(name), percent(value)));
+        let body = Bytes::from(fields.collect::<Vec<_>>().join("&"));
+        let outgoing = Outgoing { method: Method::POST, target: target(&url), headers, body };
+        let (status, body) = ask(plan, &origin, &outgoing).await?;
+        if !status.is_success() {
+            return Err(wrong(format!("it answers {status}")));
+        }
+        let given: Given = serde_json::from_slice(&body).map_err(|_| wrong("what it answers is no token".into()))?;
+        let lasts = given.expires_in.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(UNSAID);
+        // Fetched anew a little before its end, so that none expires on its way.
+        let spare = (lasts / 10).min(Duration::from_secs(30));
+        let until = Instant::now().checked_add(lasts - spare).unwrap_or_else(|| Instant::now() + UNSAID);
+        Ok(Token { text: Arc::from(given.access_token), until })
+    }
+}
+
+/// An address without its query, which may hold secrets.
+fn shown(url: &str) -> &str {
+    url.split('?').next().unwrap_or_default()
+}
+
+/// A request that is not the tool's own: for a token, or for a sign of health.
+pub(crate) async fn ask(plan: &Plan, origin: &Origin, outgoing: &Outgoing) -> Result<(StatusCode, Vec<u8>), Trouble> {
+    let pool = plan.upstreams.pool(origin, &plan.wiring);
+    let (silence, stuck) = (plan.connection.read_timeout, plan.connection.write_timeout);
+    let left = std::sync::atomic::AtomicBool::new(false);
+    let way = Way { origin, pool: &pool, silence, stuck, left: &left, call: None };
+    let opened = send::open(&way, outgoing, None).await?;
+    let status = opened.status;
+    Ok((status, opened.read(TOKEN_ANSWER).await?))
+}

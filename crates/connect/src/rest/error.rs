@@ -1,0 +1,18 @@
+//! What is wrong with what an owner said about a request.
+
+/// A setting of a REST tool that cannot work, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{setting}`: {problem}")]
+#[non_exhaustive]
+pub struct RestError {
+    /// The setting, by the name it has in a config: `url`, `headers.X-Trace`, `auth`, `connection.pool_size`.
+    pub setting: String,
+    /// What is wrong, and what would be right.
+    pub problem: String,
+}
+
+impl RestError {
+    pub(crate) fn new(setting: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { setting: setting.into(), problem: problem.into() }
+    }
+}

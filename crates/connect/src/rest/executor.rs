@@ -1,0 +1,218 @@
+//! Runs a call of a REST tool: makes the request, sends it, follows it, reads the answer.
+//!
+//! In: a job and a plan. Out: a reply or a failure. The order of the steps is here; each is done elsewhere.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING, COOKIE, HeaderName, HeaderValue, USER_AGENT},
+};
+use toolhub_core::{BoxFuture, CallContext, Definition, Executor, Job, Reply, ToolError};
+
+use super::{
+    RestError, answer, credentials,
+    origin::Origin,
+    plan::Plan,
+    redirect::{self, Hop},
+    request::Outgoing,
+    send::{self, Opened, Way},
+    session::Session,
+    trouble::Trouble,
+    unpack,
+    upstream::Turn,
+};
+
+/// The executor of one REST tool.
+pub(crate) struct Requests {
+    plan: Result<Plan, Vec<RestError>>,
+}
+
+impl Requests {
+    pub(crate) fn new(plan: Result<Plan, Vec<RestError>>) -> Self {
+        Self { plan }
+    }
+}
+
+impl Executor for Requests {
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(async move {
+            match &self.plan {
+                Ok(plan) => run(plan, job).await,
+                Err(problems) => Err(ToolError::new("This tool cannot work.").because(all(problems))),
+            }
+        })
+    }
+
+    fn needs_thread(&self) -> bool {
+        self.plan.as_ref().is_ok_and(|plan| plan.session.is_some())
+    }
+
+    fn accept(&self, _: &Definition) -> Result<(), String> {
+        self.plan.as_ref().map(|_| ()).map_err(|problems| all(problems))
+    }
+
+    fn check<'a>(&'a self, _: &'a Definition) -> Option<BoxFuture<'a, bool>> {
+        let plan = self.plan.as_ref().ok()?;
+        let (origin, target) = plan.health.as_ref()?;
+        Some(Box::pin(is_well(plan, origin, target)))
+    }
+}
+
+fn all(problems: &[RestError]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Whether a service says that it is well.
+async fn is_well(plan: &Plan, origin: &Origin, target: &str) -> bool {
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, OURSELVES);
+    let body = hyper::body::Bytes::new();
+    let mut outgoing = Outgoing { method: hyper::Method::GET, target: target.to_owned(), headers, body };
+    let asking = async {
+        // Who we are is shown only to the service the tool is for.
+        if let Some(shown) = plan.credentials.as_ref().filter(|_| *origin == plan.origin) {
+            shown.add(&mut outgoing, plan).await.ok()?;
+        }
+        let (status, _) = credentials::ask(plan, origin, &outgoing).await.ok()?;
+        Some(status.is_success())
+    };
+    tokio::time::timeout(plan.connection.timeout, asking).await.ok().flatten().unwrap_or(false)
+}
+
+const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("toolhub/", env!("CARGO_PKG_VERSION")));
+
+async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
+    let call = job.context;
+    let none = serde_json::Map::new();
+    let arguments = job.arguments.as_object().unwrap_or(&none);
+    let mut outgoing = plan.shape.fill(arguments).map_err(|bad| ToolError::refused(bad.0))?;
+    pass_on(&mut outgoing, call);
+    let session = match &plan.session {
+        Some(name) => Some(Session::open(call, name).await?),
+        None => None,
+    };
+    let left = AtomicBool::new(false);
+    let mut trip = Trip { plan, call, session, left: &left, secrets: Vec::new() };
+    let result = trip.within_its_time(outgoing).await;
+    let result = result.map_err(|trouble| trouble.told(left.load(Ordering::Relaxed)));
+    if let Some(session) = trip.session {
+        session.close(&plan.origin, result.as_ref().err()).await;
+    }
+    result
+}
+
+/// What every request carries, and what is passed on of the call: its key and its place in a trace, never who made it.
+fn pass_on(outgoing: &mut Outgoing, call: &CallContext) {
+    let headers = &mut outgoing.headers;
+    headers.entry(USER_AGENT).or_insert(OURSELVES);
+    headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.8"));
+    headers.insert(ACCEPT_ENCODING, unpack::UNDERSTOOD);
+    let mut add = |name: &'static str, text: &str| {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.entry(HeaderName::from_static(name)).or_insert(value);
+        }
+    };
+    if let Some(key) = call.idempotency_key() {
+        add("idempotency-key", key.as_str());
+    }
+    if let Some(trace) = call.trace() {
+        add("traceparent", &trace.traceparent());
+        trace.state.iter().for_each(|state| add("tracestate", state));
+    }
+}
+
+/// One call on its way, over all its requests.
+struct Trip<'a> {
+    plan: &'a Plan,
+    call: &'a CallContext,
+    session: Option<Session<'a>>,
+    /// Whether anything of it has left.
+    left: &'a AtomicBool,
+    /// What must not be told.
+    secrets: Vec<Arc<str>>,
+}
+
+impl Trip<'_> {
+    /// The time begins when it is the call's turn.
+    async fn within_its_time(&mut self, outgoing: Outgoing) -> Result<Reply, Trouble> {
+        let waiting = self.call.before_it_begins(self.plan.pool.turn());
+        let turn =
+            waiting.await.map_err(|error| Trouble::Told(Box::new(error)))?.map_err(|busy| Trouble::Busy(busy.0))?;
+        let time = self.plan.connection.timeout;
+        let done = tokio::time::timeout(time, self.make(outgoing, turn)).await;
+        done.unwrap_or(Err(Trouble::Late(time)))
+    }
+
+    async fn make(&mut self, mut outgoing: Outgoing, turn: Turn) -> Result<Reply, Trouble> {
+        let method = outgoing.method.clone();
+        for (name, secret) in &self.plan.secret_headers {
+            let text = secret.read().map_err(|error| Trouble::Credentials(error.to_string()))?;
+            credentials::put(&mut outgoing.headers, name.clone(), &text)?;
+            self.secrets.push(text);
+        }
+        let Some(shown) = &self.plan.credentials else {
+            let opened = self.follow(outgoing, Some(turn)).await?;
+            return self.read(opened, &method).await;
+        };
+        let again = outgoing.clone();
+        let secret = shown.add(&mut outgoing, self.plan).await?;
+        self.secrets.push(secret.clone());
+        let mut opened = self.follow(outgoing, Some(turn)).await?;
+        // A token may be taken back before its time. One that is new and refused is refused for another reason.
+        if opened.status == StatusCode::UNAUTHORIZED && shown.refused(&secret).await {
+            let turn = opened.discard().await;
+            outgoing = again;
+            self.secrets.push(shown.add(&mut outgoing, self.plan).await?);
+            opened = self.follow(outgoing, turn).await?;
+        }
+        self.read(opened, &method).await
+    }
+
+    /// Sends a request, and follows it where the service points and it may go.
+    async fn follow(&mut self, outgoing: Outgoing, mut turn: Option<Turn>) -> Result<Opened, Trouble> {
+        let plan = self.plan;
+        let (silence, stuck) = (plan.connection.read_timeout, plan.connection.write_timeout);
+        let mut hop = Hop { origin: plan.origin.clone(), outgoing, taken: 0 };
+        loop {
+            let (own, home) = (hop.outgoing.headers.get(COOKIE).cloned(), hop.origin == plan.origin);
+            if let Some(session) = self.session.as_ref().filter(|_| home) {
+                let cookies = session.header(&hop.origin, &hop.outgoing.target);
+                hop.outgoing.add_cookies(&cookies);
+            }
+            let elsewhere;
+            let pool = if home {
+                &plan.pool
+            } else {
+                elsewhere = plan.upstreams.pool(&hop.origin, &plan.wiring);
+                &elsewhere
+            };
+            let way = Way { origin: &hop.origin, pool, silence, stuck, left: self.left, call: Some(self.call) };
+            if turn.is_none() {
+                turn = Some(pool.turn().await.map_err(|busy| Trouble::Busy(busy.0))?);
+            }
+            let opened = send::open(&way, &hop.outgoing, turn.take()).await?;
+            if let Some(session) = self.session.as_mut().filter(|_| home) {
+                session.take_in(&opened.headers, &hop.origin, &hop.outgoing.target);
+            }
+            match own {
+                Some(own) => hop.outgoing.headers.insert(COOKIE, own),
+                None => hop.outgoing.headers.remove(COOKIE),
+            };
+            let Some(next) = redirect::next(plan, &hop, opened.status, &opened.headers)? else { return Ok(opened) };
+            let back = opened.discard().await;
+            // A turn is for one service.
+            turn = back.filter(|_| next.origin == hop.origin);
+            hop = next;
+        }
+    }
+
+    async fn read(&self, opened: Opened, method: &hyper::Method) -> Result<Reply, Trouble> {
+        let session = self.session.iter().flat_map(Session::secrets);
+        let secrets: Vec<&str> = self.secrets.iter().map(|secret| &**secret).chain(session).collect();
+        answer::read(self.plan, self.call, opened, method, &secrets).await
+    }
+}

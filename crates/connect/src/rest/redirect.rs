@@ -1,0 +1,70 @@
+//! Decides where a request goes when the service points elsewhere.
+//!
+//! In: a request that was sent, and the head of its answer. Out: the next request, nothing where there is none to be made, or why it
+//! may not be made. What shows who we are stays on the origin it was meant for.
+
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    body::Bytes,
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, LOCATION, USER_AGENT},
+};
+
+use super::{Redirects, origin::Origin, plan::Plan, request::Outgoing, trouble::Trouble};
+
+/// How often a call is sent on.
+const MOST: usize = 5;
+
+/// A request to one origin.
+pub(crate) struct Hop {
+    pub(crate) origin: Origin,
+    pub(crate) outgoing: Outgoing,
+    /// How often it was sent on.
+    pub(crate) taken: usize,
+}
+
+/// The headers that mean the same everywhere and say nothing of us.
+const HARMLESS: [&str; 6] = ["traceparent", "tracestate", "accept", "accept-encoding", "user-agent", "content-type"];
+
+pub(crate) fn next(plan: &Plan, hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Result<Option<Hop>, Trouble> {
+    let sent_on = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
+    let (true, Some(location)) = (sent_on, location) else { return Ok(None) };
+    let refused = |why: String| Trouble::Redirect(format!("{} answers {status} and {why}", hop.origin));
+    if plan.redirects == Redirects::Never {
+        return Err(refused("redirects are not followed (`redirects`)".into()));
+    }
+    if hop.taken >= MOST {
+        return Err(refused(format!("it was sent on {MOST} times already")));
+    }
+    let here = url::Url::parse(&format!("{}{}", hop.origin, hop.outgoing.target));
+    let there = here.and_then(|here| here.join(location)).map_err(|_| refused("names no address".into()))?;
+    let origin =
+        Origin::of(&there).ok_or_else(|| refused(format!("points to `{}:`, not to http or https", there.scheme())))?;
+    if hop.origin.https && !origin.https {
+        return Err(refused("points from https to http".into()));
+    }
+    let named = match &plan.redirects {
+        Redirects::To(hosts) => origin.is_named_by(hosts),
+        Redirects::SameHost | Redirects::Never => false,
+    };
+    if origin.host != plan.origin.host && !named {
+        return Err(refused(format!("points to {origin}; name its host in `redirects` if that is right")));
+    }
+    let mut outgoing = hop.outgoing.clone();
+    outgoing.target = super::plan::target(&there);
+    // The standard lets most of them turn a POST into a GET; all that is in use does.
+    let becomes_get = status == StatusCode::SEE_OTHER && outgoing.method != Method::HEAD
+        || matches!(status.as_u16(), 301 | 302) && outgoing.method == Method::POST;
+    if becomes_get {
+        outgoing.method = Method::GET;
+        outgoing.body = Bytes::new();
+        outgoing.headers.remove(CONTENT_TYPE);
+    }
+    if origin != hop.origin {
+        let kept = |name: &HeaderName| HARMLESS.contains(&name.as_str());
+        let names: Vec<HeaderName> = outgoing.headers.keys().filter(|name| !kept(name)).cloned().collect();
+        names.iter().for_each(|name| drop(outgoing.headers.remove(name)));
+        debug_assert!([ACCEPT, ACCEPT_ENCODING, USER_AGENT].iter().all(kept));
+    }
+    Ok(Some(Hop { origin, outgoing, taken: hop.taken + 1 }))
+}

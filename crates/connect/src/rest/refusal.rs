@@ -1,0 +1,134 @@
+//! Which error an unwelcome answer is.
+//!
+//! In: an answer that is no success. Out: an error of the one table, with what the service said: cut, without control characters and
+//! without what must not be told. What a service says about a request that it refuses helps a model to make a better one; what it says
+//! about its own trouble is for operators.
+
+use std::time::Duration;
+
+use hyper::{HeaderMap, header::RETRY_AFTER};
+use serde_json::Value;
+use toolhub_core::{Effect, ErrorKind, ToolError, clock::Timestamp};
+
+use super::{
+    answer, cookie,
+    send::{Most, Opened},
+};
+
+/// How much of a refusal is read.
+const READ: Most = Most { bytes: 64 * 1024, unpacked: 64 * 1024, cut: true };
+/// How many characters of it are told.
+const TOLD: usize = 500;
+/// A secret shorter than this is not looked for: it would be found everywhere.
+const SHORTEST_SECRET: usize = 4;
+
+/// The error an answer is.
+pub(crate) async fn refused(opened: Opened, secrets: &[&str], now: Timestamp) -> ToolError {
+    let (status, headers) = (opened.status, opened.headers.clone());
+    let body = opened.read(READ).await.unwrap_or_default();
+    let said = said(&headers, &body, secrets);
+    let after = retry_after(&headers, now);
+    let because = |error: ToolError| if said.is_empty() { error } else { error.because(format!("it said: {said}")) };
+    match status.as_u16() {
+        500..=599 => {
+            let error = ToolError::of(ErrorKind::UpstreamError, format!("the service answers {status}")).hide();
+            let error = because(error).effect(Effect::Unknown);
+            if after.is_some() { error.retryable(after) } else { error }
+        }
+        408 | 429 => {
+            let text = format!("The service asks to be asked again later ({status}).");
+            because(ToolError::new(text)).uncounted().retryable(after).effect(Effect::None)
+        }
+        401 | 403 => {
+            let text = shown(&format!("The service does not let this tool do that ({status})."), &said);
+            ToolError::refused(text).because("see whether `auth` is right")
+        }
+        400..=499 => ToolError::refused(shown(&format!("The service refused this request ({status})."), &said)),
+        _ => ToolError::refused(format!("The service gave an answer that this tool cannot use ({status}).")),
+    }
+}
+
+fn shown(text: &str, said: &str) -> String {
+    if said.is_empty() { text.to_owned() } else { format!("{text} It said: {said}") }
+}
+
+/// What a service said, fit to be told.
+fn said(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> String {
+    let text = answer::text(headers, body);
+    let mut text = match serde_json::from_str::<Value>(&text) {
+        Ok(mut json) => {
+            hide(&mut json);
+            json.to_string()
+        }
+        // A page for people tells a model nothing.
+        Err(_) if text.trim_start().starts_with('<') => String::new(),
+        Err(_) => text,
+    };
+    for secret in secrets.iter().filter(|secret| secret.len() >= SHORTEST_SECRET) {
+        text = text.replace(secret, "••••");
+    }
+    let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let clean = plain.chars().filter(|c| !c.is_control());
+    let mut told: String = clean.clone().take(TOLD).collect();
+    if clean.count() > TOLD {
+        told.push('…');
+    }
+    told
+}
+
+/// Takes the values of members out that sound secret.
+fn hide(value: &mut Value) {
+    const SECRET: [&str; 6] = ["authorization", "apikey", "token", "secret", "password", "cookie"];
+    match value {
+        Value::Object(members) => members.iter_mut().for_each(|(name, value)| {
+            let name: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+            if SECRET.iter().any(|word| name.contains(word)) && !value.is_null() {
+                *value = "[redacted]".into();
+            } else {
+                hide(value);
+            }
+        }),
+        Value::Array(items) => items.iter_mut().for_each(hide),
+        _ => {}
+    }
+}
+
+/// When the service wants to be asked again: in so many seconds, or at a date.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    match text.parse::<u64>() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => Some(Duration::from_millis(u64::try_from(cookie::date(text)?.millis() - now.millis()).unwrap_or(0))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_service_says_is_cut_and_has_no_secrets() {
+        let headers = HeaderMap::new();
+        let told = |body: &str| said(&headers, body.as_bytes(), &["s3cr3t", "a"]);
+        assert_eq!(
+            told(r#"{"error": "no", "access_token": "x", "list": [{"password": "y"}]}"#),
+            r#"{"access_token":"[redacted]","error":"no","list":[{"password":"[redacted]"}]}"#
+        );
+        assert_eq!(told("the key s3cr3t\r\n is\u{1b}[31m bad"), "the key •••• is[31m bad");
+        assert_eq!(told("<html>stack</html>"), "");
+        assert_eq!(told(&"x".repeat(600)).chars().count(), TOLD + 1);
+    }
+
+    #[test]
+    fn a_service_says_when_it_wants_to_be_asked_again() {
+        let at = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, text.parse().unwrap());
+            retry_after(&headers, Timestamp::from_millis(784_111_777_000)).map(|time| time.as_secs())
+        };
+        assert_eq!(at("7"), Some(7));
+        assert_eq!(at("Sun, 06 Nov 1994 08:49:47 GMT"), Some(10));
+        assert_eq!(at("Sun, 06 Nov 1994 08:49:27 GMT"), Some(0));
+        assert_eq!(at("soon"), None);
+    }
+}

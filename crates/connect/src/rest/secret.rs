@@ -1,0 +1,170 @@
+//! Secrets: said by value or by where they are, read when they are needed, never shown.
+//!
+//! In: a text, the name of an environment variable or a file. Out: the text, at the moment somebody sends it. Whoever prints a
+//! secret sees where it is from, and nothing of it.
+
+use std::{
+    fmt, fs,
+    hash::{Hash, Hasher},
+    io::Read,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+/// No secret is longer than this; a file that is was named by mistake.
+const LONGEST: u64 = 64 * 1024;
+
+/// Something that is sent and never shown.
+///
+/// ```
+/// use toolhub_connect::rest::Secret;
+///
+/// let token = Secret::env("WEATHER_TOKEN");
+/// assert_eq!(format!("{token:?}"), "Secret(env WEATHER_TOKEN)");
+/// assert_eq!(format!("{:?}", Secret::plain("hunter2")), "Secret(••••)");
+/// ```
+#[derive(Clone)]
+pub struct Secret(Arc<Source>);
+
+enum Source {
+    Plain(String),
+    Env(String),
+    File(PathBuf, Mutex<Option<Kept>>),
+}
+
+/// What a file held, and how it looked then.
+struct Kept {
+    looks: Looks,
+    text: Arc<str>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Looks {
+    changed: Option<SystemTime>,
+    bytes: u64,
+    file: u64,
+}
+
+/// Why there is no secret. It says where one was looked for, and nothing of what was found.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SecretError {
+    /// The variable is not set.
+    #[error("the environment variable {0} is not set, or is no text")]
+    NotSet(String),
+    /// The file cannot be read.
+    #[error("the file {path} cannot be read: {reason}")]
+    File {
+        /// Which file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// There is nothing in it.
+    #[error("{0} is empty")]
+    Empty(String),
+    /// It cannot stand in a request.
+    #[error("{0} holds a line break or another character that cannot be sent")]
+    Unsendable(String),
+}
+
+impl Secret {
+    /// The secret itself. Better kept out of programs and configs: see [`Secret::env`] and [`Secret::file`].
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self(Arc::new(Source::Plain(text.into())))
+    }
+
+    /// What an environment variable holds at the moment it is needed.
+    pub fn env(variable: impl Into<String>) -> Self {
+        Self(Arc::new(Source::Env(variable.into())))
+    }
+
+    /// What a file holds, without white space around it. It is read again when the file has changed.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self(Arc::new(Source::File(path.into(), Mutex::default())))
+    }
+
+    /// The secret, as it is now.
+    ///
+    /// # Errors
+    /// When there is none, or one that cannot be sent in a header.
+    pub(crate) fn read(&self) -> Result<Arc<str>, SecretError> {
+        let text = match &*self.0 {
+            Source::Plain(text) => Arc::from(text.as_str()),
+            Source::Env(name) => Arc::from(std::env::var(name).map_err(|_| SecretError::NotSet(name.clone()))?),
+            Source::File(path, kept) => read_file(path, kept)
+                .map_err(|error| SecretError::File { path: path.display().to_string(), reason: error.to_string() })?,
+        };
+        match &text {
+            text if text.is_empty() => Err(SecretError::Empty(self.to_string())),
+            text if text.chars().any(char::is_control) => Err(SecretError::Unsendable(self.to_string())),
+            _ => Ok(text),
+        }
+    }
+}
+
+/// Reads a file, unless it looks as it did when it was last read. A look costs a microsecond.
+fn read_file(path: &PathBuf, kept: &Mutex<Option<Kept>>) -> std::io::Result<Arc<str>> {
+    let looks = Looks::of(&fs::metadata(path)?);
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(kept) = kept.as_ref().filter(|kept| kept.looks == looks) {
+        return Ok(kept.text.clone());
+    }
+    let file = fs::File::open(path)?;
+    // Looked at again once it is open: another file may have taken its place.
+    let looks = Looks::of(&file.metadata()?);
+    let mut text = String::new();
+    file.take(LONGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST {
+        return Err(std::io::Error::other(format!("it is larger than {LONGEST} bytes, too large for a secret")));
+    }
+    let text: Arc<str> = Arc::from(text.trim());
+    *kept = Some(Kept { looks, text: text.clone() });
+    Ok(text)
+}
+
+impl Looks {
+    fn of(file: &fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        Self { changed: file.modified().ok(), bytes: file.len(), file: file.ino() }
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Source::Plain(_) => f.write_str("••••"),
+            Source::Env(name) => write!(f, "env {name}"),
+            Source::File(path, _) => write!(f, "file {}", path.display()),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({self})")
+    }
+}
+
+/// Two secrets are the same when they are from the same place.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        match (&*self.0, &*other.0) {
+            (Source::Plain(a), Source::Plain(b)) | (Source::Env(a), Source::Env(b)) => a == b,
+            (Source::File(a, _), Source::File(b, _)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Secret {}
+
+impl Hash for Secret {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match &*self.0 {
+            Source::Plain(text) | Source::Env(text) => text.hash(state),
+            Source::File(path, _) => path.hash(state),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The session of a thread with a service: its cookies, and what its connection is like.
+//!
+//! In: a call in a thread. Out: the cookies that go along, and at the end what has changed, kept in the thread's state. Cookies are
+//! state of kind `cache`: they outlive the process and have an end. What is known of the connection is of kind `connection`, and does not.
+
+use std::{
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    sync::LazyLock,
+    time::Duration,
+};
+
+use hyper::{HeaderMap, header::SET_COOKIE};
+use serde_json::json;
+use tokio::sync::Mutex;
+use toolhub_core::{CallContext, ContextState, StateKind, ToolError, clock::Timestamp, ids::StateName};
+
+use super::{cookie::Jar, origin::Origin};
+
+/// How long cookies are kept when nobody uses them.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// A session at work.
+pub(crate) struct Session<'a> {
+    call: &'a CallContext,
+    state: ContextState,
+    jar: Jar,
+    news: Vec<(String, String)>,
+}
+
+impl<'a> Session<'a> {
+    /// What a thread has.
+    pub(crate) async fn open(call: &'a CallContext, name: &StateName) -> Result<Self, ToolError> {
+        let state = call.state(name).map_err(lost)?;
+        let jar = read(&state).await?;
+        Ok(Self { call, state, jar, news: Vec::new() })
+    }
+
+    /// The cookies that go along with a request.
+    pub(crate) fn header(&self, origin: &Origin, target: &str) -> String {
+        self.jar.header(path(target), origin.https, self.call.now())
+    }
+
+    /// What must not be told.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.jar.values()
+    }
+
+    /// Takes in what a service sets.
+    pub(crate) fn take_in(&mut self, headers: &HeaderMap, origin: &Origin, target: &str) {
+        let now = self.call.now();
+        for set in headers.get_all(SET_COOKIE).iter().filter_map(|value| value.to_str().ok()) {
+            if self.jar.take_in(set, &origin.host, path(target), now) {
+                self.news.push((set.to_owned(), path(target).to_owned()));
+            }
+        }
+    }
+
+    /// Keeps what has changed. What cannot be kept is lost, and that is told to operators: the request was made.
+    pub(crate) async fn close(self, origin: &Origin, failed: Option<&ToolError>) {
+        let (state, now) = (&self.state, self.call.now());
+        if let Err(error) = self.keep(origin, now).await {
+            tracing::warn!(state = %state.id(), %error, "the cookies of a session could not be kept");
+        }
+        // Errors of the connection are counted for whoever looks; nothing is decided by them.
+        let before = state.connection().await.unwrap_or_default();
+        let errors = before.error_count + u64::from(failed.is_some());
+        let last = failed.map(ToString::to_string).or(before.last_error);
+        let known = json!({
+            "active": false, "lastUsed": now, "errorCount": errors, "lastError": last, "sessionActive": !self.jar.is_empty(),
+        });
+        let _ = state.set(StateKind::Connection, known, None).await;
+    }
+
+    async fn keep(&self, origin: &Origin, now: Timestamp) -> Result<(), ToolError> {
+        if self.news.is_empty() {
+            return Ok(());
+        }
+        // Calls of one thread may end together; each lays what it heard over what the others kept.
+        let _turn = turn(&self.state).lock().await;
+        let mut jar = read(&self.state).await?;
+        for (set, path) in &self.news {
+            jar.take_in(set, &origin.host, path, now);
+        }
+        let data = json!({"cookies": jar});
+        self.state.set(StateKind::Cache, data, Some(KEPT)).await.map(|_| ()).map_err(lost)
+    }
+}
+
+/// The turn to write the cookies of a context, shared by a few of them.
+fn turn(state: &ContextState) -> &'static Mutex<()> {
+    static TURNS: LazyLock<[Mutex<()>; 64]> = LazyLock::new(|| std::array::from_fn(|_| Mutex::default()));
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(state.id().to_string());
+    &TURNS[usize::try_from(hash % 64).unwrap_or_default()]
+}
+
+async fn read(state: &ContextState) -> Result<Jar, ToolError> {
+    let kept = state.get(StateKind::Cache).await.map_err(lost)?;
+    // What cannot be read is forgotten: a service gives cookies again.
+    Ok(kept.and_then(|entry| serde_json::from_value(entry.data["cookies"].clone()).ok()).unwrap_or_default())
+}
+
+fn lost(error: toolhub_core::StateError) -> ToolError {
+    ToolError::new("The tool's session cannot be read at the moment.").because(error).uncounted().retryable(None)
+}
+
+fn path(target: &str) -> &str {
+    target.split('?').next().unwrap_or("/")
+}

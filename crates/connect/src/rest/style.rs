@@ -1,0 +1,138 @@
+//! Writes lists and objects the way OpenAPI knows.
+//!
+//! In: a value and how it is to be written. Out: pairs of a query, or one text. Every name and value is encoded with the
+//! `encode` that is handed in; only what a style puts between them is not.
+
+use serde_json::Value;
+
+use super::{Style, encode::percent, template::plain};
+
+/// A pair that is encoded already.
+pub(crate) type Pair = (String, String);
+
+/// The pairs of a query, a form or a cookie.
+pub(crate) fn pairs(name: &str, value: &Value, style: Style, explode: bool) -> Vec<Pair> {
+    let one = |text: String| vec![(percent(name), text)];
+    match (style, value) {
+        (Style::Json, _) => one(percent(&value.to_string())),
+        (Style::DeepObject, Value::Object(_)) => {
+            let mut all = Vec::new();
+            deep(name, value, &mut all);
+            all
+        }
+        (_, Value::Array(items)) if explode => items.iter().map(|item| (percent(name), text(item))).collect(),
+        (_, Value::Object(members)) if explode => members
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (percent(name), text(value)))
+            .collect(),
+        (_, Value::Array(_) | Value::Object(_)) => one(parts(value).join(match style {
+            Style::SpaceDelimited => "%20",
+            Style::PipeDelimited => "%7C",
+            _ => ",",
+        })),
+        _ => one(text(value)),
+    }
+}
+
+/// What an object's members become, at any depth: `name[a][b]=c`.
+fn deep(name: &str, value: &Value, all: &mut Vec<Pair>) {
+    match value {
+        Value::Object(members) => members.iter().for_each(|(key, value)| deep(&format!("{name}[{key}]"), value, all)),
+        Value::Array(items) => items.iter().for_each(|item| deep(name, item, all)),
+        Value::Null => {}
+        leaf => all.push((percent(name), text(leaf))),
+    }
+}
+
+/// A part of a path.
+pub(crate) fn in_path(name: &str, value: &Value, style: Style, explode: bool) -> String {
+    let name = percent(name);
+    let named = |sep: &str| members(value).iter().map(|(key, value)| format!("{sep}{key}={value}")).collect::<String>();
+    let listed = |sep: &str| parts(value).iter().map(|part| format!("{sep}{part}")).collect::<String>();
+    match (style, value, explode) {
+        (Style::Json, ..) => percent(&value.to_string()),
+        (Style::Label, Value::Array(_), true) => listed("."),
+        (Style::Label, Value::Object(_), true) => named("."),
+        (Style::Label, ..) => format!(".{}", parts(value).join(",")),
+        (Style::Matrix, Value::Array(_), true) => listed(&format!(";{name}=")),
+        (Style::Matrix, Value::Object(_), true) => named(";"),
+        (Style::Matrix, ..) => format!(";{name}={}", parts(value).join(",")),
+        (_, Value::Object(_), true) => named(",").trim_start_matches(',').to_owned(),
+        _ => parts(value).join(","),
+    }
+}
+
+/// A header: the same as `simple` in a path, but nothing is encoded there.
+pub(crate) fn in_header(value: &Value, style: Style, explode: bool) -> String {
+    match value {
+        _ if style == Style::Json => value.to_string(),
+        Value::Object(members) => {
+            let sep = if explode { "=" } else { "," };
+            let member = |(name, value): (&String, &Value)| format!("{name}{sep}{}", plain(value));
+            members.iter().filter(|(_, value)| !value.is_null()).map(member).collect::<Vec<_>>().join(",")
+        }
+        _ => plain(value).into_owned(),
+    }
+}
+
+fn text(value: &Value) -> String {
+    percent(&plain(value))
+}
+
+/// A value as a row: of an object names and values in turn.
+fn parts(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(items) => items.iter().map(text).collect(),
+        Value::Object(_) => members(value).into_iter().flat_map(|(name, value)| [name, value]).collect(),
+        leaf => vec![text(leaf)],
+    }
+}
+
+fn members(value: &Value) -> Vec<Pair> {
+    let members = value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    members.map(|(name, value)| (percent(name), text(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The table of the OpenAPI specification: a plain value, a list and an object, not exploded and exploded.
+    #[track_caller]
+    fn check(style: Style, explode: bool, expected: [&str; 3]) {
+        let values = [json!("blue"), json!(["blue", "black"]), json!({"B": 150, "R": 100})];
+        let written = values.map(|value| match style {
+            Style::Simple | Style::Label | Style::Matrix => in_path("color", &value, style, explode),
+            _ => {
+                let pairs = pairs("color", &value, style, explode);
+                pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+            }
+        });
+        assert_eq!(written, expected, "{style:?} {explode}");
+    }
+
+    #[test]
+    fn every_style_is_written_as_openapi_says() {
+        check(Style::Simple, false, ["blue", "blue,black", "B,150,R,100"]);
+        check(Style::Simple, true, ["blue", "blue,black", "B=150,R=100"]);
+        check(Style::Label, false, [".blue", ".blue,black", ".B,150,R,100"]);
+        check(Style::Label, true, [".blue", ".blue.black", ".B=150.R=100"]);
+        check(Style::Matrix, false, [";color=blue", ";color=blue,black", ";color=B,150,R,100"]);
+        check(Style::Matrix, true, [";color=blue", ";color=blue;color=black", ";B=150;R=100"]);
+        check(Style::Form, false, ["color=blue", "color=blue,black", "color=B,150,R,100"]);
+        check(Style::Form, true, ["color=blue", "color=blue&color=black", "B=150&R=100"]);
+        check(Style::SpaceDelimited, false, ["color=blue", "color=blue%20black", "color=B%20150%20R%20100"]);
+        check(Style::PipeDelimited, false, ["color=blue", "color=blue%7Cblack", "color=B%7C150%7CR%7C100"]);
+        check(Style::DeepObject, true, ["color=blue", "color=blue&color=black", "color%5BB%5D=150&color%5BR%5D=100"]);
+        check(
+            Style::Json,
+            false,
+            ["color=%22blue%22", "color=%5B%22blue%22%2C%22black%22%5D", "color=%7B%22B%22%3A150%2C%22R%22%3A100%7D"],
+        );
+        assert_eq!(in_header(&json!({"B": 1, "R": "x, y"}), Style::Simple, false), "B,1,R,x, y");
+        assert_eq!(in_header(&json!(["a", "b"]), Style::Simple, false), "a,b");
+    }
+}

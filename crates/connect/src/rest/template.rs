@@ -1,0 +1,135 @@
+//! Texts with holes: `{city}` stands for an argument.
+//!
+//! In: a text, and later the arguments. Out: its pieces, and a text with the holes filled. No expressions: a hole is a name and
+//! nothing else. How a value is encoded is up to whoever fills the hole.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+/// The arguments of a call.
+pub(crate) type Arguments = Map<String, Value>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Template(pub(crate) Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Text(String),
+    Argument(String),
+}
+
+impl Template {
+    /// Reads a text. `{{` and `}}` are braces.
+    ///
+    /// # Errors
+    /// What is wrong with its braces.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (mut pieces, mut plain) = (Vec::new(), String::new());
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            plain.push_str(&rest[..at]);
+            let (brace, behind) = rest[at..].split_at(1);
+            if let Some(after) = behind.strip_prefix(brace) {
+                plain.push_str(brace);
+                rest = after;
+                continue;
+            }
+            if brace == "}" {
+                return Err("has a `}` that closes nothing; a brace itself is written `}}`".into());
+            }
+            let end = behind.find(['{', '}']).filter(|end| behind[*end..].starts_with('}'));
+            let name = end.map(|end| &behind[..end]).filter(|name| !name.is_empty());
+            let Some(name) = name else {
+                return Err(
+                    "has a `{` without the name of an argument and a `}`; a brace itself is written `{{`".into()
+                );
+            };
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+            }
+            pieces.push(Piece::Argument(name.to_owned()));
+            rest = &behind[name.len() + 1..];
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        Ok(Self(pieces))
+    }
+
+    /// The names in it.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Argument(name) => Some(name.as_str()),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// The argument, if it is nothing but one.
+    pub(crate) fn whole(&self) -> Option<&str> {
+        match &self.0[..] {
+            [Piece::Argument(name)] => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The text with its holes filled; `None` where an argument is absent.
+    pub(crate) fn fill(&self, arguments: &Arguments) -> Option<String> {
+        let mut text = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(plain) => text.push_str(plain),
+                Piece::Argument(name) => text.push_str(&plain(present(arguments, name)?)),
+            }
+        }
+        Some(text)
+    }
+}
+
+/// An argument that is there. One that is `null` is not.
+pub(crate) fn present<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a Value> {
+    arguments.get(name).filter(|value| !value.is_null())
+}
+
+/// A value as text: a list has commas, an object is JSON.
+pub(crate) fn plain(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Array(items) => Cow::Owned(items.iter().map(plain).collect::<Vec<_>>().join(",")),
+        other => Cow::Owned(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&str>) {
+        let arguments = json!({"a": "x y", "n": 3, "list": [1, "b"], "off": null, "o": {"k": 1}, "b.c": true});
+        let filled = Template::parse(text).unwrap().fill(arguments.as_object().unwrap());
+        assert_eq!(filled.as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn holes_are_filled_and_braces_can_be_written() {
+        check("", Some(""));
+        check("{a}", Some("x y"));
+        check("<{a}{n}>", Some("<x y3>"));
+        check("{list}/{b.c}", Some("1,b/true"));
+        check("{o}", Some(r#"{"k":1}"#));
+        check("{{a}} {n}}}", Some("{a} 3}"));
+        check("{off}", None);
+        check("x{gone}", None);
+    }
+
+    #[test]
+    fn braces_that_make_no_sense_are_refused() {
+        for wrong in ["{", "}", "{}", "{a", "a}", "{a{b}}", "{{a}"] {
+            assert!(Template::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What can go wrong on the way to an answer, and which error of the one table each of it is.
+//!
+//! In: what happened, and whether anything had been sent by then. Out: a [`ToolError`] with two texts: one for operators, with
+//! hosts and causes, and one a model may read. Nothing that was never sent has an effect.
+
+use std::time::Duration;
+
+use toolhub_core::{Effect, ErrorKind, ToolError};
+
+/// What went wrong.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// No turn came in time.
+    Busy(Duration),
+    /// The guard refused an address.
+    Forbidden(String),
+    /// A redirect that is not followed.
+    Redirect(String),
+    /// No connection.
+    Unreachable(String),
+    /// No connection in time.
+    ConnectLate(Duration),
+    /// The service takes no more bytes.
+    WriteLate(Duration),
+    /// The service says no more.
+    ReadLate(Duration),
+    /// All of it took too long.
+    Late(Duration),
+    /// What the service says is no HTTP, or ends in the middle.
+    Broken(String),
+    /// The answer is larger than it may be.
+    TooLarge { most: usize, unpacked: bool },
+    /// What shows who we are cannot be had.
+    Credentials(String),
+    /// Somebody else has said it already.
+    Told(Box<ToolError>),
+}
+
+impl Trouble {
+    /// The error of a call. `sent`: something of the request may have arrived.
+    pub(crate) fn told(self, sent: bool) -> ToolError {
+        let effect = if sent { Effect::Unknown } else { Effect::None };
+        match self {
+            Self::Busy(time) => {
+                hidden(ErrorKind::Overloaded, format!("no connection came free within {time:?}")).effect(Effect::None)
+            }
+            Self::Forbidden(why) => {
+                ToolError::refused("The address behind this tool may not be reached.").because(why).effect(effect)
+            }
+            Self::Redirect(why) => {
+                let text = "The service behind this tool points elsewhere, where requests may not go.";
+                ToolError::refused(text).because(why).effect(effect)
+            }
+            Self::Unreachable(why) => hidden(ErrorKind::UpstreamUnreachable, why).effect(effect),
+            Self::ConnectLate(time) => late(format!("no connection within {time:?}")).connecting().effect(effect),
+            Self::WriteLate(time) => late(format!("the service took no bytes for {time:?}")).effect(effect),
+            Self::ReadLate(time) => late(format!("the service said nothing for {time:?}")).effect(effect),
+            Self::Late(time) => late(format!("the request was not done within {time:?}")).effect(effect),
+            Self::Broken(why) => hidden(ErrorKind::UpstreamError, why).effect(effect),
+            Self::TooLarge { most, unpacked } => {
+                let when = if unpacked { " when it is unpacked" } else { "" };
+                // It depends on what was asked for, and says nothing against the service.
+                ToolError::new(format!("The answer is larger than {most} bytes{when}. Ask for less."))
+                    .uncounted()
+                    .effect(Effect::Done)
+            }
+            Self::Credentials(why) => hidden(ErrorKind::UpstreamError, why).effect(effect),
+            Self::Told(error) => *error,
+        }
+    }
+}
+
+fn hidden(kind: ErrorKind, text: String) -> ToolError {
+    ToolError::of(kind, text).hide()
+}
+
+fn late(text: String) -> ToolError {
+    hidden(ErrorKind::Timeout, text)
+}

@@ -1,0 +1,102 @@
+//! Asks whether tools that are withheld work again, where their executors know a way to find out.
+//!
+//! In: the statuses of tools. Out: tools that come back without a call that had to be risked. Only what is withheld for all
+//! threads is asked, the first time after ten seconds, then after twice as long each time. What a sign of health means is decided
+//! by `status`.
+
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures_util::{FutureExt, StreamExt};
+
+use crate::{
+    clock::{self, Instant},
+    engine::Engine,
+    registry::{Filter, Tool},
+    status::{Breaker, Cause, Event},
+    statuses::{Statuses, Whose},
+    tool::ToolName,
+};
+
+/// How long after a tool was withheld it is asked the first time.
+const FIRST: Duration = Duration::from_secs(10);
+/// How long it is left alone at most.
+const LONGEST: Duration = Duration::from_secs(5 * 60);
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many are asked beside each other.
+const TOGETHER: usize = 16;
+
+/// When a tool is asked next, and how long it was left alone before.
+struct Round {
+    at: Instant,
+    wait: Duration,
+}
+
+/// Asks for as long as the hub lives.
+pub(super) async fn ask(hub: Weak<Engine>) {
+    let mut rounds: HashMap<ToolName, Round> = HashMap::new();
+    loop {
+        let Some(engine) = hub.upgrade() else { return };
+        let (statuses, services) = (engine.statuses.clone(), engine.services.clone());
+        // Made before looking, so that no change falls in between.
+        let mut news = pin!(statuses.next_change());
+        news.as_mut().enable();
+        let withheld = withheld(&engine);
+        drop(engine);
+        let now = services.clock.instant();
+        rounds.retain(|name, _| withheld.iter().any(|tool| tool.definition.name == *name));
+        for tool in &withheld {
+            let first = || Round { at: clock::after(now, FIRST), wait: FIRST };
+            rounds.entry(tool.definition.name.clone()).or_insert_with(first);
+        }
+        let due = withheld.into_iter().filter(|tool| rounds[&tool.definition.name].at <= now);
+        let asked: Vec<(ToolName, bool)> = futures_util::stream::iter(due)
+            .map(|tool| async move { (tool.definition.name.clone(), is_well(&tool).await) })
+            .buffer_unordered(TOGETHER)
+            .collect()
+            .await;
+        for (name, well) in asked {
+            let back = well && come_back(&statuses, &name).await;
+            if let Some(round) = rounds.get_mut(&name).filter(|_| !back) {
+                round.wait = (round.wait * 2).min(LONGEST);
+                round.at = clock::after(services.clock.instant(), round.wait);
+            }
+        }
+        match rounds.values().map(|round| round.at).min() {
+            Some(next) => drop(tokio::time::timeout_at(next, news).await),
+            None => news.await,
+        }
+    }
+}
+
+/// The tools that are withheld for all threads because they failed, and can be asked.
+fn withheld(engine: &Engine) -> Vec<Arc<Tool>> {
+    if engine.statuses.is_empty() {
+        return Vec::new();
+    }
+    let failed = |tool: &Arc<Tool>| {
+        let facts = engine.statuses.facts(&Whose::everybody(&tool.definition.name)).unwrap_or_default();
+        // An operator who said so knows something that a check does not.
+        let open = matches!(&facts.breaker, Breaker::Open { cause, .. } if !matches!(cause, Cause::ByHand { .. }));
+        open && tool.executor.check(&tool.definition).is_some()
+    };
+    engine.registry.snapshot().list(&Filter::default()).into_iter().filter(failed).collect()
+}
+
+/// Whether a tool says that it works. One that panics or takes too long does not.
+async fn is_well(tool: &Tool) -> bool {
+    let Some(asking) = tool.executor.check(&tool.definition) else { return false };
+    let asked = tokio::time::timeout(PATIENCE, AssertUnwindSafe(asking).catch_unwind()).await;
+    matches!(asked, Ok(Ok(true)))
+}
+
+/// Brings a tool back; says whether that could be written.
+async fn come_back(statuses: &Arc<Statuses>, name: &ToolName) -> bool {
+    statuses.apply(&Whose::everybody(name), &Event::Healthy).await.is_ok()
+}

@@ -1,0 +1,105 @@
+//! A tool whose executor can find out that it works again comes back without a call.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use toolhub::{
+    BoxFuture, Definition, Executor, Job, Reply, View,
+    prelude::*,
+    status::ToolStatus,
+    testing::{AssertOutcome, TestClock},
+};
+
+/// A service that is down, and what it says when it is asked how it is.
+#[derive(Clone, Default)]
+struct Service(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    calls: AtomicUsize,
+    /// What it answers, the last one first; then that it is well.
+    answers: Mutex<Vec<Health>>,
+    asked: Mutex<Vec<Instant>>,
+}
+
+#[derive(Clone, Copy)]
+enum Health {
+    Unwell,
+    Silent,
+    Panics,
+}
+
+impl Executor for Service {
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        let fails = job.arguments["fails"].as_bool() == Some(true);
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            match fails {
+                true => Err(ToolError::of(ErrorKind::UpstreamUnreachable, "it is down")),
+                false => Ok(Reply::from(json!("well"))),
+            }
+        })
+    }
+
+    fn check<'a>(&'a self, _: &'a Definition) -> Option<BoxFuture<'a, bool>> {
+        Some(Box::pin(async {
+            self.0.asked.lock().unwrap().push(Instant::now());
+            let answer = self.0.answers.lock().unwrap().pop();
+            match answer {
+                None => true,
+                Some(Health::Unwell) => false,
+                Some(Health::Silent) => std::future::pending().await,
+                Some(Health::Panics) => panic!("what a question"),
+            }
+        }))
+    }
+}
+
+/// A hub whose one tool was withheld a moment ago.
+async fn withheld(answers: &[Health]) -> (ToolHub, Service) {
+    let service = Service::default();
+    *service.0.answers.lock().unwrap() = answers.iter().rev().copied().collect();
+    let tool = ToolBuilder::new("far", "far").run_by(Arc::new(service.clone())).no_retry();
+    let hub = ToolHub::builder().clock(TestClock::new()).tool(tool).build().await.unwrap();
+    for _ in 0..3 {
+        hub.call("far", json!({"fails": true})).await.assert_error(ErrorKind::UpstreamUnreachable);
+    }
+    assert_eq!(word(&hub).await, ToolStatus::Failed);
+    (hub, service)
+}
+
+async fn word(hub: &ToolHub) -> ToolStatus {
+    hub.tool_status("far", View::Shared).await.unwrap().status
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_well_again_comes_back_without_a_call() {
+    let (hub, service) = withheld(&[Health::Unwell, Health::Panics, Health::Silent]).await;
+    let began = Instant::now();
+    assert!(service.0.asked.lock().unwrap().is_empty(), "a tool that just failed is left alone for a while");
+    tokio::time::sleep(Duration::from_secs(10 + 20 + 40)).await;
+    assert_eq!(word(&hub).await, ToolStatus::Failed);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(word(&hub).await, ToolStatus::Available);
+    let asked: Vec<u64> = service.0.asked.lock().unwrap().iter().map(|at| (*at - began).as_secs()).collect();
+    // Ten seconds, then twice as long each time; the one that did not answer had ten more.
+    assert_eq!(asked, [10, 30, 70, 160]);
+    assert_eq!(service.0.calls.load(Ordering::Relaxed), 3, "no call was risked");
+    hub.call("far", json!({})).await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_works_is_never_asked_and_an_operators_word_is_no_question() {
+    let (hub, service) = withheld(&[]).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(service.0.asked.lock().unwrap().len(), 1);
+    hub.set_tool_status("far", ToolStatus::Failed, Some("the key is wrong".into()), None, View::Shared).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(service.0.asked.lock().unwrap().len(), 1);
+}
