@@ -102,4 +102,7 @@ mod guide {
     #[cfg(feature = "connect")]
     #[doc = include_str!("../../../docs/guide/rest.md")]
     mod rest {}
+    #[cfg(feature = "connect")]
+    #[doc = include_str!("../../../docs/guide/commands.md")]
+    mod commands {}
 }

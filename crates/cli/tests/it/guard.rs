@@ -1,6 +1,7 @@
 //! The guard above programs: whatever happens to the hub, nothing that was started for it is left.
 //!
 //! Every process of a test has the test's folder among its arguments, so whoever is left is found by looking at all processes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
 use std::{
     fs,
@@ -15,7 +16,7 @@ use tokio::{
     time::Instant,
 };
 use toolhub::{
-    CancellationToken, ToolBuilder,
+    CancellationToken, HubBuilder, ToolBuilder,
     command::{Command, Guard},
     prelude::*,
 };
@@ -78,7 +79,7 @@ fn family(folder: &Path, name: &str) -> Command {
 }
 
 async fn hub<const N: usize>(tools: [ToolBuilder; N]) -> ToolHub {
-    tools.into_iter().fold(ToolHub::builder(), |hub, tool| hub.tool(tool)).build().await.unwrap()
+    tools.into_iter().fold(ToolHub::builder(), HubBuilder::tool).build().await.unwrap()
 }
 
 /// All processes that have the folder among their arguments, with their words.
@@ -226,7 +227,7 @@ async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
         ("code", ErrorKind::Crashed, Effect::Unknown, "ended with code 3"),
         ("code", ErrorKind::Crashed, Effect::Unknown, "aside"),
         ("signal", ErrorKind::Crashed, Effect::Unknown, "signal 11 (SIGSEGV)"),
-        ("closed", ErrorKind::Crashed, Effect::Unknown, "had not answered"),
+        ("closed", ErrorKind::Crashed, Effect::None, "before it read what it was asked"),
         ("lost", ErrorKind::ToolError, Effect::None, "could not be started"),
     ] {
         let outcome =
