@@ -71,10 +71,26 @@ fn slips_of_a_document_cost_one_word_and_not_the_operation() {
     check("3.0.0", odd, json!({"type": "string"}));
     check("3.0.0", json!({"type": "any"}), json!({}));
     check("3.0.0", json!({"type": "object", "required": ["a", "a"]}), json!({"type": "object", "required": ["a"]}));
+    // What is required and forbidden at once could never be given.
+    let both = |required: Value| json!({"type": "object", "properties": {"a": {}}, "required": required, "additionalProperties": false});
+    check("3.0.0", both(json!(["a", "b"])), both(json!(["a"])));
     check("3.1.0", json!({"items": [{"type": "string"}]}), json!({"prefixItems": [{"type": "string"}]}));
     let imported =
         import(&with_schema("3.0.0", json!({"type": "string", "pattern": "^(?=a)b"}), json!({})), &Options::default());
     assert_eq!(warnings(&imported), ["POST /a: the pattern `^(?=a)b` is not checked before the request"]);
+}
+
+#[test]
+fn what_only_answers_hold_is_left_out_wherever_that_is_said() {
+    let components = json!({"Id": {"type": "string", "readOnly": true}});
+    let properties = json!({
+        "plain": {"readOnly": true}, "behind": {"$ref": "#/components/schemas/Id"}, "layered": {"allOf": [{"type": "string"}, {"readOnly": true}]},
+        "name": {"type": "string"},
+    });
+    let schema = json!({"type": "object", "properties": properties, "required": ["plain", "name", "behind"]});
+    let plan = plan(&with_schema("3.0.0", schema, components));
+    let expected = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    assert_eq!(plan.schema["properties"]["body"]["items"], expected);
 }
 
 #[test]
