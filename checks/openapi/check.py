@@ -8,6 +8,7 @@ operations as `--calls` says are called, spread over all of it; each request is 
 """
 import argparse
 import contextlib
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -109,6 +110,8 @@ def check(name, file, program, calls):
                     wrong = [f"{len(seen)} requests; {outcome['text'][:300]}"]
                 else:
                     wrong = judge.complaints(tool, given, seen[0])
+                    blind = [what for what, request in spoiled(seen[0]) if not wrong and not judge.complaints(tool, given, request)]
+                    wrong += [f"the judge does not see {what}" for what in blind]
                 complaints += [f"{name}: {tool['method']} {tool['path']}: {one}" for one in wrong]
     skipped = sum(1 for warning in warnings if warning["skipped"])
     cut = sum(1 for warning in warnings if "its schema is large" in warning["text"])
@@ -121,6 +124,22 @@ def check(name, file, program, calls):
     if done < min(calls, len(tools)):
         complaints.append(f"{name}: only {done} operations could be called")
     return complaints, row, warnings
+
+
+def spoiled(seen):
+    """The same request with something wrong, in several ways; the judge has to see each."""
+    path, mark, query = seen.target.partition("?")
+    yield "another method", dataclasses.replace(seen, method="GET" if seen.method != "GET" else "DELETE")
+    yield "a longer path", dataclasses.replace(seen, target=f"{path}/more{mark}{query}")
+    yield "one pair more", dataclasses.replace(seen, target=f"{seen.target}{'&' if mark else '?'}more=1")
+    yield "one header more", dataclasses.replace(seen, headers=[*seen.headers, ("X-More", "1")])
+    if query:
+        yield "one pair less", dataclasses.replace(seen, target=f"{path}?{query.rpartition('&')[0]}")
+    if seen.body and dict(seen.headers).get("content-type", "").startswith("application/x-www-form"):
+        yield "one field more", dataclasses.replace(seen, body=seen.body + b"&more=1")
+        yield "one field less", dataclasses.replace(seen, body=seen.body.rpartition(b"&")[0])
+    elif seen.body:
+        yield "a shorter body", dataclasses.replace(seen, body=seen.body[:-1])
 
 
 def table(rows):

@@ -58,6 +58,8 @@ class Judge:
         except Exception as error:
             return [*out, f"parameters: {told(error)}"]
         for parameter in tool["parameters"]:
+            if parameter["place"] == "query":
+                out += missing(parameter["name"], arguments.get(parameter["argument"]), request.query)
             self.compare(out, parameter["name"], parameter["place"], arguments.get(parameter["argument"]),
                          getattr(read, parameter["place"]).get(parameter["name"]))
         out += self.body(tool, arguments, seen, found.operation)
@@ -96,6 +98,11 @@ class Judge:
         except Exception as error:
             return [f"body: {told(error)}; sent {seen.body[:300]!r}"]
         out = []
+        if form:
+            fields = urllib.parse.parse_qs(seen.body.decode(), keep_blank_values=True)
+            for name in given:
+                out += missing(name, given[name], fields)
+            out += [f"the field {name} was not given" for name in fields if name.partition("[")[0] not in given]
         self.compare(out, "body", "form" if form else "body", given, read)
         return out
 
@@ -121,6 +128,14 @@ class Judge:
             if ("query", name.lower()) not in known and ("query", name.partition("[")[0].lower()) not in known:
                 out.append(f"`{name}` in the query")
         return [f"unexpected: {what}" for what in out]
+
+
+def missing(name, given, pairs):
+    """What was given and is not there. The library would read the document's default, which may be the same."""
+    if pruned(given) is None or isinstance(given, dict):
+        return []
+    there = any(key == name or key.startswith(f"{name}[") for key in pairs)
+    return [] if there else [f"{name} is not in the query or form"]
 
 
 def simpler(item):

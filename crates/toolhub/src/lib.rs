@@ -98,4 +98,7 @@ mod guide {
     mod stores {}
     #[doc = include_str!("../../../docs/guide/journal.md")]
     mod journal {}
+    #[cfg(feature = "connect")]
+    #[doc = include_str!("../../../docs/guide/openapi.md")]
+    mod openapi {}
 }
