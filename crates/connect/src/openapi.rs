@@ -29,6 +29,7 @@ mod arguments;
 mod body;
 mod document;
 mod error;
+mod fetch;
 mod gather;
 mod keyword;
 mod naming;
@@ -49,6 +50,7 @@ pub use self::{
     arguments::RequestBody,
     body::Format,
     error::{ImportError, Warning},
+    fetch::{fetch, import_url},
     plan::Plan,
     read::{load, parse},
     security::{Credential, Scheme, SchemeKind},

@@ -105,4 +105,7 @@ mod guide {
     #[cfg(feature = "connect")]
     #[doc = include_str!("../../../docs/guide/commands.md")]
     mod commands {}
+    #[cfg(feature = "connect")]
+    #[doc = include_str!("../../../docs/guide/openapi.md")]
+    mod openapi {}
 }

@@ -14,6 +14,12 @@ pub enum ImportError {
         /// What the system says.
         why: String,
     },
+    /// The document cannot be fetched.
+    #[error("the document cannot be fetched: {why}")]
+    Fetch {
+        /// What happened.
+        why: String,
+    },
     /// The text is too long.
     #[error("the document has {bytes} bytes, at most {most} are read")]
     Large {

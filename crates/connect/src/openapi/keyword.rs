@@ -109,7 +109,7 @@ pub(super) fn tidy(schema: &mut Map<String, Value>, hidden: &[&str]) {
     if let Some(Value::Array(required)) = schema.remove("required") {
         let mut kept: Vec<Value> = Vec::new();
         for name in required {
-            if !kept.contains(&name) && !hidden.iter().any(|hidden| name == *hidden) {
+            if !kept.contains(&name) && !hidden.iter().any(|hidden| name == *hidden) && may_be(schema, &name) {
                 kept.push(name);
             }
         }
@@ -117,6 +117,14 @@ pub(super) fn tidy(schema: &mut Map<String, Value>, hidden: &[&str]) {
             schema.insert("required".into(), kept.into());
         }
     }
+}
+
+/// Whether a schema lets a property be there at all. Some documents require what they forbid, by a slip in its name.
+fn may_be(schema: &Map<String, Value>, name: &Value) -> bool {
+    let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    let listed = |word: &str| schema.get(word).and_then(Value::as_object);
+    let described = name.as_str().is_some_and(|name| listed("properties").is_some_and(|all| all.contains_key(name)));
+    !closed || described || listed("patternProperties").is_some()
 }
 
 /// Version 3.0 says `exclusiveMinimum: true` beside the `minimum` it is about.

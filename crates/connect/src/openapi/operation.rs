@@ -218,7 +218,7 @@ impl<'d> Operation<'d> {
             for parameter in level.get("parameters").and_then(Value::as_array).into_iter().flatten() {
                 let parameter = document.resolve(parameter)?;
                 let same = |other: &&Value| other["name"] == parameter["name"] && other["in"] == parameter["in"];
-                match found.iter().position(|other| same(&other)) {
+                match found.iter().position(same) {
                     Some(place) => found[place] = parameter,
                     None => found.push(parameter),
                 }
@@ -228,8 +228,11 @@ impl<'d> Operation<'d> {
     }
 }
 
+/// Names and values of a query.
+type Pairs = Vec<(String, String)>;
+
 /// A path without the query that some documents write behind it, and that query.
-fn apart(path: &str) -> Result<(&str, Vec<(String, String)>), String> {
+fn apart(path: &str) -> Result<(&str, Pairs), String> {
     if !path.starts_with('/') || path.chars().any(char::is_control) {
         return Err("its path does not begin with `/`, or has a sign that no path has".into());
     }

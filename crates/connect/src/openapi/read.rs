@@ -11,7 +11,7 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 use super::ImportError;
 
 /// The largest public documents have half of that.
-const MOST_BYTES: usize = 96 * 1024 * 1024;
+pub(super) const MOST_BYTES: usize = 96 * 1024 * 1024;
 /// Scalars, lists and maps of one document. The largest public ones have about two million.
 const MOST_NODES: usize = 8_000_000;
 const DEEPEST: usize = 100;

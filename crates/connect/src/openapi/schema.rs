@@ -284,10 +284,15 @@ impl<'d, 'p> Converter<'d, 'p> {
     }
 }
 
-/// Only answers hold it, so no request has it.
+/// Only answers hold it, so no request has it. The word may stand behind a reference, or in a layer.
 pub(super) fn is_read_only(document: Document<'_>, schema: &Value) -> bool {
-    let behind = schema.get("$ref").and_then(Value::as_str).and_then(|reference| document.target(reference).ok());
-    says(schema, "readOnly") || behind.is_some_and(|target| says(target, "readOnly"))
+    fn looks(document: Document<'_>, schema: &Value, steps: usize) -> bool {
+        let behind = schema.get("$ref").and_then(Value::as_str).and_then(|reference| document.target(reference).ok());
+        let layers = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+        let mut further = layers.chain(behind);
+        says(schema, "readOnly") || steps > 0 && further.any(|schema| looks(document, schema, steps - 1))
+    }
+    looks(document, schema, 4)
 }
 
 /// At most so many characters, ended where a word ends.

@@ -15,7 +15,7 @@ pub(crate) fn pairs(name: &str, value: &Value, style: Style, explode: bool) -> V
     let one = |text: String| vec![(percent(name), text)];
     match (style, value) {
         (Style::Json, _) => one(percent(&value.to_string())),
-        (Style::DeepObject, Value::Object(_)) => {
+        (Style::DeepObject, Value::Object(_) | Value::Array(_)) => {
             let mut all = Vec::new();
             deep(name, value, &mut all);
             all
@@ -35,11 +35,14 @@ pub(crate) fn pairs(name: &str, value: &Value, style: Style, explode: bool) -> V
     }
 }
 
-/// What an object's members become, at any depth: `name[a][b]=c`.
+/// What members and items become, at any depth: `name[a][0]=c`.
 fn deep(name: &str, value: &Value, all: &mut Vec<Pair>) {
     match value {
         Value::Object(members) => members.iter().for_each(|(key, value)| deep(&format!("{name}[{key}]"), value, all)),
-        Value::Array(items) => items.iter().for_each(|item| deep(name, item, all)),
+        // OpenAPI leaves lists open. With their numbers they can be told apart again, also where they hold objects.
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(at, item)| deep(&format!("{name}[{at}]"), item, all));
+        }
         Value::Null => {}
         leaf => all.push((percent(name), text(leaf))),
     }
@@ -126,7 +129,11 @@ mod tests {
         check(Style::Form, true, ["color=blue", "color=blue&color=black", "B=150&R=100"]);
         check(Style::SpaceDelimited, false, ["color=blue", "color=blue%20black", "color=B%20150%20R%20100"]);
         check(Style::PipeDelimited, false, ["color=blue", "color=blue%7Cblack", "color=B%7C150%7CR%7C100"]);
-        check(Style::DeepObject, true, ["color=blue", "color=blue&color=black", "color%5BB%5D=150&color%5BR%5D=100"]);
+        check(
+            Style::DeepObject,
+            true,
+            ["color=blue", "color%5B0%5D=blue&color%5B1%5D=black", "color%5BB%5D=150&color%5BR%5D=100"],
+        );
         check(
             Style::Json,
             false,

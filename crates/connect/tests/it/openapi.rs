@@ -1,4 +1,5 @@
 //! What an OpenAPI document becomes: names, arguments, annotations, addresses, what is needed and what is left out.
+#![expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 
 use serde_json::{Value, json};
 use toolhub_connect::openapi::{self, ImportError, Imported, Options, Plan};

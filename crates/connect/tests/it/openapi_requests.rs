@@ -1,4 +1,5 @@
 //! What the tools of a document send: requests on the wire, through a real hub, to a server that writes them down.
+#![expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 
 use std::sync::{Arc, Mutex};
 
@@ -8,8 +9,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use toolhub_connect::{
-    openapi::{Credential, Imported, Options, SchemeKind},
-    rest::{Auth, Secret},
+    openapi::{self, Credential, Imported, Options, SchemeKind},
+    rest::{Auth, Rest, Secret},
 };
 use toolhub_core::{ErrorKind, Status, ToolHub};
 
@@ -87,6 +88,20 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<String>>>) {
             return;
         }
     }
+}
+
+#[tokio::test]
+async fn a_document_is_fetched_like_everything_else_behind_the_guard() {
+    let recorder = Recorder::start().await;
+    let url = format!("{}/openapi.json", recorder.address);
+    // A host on this machine has to be named.
+    let error = openapi::import_url(&url, &Options::default()).await.unwrap_err().to_string();
+    assert!(error.starts_with("the document cannot be fetched: ") && error.contains("127.0.0.1"), "{error}");
+    assert!(recorder.seen.lock().unwrap().is_empty());
+    let text = openapi::fetch(Rest::get(&url).allow_host("127.0.0.1").header("X-Who", "me")).await.unwrap();
+    assert_eq!(text, "{\"ok\": true}");
+    let request = recorder.request();
+    assert_eq!((request.line(), request.header("x-who")), ("GET /v1/openapi.json", Some("me")));
 }
 
 fn options(recorder: &Recorder) -> Options {

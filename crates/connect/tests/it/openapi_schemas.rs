@@ -1,4 +1,5 @@
 //! What schemas of a document become: JSON Schema 2020-12 that stands alone, is not too large, and is checked before a request is made.
+#![expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 
 use serde_json::{Map, Value, json};
 use toolhub_connect::openapi::{self, Options};
@@ -71,10 +72,26 @@ fn slips_of_a_document_cost_one_word_and_not_the_operation() {
     check("3.0.0", odd, json!({"type": "string"}));
     check("3.0.0", json!({"type": "any"}), json!({}));
     check("3.0.0", json!({"type": "object", "required": ["a", "a"]}), json!({"type": "object", "required": ["a"]}));
+    // What is required and forbidden at once could never be given.
+    let both = |required: Value| json!({"type": "object", "properties": {"a": {}}, "required": required, "additionalProperties": false});
+    check("3.0.0", both(json!(["a", "b"])), both(json!(["a"])));
     check("3.1.0", json!({"items": [{"type": "string"}]}), json!({"prefixItems": [{"type": "string"}]}));
     let imported =
         import(&with_schema("3.0.0", json!({"type": "string", "pattern": "^(?=a)b"}), json!({})), &Options::default());
     assert_eq!(warnings(&imported), ["POST /a: the pattern `^(?=a)b` is not checked before the request"]);
+}
+
+#[test]
+fn what_only_answers_hold_is_left_out_wherever_that_is_said() {
+    let components = json!({"Id": {"type": "string", "readOnly": true}});
+    let properties = json!({
+        "plain": {"readOnly": true}, "behind": {"$ref": "#/components/schemas/Id"}, "layered": {"allOf": [{"type": "string"}, {"readOnly": true}]},
+        "name": {"type": "string"},
+    });
+    let schema = json!({"type": "object", "properties": properties, "required": ["plain", "name", "behind"]});
+    let plan = plan(&with_schema("3.0.0", schema, components));
+    let expected = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    assert_eq!(plan.schema["properties"]["body"]["items"], expected);
 }
 
 #[test]
@@ -202,4 +219,100 @@ paths:
     assert!(openapi::import(&deep, &Options::default()).is_err());
     let deep = r#"{"openapi": "3.1.0", "x": "#.to_owned() + &"[".repeat(20_000);
     assert!(openapi::import(&deep, &Options::default()).is_err());
+}
+
+/// A row of numbers that look like chance, the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % most.max(1)
+    }
+
+    /// Puts something else somewhere into a value.
+    fn mangle(&mut self, value: &mut Value) {
+        let deeper = self.below(8) > 0;
+        match value {
+            Value::Object(members) if deeper && !members.is_empty() => {
+                let at = self.below(members.len());
+                self.mangle(members.values_mut().nth(at).unwrap());
+            }
+            Value::Array(items) if deeper && !items.is_empty() => {
+                let at = self.below(items.len());
+                self.mangle(&mut items[at]);
+            }
+            other => {
+                let odd = [
+                    json!(null),
+                    json!(true),
+                    json!(-1),
+                    json!(1e300),
+                    json!(""),
+                    json!("/{"),
+                    json!("#/paths"),
+                    json!([]),
+                    json!({}),
+                    json!([[]]),
+                    json!({"$ref": "#"}),
+                    json!({"$ref": "#/components/schemas/Pet"}),
+                    json!("}{\u{0}"),
+                    json!({"type": ["object", 3]}),
+                    json!("https://[::1"),
+                    json!({"allOf": [{"$ref": "#/components/schemas/Tree"}]}),
+                    json!("名\n"),
+                    json!("object"),
+                ];
+                *other = odd[self.below(odd.len())].clone();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mangled_document_is_refused_or_gives_tools_that_can_be_registered() {
+    let whole = json!({
+        "openapi": "3.0.3", "info": {"title": "Pets", "version": "1"}, "security": [{"key": []}],
+        "servers": [{"url": "https://{host}/v1", "variables": {"host": {"default": "pets.example"}}}],
+        "paths": {
+            "/pets/{id}": {
+                "parameters": [{"$ref": "#/components/parameters/Id"}],
+                "get": {"operationId": "show", "tags": ["pets"], "parameters": [
+                    {"name": "fields", "in": "query", "style": "pipeDelimited", "explode": false, "schema": {"type": "array", "items": {"type": "string"}}},
+                    {"name": "where", "in": "query", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}}},
+                ]},
+                "patch": {"operationId": "change", "requestBody": {"required": true, "content": {
+                    "application/json": {"schema": {"$ref": "#/components/schemas/Pet"}},
+                }}},
+            },
+            "/trees": {"post": {"deprecated": true, "security": [], "requestBody": {"content": {
+                "application/x-www-form-urlencoded": {"schema": {"$ref": "#/components/schemas/Tree"}, "encoding": {"n": {"style": "form"}}},
+            }}}},
+        },
+        "components": {
+            "parameters": {"Id": {"name": "id", "in": "path", "required": true, "schema": {"type": "integer", "minimum": 1, "exclusiveMinimum": true}}},
+            "schemas": {
+                "Pet": {"allOf": [
+                    {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "pattern": "^a", "nullable": true}}},
+                    {"properties": {"tree": {"$ref": "#/components/schemas/Tree"}, "made": {"readOnly": true}}},
+                ]},
+                "Tree": {"type": "object", "properties": {"n": {"enum": [1, 2]}, "inner": {"items": {"$ref": "#/components/schemas/Tree"}, "type": "array"}}},
+            },
+            "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}},
+        },
+    });
+    let rounds = if std::env::var_os("TOOLHUB_SOAK").is_some() { 20_000 } else { 150 };
+    let mut dice = Dice(7);
+    let mut imported = 0;
+    for round in 0..rounds {
+        let mut document = whole.clone();
+        for _ in 0..=dice.below(3) {
+            dice.mangle(&mut document);
+        }
+        let Ok(found) = openapi::import_value(&document, &Options::default()) else { continue };
+        let hub = ToolHub::builder().tools(found.tools()).build().await;
+        assert!(hub.is_ok(), "{round}: {:?} of {document}", hub.err().map(|error| error.to_string()));
+        imported += found.plans.len();
+    }
+    assert!(imported > rounds / 2, "many operations survive, {imported} did");
 }
