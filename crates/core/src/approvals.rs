@@ -6,6 +6,7 @@
 
 mod error;
 mod grant;
+mod pending;
 mod record;
 mod waiting;
 
@@ -15,6 +16,7 @@ use smol_str::SmolStr;
 
 pub use error::ApprovalError;
 pub use grant::{Covers, Grant};
+use pending::Pending;
 pub use record::{Answer, Approval, ApprovalOutcome, ApprovalState};
 pub(crate) use record::{binding, binding_now, partition};
 use waiting::Places;
@@ -45,6 +47,7 @@ pub(crate) struct Approvals {
     redactor: Arc<Redactor>,
     /// The calls of this node that wait for an answer.
     waiting: Places,
+    pending: Pending,
 }
 
 /// The right to make one call, to be used up when it starts.
@@ -63,7 +66,7 @@ impl Approvals {
         keep: Duration,
         redactor: Arc<Redactor>,
     ) -> Self {
-        Self { store, clock, events, keep, redactor, waiting: Places::default() }
+        Self { store, clock, events, keep, redactor, waiting: Places::default(), pending: Pending::default() }
     }
 
     /// The questions with this binding that still matter, the newest first.
@@ -133,6 +136,7 @@ impl Approvals {
                 Err(error) => return Err(error),
             }
         };
+        self.pending.asked(&approval, seen, now);
         let news = News::ApprovalRequested {
             approval_id: approval.id,
             call_id: approval.call_id,
@@ -263,7 +267,12 @@ impl Approvals {
         Cow::Owned(approval.clone().without_secrets(&self.redactor))
     }
 
+    /// A question is over: it does not wait any more, and listeners are told.
     fn tell_resolved(&self, tenant: &Tenant, approval: &Approval) {
+        self.pending.over(approval.id);
+        if let Some(answer) = &approval.answer {
+            self.pending.wait.add(answer.at.since(approval.asked_at));
+        }
         let news = News::ApprovalResolved {
             approval_id: approval.id,
             call_id: approval.call_id,
