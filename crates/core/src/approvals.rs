@@ -10,7 +10,7 @@ mod pending;
 mod record;
 mod waiting;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use smol_str::SmolStr;
 
@@ -259,12 +259,15 @@ impl Approvals {
         self.store.commit(Batch::on(key.partition).with(write), self.clock.now()).await.map(|_| ())
     }
 
-    /// A question as it is kept: when no call can be made on it any more, nobody needs the secrets among its arguments.
-    fn as_kept<'a>(&self, approval: &'a Approval) -> Cow<'a, Approval> {
-        if matches!(approval.state, ApprovalState::Pending | ApprovalState::Approved) {
-            return Cow::Borrowed(approval);
+    /// A question as it is kept. Nobody needs the secrets among its arguments: the call has them, and people are not shown them.
+    /// Those that a person put in are needed until a call is made on the answer.
+    fn as_kept(&self, approval: &Approval) -> Approval {
+        let edited = approval.answer.as_ref().and_then(|answer| answer.arguments.clone());
+        let mut kept = approval.clone().without_secrets(&self.redactor);
+        if let (Some(answer), ApprovalState::Approved) = (&mut kept.answer, approval.state) {
+            answer.arguments = edited;
         }
-        Cow::Owned(approval.clone().without_secrets(&self.redactor))
+        kept
     }
 
     /// A question is over: it does not wait any more, and listeners are told.

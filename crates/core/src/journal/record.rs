@@ -10,8 +10,8 @@ use smol_str::SmolStr;
 
 use super::LAYOUT;
 use crate::{
-    backend::{Row, Seen, StoreError, Table, decode},
-    call::{Call, Outcome, Status},
+    backend::{Key, Row, Seen, StoreError, Table, decode},
+    call::{Call, Content, Outcome, Status},
     clock::Timestamp,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, ThreadId},
     state::Redactor,
@@ -118,6 +118,15 @@ impl CallRecord {
             outcome: None,
             opening: None,
         }
+    }
+
+    /// What is shown of the call in a row of the table `calls`; nothing of any other row.
+    pub(crate) fn content(key: &Key, row: &Row) -> Vec<Content> {
+        if key.table != Table::Calls {
+            return Vec::new();
+        }
+        let read = decode::<Self>(Table::Calls, &key.id, LAYOUT, row).ok();
+        read.and_then(|(record, _)| record.outcome).map(|outcome| outcome.content).unwrap_or_default()
     }
 
     /// The same call with its end. It will not run again, so what is secret of its arguments need not be known any more.

@@ -68,4 +68,5 @@ mod storm;
 mod threads;
 mod traces;
 mod validation;
+mod waited;
 mod wire;
