@@ -99,9 +99,14 @@ impl Directory {
         let (owner, name) = (owner.clone(), tool.definition.name.clone());
         self.threads.entry(owner.clone()).or_default().push(self.next);
         let by = tool.registration.clone();
+        // A call that waited while its tool was taken away may still make an instance; it goes with the call.
+        let gone = by.is_retired().then_some("the tool was removed");
         let room = Arc::new(Room { owner, tool: name, by, seat, closed: CancellationToken::new() });
-        let entry = Entry { room, users: 0, made: None, last_used: now, turn: None, gone: None };
+        let entry = Entry { room, users: 0, made: None, last_used: now, turn: None, gone };
         self.rooms.insert(self.next, entry);
+        if gone.is_some() {
+            self.unlist(self.next);
+        }
         self.next
     }
 
@@ -154,7 +159,10 @@ impl Directory {
                 let of = |id: &&u64| self.rooms.get(id).is_some_and(|entry| tool.is_none_or(|it| entry.room.is_of(it)));
                 self.threads.get(owner).into_iter().flatten().filter(of).copied().collect()
             }
-            Which::Tool(tool) => self.listed(|room| room.by == tool.registration),
+            Which::Tool(tool) => {
+                tool.registration.retire();
+                self.listed(|room| room.by == tool.registration)
+            }
             Which::All => self.listed(|_| true),
         };
         let (mut free, mut busy) = (Vec::new(), Vec::new());
