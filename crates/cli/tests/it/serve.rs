@@ -3,6 +3,8 @@
 mod again;
 mod line;
 mod process;
+mod service;
+mod tools;
 
 use std::{
     fs,
@@ -295,7 +297,16 @@ fn the_demo_serves_its_tools_and_leaves_nothing_behind() {
     assert_eq!(calculate(&mut line), 200);
     let states = line.ask("GET /agents/demo/tool-states", "", "").json();
     let names: Vec<&String> = states["data"]["toolStates"].as_object().expect("its tools").keys().collect();
-    assert_eq!(names, ["calculator", "clock", "counter", "dangerous", "flaky", "notes"]);
+    let all = ["calculator", "clock", "counter", "dangerous", "flaky", "notes", "report", "weather", "words"];
+    assert_eq!(names, all);
+    let mut call = |tool: &str, arguments: serde_json::Value| {
+        let body = json!({"arguments": arguments, "threadId": "demo"}).to_string();
+        line.ask(&format!("POST /api/v1/tools/{tool}/calls"), "", &body).json()
+    };
+    assert_eq!(call("report", json!({"title": "Trip"}))["code"], "dependency_not_met");
+    assert_eq!(call("weather", json!({"city": "Paris"}))["output"]["unit"], "°C");
+    assert_eq!(call("report", json!({"title": "Trip"}))["status"], "success");
+    assert_eq!(call("words", json!({"text": "two words"}))["output"], json!({"letters": 8, "words": 2}));
     let asks = json!({"arguments": {"folder": "/tmp/old"}}).to_string();
     let waits = line.ask("POST /api/v1/tools/dangerous/calls", "", &asks);
     assert_eq!((waits.status, &waits.json()["status"]), (202, &json!("awaiting_approval")), "{}", waits.text);

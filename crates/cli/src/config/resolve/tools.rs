@@ -168,7 +168,8 @@ fn source(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Option<Source> {
         (false, true, false) => "REST tool",
         (false, false, true) => "command",
         (false, false, false) => {
-            let help = "add `url = \"https://…\"`, or `command = \"…\"`, or `builtin = \"…\"`";
+            let name = Some(at.last_key()).filter(|name| builtin::find(name).is_some()).unwrap_or("…");
+            let help = format!("add url = \"https://…\", or command = \"…\", or builtin = \"{name}\"");
             desk.wrong(at, "nothing says what the tool does", help);
             return None;
         }
