@@ -2,4 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
 mod command;
+mod openapi;
+mod openapi_requests;
+mod openapi_schemas;
 mod rest;

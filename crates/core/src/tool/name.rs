@@ -56,13 +56,13 @@ impl ToolName {
         Ok(Self(text))
     }
 
-    /// The name of a tool that comes from elsewhere: `server__tool`.
+    /// The name of a tool that comes from elsewhere: `server__tool`, or just `tool` where the source is empty.
     ///
     /// What a provider would refuse is replaced by `_` and what is too long is cut; then a hash of the original is added,
     /// so that the same origin always gets the same name. Two origins may still meet; the registry refuses the second.
     #[must_use]
     pub fn imported(source: &str, original: &str) -> Self {
-        let joined = format!("{source}__{original}");
+        let joined = if source.is_empty() { original.to_owned() } else { format!("{source}__{original}") };
         if let Ok(name) = Self::new(joined.as_str()) {
             return name;
         }
@@ -132,6 +132,8 @@ mod tests {
         check("fs", "read/file", "fs__read_file_");
         check("docs", &"very_long_".repeat(9), "docs__very_long_");
         check("weather", "天气", "weather____");
+        check("", "read_file", "read_file");
+        check("", "", "_");
         assert_eq!(ToolName::imported("fs", "a/b"), ToolName::imported("fs", "a/b"));
         assert_ne!(ToolName::imported("fs", "a/b"), ToolName::imported("fs", "a.b"));
     }

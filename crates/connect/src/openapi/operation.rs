@@ -1,0 +1,276 @@
+//! Goes through the operations of a document and makes a plan of each.
+//!
+//! In: a document and what its owner says. Out: everything that was found. What goes wrong with one operation becomes a warning that
+//! names it, and the next one is looked at.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use toolhub_core::{Annotations, Glob};
+use url::Url;
+
+use super::{
+    ImportError, Imported, Options, Plan, Warning, arguments,
+    document::{Document, plain, says, text},
+    globs,
+    naming::{self, ToolNames},
+    schema::{Patterns, shortened},
+    security::Security,
+    server,
+};
+
+/// The longest description of a tool that every provider takes.
+const LONGEST_DESCRIPTION: usize = 1_000;
+const METHODS: [&str; 8] = ["get", "head", "options", "post", "put", "patch", "delete", "trace"];
+
+pub(super) fn import(document: &Value, options: &Options) -> Result<Imported, ImportError> {
+    let document = Document::new(document)?;
+    let mut import = Import::new(document, options)?;
+    let paths = document.root.get("paths").and_then(Value::as_object);
+    for (path, item) in paths.into_iter().flatten().filter(|(path, _)| !path.starts_with("x-")) {
+        import.path(path, item);
+    }
+    import.finished()
+}
+
+struct Import<'d> {
+    document: Document<'d>,
+    options: &'d Options,
+    include: Vec<Glob>,
+    exclude: Vec<Glob>,
+    /// Where requests go whatever the document says.
+    base_url: Option<String>,
+    document_url: Option<Url>,
+    source: String,
+    security: Security<'d>,
+    patterns: Patterns,
+    names: ToolNames,
+    plans: Vec<Plan>,
+    warnings: Vec<Warning>,
+    filtered: usize,
+    /// Why operations have no server, if they have none.
+    homeless: Option<String>,
+}
+
+/// One operation, and what holds for all of its path.
+struct Operation<'d> {
+    method: &'static str,
+    path: &'d str,
+    item: &'d Value,
+    itself: &'d Value,
+}
+
+impl<'d> Import<'d> {
+    fn new(document: Document<'d>, options: &'d Options) -> Result<Self, ImportError> {
+        let base_url = options.base_url.as_deref().map(server::given).transpose();
+        let base_url = base_url.map_err(|why| ImportError::Setting { setting: "base_url", why })?;
+        let document_url = options.document_url.as_deref().map(Url::parse).transpose();
+        let wrong = |error: url::ParseError| ImportError::Setting { setting: "document_url", why: error.to_string() };
+        let security = Security::new(document, &options.credentials);
+        security.check()?;
+        let title = document.root.get("info").and_then(|info| text(info, "title")).unwrap_or("openapi");
+        let source = options.source.as_deref().or(options.prefix.as_deref()).unwrap_or(title).to_owned();
+        Ok(Self {
+            document,
+            options,
+            include: globs("include", &options.include)?,
+            exclude: globs("exclude", &options.exclude)?,
+            base_url,
+            document_url: document_url.map_err(wrong)?,
+            source,
+            security,
+            patterns: Patterns::new(),
+            names: ToolNames::default(),
+            plans: Vec::new(),
+            warnings: Vec::new(),
+            filtered: 0,
+            homeless: None,
+        })
+    }
+
+    fn path(&mut self, path: &'d str, item: &'d Value) {
+        let item = match self.document.resolve(item) {
+            Ok(item) => item,
+            Err(why) => return self.warn(path.to_owned(), why, true),
+        };
+        for method in METHODS {
+            let Some(itself) = item.get(method) else { continue };
+            let operation = Operation { method, path, item, itself };
+            let words = operation.words();
+            match self.operation(&operation) {
+                Ok(Some((plan, left_out))) => {
+                    left_out.into_iter().for_each(|text| self.warn(words.clone(), text, false));
+                    self.plans.push(plan);
+                }
+                Ok(None) => self.filtered += 1,
+                Err(why) => self.warn(words, why, true),
+            }
+        }
+    }
+
+    /// The plan of an operation and what is not in it; nothing where the owner does not want it.
+    fn operation(&mut self, operation: &Operation<'d>) -> Result<Option<(Plan, Vec<String>)>, String> {
+        let Operation { method, path, item, itself } = *operation;
+        if !itself.is_object() {
+            return Err("it is no object".into());
+        }
+        let original = naming::original(text(itself, "operationId"), method, path);
+        if !self.wanted(&original) {
+            return Ok(None);
+        }
+        if method == "trace" {
+            return Err("requests with TRACE are not sent".into());
+        }
+        let server = match &self.base_url {
+            Some(given) => given.clone(),
+            None => server::of(self.document, [itself, item], self.document_url.as_ref())
+                .inspect_err(|why| self.homeless = Some(why.clone()))?,
+        };
+        let (path_alone, query) = apart(path)?;
+        let parameters = operation.parameters(self.document)?;
+        let mut left_out = Vec::new();
+        let body = itself.get("requestBody").filter(|_| {
+            let none = matches!(method, "get" | "head");
+            if none && itself.pointer("/requestBody/required") == Some(&Value::Bool(true)) {
+                left_out.push("it has a body, which such requests do not; it is left out".to_owned());
+            }
+            !none
+        });
+        let arguments = arguments::of(self.document, &self.patterns, path_alone, &parameters, body)?;
+        left_out.extend(arguments.left_out);
+        let signed = self.security.sign(itself)?;
+        let prefix = self.options.prefix.as_deref().unwrap_or_default();
+        let name = self.names.take(prefix, &original, &operation.words());
+        let (name, original) = name.ok_or("another operation has the same name, method and path")?;
+        let mut plan = Plan {
+            name,
+            original,
+            source: self.source.clone(),
+            method: method.to_ascii_uppercase(),
+            path: path.to_owned(),
+            server,
+            description: description(itself, operation),
+            annotations: annotations(method, text(itself, "summary")),
+            tags: tags(itself),
+            schema: arguments.schema,
+            parameters: arguments.parameters,
+            body: arguments.body,
+            security: Vec::new(),
+            trusted: self.options.trust,
+            query,
+            auth: None,
+            keys: Vec::new(),
+        };
+        plan.signed(signed, self.options.auth.as_ref())?;
+        if let Some(problem) = plan.unsigned().problems().into_iter().next() {
+            return Err(problem.to_string());
+        }
+        Ok(Some((plan, left_out)))
+    }
+
+    /// Whether the owner wants an operation, by what it is called with and without repairs.
+    fn wanted(&self, original: &str) -> bool {
+        let name = toolhub_core::ToolName::imported("", original);
+        let fits = |glob: &Glob| glob.matches(original) || glob.matches(&name);
+        (self.include.is_empty() || self.include.iter().any(fits)) && !self.exclude.iter().any(fits)
+    }
+
+    fn warn(&mut self, operation: String, text: String, skipped: bool) {
+        self.warnings.push(Warning { operation: Some(operation), text, skipped });
+    }
+
+    fn finished(mut self) -> Result<Imported, ImportError> {
+        if let (true, Some(why)) = (self.plans.is_empty(), self.homeless.take()) {
+            return Err(ImportError::NoServer(why));
+        }
+        if self.plans.is_empty() && self.warnings.is_empty() {
+            let text = if self.filtered > 0 {
+                "no operation fits `include` and `exclude`"
+            } else {
+                "the document has no operations"
+            };
+            self.warnings.push(Warning { operation: None, text: text.into(), skipped: false });
+        }
+        let used: BTreeSet<&String> = self.plans.iter().flat_map(|plan| plan.security.iter().flatten()).collect();
+        let prefix = self.options.prefix.as_deref().unwrap_or_default();
+        let schemes = used.into_iter().map(|name| self.security.scheme(name, prefix)).collect();
+        let info = |member: &str| self.document.root.get("info").and_then(|info| info.get(member)).map(plain);
+        Ok(Imported {
+            title: info("title").unwrap_or_default(),
+            version: info("version").unwrap_or_default(),
+            plans: self.plans,
+            schemes,
+            warnings: self.warnings,
+            filtered: self.filtered,
+        })
+    }
+}
+
+impl<'d> Operation<'d> {
+    fn words(&self) -> String {
+        format!("{} {}", self.method.to_ascii_uppercase(), self.path)
+    }
+
+    /// Its parameters: those of the path, and its own in their place where name and place are the same.
+    fn parameters(&self, document: Document<'d>) -> Result<Vec<&'d Value>, String> {
+        let mut found: Vec<&'d Value> = Vec::new();
+        for level in [self.item, self.itself] {
+            for parameter in level.get("parameters").and_then(Value::as_array).into_iter().flatten() {
+                let parameter = document.resolve(parameter)?;
+                let same = |other: &&Value| other["name"] == parameter["name"] && other["in"] == parameter["in"];
+                match found.iter().position(|other| same(&other)) {
+                    Some(place) => found[place] = parameter,
+                    None => found.push(parameter),
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A path without the query that some documents write behind it, and that query.
+fn apart(path: &str) -> Result<(&str, Vec<(String, String)>), String> {
+    if !path.starts_with('/') || path.chars().any(char::is_control) {
+        return Err("its path does not begin with `/`, or has a sign that no path has".into());
+    }
+    if path.contains('#') {
+        return Err("its path has a `#`, which is never sent: it would be the same request as another one".into());
+    }
+    let Some((path, query)) = path.split_once('?') else {
+        return Ok((path, Vec::new()));
+    };
+    if query.contains('{') {
+        return Err("its path has parameters behind a `?`".into());
+    }
+    Ok((path, url::form_urlencoded::parse(query.as_bytes()).into_owned().collect()))
+}
+
+fn annotations(method: &str, title: Option<&str>) -> Annotations {
+    let read_only = matches!(method, "get" | "head" | "options");
+    Annotations {
+        title: title.map(|title| shortened(title, 120)),
+        read_only,
+        destructive: !read_only,
+        idempotent: read_only || matches!(method, "put" | "delete"),
+        open_world: true,
+    }
+}
+
+fn description(itself: &Value, operation: &Operation<'_>) -> String {
+    let (summary, long) = (text(itself, "summary"), text(itself, "description"));
+    let mut words = match (summary, long) {
+        (Some(summary), Some(long)) if long.starts_with(summary) => long.to_owned(),
+        (Some(summary), Some(long)) => format!("{summary}\n\n{long}"),
+        (Some(only), None) | (None, Some(only)) => only.to_owned(),
+        (None, None) => operation.words(),
+    };
+    if says(itself, "deprecated") {
+        words.insert_str(0, "Deprecated. ");
+    }
+    shortened(&words, LONGEST_DESCRIPTION)
+}
+
+fn tags(itself: &Value) -> Vec<String> {
+    let tags = itself.get("tags").and_then(Value::as_array);
+    tags.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}

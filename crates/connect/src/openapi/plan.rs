@@ -1,0 +1,137 @@
+//! An operation that can become a tool: everything that was read about it, as plain values.
+//!
+//! In: what the other rooms found. Out: for people a name, a method, a path and what is needed; for the hub a tool, whose requests the
+//! `rest` room makes. Nothing is registered here.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolhub_core::{Annotations, ToolBuilder, ToolName};
+
+use super::{arguments::RequestBody, body::Format, gather::Gather, security::Signed};
+use crate::rest::{Auth, Body, Parameter, Rest, Secret};
+
+/// One operation of a document, ready to become a tool.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The name of the tool.
+    pub name: ToolName,
+    /// What the operation is called in its document: its `operationId`, or else its method and path in words.
+    pub original: String,
+    /// The document it comes from, as its tools' origin says it.
+    pub source: String,
+    /// The method, in capitals.
+    pub method: String,
+    /// The path as the document has it.
+    pub path: String,
+    /// The address the path is below.
+    pub server: String,
+    /// What the tool does, for the model.
+    pub description: String,
+    /// What the operation does to the world, told by its method.
+    pub annotations: Annotations,
+    /// The words the document groups operations by.
+    pub tags: Vec<String>,
+    /// JSON Schema 2020-12 of the arguments.
+    pub schema: Value,
+    /// Where arguments go, those of the body aside.
+    pub parameters: Vec<Parameter>,
+    /// The body, where it has one.
+    pub body: Option<RequestBody>,
+    /// The security schemes that are needed: one of these lists, all in it together. Empty: none.
+    pub security: Vec<Vec<String>>,
+    /// Whether nobody is asked before a call although the tool was imported.
+    pub trusted: bool,
+    /// What always stands in the query.
+    pub(super) query: Vec<(String, String)>,
+    pub(super) auth: Option<Auth>,
+    pub(super) keys: Vec<(String, Secret)>,
+}
+
+impl Plan {
+    /// Method and path, as people say it: `GET /pets/{id}`.
+    #[must_use]
+    pub fn operation(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    /// The request, for whoever wants to say more about it: timeouts, hosts that may be reached, a session. Give it to
+    /// [`Plan::tool_by`] afterwards.
+    #[must_use]
+    pub fn request(&self) -> Rest {
+        let mut request = self.unsigned();
+        if let Some(auth) = &self.auth {
+            request = request.auth(auth.clone());
+        }
+        for (name, key) in &self.keys {
+            request = request.secret_header(name, key.clone());
+        }
+        request
+    }
+
+    /// The request without what shows who it is from: whether a secret is there is not a question of the document.
+    pub(super) fn unsigned(&self) -> Rest {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let mut request = Rest::at(&self.method, &self.server, path);
+        for (name, value) in &self.query {
+            request = request.query(name, value.replace('{', "{{").replace('}', "}}"));
+        }
+        for parameter in &self.parameters {
+            request = request.parameter(parameter.clone());
+        }
+        if let Some(body) = &self.body {
+            let argument = format!("{{{}}}", body.argument);
+            request = request.body(match body.format {
+                Format::Json => Body::Json(argument.into()),
+                Format::Form => Body::FormOf { argument: body.argument.clone(), fields: body.fields.clone() },
+                Format::Text => Body::Text(argument),
+            });
+            if body.format != Format::Form && body.media_type != "application/json" {
+                request = request.header("Content-Type", &body.media_type);
+            }
+        }
+        request
+    }
+
+    /// The tool.
+    pub fn tool(&self) -> ToolBuilder {
+        self.tool_by(self.request())
+    }
+
+    /// The tool, with a request that began as [`Plan::request`].
+    pub fn tool_by(&self, request: Rest) -> ToolBuilder {
+        let gather = self.body.as_ref().filter(|body| !body.members.is_empty());
+        let gather = gather.map(|body| Arc::new(Gather::new(request.executor(), body)));
+        let annotations = self.annotations.clone();
+        let mut tool = request
+            .tool_with(&self.name, self.schema.clone())
+            .description(&self.description)
+            .annotations(|said| *said = annotations)
+            .origin(&self.source, &self.original);
+        for tag in &self.tags {
+            tool = tool.tag(tag);
+        }
+        if let Some(gather) = gather {
+            tool = tool.run_by(gather);
+        }
+        if self.trusted { tool.trusted() } else { tool }
+    }
+
+    /// Takes over how requests are signed; several signatures only where the others are keys in headers.
+    pub(super) fn signed(&mut self, signed: Signed, otherwise: Option<&Auth>) -> Result<(), String> {
+        self.security = signed.ways;
+        if signed.signatures.is_empty() {
+            self.auth = otherwise.filter(|_| !signed.open).cloned();
+            return Ok(());
+        }
+        for signature in signed.signatures {
+            match signature.key {
+                Some(key) => self.keys.push(key),
+                None if self.auth.is_none() => self.auth = Some(signature.auth),
+                None => return Err("it wants several credentials at once that cannot be sent together".into()),
+            }
+        }
+        Ok(())
+    }
+}

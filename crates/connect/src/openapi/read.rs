@@ -1,0 +1,67 @@
+//! Reads the text of a document.
+//!
+//! In: JSON or YAML, from a text or a file. Out: one JSON value, or where the text cannot be read. Bounded: the size of the text,
+//! how deep it goes, and what the aliases of YAML may multiply to. Knows nothing about what the document says.
+
+use std::path::Path;
+
+use serde_json::Value;
+use serde_saphyr::options::DuplicateKeyPolicy;
+
+use super::ImportError;
+
+/// The largest public documents have half of that.
+const MOST_BYTES: usize = 96 * 1024 * 1024;
+/// Scalars, lists and maps of one document. The largest public ones have about two million.
+const MOST_NODES: usize = 8_000_000;
+const DEEPEST: usize = 100;
+/// What aliases may repeat, all together.
+const MOST_REPEATED: usize = 200_000;
+
+/// The value a text stands for: JSON where it begins with `{`, else YAML.
+///
+/// # Errors
+/// When it is neither, or too large.
+pub fn parse(text: &str) -> Result<Value, ImportError> {
+    if text.len() > MOST_BYTES {
+        return Err(ImportError::Large { bytes: text.len(), most: MOST_BYTES });
+    }
+    let text = text.trim_start_matches('\u{feff}');
+    if text.trim_start().starts_with('{') {
+        return serde_json::from_str(text)
+            .map_err(|error| ImportError::Text { format: "JSON", why: error.to_string() });
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 2 * MOST_NODES,
+            max_nodes: MOST_NODES,
+            max_depth: DEEPEST,
+            max_documents: 1,
+            max_total_scalar_bytes: MOST_BYTES,
+            max_recorded_anchor_events: MOST_REPEATED,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPEATED },
+        // As JSON has it, and as other readers of such documents do.
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| ImportError::Text { format: "YAML", why: error.to_string() })
+}
+
+/// The value in a file.
+///
+/// # Errors
+/// When the file cannot be read, or as [`parse`].
+pub fn load(file: &Path) -> Result<Value, ImportError> {
+    let lost = |why: String| ImportError::File { file: file.to_owned(), why };
+    let size = std::fs::metadata(file).map_err(|error| lost(error.to_string()))?.len();
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    if size > MOST_BYTES {
+        return Err(ImportError::Large { bytes: size, most: MOST_BYTES });
+    }
+    let bytes = std::fs::read(file).map_err(|error| lost(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| lost("it is not UTF-8".into()))?;
+    parse(&text)
+}

@@ -1,0 +1,305 @@
+//! Turns schemas of a document into JSON Schema 2020-12 that stands alone.
+//!
+//! In: schemas of OpenAPI 3.0 or 3.1, and how much of them is wanted. Out: schemas whose references lead into one `$defs`, and those
+//! definitions; circles stay circles. What only OpenAPI knows is translated or left out, and so is what no validator would take.
+//! Whether the whole is small enough is asked elsewhere; `arguments.rs` asks again for less.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+};
+
+use serde_json::{Map, Value, json};
+use toolhub_core::schema::Schema;
+
+use super::{
+    document::{Document, says, text},
+    keyword::{self, Keyword},
+};
+
+/// Schemas inside each other, without a reference between them. A deeper one would pass the nesting that schemas may have.
+const DEEPEST: usize = 12;
+/// Schemas in all. More would not fit into the size that a tool's schema may have.
+const MOST: usize = 6_000;
+
+/// How much of a schema is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Detail {
+    /// The longest description, in characters.
+    pub(super) description: usize,
+    pub(super) examples: bool,
+    /// References followed in a row; what lies behind the last one may be anything.
+    pub(super) references: usize,
+    /// Schemas inside each other, at most.
+    pub(super) depth: usize,
+    pub(super) patterns: bool,
+}
+
+/// From everything to next to nothing.
+#[rustfmt::skip]
+pub(super) const DETAILS: [Detail; 9] = [
+    Detail { description: 4_000, examples: true, references: 64, depth: DEEPEST, patterns: true },
+    Detail { description: 200, examples: false, references: 64, depth: DEEPEST, patterns: true },
+    Detail { description: 100, examples: false, references: 6, depth: DEEPEST, patterns: true },
+    Detail { description: 100, examples: false, references: 4, depth: DEEPEST, patterns: true },
+    Detail { description: 60, examples: false, references: 3, depth: 8, patterns: true },
+    Detail { description: 60, examples: false, references: 2, depth: 8, patterns: false },
+    Detail { description: 60, examples: false, references: 1, depth: 6, patterns: false },
+    Detail { description: 60, examples: false, references: 0, depth: 4, patterns: false },
+    Detail { description: 0, examples: false, references: 0, depth: 2, patterns: false },
+];
+
+/// What all operations of one document share: which patterns can be used.
+pub(super) struct Patterns(RefCell<HashMap<String, bool>>);
+
+impl Patterns {
+    pub(super) fn new() -> Self {
+        Self(RefCell::default())
+    }
+
+    /// Whether the engine that checks arguments takes this pattern. Many documents have one that it does not: look-around, mostly.
+    fn usable(&self, pattern: &str) -> bool {
+        let mut known = self.0.borrow_mut();
+        if let Some(usable) = known.get(pattern) {
+            return *usable;
+        }
+        let alone = json!({"type": "object", "properties": {"x": {"pattern": pattern}}});
+        let usable = Schema::compile(alone).is_ok();
+        known.insert(pattern.to_owned(), usable);
+        usable
+    }
+}
+
+/// Translates the schemas of one tool; they share their definitions.
+pub(super) struct Converter<'d, 'p> {
+    document: Document<'d>,
+    patterns: &'p Patterns,
+    detail: Detail,
+    /// The name each reference got, and those whose targets are still to be translated.
+    names: BTreeMap<&'d str, String>,
+    open: VecDeque<(&'d str, usize)>,
+    count: usize,
+    /// What was left out, in words.
+    pub(super) left_out: BTreeSet<String>,
+}
+
+/// Where a schema stands.
+#[derive(Clone, Copy)]
+struct At {
+    /// References on the way here.
+    references: usize,
+    /// Schemas around it since the last of them.
+    depth: usize,
+}
+
+impl<'d, 'p> Converter<'d, 'p> {
+    pub(super) fn new(document: Document<'d>, patterns: &'p Patterns, detail: Detail) -> Self {
+        let (names, open, left_out) = Default::default();
+        Self { document, patterns, detail, names, open, count: 0, left_out }
+    }
+
+    /// The schema of one argument.
+    pub(super) fn convert(&mut self, schema: &'d Value) -> Result<Value, String> {
+        self.schema(schema, At { references: 0, depth: 1 })
+    }
+
+    /// Everything the schemas so far refer to.
+    pub(super) fn definitions(&mut self) -> Result<Map<String, Value>, String> {
+        let mut definitions = Map::new();
+        while let Some((reference, references)) = self.open.pop_front() {
+            let target = self.document.target(reference)?;
+            let schema = self.schema(target, At { references, depth: 1 })?;
+            definitions.insert(self.names[reference].clone(), schema);
+        }
+        Ok(definitions)
+    }
+
+    fn schema(&mut self, schema: &'d Value, at: At) -> Result<Value, String> {
+        self.count += 1;
+        if self.count > MOST {
+            return Err("its schema is too large".into());
+        }
+        let members = match schema {
+            Value::Object(members) => members,
+            Value::Bool(_) => return Ok(schema.clone()),
+            _ => return Ok(json!({})),
+        };
+        if at.depth > self.detail.depth {
+            self.cut();
+            return Ok(self.any(schema));
+        }
+        let Some(reference) = members.get("$ref").and_then(Value::as_str) else {
+            return self.members(members, at);
+        };
+        let referred = self.reference(reference, at)?;
+        if !self.document.old && members.len() > 1 {
+            let mut beside = self.members(members, at)?;
+            match (beside.as_object_mut(), referred) {
+                (Some(beside), Value::Object(referred)) if referred.contains_key("$ref") => beside.extend(referred),
+                (Some(beside), referred) => {
+                    let all = beside.entry("allOf").or_insert_with(|| json!([]));
+                    all.as_array_mut().into_iter().for_each(|all| all.push(referred.clone()));
+                }
+                (None, _) => {}
+            }
+            return Ok(beside);
+        }
+        Ok(self.described(referred, schema))
+    }
+
+    /// A reference into `$defs`, or what stands there where that is short.
+    fn reference(&mut self, reference: &'d str, at: At) -> Result<Value, String> {
+        let target = self.document.target(reference)?;
+        if let Some(name) = self.names.get(reference) {
+            return Ok(json!({"$ref": format!("#/$defs/{name}")}));
+        }
+        if keyword::is_plain(target) {
+            return self.schema(target, At { depth: at.depth.min(self.detail.depth), ..at });
+        }
+        if at.references >= self.detail.references {
+            self.cut();
+            return Ok(self.any(target));
+        }
+        let name = self.name(reference);
+        let referred = json!({"$ref": format!("#/$defs/{name}")});
+        self.names.insert(reference, name);
+        self.open.push_back((reference, at.references + 1));
+        Ok(referred)
+    }
+
+    /// The last part of the reference, so that a model can read it; once more with a number where another has it.
+    fn name(&self, reference: &str) -> String {
+        let last = reference.rsplit('/').next().unwrap_or_default();
+        let clean = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+        let plain: String = last.chars().map(clean).take(60).collect();
+        let taken = |name: &String| self.names.values().any(|other| other == name);
+        let mut name = plain.clone();
+        let mut number = 1;
+        while taken(&name) {
+            number += 1;
+            name = format!("{plain}_{number}");
+        }
+        name
+    }
+
+    fn members(&mut self, members: &'d Map<String, Value>, at: At) -> Result<Value, String> {
+        let inside = At { depth: at.depth + 1, ..at };
+        let mut out = Map::new();
+        let mut hidden = Vec::new();
+        for (word, value) in members {
+            match (keyword::of(word), value) {
+                (Keyword::One, Value::Object(_) | Value::Bool(_)) => {
+                    out.insert(word.clone(), self.schema(value, inside)?);
+                }
+                (Keyword::One, Value::Array(list)) if word == "items" => {
+                    out.insert("prefixItems".into(), self.list(list, inside)?);
+                }
+                (Keyword::List, Value::Array(list)) if !list.is_empty() => {
+                    out.insert(word.clone(), self.list(list, inside)?);
+                }
+                (Keyword::Named, Value::Object(named)) => {
+                    let mut kept = Map::new();
+                    for (name, one) in named {
+                        if word == "properties" && is_read_only(self.document, one) {
+                            hidden.push(name.as_str());
+                            continue;
+                        }
+                        kept.insert(name.clone(), self.schema(one, inside)?);
+                    }
+                    out.insert(word.clone(), kept.into());
+                }
+                (Keyword::Pattern, Value::String(pattern)) if self.detail.patterns => {
+                    if self.patterns.usable(pattern) {
+                        out.insert(word.clone(), value.clone());
+                    } else {
+                        let cut: String = pattern.chars().take(80).collect();
+                        self.left_out.insert(format!("the pattern `{cut}` is not checked before the request"));
+                    }
+                }
+                (Keyword::Text, Value::String(long)) => {
+                    let short = shortened(long, self.detail.description);
+                    if !short.is_empty() {
+                        out.insert(word.clone(), short.into());
+                    }
+                }
+                (Keyword::Plain(fits), _) if fits(value) => {
+                    out.insert(word.clone(), value.clone());
+                }
+                (Keyword::Example, _) if self.detail.examples && keyword::is_small(value) => {
+                    let list = if word == "example" { json!([value]) } else { value.clone() };
+                    if list.is_array() {
+                        out.insert("examples".into(), list);
+                    }
+                }
+                _ => {}
+            }
+        }
+        keyword::tidy(&mut out, &hidden);
+        keyword::bounds(&mut out, members);
+        self.discriminate(&mut out, members);
+        let nullable = self.document.old && members.get("nullable") == Some(&Value::Bool(true));
+        Ok(if nullable { keyword::or_null(out) } else { Value::Object(out) })
+    }
+
+    fn list(&mut self, list: &'d [Value], at: At) -> Result<Value, String> {
+        list.iter().map(|one| self.schema(one, at)).collect::<Result<Vec<_>, _>>().map(Value::Array)
+    }
+
+    /// Where a document says which word stands for which form, each form asks for its word.
+    fn discriminate(&self, out: &mut Map<String, Value>, members: &'d Map<String, Value>) {
+        let Some(discriminator) = members.get("discriminator") else { return };
+        let Some(property) = text(discriminator, "propertyName") else { return };
+        let Some(mapping) = discriminator.get("mapping").and_then(Value::as_object) else { return };
+        for keyword in ["oneOf", "anyOf"] {
+            let Some(Value::Array(forms)) = members.get(keyword) else { continue };
+            let Some(Value::Array(translated)) = out.get_mut(keyword) else { continue };
+            for (form, translated) in forms.iter().zip(translated) {
+                let Some(reference) = form.get("$ref").and_then(Value::as_str) else { continue };
+                let last = reference.rsplit('/').next().unwrap_or_default();
+                let meant = |target: &Value| target == reference || target == last;
+                let words: Vec<_> = mapping.iter().filter(|(_, target)| meant(target)).map(|(word, _)| word).collect();
+                if let (Some(translated), false) = (translated.as_object_mut(), words.is_empty()) {
+                    translated.insert("properties".into(), json!({property: {"enum": words}}));
+                    translated.insert("required".into(), json!([property]));
+                }
+            }
+        }
+    }
+
+    /// Lets anything through, with the words of the schema that was cut.
+    fn any(&self, schema: &Value) -> Value {
+        self.described(json!({}), schema)
+    }
+
+    fn described(&self, mut schema: Value, words: &Value) -> Value {
+        let short = text(words, "description").map(|long| shortened(long, self.detail.description));
+        if let (Some(members), Some(short)) = (schema.as_object_mut(), short.filter(|short| !short.is_empty())) {
+            members.insert("description".into(), short.into());
+        }
+        schema
+    }
+
+    fn cut(&mut self) {
+        self.left_out.insert("its schema is large; what lies deep inside is not described and not checked".into());
+    }
+}
+
+/// Only answers hold it, so no request has it.
+pub(super) fn is_read_only(document: Document<'_>, schema: &Value) -> bool {
+    let behind = schema.get("$ref").and_then(Value::as_str).and_then(|reference| document.target(reference).ok());
+    says(schema, "readOnly") || behind.is_some_and(|target| says(target, "readOnly"))
+}
+
+/// At most so many characters, ended where a word ends.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    let text = text.trim();
+    let Some((end, _)) = text.char_indices().nth(most) else {
+        return text.to_owned();
+    };
+    if most == 0 {
+        return String::new();
+    }
+    let cut = &text[..end];
+    let cut = cut.rfind(char::is_whitespace).map_or(cut, |space| &cut[..space]);
+    format!("{}…", cut.trim_end())
+}

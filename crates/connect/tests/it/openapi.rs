@@ -1,0 +1,327 @@
+//! What an OpenAPI document becomes: names, arguments, annotations, addresses, what is needed and what is left out.
+
+use serde_json::{Value, json};
+use toolhub_connect::openapi::{self, ImportError, Imported, Options, Plan};
+
+/// A document of one version with these paths.
+pub(crate) fn document(version: &str, paths: Value) -> Value {
+    json!({
+        "openapi": version,
+        "info": {"title": "Pets", "version": "7"},
+        "servers": [{"url": "https://pets.example/v1"}],
+        "paths": paths,
+    })
+}
+
+#[track_caller]
+pub(crate) fn import(document: &Value, options: &Options) -> Imported {
+    openapi::import_value(document, options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The only plan of a document with one operation.
+#[track_caller]
+pub(crate) fn plan(document: &Value) -> Plan {
+    let imported = import(document, &Options::default());
+    assert_eq!(imported.plans.len(), 1, "{:?}", imported.warnings);
+    imported.plans.into_iter().next().expect("one")
+}
+
+/// What is said about the operations that were left out or changed.
+pub(crate) fn warnings(imported: &Imported) -> Vec<String> {
+    imported.warnings.iter().map(ToString::to_string).collect()
+}
+
+fn names(imported: &Imported) -> Vec<&str> {
+    imported.plans.iter().map(|plan| plan.name.as_str()).collect()
+}
+
+fn prefixed(prefix: &str) -> Options {
+    Options { prefix: Some(prefix.into()), ..Options::default() }
+}
+
+#[test]
+fn one_tool_for_each_operation_named_by_its_id_or_by_method_and_path() {
+    let document = document(
+        "3.0.3",
+        json!({
+            "/pets": {"get": {"operationId": "listPets"}, "post": {}},
+            "/pets/{petId}/toys": {"parameters": [{"name": "petId", "in": "path", "required": true}], "get": {}},
+            "/x-ray": {"delete": {"operationId": "pets/x ray"}},
+            "x-internal": {"get": {}},
+        }),
+    );
+    let imported = import(&document, &prefixed("pet"));
+    assert_eq!((imported.title.as_str(), imported.version.as_str()), ("Pets", "7"));
+    let found = names(&imported);
+    assert_eq!(found[..3], ["pet__listPets", "pet__post_pets", "pet__get_pets_petId_toys"]);
+    assert!(found[3].starts_with("pet__pets_x_ray_"), "{found:?}");
+    assert_eq!(imported.plans[3].original, "pets/x ray");
+    assert_eq!(names(&import(&document, &Options::default()))[0], "listPets");
+    // The same each time.
+    assert_eq!(names(&import(&document, &prefixed("pet"))), found);
+}
+
+#[test]
+fn two_operations_of_one_name_are_told_apart_and_long_names_are_cut() {
+    let long = "x".repeat(90);
+    let imported = import(
+        &document(
+            "3.1.0",
+            json!({
+                "/a": {"get": {"operationId": "same"}},
+                "/b": {"get": {"operationId": "same"}, "put": {"operationId": long}},
+            }),
+        ),
+        &prefixed("p"),
+    );
+    let found = names(&imported);
+    assert_eq!(found[0], "p__same");
+    assert!(found[1].starts_with("p__same_GET__b_"), "{found:?}");
+    assert_eq!(found[2].len(), 64);
+    assert_ne!(imported.plans[0].original, imported.plans[1].original);
+}
+
+#[test]
+fn an_owner_chooses_operations_by_patterns_over_their_names() {
+    let document = document(
+        "3.0.0",
+        json!({
+            "/a": {"get": {"operationId": "pets/list"}, "post": {"operationId": "pets/create"}},
+            "/b": {"get": {"operationId": "owners/list"}, "delete": {"operationId": "owners/delete"}},
+        }),
+    );
+    let check = |include: &[&str], exclude: &[&str], expected: &[&str]| {
+        let texts = |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+        let options = Options { include: texts(include), exclude: texts(exclude), ..Options::default() };
+        let imported = import(&document, &options);
+        let found: Vec<_> = imported.plans.iter().map(|plan| plan.original.as_str()).collect();
+        assert_eq!(found, expected, "{include:?} {exclude:?}");
+        assert_eq!(imported.filtered + found.len(), 4);
+    };
+    check(&[], &[], &["pets/list", "pets/create", "owners/list", "owners/delete"]);
+    check(&["pets/*"], &[], &["pets/list", "pets/create"]);
+    check(&["*list"], &["owners*"], &["pets/list"]);
+    // The name of the tool fits as well, with its sign that was replaced.
+    check(&["pets_create*"], &[], &["pets/create"]);
+    check(&["nothing"], &[], &[]);
+    let wrong = Options { include: vec![String::new()], ..Options::default() };
+    let error = openapi::import_value(&document, &wrong).unwrap_err();
+    assert!(matches!(error, ImportError::Setting { setting: "include", .. }), "{error}");
+}
+
+#[test]
+fn what_an_operation_does_to_the_world_is_told_by_its_method() {
+    let paths = json!({"/a": {
+        "get": {}, "head": {}, "options": {}, "post": {}, "put": {}, "patch": {}, "delete": {},
+    }});
+    for plan in import(&document("3.1.0", paths), &Options::default()).plans {
+        let said = &plan.annotations;
+        let told = (said.read_only, said.destructive, said.idempotent, said.open_world);
+        let expected = match plan.method.as_str() {
+            "GET" | "HEAD" | "OPTIONS" => (true, false, true, true),
+            "PUT" | "DELETE" => (false, true, true, true),
+            _ => (false, true, false, true),
+        };
+        assert_eq!(told, expected, "{}", plan.method);
+    }
+}
+
+#[test]
+fn a_description_has_the_summary_and_says_when_an_operation_is_deprecated() {
+    let described = |operation: Value| plan(&document("3.0.0", json!({"/a": {"get": operation}})));
+    let both = described(
+        json!({"summary": "Lists pets", "description": "All of them.", "tags": ["pets"], "deprecated": true}),
+    );
+    assert_eq!(both.description, "Deprecated. Lists pets\n\nAll of them.");
+    assert_eq!((both.annotations.title.as_deref(), &both.tags[..]), (Some("Lists pets"), &["pets".to_owned()][..]));
+    assert_eq!(described(json!({})).description, "GET /a");
+    assert!(described(json!({"description": "long ".repeat(900)})).description.chars().count() <= 1_001);
+}
+
+#[test]
+fn parameters_of_a_path_hold_unless_the_operation_has_its_own() {
+    let plan = plan(&document(
+        "3.0.0",
+        json!({"/pets/{id}": {
+            "parameters": [
+                {"name": "id", "in": "path", "required": true, "schema": {"type": "string"}},
+                {"name": "lang", "in": "header", "schema": {"type": "string"}, "description": "of the path"},
+            ],
+            "get": {"parameters": [
+                {"name": "lang", "in": "header", "required": true, "schema": {"type": "string", "enum": ["de", "en"]}},
+                {"name": "id", "in": "query", "schema": {"type": "integer", "default": 3}, "description": "Another one"},
+                {"name": "Accept", "in": "header", "schema": {"type": "string"}},
+                {"name": "filter[age]", "in": "query", "schema": {"type": "integer"}, "deprecated": true},
+            ]},
+        }}),
+    ));
+    assert_eq!(
+        plan.schema,
+        json!({
+            "type": "object",
+            "properties": {
+                "id": {"type": "string"},
+                "lang": {"type": "string", "enum": ["de", "en"]},
+                "id_query": {"type": "integer", "default": 3, "description": "Another one"},
+                "filter_age": {"type": "integer", "deprecated": true},
+            },
+            "required": ["id", "lang"],
+            "additionalProperties": false,
+        })
+    );
+    let sent: Vec<_> = plan.parameters.iter().map(|one| (one.argument.as_str(), one.name.as_str())).collect();
+    assert_eq!(sent, [("id", "id"), ("lang", "lang"), ("id_query", "id"), ("filter_age", "filter[age]")]);
+}
+
+/// The names of a plan's arguments.
+fn arguments(plan: &Plan) -> Vec<&str> {
+    plan.schema["properties"].as_object().into_iter().flat_map(|all| all.keys().map(String::as_str)).collect()
+}
+
+fn with_body(body: Value) -> Plan {
+    plan(&document(
+        "3.0.0",
+        json!({"/pets/{id}": {"post": {
+            "parameters": [{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}],
+            "requestBody": body,
+        }}}),
+    ))
+}
+
+#[test]
+fn members_of_a_body_are_arguments_where_nothing_collides() {
+    let json = |schema: Value, required: bool| json!({"required": required, "content": {"application/json": {"schema": schema}}});
+    let object =
+        |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
+    let name = json!({"type": "string"});
+    let check = |plan: Plan, expected: &[&str], required: Value| {
+        assert_eq!(arguments(&plan), expected);
+        assert_eq!(plan.schema["required"], required);
+        plan
+    };
+
+    let flat = check(
+        with_body(json(object(json!({"name": name, "x-age": {"type": "integer"}}), json!(["name"])), true)),
+        &["id", "name", "x_age"],
+        json!(["id", "name"]),
+    );
+    let body = flat.body.expect("a body");
+    assert_eq!(body.members, [("name".into(), "name".into()), ("x_age".into(), "x-age".into())]);
+    // A member is called like a parameter.
+    check(with_body(json(object(json!({"id": name}), json!([])), true)), &["body", "id"], json!(["id", "body"]));
+    // The body may be left out, but not half of it.
+    check(with_body(json(object(json!({"name": name}), json!(["name"])), false)), &["body", "id"], json!(["id"]));
+    check(with_body(json(object(json!({"name": name}), json!([])), false)), &["id", "name"], json!(["id"]));
+    // More than a list of members.
+    check(with_body(json(json!({"type": "array", "items": name}), true)), &["body", "id"], json!(["id", "body"]));
+    check(with_body(json(json!({"oneOf": [{"type": "object"}]}), true)), &["body", "id"], json!(["id", "body"]));
+    check(
+        with_body(json(json!({"type": "object", "properties": {"name": name}, "additionalProperties": true}), true)),
+        &["body", "id"],
+        json!(["id", "body"]),
+    );
+    // Layers are laid together, as long as they speak of different members.
+    let layers = json!({"allOf": [object(json!({"name": name}), json!(["name"])), {"properties": {"age": {"type": "integer"}}}]});
+    check(with_body(json(layers, true)), &["age", "id", "name"], json!(["id", "name"]));
+    let twice =
+        json!({"allOf": [object(json!({"name": name}), json!([])), {"properties": {"name": {"minLength": 3}}}]});
+    check(with_body(json(twice, true)), &["body", "id"], json!(["id", "body"]));
+    // Only answers have it.
+    let read_only =
+        object(json!({"name": name, "made": {"type": "string", "readOnly": true}}), json!(["name", "made"]));
+    check(with_body(json(read_only, true)), &["id", "name"], json!(["id", "name"]));
+}
+
+#[test]
+fn a_body_is_sent_in_the_format_that_is_understood_best() {
+    let check = |types: &[&str], expected: &str| {
+        let content: Value =
+            types.iter().map(|kind| ((*kind).to_owned(), json!({"schema": {"type": "string"}}))).collect();
+        assert_eq!(with_body(json!({"content": content})).body.expect("a body").media_type, expected, "{types:?}");
+    };
+    check(&["text/plain", "multipart/form-data", "application/json"], "application/json");
+    check(&["application/x-www-form-urlencoded", "text/plain"], "application/x-www-form-urlencoded");
+    check(&["application/vnd.api+json"], "application/vnd.api+json");
+    check(&["*/*"], "application/json");
+    check(&["text/plain"], "text/plain");
+}
+
+#[test]
+fn an_operation_that_cannot_be_used_is_skipped_by_name_and_costs_no_other() {
+    let document = document(
+        "3.0.0",
+        json!({
+            "/upload": {"post": {"requestBody": {"content": {"multipart/form-data": {}}}}},
+            "/lost": {"get": {"parameters": [{"$ref": "#/components/parameters/none"}]}},
+            "/away": {"post": {"requestBody": {"content": {"application/json": {"schema": {"$ref": "other.yaml#/Pet"}}}}}},
+            "/pets/{id}": {"get": {}},
+            "/odd": {"get": {"parameters": [{"name": "x", "in": "body"}]}, "post": 7, "trace": {}},
+            "/a#b": {"get": {}},
+            "/fine": {"get": {"operationId": "fine"}},
+        }),
+    );
+    let imported = import(&document, &Options::default());
+    assert_eq!(names(&imported), ["fine"]);
+    assert_eq!(imported.skipped(), 8);
+    let told = warnings(&imported).join("\n");
+    for expected in [
+        "POST /upload: its body is `multipart/form-data`; JSON, forms and text can be sent; skipped",
+        "GET /lost: `#/components/parameters/none` leads nowhere; skipped",
+        "POST /away: `other.yaml#/Pet` is in another document",
+        "GET /pets/{id}: `{id}` in its path has no parameter; skipped",
+        "GET /odd: its parameter `x` is in `body`; skipped",
+        "POST /odd: it is no object; skipped",
+        "TRACE /odd: ",
+        "GET /a#b: ",
+    ] {
+        assert!(told.contains(expected), "{expected} is not in\n{told}");
+    }
+}
+
+#[test]
+fn what_is_no_openapi_document_is_refused_with_what_to_do() {
+    let check = |text: &str, expected: &str| {
+        let error = openapi::import(text, &Options::default()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(r#"{"swagger": "2.0", "paths": {}}"#, "swagger2openapi");
+    check("swagger: 2.0", "Swagger 2.0");
+    check("openapi: 4.0.0", "reads 3.0 and 3.1");
+    check("hello: world", "no `openapi: 3.…` at its top");
+    check("[1, 2]", "no object");
+    check(r#"{"openapi": "3.0.0","#, "no JSON");
+    check("a: [b", "no YAML");
+    check("openapi: 3.0.0\npaths: {/a: {get: {}}}", "say it with `base_url`");
+}
+
+#[test]
+fn requests_go_where_the_owner_says_before_what_the_document_says() {
+    let mut document = document(
+        "3.1.0",
+        json!({
+            "/a": {"get": {}},
+            "/b": {"get": {}, "servers": [{"url": "https://b.example"}]},
+            "/c": {"get": {"servers": [{"url": "../c"}]}},
+        }),
+    );
+    let servers = |document: &Value, options: &Options| {
+        import(document, options).plans.into_iter().map(|plan| plan.server).collect::<Vec<_>>()
+    };
+    let from = Options { document_url: Some("https://docs.example/v2/openapi.json".into()), ..Options::default() };
+    assert_eq!(servers(&document, &from), ["https://pets.example/v1", "https://b.example", "https://docs.example/c"]);
+    let given = Options { base_url: Some("http://localhost:8080/api/".into()), ..Options::default() };
+    assert_eq!(servers(&document, &given), ["http://localhost:8080/api"; 3]);
+    // One that has no address is skipped, as any other that cannot be used.
+    let told = warnings(&import(&document, &Options::default()));
+    assert_eq!(told, ["GET /c: `../c` is only the end of an address; skipped"]);
+    document["servers"] = json!([{"url": "/v1"}]);
+    let wrong = Options { base_url: Some("pets.example".into()), ..Options::default() };
+    let error = openapi::import_value(&document, &wrong).unwrap_err();
+    assert!(matches!(error, ImportError::Setting { setting: "base_url", .. }), "{error}");
+}
+
+#[test]
+fn a_file_is_read_and_a_missing_one_is_named() {
+    let error = openapi::import_file("/nowhere/pets.yaml".as_ref(), &Options::default()).unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere/pets.yaml cannot be read"), "{error}");
+}

@@ -1,0 +1,295 @@
+//! What the tools of a document send: requests on the wire, through a real hub, to a server that writes them down.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use toolhub_connect::{
+    openapi::{Credential, Imported, Options, SchemeKind},
+    rest::{Auth, Secret},
+};
+use toolhub_core::{ErrorKind, Status, ToolHub};
+
+use super::openapi::{document, import};
+
+/// A server that writes down every request, and answers `{"ok": true}`.
+struct Recorder {
+    address: String,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Recorder {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}/v1", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let shared = seen.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, shared.clone()));
+            }
+        });
+        Self { address, seen }
+    }
+
+    /// The one request that came since the last time.
+    #[track_caller]
+    fn request(&self) -> Request {
+        let mut seen = std::mem::take(&mut *self.seen.lock().unwrap());
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        Request(seen.remove(0))
+    }
+}
+
+struct Request(String);
+
+impl Request {
+    /// Method and address.
+    fn line(&self) -> &str {
+        self.0.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1")
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let head = self.0.split("\r\n\r\n").next().unwrap_or_default();
+        let mut lines = head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    fn body(&self) -> &str {
+        self.0.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(self.body()).unwrap()
+    }
+}
+
+async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<String>>>) {
+    let mut bytes = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let Ok(read @ 1..) = stream.read(&mut part).await else { return };
+        bytes.extend_from_slice(&part[..read]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        if body.len() < length.unwrap_or(0) {
+            continue;
+        }
+        seen.lock().unwrap().push(text);
+        bytes.clear();
+        let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 12\r\n\r\n{\"ok\": true}";
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn options(recorder: &Recorder) -> Options {
+    Options { base_url: Some(recorder.address.clone()), trust: true, ..Options::default() }
+}
+
+async fn hub(imported: &Imported) -> ToolHub {
+    let tools = imported.plans.iter().map(|plan| plan.tool_by(plan.request().allow_host("127.0.0.1")));
+    ToolHub::builder().tools(tools.collect::<Vec<_>>()).build().await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Calls the one tool of a document and gives back what it sent.
+async fn sent(paths: Value, arguments: Value) -> Request {
+    let recorder = Recorder::start().await;
+    let imported = import(&document("3.0.3", paths), &options(&recorder));
+    let hub = hub(&imported).await;
+    let outcome = hub.call(imported.plans[0].name.as_str(), arguments).await;
+    assert_eq!(outcome.output, json!({"ok": true}), "{}", outcome.model_text());
+    recorder.request()
+}
+
+#[tokio::test]
+async fn every_parameter_goes_to_its_place_in_its_style() {
+    let string = json!({"type": "string"});
+    let list = json!({"type": "array", "items": string});
+    let object = json!({"type": "object", "properties": {"a": string, "b": string}});
+    let parameter = |name: &str, place: &str, schema: &Value, more: Value| {
+        let mut parameter = json!({"name": name, "in": place, "schema": schema, "required": place == "path"});
+        parameter.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        parameter
+    };
+    let request = sent(
+        json!({"/pets/{pet-id}/toys/{toys}.json": {"get": {"parameters": [
+            parameter("pet-id", "path", &string, json!({})),
+            parameter("toys", "path", &list, json!({})),
+            parameter("tag", "query", &list, json!({})),
+            parameter("near", "query", &list, json!({"style": "pipeDelimited", "explode": false})),
+            parameter("short", "query", &list, json!({"explode": false})),
+            parameter("filter", "query", &object, json!({"style": "deepObject", "explode": true})),
+            parameter("where", "query", &json!({}), json!({"schema": null, "content": {"application/json": {"schema": object}}})),
+            parameter("unused", "query", &string, json!({})),
+            parameter("X-Mood", "header", &string, json!({})),
+            parameter("crumb", "cookie", &string, json!({})),
+        ]}}}),
+        json!({
+            "pet_id": "a/b ü", "toys": ["x", "y,z"], "tag": ["one", "t&wo"], "near": ["p", "q"], "short": ["r", "s"], "filter": {"a": "1", "b": "2"},
+            "where": {"a": "="}, "X_Mood": "fine, thanks", "crumb": "c;d",
+        }),
+    )
+    .await;
+    let expected = "GET /v1/pets/a%2Fb%20%C3%BC/toys/x,y%2Cz.json?tag=one&tag=t%26wo&near=p%7Cq&short=r,s&filter%5Ba%5D=1&filter%5Bb%5D=2\
+                    &where=%7B%22a%22%3A%22%3D%22%7D";
+    assert_eq!(request.line(), expected);
+    assert_eq!(request.header("X-Mood"), Some("fine, thanks"));
+    assert_eq!(request.header("Cookie"), Some("crumb=c%3Bd"));
+    assert_eq!(request.body(), "");
+}
+
+fn with_body(kind: &str, content: Value, required: bool) -> Value {
+    json!({"/pets": {"patch": {"requestBody": {"required": required, "content": {kind: content}}}}})
+}
+
+#[tokio::test]
+async fn members_of_a_body_come_together_again() {
+    let schema = json!({"schema": {"type": "object", "properties": {
+        "name": {"type": "string", "nullable": true}, "x-age": {"type": "integer"}, "other": {"type": "string"},
+    }}});
+    let request = sent(with_body("application/json", schema.clone(), true), json!({"name": null, "x_age": 3})).await;
+    assert_eq!(request.line(), "PATCH /v1/pets");
+    assert_eq!(request.header("content-type"), Some("application/json"));
+    // What is null was said; what was not said is not there.
+    assert_eq!(request.json(), json!({"name": null, "x-age": 3}));
+    let request = sent(with_body("application/merge-patch+json", schema.clone(), true), json!({})).await;
+    assert_eq!((request.header("content-type"), request.body()), (Some("application/merge-patch+json"), "{}"));
+    let request = sent(with_body("application/json", schema, false), json!({})).await;
+    assert_eq!((request.header("content-type"), request.body()), (None, ""));
+}
+
+#[tokio::test]
+async fn a_body_may_be_anything_a_form_or_text() {
+    let list = json!({"schema": {"type": "array", "items": {}}});
+    let request = sent(with_body("application/json", list, true), json!({"body": [1, {"a": null}]})).await;
+    assert_eq!(request.json(), json!([1, {"a": null}]));
+    let form = json!({
+        "schema": {"type": "object", "properties": {"a": {"type": "string"}, "many": {"type": "array"}, "deep": {"type": "object"}}},
+        "encoding": {"deep": {"style": "deepObject", "explode": true}},
+    });
+    let given = json!({"a": "x y&z", "many": [1, 2], "deep": {"k": {"l": true}}});
+    let request = sent(with_body("application/x-www-form-urlencoded", form, true), given).await;
+    assert_eq!(request.header("content-type"), Some("application/x-www-form-urlencoded"));
+    assert_eq!(request.body(), "a=x%20y%26z&deep%5Bk%5D%5Bl%5D=true&many=1&many=2");
+    let request =
+        sent(with_body("text/plain", json!({"schema": {"type": "string"}}), true), json!({"body": "Grüße"})).await;
+    assert_eq!((request.header("content-type"), request.body()), (Some("text/plain"), "Grüße"));
+}
+
+#[tokio::test]
+async fn what_a_path_always_asks_for_is_sent_too() {
+    let request = sent(json!({"/pets?action=list&x=%7B": {"get": {}}}), json!({})).await;
+    assert_eq!(request.line(), "GET /v1/pets?action=list&x=%7B");
+}
+
+fn secured() -> Value {
+    let mut document = document(
+        "3.0.0",
+        json!({
+            "/header": {"get": {"operationId": "header", "security": [{"key": []}]}},
+            "/both": {"get": {"operationId": "both", "security": [{"missing": []}, {"key": [], "cookie": []}]}},
+            "/basic": {"get": {"operationId": "basic", "security": [{"basic": []}]}},
+            "/bearer": {"get": {"operationId": "bearer"}},
+            "/query": {"get": {"operationId": "query", "security": [{"query": []}]}},
+            "/open": {"get": {"operationId": "open", "security": []}},
+            "/other": {"get": {"operationId": "other", "security": [{"missing": []}]}},
+        }),
+    );
+    document["security"] = json!([{"bearer": []}]);
+    document["components"] = json!({"securitySchemes": {
+        "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
+        "query": {"type": "apiKey", "in": "query", "name": "k"},
+        "cookie": {"type": "apiKey", "in": "cookie", "name": "crumb"},
+        "basic": {"type": "http", "scheme": "Basic"},
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "missing": {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "https://auth.example/token", "scopes": {}}}},
+        "unused": {"type": "mutualTLS"},
+    }});
+    document
+}
+
+#[tokio::test]
+async fn requests_are_signed_as_their_operation_asks() {
+    let recorder = Recorder::start().await;
+    let token = |text: &str| Credential::Token(Secret::plain(text));
+    let credentials = [
+        ("key", token("in-header")),
+        ("query", token("in query")),
+        ("cookie", token("in-cookie")),
+        ("basic", Credential::Password { user: "ann".into(), password: Secret::plain("pw") }),
+        ("bearer", token("in-bearer")),
+    ];
+    let credentials = credentials.map(|(name, given)| (name.to_owned(), given)).into();
+    let options = Options { credentials, auth: Some(Auth::bearer(Secret::plain("otherwise"))), ..options(&recorder) };
+    let imported = import(&secured(), &options);
+    let hub = hub(&imported).await;
+    for (tool, line, header, expected) in [
+        ("header", "GET /v1/header", "x-key", Some("in-header")),
+        ("header", "GET /v1/header", "authorization", None),
+        ("both", "GET /v1/both", "x-key", Some("in-header")),
+        ("both", "GET /v1/both", "cookie", Some("crumb=in-cookie")),
+        ("basic", "GET /v1/basic", "authorization", Some("Basic YW5uOnB3")),
+        ("bearer", "GET /v1/bearer", "authorization", Some("Bearer in-bearer")),
+        ("query", "GET /v1/query?k=in%20query", "authorization", None),
+        ("open", "GET /v1/open", "authorization", None),
+        ("other", "GET /v1/other", "authorization", Some("Bearer otherwise")),
+    ] {
+        let outcome = hub.call(tool, json!({})).await;
+        assert_eq!(outcome.status, Status::Success, "{tool}: {}", outcome.model_text());
+        let request = recorder.request();
+        assert_eq!((request.line(), request.header(header)), (line, expected), "{tool}");
+    }
+}
+
+#[test]
+fn an_import_says_which_secrets_it_needs() {
+    let options = Options { prefix: Some("pet".into()), ..Options::default() };
+    let imported = import(&secured(), &options);
+    let told: Vec<_> =
+        imported.schemes.iter().map(|scheme| (scheme.name.as_str(), scheme.variables.join(" "))).collect();
+    let expected = [
+        ("basic", "PET_BASIC_USER PET_BASIC_PASSWORD"),
+        ("bearer", "PET_BEARER"),
+        ("cookie", "PET_COOKIE"),
+        ("key", "PET_KEY"),
+        ("missing", "PET_MISSING_CLIENT_ID PET_MISSING_CLIENT_SECRET"),
+        ("query", "PET_QUERY"),
+    ];
+    assert_eq!(told, expected.map(|(name, variables)| (name, variables.to_owned())));
+    assert_eq!(imported.schemes[3].kind, SchemeKind::HeaderKey("X-Key".into()));
+    assert_eq!(imported.schemes[3].kind.words(), "a key, sent in the header `X-Key`");
+    assert!(imported.schemes.iter().all(|scheme| !scheme.given));
+    let both = imported.plans.iter().find(|plan| plan.original == "both").unwrap();
+    assert_eq!(both.security, [vec!["missing"], vec!["cookie", "key"]]);
+}
+
+#[test]
+fn a_credential_for_nothing_or_of_the_wrong_kind_is_refused() {
+    let check = |name: &str, given: Credential, expected: &str| {
+        let options = Options { credentials: [(name.to_owned(), given)].into(), ..Options::default() };
+        let error = toolhub_connect::openapi::import_value(&secured(), &options).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check("kee", Credential::Token(Secret::plain("x")), "no security scheme `kee`; it has `basic`, `bearer`");
+    check("basic", Credential::Token(Secret::plain("x")), "`basic` does not fit: it wants a user and a password");
+}
+
+#[tokio::test]
+async fn imported_tools_ask_before_they_change_anything_unless_trusted() {
+    let recorder = Recorder::start().await;
+    let paths = json!({"/a": {"get": {"operationId": "read"}, "post": {"operationId": "write"}}});
+    let imported = import(&document("3.0.0", paths), &Options { trust: false, ..options(&recorder) });
+    let hub = hub(&imported).await;
+    assert_eq!(hub.call("read", json!({})).await.status, Status::Success);
+    recorder.request();
+    let refused = hub.call("write", json!({})).cannot_wait().await;
+    assert_eq!(refused.error_kind(), Some(ErrorKind::ApprovalRequired), "{}", refused.model_text());
+    assert!(recorder.seen.lock().unwrap().is_empty());
+}

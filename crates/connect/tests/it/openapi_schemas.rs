@@ -1,0 +1,205 @@
+//! What schemas of a document become: JSON Schema 2020-12 that stands alone, is not too large, and is checked before a request is made.
+
+use serde_json::{Map, Value, json};
+use toolhub_connect::openapi::{self, Options};
+use toolhub_core::ToolHub;
+
+use super::openapi::{document, import, plan, warnings};
+
+/// A document whose one operation takes a body of this schema.
+fn with_schema(version: &str, schema: Value, components: Value) -> Value {
+    let body =
+        json!({"required": true, "content": {"application/json": {"schema": {"type": "array", "items": schema}}}});
+    let mut document = document(version, json!({"/a": {"post": {"operationId": "a", "requestBody": body}}}));
+    document["components"] = json!({"schemas": components});
+    document
+}
+
+/// What a schema becomes.
+#[track_caller]
+fn check(version: &str, schema: Value, expected: Value) {
+    let plan = plan(&with_schema(version, schema.clone(), json!({})));
+    assert_eq!(plan.schema["properties"]["body"]["items"], expected, "{version} {schema}");
+}
+
+#[test]
+fn the_dialect_of_version_3_0_is_translated() {
+    check("3.0.3", json!({"type": "string", "nullable": true}), json!({"type": ["string", "null"]}));
+    check(
+        "3.0.3",
+        json!({"type": "string", "nullable": true, "enum": ["a"]}),
+        json!({"type": ["string", "null"], "enum": ["a", null]}),
+    );
+    check(
+        "3.0.3",
+        json!({"nullable": true, "description": "either", "allOf": [{"type": "string"}]}),
+        json!({"description": "either", "anyOf": [{"allOf": [{"type": "string"}]}, {"type": "null"}]}),
+    );
+    check(
+        "3.0.3",
+        json!({"type": "integer", "minimum": 1, "exclusiveMinimum": true}),
+        json!({"type": "integer", "exclusiveMinimum": 1}),
+    );
+    check(
+        "3.0.3",
+        json!({"type": "integer", "maximum": 9, "exclusiveMaximum": false}),
+        json!({"type": "integer", "maximum": 9}),
+    );
+    check("3.0.3", json!({"type": "integer", "example": 5}), json!({"type": "integer", "examples": [5]}));
+    check(
+        "3.0.3",
+        json!({"type": "string", "xml": {"name": "x"}, "externalDocs": {"url": "x"}, "x-order": 1, "format": "date", "default": "d"}),
+        json!({"type": "string", "format": "date", "default": "d"}),
+    );
+}
+
+#[test]
+fn version_3_1_is_json_schema_already() {
+    let schema = json!({"type": ["string", "null"], "const": "a", "examples": ["a"], "exclusiveMinimum": 3});
+    check("3.1.0", schema.clone(), schema);
+    // `nullable` means nothing there.
+    check("3.1.0", json!({"type": "string", "nullable": true}), json!({"type": "string"}));
+    check("3.1.0", json!({"$id": "urn:x", "$schema": "y", "type": "string"}), json!({"type": "string"}));
+}
+
+#[test]
+fn slips_of_a_document_cost_one_word_and_not_the_operation() {
+    let odd = json!({
+        "type": "file", "required": true, "minLength": "3", "maxLength": -1, "multipleOf": 0, "enum": [], "pattern": 7, "uniqueItems": "yes",
+        "format": {}, "minimum": null, "allOf": [], "items": 3, "properties": [],
+    });
+    check("3.0.0", odd, json!({"type": "string"}));
+    check("3.0.0", json!({"type": "any"}), json!({}));
+    check("3.0.0", json!({"type": "object", "required": ["a", "a"]}), json!({"type": "object", "required": ["a"]}));
+    check("3.1.0", json!({"items": [{"type": "string"}]}), json!({"prefixItems": [{"type": "string"}]}));
+    let imported =
+        import(&with_schema("3.0.0", json!({"type": "string", "pattern": "^(?=a)b"}), json!({})), &Options::default());
+    assert_eq!(warnings(&imported), ["POST /a: the pattern `^(?=a)b` is not checked before the request"]);
+}
+
+#[test]
+fn forms_ask_for_the_word_that_stands_for_them() {
+    let animal = json!({
+        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+        "discriminator": {"propertyName": "kind", "mapping": {"cat": "#/components/schemas/Cat", "kitten": "#/components/schemas/Cat", "dog": "Dog"}},
+    });
+    let object = json!({"type": "object", "properties": {"kind": {"type": "string"}}});
+    let plan = plan(&with_schema("3.0.0", animal, json!({"Cat": object, "Dog": object})));
+    assert_eq!(
+        plan.schema["properties"]["body"]["items"]["oneOf"],
+        json!([
+            {"$ref": "#/$defs/Cat", "properties": {"kind": {"enum": ["cat", "kitten"]}}, "required": ["kind"]},
+            {"$ref": "#/$defs/Dog", "properties": {"kind": {"enum": ["dog"]}}, "required": ["kind"]},
+        ])
+    );
+}
+
+#[test]
+fn references_lead_into_definitions_and_short_ones_are_written_out() {
+    let components = json!({
+        "Pet": {"type": "object", "properties": {"size": {"$ref": "#/components/schemas/Size"}, "owner": {"$ref": "#/components/schemas/deep/Pet"}}},
+        "Size": {"type": "string", "enum": ["s", "l"]},
+        "deep": {"Pet": {"type": "object", "properties": {"name": {"type": "string"}}}},
+    });
+    let plan =
+        plan(&with_schema("3.0.0", json!({"$ref": "#/components/schemas/Pet", "description": "ours"}), components));
+    assert_eq!(plan.schema["properties"]["body"]["items"], json!({"$ref": "#/$defs/Pet", "description": "ours"}));
+    assert_eq!(
+        plan.schema["$defs"],
+        json!({
+            "Pet": {"type": "object", "properties": {"size": {"type": "string", "enum": ["s", "l"]}, "owner": {"$ref": "#/$defs/Pet_2"}}},
+            "Pet_2": {"type": "object", "properties": {"name": {"type": "string"}}},
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_schema_that_contains_itself_is_checked_at_every_depth() {
+    let tree = json!({"type": "object", "required": ["n"], "properties": {
+        "n": {"type": "integer"},
+        "children": {"type": "array", "items": {"$ref": "#/components/schemas/Tree"}},
+    }});
+    let document = with_schema("3.0.0", json!({"$ref": "#/components/schemas/Tree"}), json!({"Tree": tree}));
+    let imported = import(&document, &Options { trust: true, ..Options::default() });
+    assert!(imported.warnings.is_empty(), "{:?}", imported.warnings);
+    let hub = ToolHub::builder().tools(imported.tools()).build().await.unwrap();
+    let wrong = json!({"body": [{"n": 1, "children": [{"n": 2, "children": [{"n": "three"}]}]}]});
+    let outcome = hub.call("a", wrong).await;
+    assert!(outcome.model_text().contains("body[0].children[0].children[0].n"), "{}", outcome.model_text());
+}
+
+#[test]
+fn a_schema_that_is_too_large_is_cut_and_says_so() {
+    let member = json!({"type": "string", "description": "word ".repeat(40)});
+    let big: Map<String, Value> = (0..60).map(|at| (format!("m{at}"), member.clone())).collect();
+    let layer = |at: usize| json!({"type": "object", "properties": big, "required": ["m0"], "allOf": [{"properties": {"next": {"$ref": format!("#/components/schemas/L{}", at + 1)}}}]});
+    let mut components: Map<String, Value> = (0..40).map(|at| (format!("L{at}"), layer(at))).collect();
+    components.insert("L40".into(), json!({"type": "object"}));
+    let imported = import(
+        &with_schema("3.0.0", json!({"$ref": "#/components/schemas/L0"}), components.into()),
+        &Options::default(),
+    );
+    assert_eq!(
+        warnings(&imported),
+        ["POST /a: its schema is large; what lies deep inside is not described and not checked"]
+    );
+    let schema = &imported.plans[0].schema;
+    assert!(schema.to_string().len() <= 64 * 1024);
+    assert_eq!(schema["$defs"]["L0"]["required"], json!(["m0"]), "what is near stays");
+}
+
+#[test]
+fn hostile_documents_are_cut_or_refused_in_no_time() {
+    let reference = |to: &str| json!({"$ref": format!("#/components/schemas/{to}")});
+    // Each definition uses the next one twice.
+    let double = |at: usize| json!({"allOf": [reference(&format!("D{}", at + 1)), reference(&format!("D{}", at + 1))]});
+    let mut doubling: Map<String, Value> = (0..200).map(|at| (format!("D{at}"), double(at))).collect();
+    doubling.insert("D200".into(), json!({"type": "object", "properties": {}}));
+    // A circle with nothing in it.
+    let circle = json!({"D0": {"anyOf": [reference("D1")]}, "D1": {"allOf": [reference("D0")]}});
+    let alone = json!({"D0": reference("D0")});
+    let deep = (0..90).fold(json!({"type": "string"}), |inner, _| json!({"items": inner}));
+    for components in [doubling.into(), circle, alone, json!({"D0": deep})] {
+        let imported = import(&with_schema("3.1.0", reference("D0"), components), &Options::default());
+        assert_eq!(imported.plans.len() + imported.skipped(), 1);
+        assert!(!imported.warnings.is_empty());
+    }
+    // Parameters that refer to each other, without end.
+    let mut looped = document("3.0.0", json!({"/a": {"get": {"parameters": [{"$ref": "#/components/parameters/A"}]}}}));
+    looped["components"] =
+        json!({"parameters": {"A": {"$ref": "#/components/parameters/B"}, "B": {"$ref": "#/components/parameters/A"}}});
+    assert!(warnings(&import(&looped, &Options::default()))[0].contains("from reference to reference"));
+}
+
+#[test]
+fn yaml_is_read_like_json_and_its_aliases_cannot_multiply() {
+    let yaml = "
+openapi: 3.1.0
+info: {title: Pets, version: 1}
+servers: [{url: https://pets.example}]
+x-common: &answers
+  200: {description: fine}
+paths:
+  /pets:
+    get:
+      operationId: list
+      parameters:
+        - {name: on, in: query, schema: {type: string, enum: [yes, no, 'on']}}
+      responses: *answers
+";
+    let imported = openapi::import(yaml, &Options::default()).unwrap();
+    assert_eq!(imported.plans[0].schema["properties"]["on"]["enum"], json!(["yes", "no", "on"]));
+    assert_eq!(imported.version, "1");
+
+    let mut bomb = String::from("openapi: 3.1.0\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let before = format!("*a{}, ", level - 1).repeat(10);
+        bomb += &format!("a{level}: &a{level} [{before}]\n");
+    }
+    let error = openapi::import(&bomb, &Options::default()).unwrap_err().to_string();
+    assert!(error.starts_with("the document is no YAML"), "{error}");
+    let deep = "openapi: 3.1.0\nx: ".to_owned() + &"[".repeat(20_000);
+    assert!(openapi::import(&deep, &Options::default()).is_err());
+    let deep = r#"{"openapi": "3.1.0", "x": "#.to_owned() + &"[".repeat(20_000);
+    assert!(openapi::import(&deep, &Options::default()).is_err());
+}
