@@ -6,7 +6,7 @@
 mod calculator;
 mod pack;
 
-use toolhub::{Kind, ToolBuilder};
+use toolhub::ToolBuilder;
 
 pub(crate) use pack::Notes;
 
@@ -21,13 +21,14 @@ pub(crate) struct Builtin {
 }
 
 /// All of them, by name.
-pub(crate) const ALL: [Builtin; 6] = [
+pub(crate) const ALL: [Builtin; 7] = [
     Builtin { name: "calculator", stateful: false, read_only: true, make: pack::calculator },
     Builtin { name: "clock", stateful: false, read_only: true, make: pack::clock },
     Builtin { name: "counter", stateful: true, read_only: false, make: pack::counter },
     Builtin { name: "dangerous", stateful: false, read_only: false, make: pack::dangerous },
     Builtin { name: "flaky", stateful: false, read_only: true, make: pack::flaky },
     Builtin { name: "notes", stateful: true, read_only: false, make: pack::notes },
+    Builtin { name: "report", stateful: false, read_only: true, make: pack::report },
 ];
 
 /// The one of this name.
@@ -36,11 +37,6 @@ pub(crate) fn find(name: &str) -> Option<&'static Builtin> {
 }
 
 impl Builtin {
-    /// Who runs it.
-    pub(crate) fn kind(&self) -> Kind {
-        if self.stateful { Kind::Stateful } else { Kind::Stateless }
-    }
-
     /// Whether it remembers something.
     pub(crate) fn is_stateful(&self) -> bool {
         self.stateful

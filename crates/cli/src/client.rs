@@ -3,11 +3,13 @@
 //! In: requests. Out: answers, or a failure in words. `remote` goes over the network; `here` opens the store of this folder
 //! and asks the same routes inside this process. `way` decides between them; no command knows which it was.
 
+mod document;
 mod here;
 mod remote;
 mod request;
 mod way;
 
+pub(crate) use document::fetch;
 pub(crate) use here::{Here, Opened};
 pub(crate) use remote::Remote;
 pub(crate) use request::{Answer, Request};

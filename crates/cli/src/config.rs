@@ -58,18 +58,24 @@ pub(crate) struct Config {
     pub(crate) threads: Threads,
     pub(crate) policies: Policies,
     pub(crate) tools: Tools,
+    /// What whoever runs it should know although nothing is wrong, such as operations that became no tools.
+    pub(crate) words: Vec<String>,
     pub(crate) telemetry: Telemetry,
     /// The keys that hold until a restart, as they are written.
     fixed: BTreeMap<String, serde_json::Value>,
 }
 
-/// Writes the config of the demo into a folder; answers which file that is.
+/// Writes the config of the demo into a folder; answers which file that is. `upstream` is the address of its service, `program` this
+/// binary.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn demo_file(folder: &Path) -> io::Result<PathBuf> {
+pub(crate) fn demo_file(folder: &Path, upstream: &str, program: &Path) -> io::Result<PathBuf> {
     let file = folder.join(load::FILE_NAME);
-    std::fs::write(&file, init::Starter::Demo.text())?;
+    let more = include_str!("config/starter/demo_more.toml");
+    let program = toml::Value::from(program.display().to_string()).to_string();
+    let more = more.replace("UPSTREAM", upstream).replace("\"PROGRAM\"", &program);
+    std::fs::write(&file, format!("{}{more}", init::Starter::Demo.text()))?;
     Ok(file)
 }
 

@@ -29,7 +29,8 @@ use clap::{
 
 use crate::{
     commands::{
-        approvals, backup, call, calls, completions, doctor, keys, restore, settings, state, threads, tools, version,
+        approvals, backup, call, calls, completions, demo_words, doctor, import, keys, restore, settings, state,
+        threads, tools, version,
     },
     exit::Exit,
     failure::Failure,
@@ -84,6 +85,9 @@ enum Command {
     /// Check, show and describe the config
     #[command(subcommand)]
     Config(settings::ConfigCommand),
+    /// Write tools into the config that are described elsewhere
+    #[command(subcommand)]
+    Import(import::Import),
     /// Make, list and revoke the keys of clients
     #[command(subcommand, alias = "key")]
     Keys(keys::Keys),
@@ -97,6 +101,9 @@ enum Command {
     Completions(completions::Completions),
     /// Print the version
     Version(version::Version),
+    /// Count words, as a tool of the demo
+    #[command(hide = true)]
+    DemoWords,
 }
 
 fn main() -> ExitCode {
@@ -145,12 +152,14 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Threads(threads) => threads::run(session, threads).await,
         Command::State(state) => state::run(session, state).await,
         Command::Config(config) => settings::run(session, &config).await,
+        Command::Import(import) => import::run(session, import).await,
         Command::Keys(keys) => keys::run(session, keys).await,
         Command::Backup(_) => backup::run(session).await,
         Command::Restore(restore) => restore::run(session, &restore),
         Command::Doctor(_) => doctor::run(session).await,
         Command::Completions(completions) => completions::run(session, &completions, &mut Cli::command()),
         Command::Version(_) => version::run(session),
+        Command::DemoWords => demo_words::run(),
     }
 }
 

@@ -8,6 +8,7 @@ mod house;
 mod logs;
 mod made;
 mod signals;
+mod upstream;
 mod watch;
 
 use std::{path::PathBuf, sync::Arc};
@@ -23,6 +24,7 @@ use crate::{
     temporary::Temporary,
 };
 use house::House;
+use upstream::Upstream;
 
 /// Serve the tools of the config over HTTP.
 #[derive(Debug, Args)]
@@ -68,7 +70,10 @@ pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure>
         return tour::run(demo.work_on).await.map_err(|error| Failure::unexpected(error.to_string()));
     }
     let folder = Temporary::new().map_err(|error| Failure::unexpected(format!("no temporary folder: {error}")))?;
-    let file = crate::config::demo_file(folder.path())
+    let upstream = Upstream::begin().await.map_err(|error| Failure::unexpected(format!("no free port: {error}")))?;
+    let service = format!("http://{}", upstream.address);
+    let program = std::env::current_exe().unwrap_or_else(|_| "toolhub".into());
+    let file = crate::config::demo_file(folder.path(), &service, &program)
         .map_err(|error| Failure::unexpected(format!("the demo's config cannot be written: {error}")))?;
     // Neither the variables nor the files of whoever tries it out are meant for a demo.
     let folder_path = folder.path().to_owned();
@@ -82,8 +87,8 @@ pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure>
         .create_thread(&Tenant::default(), thread)
         .await
         .map_err(|error| Failure::unexpected(error.to_string()))?;
-    let ended = run(&house, false, |url| greeting::demo(&session.show, url, &house)).await;
-    drop((house, folder));
+    let ended = run(&house, false, |url| greeting::demo(&session.show, url, &service, &house)).await;
+    drop((house, folder, upstream));
     ended
 }
 

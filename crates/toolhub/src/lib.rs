@@ -50,6 +50,7 @@
 //! - What was called: [`ToolHub::calls`] with a [`CallQuery`].
 //! - Where records are kept: in memory, or in one file with `Sqlite`; and what tools remember alone, in readable files with
 //!   `Files` (the feature `disk`, on unless it is left out).
+//! - Tools that are HTTP requests: `rest::Rest`, with the feature `connect`.
 //! - For tests of tools: `toolhub::testing`, with the feature `testing`.
 #![forbid(unsafe_code)]
 
@@ -101,4 +102,7 @@ mod guide {
     #[cfg(feature = "connect")]
     #[doc = include_str!("../../../docs/guide/openapi.md")]
     mod openapi {}
+    #[cfg(feature = "connect")]
+    #[doc = include_str!("../../../docs/guide/rest.md")]
+    mod rest {}
 }

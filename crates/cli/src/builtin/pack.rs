@@ -36,6 +36,25 @@ async fn time(_: NoArguments, cx: CallContext) -> Result<String, ToolError> {
     Ok(cx.now().to_string())
 }
 
+pub(super) fn report(name: &str) -> ToolBuilder {
+    tool(name, write_report).title("Report").read_only().closed_world()
+}
+
+/// Write a short report out of what was found before.
+#[derive(Deserialize, JsonSchema)]
+struct Report {
+    /// What it is about
+    title: String,
+    /// What was found, a line for each thing
+    #[serde(default)]
+    lines: Vec<String>,
+}
+
+async fn write_report(report: Report, cx: CallContext) -> Result<String, ToolError> {
+    let lines = report.lines.iter().map(|line| format!("- {line}\n"));
+    Ok(format!("# {}\n\n{}\nwritten at {}\n", report.title, lines.collect::<String>(), cx.now()))
+}
+
 pub(super) fn notes(name: &str) -> ToolBuilder {
     tool(name, note).title("Notes").additive().closed_world()
 }

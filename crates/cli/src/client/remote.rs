@@ -93,7 +93,7 @@ fn is_this_machine(host: &str) -> bool {
 }
 
 /// Names the cryptography of TLS, once per process.
-fn cryptography() {
+pub(super) fn cryptography() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // It fails only where somebody named one before, which is as good.

@@ -58,7 +58,7 @@ pub(super) fn fixed(raw: &Raw) -> BTreeMap<String, Value> {
         Ok(Value::Object(whole)) => whole,
         _ => Map::new(),
     };
-    for section in ["tools", "defaults", "limits", "policy", "status"] {
+    for section in ["tools", "imports", "defaults", "limits", "policy", "status"] {
         whole.remove(section);
     }
     if let Some(auth) = whole.get_mut("auth").and_then(Value::as_object_mut) {

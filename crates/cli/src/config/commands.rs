@@ -121,9 +121,12 @@ pub(crate) async fn check(asked: &Asked, to: &mut Output<'_>) -> io::Result<u8> 
     };
     if to.json {
         let files: Vec<String> = loaded.files.iter().map(|file| file.display().to_string()).collect();
-        writeln!(to.out, "{}", json!({ "ok": true, "files": files, "problems": [] }))?;
+        writeln!(to.out, "{}", json!({ "ok": true, "files": files, "problems": [], "words": loaded.config.words }))?;
     } else {
         writeln!(to.out, "{}", good(asked, &loaded))?;
+        for word in &loaded.config.words {
+            writeln!(to.err, "{word}")?;
+        }
     }
     Ok(OK)
 }

@@ -14,7 +14,8 @@ const KEYS: &[(&str, &str)] = &[
     ("toolsets", "toolsets are not built yet: every thread sees every tool; remove the section"),
     ("mcp_servers", "MCP servers are not built yet; remove the section"),
     ("mcp_endpoint", "the MCP endpoint is not built yet; remove the section"),
-    ("imports", "imports are not built yet; write each tool as [tools.NAME]"),
+    ("imports.mcp_json", "MCP servers are not built yet; remove the key"),
+    ("imports.registry", "old registries are not read yet; write each tool as [tools.NAME]"),
     ("alerts", "alerts are not built yet; listen to the events of the HTTP API instead"),
     ("ui", "the dashboard is not built yet; remove the section"),
     ("server.cors_origins", "CORS is not built yet: pages of other sites cannot use the server; remove the key"),
@@ -32,22 +33,11 @@ const KEYS: &[(&str, &str)] = &[
         "a time to live for one tool's state is not built yet; `ttl` in [state] holds for all states",
     ),
     ("tools.*.state.type", "tools keep business state, the only type that is built; remove the key"),
-    (
-        "tools.*.state.inject",
-        "state among the arguments comes with command tools, which are not built yet; remove the key",
-    ),
     ("tools.*.toolset", "toolsets are not built yet: every thread sees every tool; remove the key"),
 ];
 
 /// Keys of tools of kinds that are not built.
-const KINDS: &[(&str, &[&str])] = &[
-    (
-        "REST",
-        &["url", "base_url", "path", "method", "headers", "auth", "result", "allow_hosts", "session", "query", "body"],
-    ),
-    ("MCP", &["server", "tool", "server_name", "server_url"]),
-    ("command", &["command", "args", "env", "cwd"]),
-];
+const KINDS: &[(&str, &[&str])] = &[("MCP", &["server", "tool", "server_name", "server_url"])];
 
 /// Values, by the key they stand at.
 const VALUES: &[(&str, &str, &str)] = &[
@@ -56,11 +46,13 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("tools.*.state.manager_type", "distributed", "Redis is not built yet; use \"persistent\", or leave the key out"),
     ("tools.*.state.manager_type", "session", "sessions are for all tools or none; say it in [state]"),
     ("state.persistence_format", "pickle", "reading a pickle can run foreign code; use \"sqlite\" or \"json\""),
-    ("tools.*.kind", "rest", "REST tools are not built yet; use a `builtin`"),
-    ("tools.*.kind", "mcp", "MCP tools are not built yet; use a `builtin`"),
-    ("tools.*.kind", "command", "command tools are not built yet; use a `builtin`"),
-    ("tools.*.builtin", "weather", "`weather` comes with REST tools, which are not built yet"),
-    ("tools.*.builtin", "report", "`report` comes with REST tools, which are not built yet"),
+    ("tools.*.kind", "mcp", "MCP tools are not built yet; use a `builtin`, a `url` or a `command`"),
+    ("tools.*.kind", "command", "a `command` is \"stateless\", or \"stateful\" if it lives in its thread"),
+    (
+        "tools.*.builtin",
+        "weather",
+        "`weather` is a request to the demo's own service, and only `toolhub demo` has that",
+    ),
     ("tools.*.builtin", "echo", "`echo` comes with MCP tools, which are not built yet"),
 ];
 
@@ -71,7 +63,7 @@ pub(crate) fn key(path: &Path) -> Option<String> {
     }
     let [Step::Key(section), _, Step::Key(last)] = path.0.as_slice() else { return None };
     let (kind, _) = KINDS.iter().find(|(_, keys)| section == "tools" && keys.contains(&last.as_str()))?;
-    Some(format!("`{last}` is for {kind} tools, which are not built yet; use a `builtin`"))
+    Some(format!("`{last}` is for {kind} tools, which are not built yet; use a `builtin`, a `url` or a `command`"))
 }
 
 /// What to tell about a value.

@@ -6,6 +6,9 @@
 
 mod auth;
 mod calls;
+mod command;
+mod imports;
+mod rest;
 mod server;
 mod state;
 mod store;
@@ -19,6 +22,9 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use auth::{Auth, Mode, Scope};
 pub(crate) use calls::{Backoff, Calls, Decided, Limit, Matching, RateLimit, RateLimits, RateScope, Retry, Rule};
+pub(crate) use command::Command;
+pub(crate) use imports::{Credential, Imports, OpenApi};
+pub(crate) use rest::{AnswerForm, AuthWay, Connection, KeyPlace, Method, Rest, RestAuth};
 pub(crate) use server::Server;
 pub(crate) use state::{Conflict, Format, Manager, State};
 pub(crate) use store::{Backend, Store};
@@ -55,6 +61,8 @@ pub(crate) struct Raw {
     pub(crate) policy: Vec<Rule>,
     /// The tools, by name: letters, digits, `_` and `-`.
     pub(crate) tools: BTreeMap<String, Tool>,
+    /// Tools that are described elsewhere.
+    pub(crate) imports: Imports,
     /// Logs, metrics, and what is hidden in them.
     pub(crate) telemetry: Telemetry,
 }

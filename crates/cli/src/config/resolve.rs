@@ -5,6 +5,9 @@
 
 mod auth;
 mod calls;
+mod command;
+mod imports;
+mod rest;
 mod server;
 mod state;
 mod store;
@@ -22,6 +25,8 @@ pub(crate) use auth::{Auth, Key};
 pub(crate) use server::Server;
 pub(crate) use state::State;
 pub(crate) use store::{Backend, Opened, Store, StoreTrouble};
+#[cfg(test)]
+pub(crate) use tools::Source;
 pub(crate) use tools::{Tool, Tools};
 
 use super::{
@@ -82,6 +87,7 @@ pub(crate) fn resolve(
     here: &FilePath,
 ) -> Result<Config, Problems> {
     let mut desk = Desk { tree, folder, here, environment, problems: Vec::new() };
+    let (imported, words) = imports::resolve(&raw.imports, &mut desk);
     let config = Config {
         server: server::resolve(&raw.server, raw.auth.mode, &mut desk),
         auth: auth::resolve(&raw.auth, &mut desk),
@@ -95,7 +101,8 @@ pub(crate) fn resolve(
             instances_in_all: count(raw.threads.instances_in_all),
         },
         policies: calls::resolve(raw, &mut desk),
-        tools: tools::resolve(&raw.tools, &mut desk),
+        tools: tools::resolve(&raw.tools, imported, &mut desk),
+        words,
         telemetry: Telemetry {
             format: raw.telemetry.log.format,
             level: raw.telemetry.log.level,

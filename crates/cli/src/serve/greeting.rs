@@ -23,9 +23,9 @@ pub(super) fn serve(show: &Show, url: &str, house: &House) {
 }
 
 /// What the demo says when it listens.
-pub(super) fn demo(show: &Show, url: &str, house: &House) {
+pub(super) fn demo(show: &Show, url: &str, service: &str, house: &House) {
     if show.json {
-        return show.document(&json!({ "url": url }).to_string());
+        return show.document(&json!({ "url": url, "service": service }).to_string());
     }
     let tools = house.hub.list(&Filter::default());
     let names: Vec<&str> = tools.iter().map(|tool| tool.definition.name.as_str()).collect();
@@ -42,6 +42,9 @@ pub(super) fn demo(show: &Show, url: &str, house: &House) {
     show.data(&format!("  3. curl -s {url}/agents/demo/tool-states"));
     show.data("\n");
     show.data(&format!("  `flaky` fails three times, is withheld, and comes back: {me} call flaky --thread demo"));
+    show.data(&format!(
+        "  `weather` asks a service at {service}; let it fail: curl -X POST '{service}/trouble?status=503'"
+    ));
     show.data(&format!("  a tour without a server: {me} demo --tour"));
     show.data("  Ctrl-C stops it");
 }

@@ -57,9 +57,12 @@ impl House {
         let store = config.store.open().map_err(|trouble| no_store(&trouble))?;
         let made =
             made::all(&backend(&store)).await.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
+        for word in &config.words {
+            tracing::warn!("{word}");
+        }
         let mut builder = config.hub(&store);
         for (name, asked) in made.iter().filter(|(name, _)| !config.tools.contains_key(*name)) {
-            match made::builder(name, asked) {
+            match made::builder(name, asked, &config.server.tool_hosts) {
                 Ok(tool) => builder = builder.tool(tool),
                 Err(error) => tracing::warn!(tool = name, %error, "a tool that was made over the API is left out"),
             }
@@ -127,7 +130,7 @@ impl House {
         if self.hub.get(name).is_some() != there {
             return Err(ToolChangeError::Taken);
         }
-        let tool = made::builder(name, asked)?;
+        let tool = made::builder(name, asked, &self.loaded().config.server.tool_hosts)?;
         let refused = |error: &dyn std::fmt::Display| ToolChangeError::Refused(error.to_string());
         self.hub.apply(Change::of_tools().put(tool)).await.map_err(|error| refused(&error))?;
         made::keep(&self.backend(), name, Some(asked)).await.map_err(|error| refused(&error))
@@ -158,7 +161,7 @@ impl House {
         // What the config stood in the way of comes back, as it would after a restart.
         let made = made::all(&self.backend()).await.map_err(|error| StewardError::Failed(error.into()))?;
         let change = pieces.remove.iter().fold(change, |change, name| {
-            match made.get(name).and_then(|asked| made::builder(name, asked).ok()) {
+            match made.get(name).and_then(|asked| made::builder(name, asked, &next.config.server.tool_hosts).ok()) {
                 Some(tool) => change.put(tool),
                 None => change.remove(name),
             }

@@ -1,7 +1,7 @@
 //! Tools that were made over the API, kept in the store so that they are there after a restart.
 //!
-//! In: what was asked for, as JSON. Out: tools in the making, held to the rules of the config. Today that is the tools the binary
-//! carries; what else may come this way comes here too.
+//! In: what was asked for, as JSON. Out: tools in the making, held to the rules of the config and to some of their own: what is the
+//! business of this machine (programs, files, variables, hosts that are not of the open internet) is said in its config alone.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,25 +19,51 @@ use crate::config;
 /// The layout of a row.
 const LAYOUT: u32 = 1;
 /// Members whose own members are the owner's words, and stay as they are.
-const FREE: [&str; 2] = ["metadata", "parameters"];
+const FREE: [&str; 6] = ["body", "form", "headers", "metadata", "parameters", "query"];
+/// Keys that only a config file may have, and what to do instead.
+const FILE_ONLY: [(&str, &str); 7] = [
+    ("command", PROGRAM),
+    ("args", PROGRAM),
+    ("env", PROGRAM),
+    ("pass_env", PROGRAM),
+    ("cwd", PROGRAM),
+    ("allow_hosts", "say it in the config: `tool_hosts` in [server] holds for all tools that are made over the API"),
+    ("ca_file", "write the tool into the config file"),
+];
+const PROGRAM: &str = "a program never comes over the API; write the tool into the config file";
 
 /// Makes a tool of what was asked for.
 ///
+/// `hosts` may be reached though they are not of the open internet.
+///
 /// # Errors
 /// What is wrong with it, in words for whoever asked.
-pub(super) fn builder(name: &str, asked: &Value) -> Result<ToolBuilder, ToolChangeError> {
+pub(super) fn builder(name: &str, asked: &Value, hosts: &[String]) -> Result<ToolBuilder, ToolChangeError> {
     let refused = |why: String| ToolChangeError::Refused(why);
     let said = asked.as_object().ok_or_else(|| refused("a tool is an object".into()))?;
     let mut said = in_config_words(said);
     said.remove("name");
-    let tool = config::tool(name, &said).map_err(|problems| {
+    if let Some((key, help)) = FILE_ONLY.iter().find(|(key, _)| said.contains_key(*key)) {
+        return Err(refused(format!("`{key}` is not taken over the API: {help}")));
+    }
+    if let Some(key) = ["auth", "headers"].into_iter().find(|key| refers(said.get(*key))) {
+        let why = "a secret that comes over the API is a text; variables and files of the server are not read for it";
+        return Err(refused(format!("`{key}`: {why}")));
+    }
+    let mut tool = config::tool(name, &said).map_err(|problems| {
         let told = problems.iter().map(|problem| match &problem.help {
             Some(help) => format!("{} ({help})", problem.message),
             None => problem.message.clone(),
         });
         refused(told.collect::<Vec<_>>().join("; "))
     })?;
+    tool.allow_hosts(hosts);
     tool.builder(name).ok_or_else(|| refused("there is no such builtin".into()))
+}
+
+/// Whether a member refers to something that this machine has.
+fn refers(said: Option<&Value>) -> bool {
+    said.and_then(Value::as_object).is_some_and(|members| members.values().any(Value::is_object))
 }
 
 /// The API writes `rateLimit`, a config `rate_limit`; and what is null there is not said here.

@@ -7,4 +7,5 @@ mod config_bad;
 mod config_commands;
 mod config_docs;
 mod config_schema;
+mod guard;
 mod serve;

@@ -3,12 +3,14 @@
 //! In: words. Out: a [`ToolBuilder`], or every problem with what was said. Nothing is checked before [`Rest::problems`] or the
 //! registration of the tool; `plan.rs` does the checking.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use serde_json::Value;
 use toolhub_core::{Arguments, ConnectionStateConfig, Executor, Limits, ToolBuilder, schema};
 
-use super::{Auth, Body, Parameter, RestError, Secret, Upstreams, executor::Requests, plan::Plan};
+use super::{
+    Auth, Body, Parameter, RestError, Secret, Upstreams, executor::Requests, leaf::Leaf, plan::Plan, template::Template,
+};
 
 /// A request that is a tool.
 ///
@@ -283,6 +285,33 @@ impl Rest {
     pub fn upstreams(mut self, upstreams: &Upstreams) -> Self {
         self.upstreams = upstreams.clone();
         self
+    }
+
+    /// The arguments that are named somewhere in the request, sorted. Those that nothing names are not among them.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        let mut names: HashSet<String> = self.parameters.iter().map(|parameter| parameter.argument.clone()).collect();
+        let pairs = self.query.iter().chain(&self.headers).chain(&self.cookies).map(|(_, value)| value);
+        let form: &[(String, String)] = if let Some(Body::Form(fields)) = &self.body { fields } else { &[] };
+        let text = if let Some(Body::Text(text)) = &self.body { Some(text) } else { None };
+        let texts = [&self.url, &self.base_url, &self.path].into_iter().flatten().chain(pairs);
+        for template in texts.chain(form.iter().map(|(_, value)| value)).chain(text) {
+            if let Ok(template) = Template::parse(template) {
+                names.extend(template.names().map(str::to_owned));
+            }
+        }
+        match &self.body {
+            Some(Body::Json(value)) => {
+                if let Ok(leaf) = Leaf::parse(value) {
+                    leaf.names(&mut names);
+                }
+            }
+            Some(Body::FormOf { argument, .. }) => drop(names.insert(argument.clone())),
+            _ => {}
+        }
+        let mut names = Vec::from_iter(names);
+        names.sort_unstable();
+        names
     }
 
     /// Everything that is wrong with what was said.

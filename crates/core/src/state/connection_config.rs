@@ -1,7 +1,7 @@
 //! What an owner says about connections to services: how many, how long, and how often to try again.
 //!
 //! In: a config or its JSON (times are milliseconds). Out: plain values with defaults, and the retry policy they describe.
-//! Pools and clients are for ways out of the hub, which hand their connections to tools; none is here yet.
+//! Connections themselves are made by ways out of the hub; none is here.
 
 use std::time::Duration;
 

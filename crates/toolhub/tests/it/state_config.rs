@@ -24,9 +24,6 @@ use Shown::{Brings, By};
 
 type Field = (&'static str, Shown);
 
-/// What brings the fields of connections; nothing takes that config before.
-const POOLS: Shown = Brings("rest pools", || Value::Null);
-
 const MANAGER: &[Field] = &[
     (
         "manager_type",
@@ -78,18 +75,27 @@ const BUSINESS: &[Field] = &[
 ];
 
 const CONNECTION: &[Field] = &[
-    ("pool_size", POOLS),
-    ("max_overflow", POOLS),
-    ("pool_timeout", POOLS),
-    ("pool_recycle", POOLS),
-    ("timeout", POOLS),
-    ("connect_timeout", POOLS),
-    ("read_timeout", POOLS),
-    ("write_timeout", POOLS),
-    ("keep_alive", POOLS),
-    ("keep_alive_timeout", POOLS),
-    ("keep_alive_interval", POOLS),
-    ("retry_attempts", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
+    ("pool_size", By(&["as_many_requests_run_at_once_as_the_pool_and_its_overflow_hold_and_the_pool_is_kept"])),
+    ("max_overflow", By(&["as_many_requests_run_at_once_as_the_pool_and_its_overflow_hold_and_the_pool_is_kept"])),
+    ("pool_timeout", By(&["a_call_that_finds_no_connection_free_in_time_is_overloaded"])),
+    ("pool_recycle", By(&["a_connection_that_is_too_old_is_made_anew"])),
+    (
+        "timeout",
+        By(&["a_service_that_goes_on_and_on_is_given_up", "a_longer_time_for_requests_is_a_longer_time_for_calls"]),
+    ),
+    ("connect_timeout", By(&["a_service_that_does_not_connect_in_time_is_given_up"])),
+    ("read_timeout", By(&["a_service_that_falls_silent_is_given_up"])),
+    ("write_timeout", By(&["a_service_that_takes_no_bytes_is_given_up"])),
+    ("keep_alive", By(&["connections_are_used_again", "without_keep_alive_every_request_has_a_connection_of_its_own"])),
+    ("keep_alive_timeout", By(&["a_connection_that_nobody_uses_is_closed_after_its_time"])),
+    ("keep_alive_interval", By(&["a_connection_that_is_kept_is_asked_at_the_interval_whether_it_still_works"])),
+    (
+        "retry_attempts",
+        By(&[
+            "the_retry_fields_of_a_connection_are_a_retry_policy",
+            "a_request_is_tried_as_often_as_its_connection_says_where_that_is_safe",
+        ]),
+    ),
     ("retry_delay", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
     ("retry_backoff", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
     ("retry_jitter", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
@@ -119,7 +125,7 @@ fn every_field_of_the_three_configs_has_a_test_that_shows_what_it_does() {
                         assert!(functions.contains(test), "{config}.{field}: no test is called {test}");
                     }
                 }
-                Brings(what, _) => assert!(["redis", "rest pools"].contains(what), "{config}.{field}: {what}"),
+                Brings(what, _) => assert!(["redis"].contains(what), "{config}.{field}: {what}"),
             }
         }
     }
@@ -152,21 +158,6 @@ async fn managers_that_are_not_there_yet_are_refused() {
     for manager in [ManagerType::Memory, ManagerType::Session] {
         ToolHub::builder().state_manager(with(manager)).build().await.unwrap();
     }
-}
-
-#[test]
-fn nothing_takes_the_config_of_connections_yet() {
-    let mut takers: Vec<String> = rust_files()
-        .into_iter()
-        .filter(|file| file.path.contains("/src/") && file.text.contains("ConnectionStateConfig"))
-        .map(|file| file.path)
-        .collect();
-    takers.sort();
-    // Where it is made and where it is exported. Whoever takes it shows what its fields do, and says so in the table above.
-    assert_eq!(
-        takers,
-        ["crates/core/src/lib.rs", "crates/core/src/state.rs", "crates/core/src/state/connection_config.rs"]
-    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,6 +21,8 @@ pub(crate) struct Server {
     /// The names by which clients may reach the server, without a port. A request that names another host is refused.
     #[schemars(length(min = 1))]
     pub(crate) allowed_hosts: Vec<String>,
+    /// Hosts that REST tools made over the API may reach although their addresses are private or local.
+    pub(crate) tool_hosts: Vec<String>,
     /// How long the headers of a request may be.
     pub(crate) header_limit: Size,
     /// How long the body of a request may be.
@@ -49,6 +51,7 @@ impl Default for Server {
             port: 8665,
             public_url: None,
             allowed_hosts: ["127.0.0.1", "localhost", "[::1]"].map(String::from).into(),
+            tool_hosts: Vec::new(),
             header_limit: Size(16 << 10),
             body_limit: Size(2 << 20),
             decompressed_limit: Size(8 << 20),

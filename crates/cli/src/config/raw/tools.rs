@@ -6,30 +6,32 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{super::unit::Time, Calls, Conflict};
+use super::{super::unit::Time, Calls, Command, Conflict, Rest};
 use crate::builtin;
 
 /// One tool.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tool {
-    /// Who runs it; as the builtin says where nothing is said.
+    /// What sort of tool it is; told by its other keys where nothing is said. A `command` is stateless unless this says
+    /// "stateful".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<Kind>,
-    /// Which of the tools that the binary carries it is.
-    pub(crate) builtin: Builtin,
+    /// Which of the tools that the binary carries it is. A tool has this, or `url`, or `command`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) builtin: Option<Builtin>,
     /// Whether there is such a tool. One that is not enabled is as if it were not written here.
     #[serde(default = "yes")]
     pub(crate) enabled: bool,
-    /// What the tool does, for the model; as the builtin says where nothing is said.
+    /// What the tool does, for the model; a builtin says it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
-    /// A JSON Schema of the arguments, laid over the builtin's own: it may say more, but nothing that contradicts it.
+    /// A JSON Schema of the arguments. That of a builtin is laid over its own: it may say more, but nothing that contradicts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parameters: Option<BTreeMap<String, Value>>,
     /// Which tools must have succeeded in a thread before this one may be used there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) depends_on: Option<DependsOn>,
-    /// What a call does to the world; as the builtin says where nothing is said.
+    /// What a call does to the world; as the builtin, or the method of the request, says where nothing is said.
     #[serde(default, skip_serializing_if = "Annotations::is_empty")]
     pub(crate) annotations: Annotations,
     /// One word for the group of tools it belongs to.
@@ -49,6 +51,10 @@ pub(crate) struct Tool {
     pub(crate) state: ToolState,
     #[serde(flatten)]
     pub(crate) calls: Calls,
+    #[serde(flatten)]
+    pub(crate) rest: Rest,
+    #[serde(flatten)]
+    pub(crate) command: Command,
 }
 
 fn yes() -> bool {
@@ -61,8 +67,10 @@ fn yes() -> bool {
 pub(crate) enum Kind {
     /// A function that remembers nothing.
     Stateless,
-    /// A function with state kept for it.
+    /// A function with state kept for it, or a program that lives in its thread.
     Stateful,
+    /// An HTTP request.
+    Rest,
 }
 
 /// The name of a tool that the binary carries.
@@ -157,6 +165,13 @@ pub(crate) struct ToolState {
     /// Whether the tool may be run once more with the state as it is then, for `conflict_resolution = "retry"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rerunnable: Option<bool>,
+    /// Whether a program is handed the state with each request; only for a `command`. Yes where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) inject: Option<bool>,
+    /// What the state is called in a request; "state" where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub(crate) parameter_name: Option<String>,
 }
 
 impl ToolState {

@@ -82,7 +82,7 @@ fn digits(text: &str) -> Option<Hidden> {
 }
 
 /// The secret itself. What it is, is told nobody.
-fn fetch(secret: &Secret, path: &Path, desk: &mut Desk<'_>) -> Option<String> {
+pub(super) fn fetch(secret: &Secret, path: &Path, desk: &mut Desk<'_>) -> Option<String> {
     match secret {
         Secret::Text(text) => Some(text.reveal().to_owned()),
         Secret::Env { env } => {

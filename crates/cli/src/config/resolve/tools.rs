@@ -13,6 +13,9 @@ use super::{
     },
     Desk,
     calls::policy,
+    command::{self, Command},
+    imports::Operation,
+    rest::{self, Rest},
     state::conflict,
 };
 use crate::builtin;
@@ -23,7 +26,7 @@ pub(crate) type Tools = BTreeMap<String, Tool>;
 /// One tool. Two that are equal need not be replaced by each other.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tool {
-    pub(crate) builtin: String,
+    pub(crate) source: Source,
     pub(crate) description: Option<String>,
     pub(crate) parameters: Option<Value>,
     pub(crate) depends_on: Vec<Group>,
@@ -36,7 +39,18 @@ pub(crate) struct Tool {
     pub(crate) cleanup: Option<Cleanup>,
     pub(crate) conflict: Option<Conflict>,
     pub(crate) rerunnable: bool,
+    /// Whether the state is among what a program is asked, and what it is called there.
+    pub(crate) injection: (Option<bool>, Option<String>),
     pub(crate) policy: Policy,
+}
+
+/// What does the work of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Source {
+    Builtin(String),
+    Rest(Box<Rest>),
+    Command(Box<Command>),
+    Operation(Box<Operation>),
 }
 
 /// Tools that must have succeeded before.
@@ -55,15 +69,25 @@ pub(crate) enum How {
     Sequence,
 }
 
-pub(super) fn resolve(said: &BTreeMap<String, raw::Tool>, desk: &mut Desk<'_>) -> Tools {
+pub(super) fn resolve(said: &BTreeMap<String, raw::Tool>, imported: Vec<Operation>, desk: &mut Desk<'_>) -> Tools {
     let mut tools = Tools::new();
+    for operation in imported {
+        let name = operation.name().to_owned();
+        if said.contains_key(&name) || tools.contains_key(&name) {
+            let help = "give one of them another name, or the document another `prefix`";
+            let message = format!("there are two tools named `{name}`, and one of them comes from a document");
+            desk.wrong(&Path::of(["imports", "openapi"]), message, help);
+            continue;
+        }
+        tools.insert(name, Tool::of(Source::Operation(Box::new(operation))));
+    }
     for (name, tool) in said {
         let at = Path::of(["tools", name]);
         if let Err(error) = ToolName::new(name.as_str()) {
             desk.wrong(&at, error.to_string(), "rename the section: [tools.my_tool]");
         }
         let resolved = one(tool, &at, desk);
-        if tool.enabled {
+        if let Some(resolved) = resolved.filter(|_| tool.enabled) {
             tools.insert(name.clone(), resolved);
         }
     }
@@ -74,30 +98,30 @@ pub(super) fn resolve(said: &BTreeMap<String, raw::Tool>, desk: &mut Desk<'_>) -
     tools
 }
 
-fn one(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Tool {
-    let builtin = builtin::find(&said.builtin.0);
-    if let (Some(kind), Some(builtin)) = (said.kind, builtin) {
-        let stateful = kind == Kind::Stateful;
-        if stateful != builtin.is_stateful() {
-            let message = format!("the builtin `{}` is {}, not {}", builtin.name, builtin.kind(), word(kind));
-            desk.wrong(&at.key("kind"), message, format!("write kind = \"{}\", or leave it out", builtin.kind()));
-        }
-    }
-    if builtin.is_some_and(|builtin| !builtin.is_stateful()) && desk.said(&at.key("state")) {
-        let message =
-            format!("the builtin `{}` remembers nothing, so there is nothing to say about its state", said.builtin.0);
+fn one(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Option<Tool> {
+    let source = source(said, at, desk);
+    if source.as_ref().is_some_and(|source| !source.is_stateful()) && desk.said(&at.key("state")) {
+        let message = "the tool remembers nothing, so there is nothing to say about its state";
         desk.wrong(&at.key("state"), message, "remove `state`");
     }
-    let read_only = said.annotations.read_only.unwrap_or(builtin.is_some_and(builtin::Builtin::is_read_only));
-    if said.calls.cache.is_some() && !read_only {
+    let is_command = matches!(source, Some(Source::Command(_)));
+    for key in ["inject", "parameter_name"] {
+        let path = at.key("state").key(key);
+        if source.is_some() && !is_command && desk.said(&path) {
+            desk.wrong(&path, format!("`{path}` is for a `command`"), format!("remove `{key}`"));
+        }
+    }
+    let by_itself = source.as_ref().is_some_and(Source::is_read_only);
+    if said.calls.cache.is_some() && source.is_some() && !said.annotations.read_only.unwrap_or(by_itself) {
         let help = "remove `cache`: an answer given again is an effect that did not happen";
         desk.wrong(&at.key("cache"), "only the answers of read-only tools can be kept", help);
     }
-    Tool {
-        builtin: said.builtin.0.clone(),
+    let depends_on = groups(said.depends_on.as_ref(), at, desk);
+    let policy = policy(&said.calls, at, desk);
+    Some(Tool {
         description: said.description.clone(),
         parameters: said.parameters.clone().map(|schema| Value::Object(schema.into_iter().collect::<Map<_, _>>())),
-        depends_on: groups(said.depends_on.as_ref(), at, desk),
+        depends_on,
         annotations: said.annotations.clone(),
         category: said.category.clone(),
         tags: said.tags.clone(),
@@ -107,7 +131,85 @@ fn one(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Tool {
         cleanup: said.state.cleanup,
         conflict: said.state.conflict_resolution,
         rerunnable: said.state.rerunnable == Some(true),
-        policy: policy(&said.calls, at, desk),
+        injection: (said.state.inject, said.state.parameter_name.clone()),
+        policy,
+        ..Tool::of(source?)
+    })
+}
+
+/// Keys of requests and of programs.
+const OF_REST: [&str; 17] = [
+    "url",
+    "base_url",
+    "path",
+    "method",
+    "query",
+    "headers",
+    "body",
+    "form",
+    "auth",
+    "result",
+    "allow_hosts",
+    "follow_redirects",
+    "redirect_hosts",
+    "session",
+    "health_url",
+    "ca_file",
+    "connection",
+];
+const OF_COMMAND: [&str; 8] = ["command", "args", "env", "pass_env", "cwd", "max_output", "max_line", "grace"];
+
+/// What does the work; `None` when that cannot be told.
+fn source(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Option<Source> {
+    let (builtin, command) = (desk.said(&at.key("builtin")), desk.said(&at.key("command")));
+    let address = ["url", "base_url"].iter().any(|key| desk.said(&at.key(key)));
+    let sort = match (builtin, address || said.kind == Some(Kind::Rest), command) {
+        (true, false, false) => "builtin",
+        (false, true, false) => "REST tool",
+        (false, false, true) => "command",
+        (false, false, false) => {
+            let help = "add `url = \"https://…\"`, or `command = \"…\"`, or `builtin = \"…\"`";
+            desk.wrong(at, "nothing says what the tool does", help);
+            return None;
+        }
+        _ => {
+            let help = "keep one of `url`, `command` and `builtin`";
+            desk.wrong(at, "a tool does one thing, and this one is told to do several", help);
+            return None;
+        }
+    };
+    let foreign = OF_REST.iter().filter(|_| sort != "REST tool").chain(OF_COMMAND.iter().filter(|_| sort != "command"));
+    for key in foreign {
+        let path = at.key(key);
+        if desk.said(&path) {
+            desk.wrong(&path, format!("`{key}` means nothing to a {sort}"), format!("remove `{key}`"));
+        }
+    }
+    match sort {
+        "REST tool" => {
+            kind_is(said.kind, &[Kind::Rest], "a request", at, desk);
+            rest::resolve(&said.rest, at, desk).map(|rest| Source::Rest(Box::new(rest)))
+        }
+        "command" => {
+            kind_is(said.kind, &[Kind::Stateless, Kind::Stateful], "a program", at, desk);
+            let stateful = said.kind == Some(Kind::Stateful);
+            command::resolve(&said.command, stateful, at, desk).map(|found| Source::Command(Box::new(found)))
+        }
+        _ => {
+            let name = said.builtin.as_ref().map(|builtin| builtin.0.clone())?;
+            let builtin = builtin::find(&name)?;
+            let kind = if builtin.is_stateful() { Kind::Stateful } else { Kind::Stateless };
+            kind_is(said.kind, &[kind], &format!("the builtin `{name}`"), at, desk);
+            Some(Source::Builtin(name))
+        }
+    }
+}
+
+fn kind_is(said: Option<Kind>, right: &[Kind], who: &str, at: &Path, desk: &mut Desk<'_>) {
+    if let Some(kind) = said.filter(|kind| !right.contains(kind)) {
+        let may_be = right.iter().map(|kind| word(*kind)).collect::<Vec<_>>();
+        let message = format!("{who} is {}, not {}", may_be.join(" or "), word(kind));
+        desk.wrong(&at.key("kind"), message, format!("write kind = \"{}\", or leave it out", may_be[0]));
     }
 }
 
@@ -115,6 +217,26 @@ fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Stateless => "stateless",
         Kind::Stateful => "stateful",
+        Kind::Rest => "rest",
+    }
+}
+
+impl Source {
+    fn is_stateful(&self) -> bool {
+        match self {
+            Self::Builtin(name) => builtin::find(name).is_some_and(builtin::Builtin::is_stateful),
+            Self::Command(command) => command.stateful,
+            Self::Rest(_) | Self::Operation(_) => false,
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        match self {
+            Self::Builtin(name) => builtin::find(name).is_some_and(builtin::Builtin::is_read_only),
+            Self::Command(_) => false,
+            Self::Rest(rest) => rest.is_read_only(),
+            Self::Operation(operation) => operation.is_read_only(),
+        }
     }
 }
 
@@ -200,9 +322,45 @@ fn circle(tools: &Tools, desk: &mut Desk<'_>) {
 }
 
 impl Tool {
+    /// A tool of which nothing more is said.
+    fn of(source: Source) -> Self {
+        Self {
+            source,
+            description: None,
+            parameters: None,
+            depends_on: Vec::new(),
+            annotations: Annotations::default(),
+            category: None,
+            tags: Vec::new(),
+            version: None,
+            metadata: BTreeMap::new(),
+            manager: None,
+            cleanup: None,
+            conflict: None,
+            rerunnable: false,
+            injection: (None, None),
+            policy: Policy::default(),
+        }
+    }
+
+    /// Hosts that a request may reach though they are not of the open internet.
+    pub(crate) fn allow_hosts(&mut self, hosts: &[String]) {
+        if let Source::Rest(rest) = &mut self.source {
+            rest.allow(hosts);
+        }
+    }
+
     /// A tool in the making. `None` where its builtin is not there, which a config that was resolved never says.
     pub(crate) fn builder(&self, name: &str) -> Option<ToolBuilder> {
-        let mut tool = builtin::find(&self.builtin)?.tool(name);
+        let mut tool = match &self.source {
+            Source::Builtin(builtin) => builtin::find(builtin)?.tool(name),
+            Source::Command(command) => command.tool(name),
+            Source::Operation(operation) => operation.tool(),
+            Source::Rest(rest) => {
+                let parameters = self.parameters.clone().unwrap_or_else(|| rest.parameters());
+                rest.request().tool_with(name, parameters)
+            }
+        };
         let said = &self.annotations;
         tool = tool.annotations(|own| {
             let Annotations { title, read_only, destructive, idempotent, open_world } = said;
@@ -218,7 +376,7 @@ impl Tool {
         if let Some(text) = &self.description {
             tool = tool.description(text.as_str());
         }
-        if let Some(schema) = &self.parameters {
+        if let Some(schema) = self.parameters.as_ref().filter(|_| !matches!(self.source, Source::Rest(_))) {
             tool = tool.parameters(schema.clone());
         }
         for Group { how, tools, within } in &self.depends_on {
@@ -259,6 +417,13 @@ impl Tool {
         }
         if let Some(said) = self.conflict {
             tool = tool.on_conflict(conflict(said));
+        }
+        let (inject, parameter) = &self.injection;
+        if let Some(inject) = inject {
+            tool = tool.state_injection(*inject);
+        }
+        if let Some(name) = parameter {
+            tool = tool.state_parameter_name(name.as_str());
         }
         if self.rerunnable { tool.rerunnable() } else { tool }
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     super::{
-        load,
+        load, resolve,
         shape::{Shape, Text},
         show,
         tree::{Path, Step},
@@ -91,7 +91,7 @@ fn a_variable_finds_a_tool_whatever_its_name() {
     let seconds = |seconds| Some(std::time::Duration::from_secs(seconds));
     assert_eq!(config.tools["fs__Read-File"].policy.timeout, seconds(7));
     assert_eq!(config.tools["fs"].policy.timeout, None);
-    assert_eq!(config.tools["new"].builtin, "notes");
+    assert_eq!(config.tools["new"].source, resolve::Source::Builtin("notes".into()));
     assert_eq!(config.policies.limits[0].1.timeout, seconds(9));
     assert_eq!(config.server.allowed_hosts, ["a.example", "b.example"]);
     assert_eq!(config.policies.defaults.retry.unwrap().attempts, 5);

@@ -56,9 +56,18 @@ impl JsonSchema for NewTool {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "object",
+            "description": "What `[tools.NAME]` of a config may say, in camelCase; never a program, a file, a variable or `allowHosts`.",
             "properties": {
                 "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "Its name; in a PUT the one in the path."},
-                "builtin": {"type": "string", "description": "The tool of the demo pack that it is."},
+                "description": {"type": "string", "description": "What it does, for the model."},
+                "url": {"type": "string", "description": "The address of the request that it is; `{city}` stands for the argument `city`."},
+                "method": {"type": "string", "enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]},
+                "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+                "query": {"type": "object", "additionalProperties": {"type": "string"}},
+                "body": {"description": "The JSON body; its texts are templates."},
+                "auth": {"type": "object", "description": "How requests show who they are from, as in the config; secrets are texts."},
+                "parameters": {"type": "object", "description": "A JSON Schema of the arguments; texts for all that the request names where it is left out."},
+                "builtin": {"type": "string", "description": "The tool of the demo pack that it is, in the place of `url`."},
                 "command": {"not": {}, "description": "Never: commands come from the config file."},
             },
         })

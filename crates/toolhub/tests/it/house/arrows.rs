@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("toolhub-cli", &["toolhub"]),
     ("toolhub-bench", &["toolhub"]),
     ("toolhub-bench-http", &["toolhub"]),
+    ("toolhub-bench-rest", &["toolhub"]),
     ("toolhub-bench-state", &["toolhub"]),
     ("toolhub-bench-store", &["toolhub"]),
 ];

@@ -1,0 +1,213 @@
+//! `import`: tools that are described elsewhere, written into the config.
+//!
+//! In: a document. Out: what it comes to, and lines at the end of the config file. They are written only if the config is right with
+//! them; one that would not be stays as it is.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use toolhub::openapi::{self, Imported, Options, Scheme, SchemeKind};
+
+use crate::{
+    client,
+    config::{self, Asked},
+    exit::Exit,
+    failure::Failure,
+    output::{Column, Table},
+    session::Session,
+};
+
+/// Write tools into the config that are described elsewhere.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Import {
+    /// Make a tool of each operation of an OpenAPI document (3.0 or 3.1, JSON or YAML)
+    Openapi(OpenApi),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct OpenApi {
+    /// The document: a file, or an http(s) address. What comes from an address is kept in `specs/` beside the config
+    spec: String,
+    /// Tools are called PREFIX__operation
+    #[arg(long)]
+    prefix: Option<String>,
+    /// Take only operations whose names fit; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<String>,
+    /// Leave out operations whose names fit; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Where the service is, in place of what the document says
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// A host that may be reached although its address is private or local; may be given several times
+    #[arg(long, value_name = "HOST")]
+    allow_host: Vec<String>,
+    /// Only show what would come of it
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(crate) async fn run(session: &Session, import: Import) -> Result<Exit, Failure> {
+    let Import::Openapi(said) = import;
+    let asked = session.global.asked()?;
+    let is_address = said.spec.starts_with("http://") || said.spec.starts_with("https://");
+    let text = if is_address {
+        client::fetch(&said.spec).await?
+    } else {
+        let file = asked.folder.join(&said.spec);
+        std::fs::read_to_string(&file).map_err(|error| {
+            Failure::usage(format!("{} cannot be read: {error}", said.spec)).help("name a file or an http(s) address")
+        })?
+    };
+    let options = Options {
+        prefix: said.prefix.clone(),
+        include: said.include.clone(),
+        exclude: said.exclude.clone(),
+        base_url: said.base_url.clone(),
+        document_url: is_address.then(|| said.spec.clone()),
+        ..Options::default()
+    };
+    let imported = openapi::import(&text, &options).map_err(|error| Failure::usage(error.to_string()))?;
+    let written = match said.dry_run || imported.plans.is_empty() {
+        true => None,
+        false => Some(write(&asked, &said, is_address.then_some(text.as_str()), &imported)?),
+    };
+    show(session, &said, &imported, written.as_deref());
+    Ok(Exit::Fine)
+}
+
+fn show(session: &Session, said: &OpenApi, imported: &Imported, written: Option<&Path>) {
+    let secrets: Vec<&Scheme> = imported.schemes.iter().collect();
+    if session.show.json {
+        let tools = imported.plans.iter().map(|plan| {
+            json!({ "name": plan.name, "method": plan.method, "path": plan.path, "description": plan.description })
+        });
+        let secrets = secrets
+            .iter()
+            .map(|scheme| json!({ "name": scheme.name, "needs": scheme.kind.words(), "variables": scheme.variables }));
+        let warnings: Vec<String> = imported.warnings.iter().map(ToString::to_string).collect();
+        let whole = json!({
+            "title": imported.title, "version": imported.version, "tools": tools.collect::<Vec<Value>>(),
+            "filtered": imported.filtered, "skipped": imported.skipped(), "warnings": warnings,
+            "secrets": secrets.collect::<Vec<Value>>(), "written": written.map(Path::display).map(|path| path.to_string()),
+        });
+        return session.show.document(&whole.to_string());
+    }
+    let mut table = Table::new([
+        Column::new("TOOL"),
+        Column::new("OPERATION").cut(20),
+        Column::new("WHAT IT DOES").cut(12).goes(1),
+    ]);
+    for plan in &imported.plans {
+        let first = plan.description.lines().next().unwrap_or_default().to_owned();
+        table.row([plan.name.to_string(), plan.operation(), first]);
+    }
+    session.show.foreign(&table.lines(session.show.width, session.show.ascii));
+    for warning in &imported.warnings {
+        session.show.say(&warning.to_string());
+    }
+    for scheme in secrets {
+        let variables = scheme.variables.join(" and ");
+        session.show.say(&format!("`{}` needs {}; set {variables}", scheme.name, scheme.kind.words()));
+    }
+    let (many, left) = (imported.plans.len(), imported.filtered + imported.skipped());
+    let what = format!("{many} tools of \"{}\", {left} operations left out", imported.title);
+    session.show.say(&match written {
+        Some(file) => {
+            format!("{what}; written into {}. Next: toolhub serve, or a reload of the server", file.display())
+        }
+        None if said.dry_run => format!("{what}; nothing was written"),
+        None => format!("{what}; there was nothing to write"),
+    });
+}
+
+/// Writes the lines, and the document where it came from an address. Answers which file has them.
+fn write(asked: &Asked, said: &OpenApi, text: Option<&str>, imported: &Imported) -> Result<PathBuf, Failure> {
+    let no_config = || {
+        Failure::usage("there is no toolhub.toml that could have the tools")
+            .help("`toolhub init --empty` writes one; --dry-run shows the tools without it")
+    };
+    let (file, _) = asked.files().pop().filter(|(file, _)| file.is_file()).ok_or_else(no_config)?;
+    let failed = |what: &Path, error: std::io::Error| Failure::unexpected(format!("{}: {error}", what.display()));
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let mut fetched = None;
+    let spec = match text {
+        None => relative(&asked.folder.join(&said.spec), folder),
+        Some(text) => {
+            let ending = if text.trim_start().starts_with('{') { "json" } else { "yaml" };
+            let name = said.prefix.clone().unwrap_or_else(|| plain(&imported.title));
+            let place = folder.join("specs").join(format!("{name}.{ending}"));
+            if place.exists() {
+                let words = format!("{} is there already", place.display());
+                return Err(Failure::usage(words).help("give a --prefix of its own, or remove the file first"));
+            }
+            std::fs::create_dir_all(folder.join("specs")).map_err(|error| failed(&place, error))?;
+            std::fs::write(&place, text).map_err(|error| failed(&place, error))?;
+            fetched = Some(place.clone());
+            relative(&place, folder)
+        }
+    };
+    let before = std::fs::read_to_string(&file).map_err(|error| failed(&file, error))?;
+    let whole = format!("{}\n\n{}", before.trim_end(), lines(asked, said, &spec, imported));
+    std::fs::write(&file, &whole).map_err(|error| failed(&file, error))?;
+    match config::load(asked) {
+        Ok(_) => Ok(file),
+        Err(problems) => {
+            std::fs::write(&file, &before).map_err(|error| failed(&file, error))?;
+            fetched.map(std::fs::remove_file);
+            Err(Failure::of_config(&problems).help(format!("{} was left as it was", file.display())))
+        }
+    }
+}
+
+/// What is written into the config.
+fn lines(asked: &Asked, said: &OpenApi, spec: &str, imported: &Imported) -> String {
+    let text = |text: &str| toml::Value::from(text).to_string();
+    let list = |words: &[String]| toml::Value::from(words.to_vec()).to_string();
+    let mut lines = vec![format!("[[imports.openapi]]\nspec = {}", text(spec))];
+    let one = |key: &str, value: &Option<String>| value.as_deref().map(|value| format!("{key} = {}", text(value)));
+    lines.extend(one("prefix", &said.prefix));
+    lines.extend(one("base_url", &said.base_url));
+    for (key, words) in [("include", &said.include), ("exclude", &said.exclude), ("allow_hosts", &said.allow_host)] {
+        lines.extend((!words.is_empty()).then(|| format!("{key} = {}", list(words))));
+    }
+    if spec.starts_with("specs/") && said.spec.contains("://") {
+        lines.push(format!("document_url = {}", text(&said.spec)));
+    }
+    for scheme in &imported.schemes {
+        // A variable that is not set would make the config wrong.
+        let mark = if scheme.variables.iter().all(|name| asked.environment.get(name).is_some()) { "" } else { "# " };
+        let reference = |index: usize| {
+            let name = scheme.variables.get(index).or(scheme.variables.last());
+            format!("{{ env = {} }}", text(name.map_or("SECRET", String::as_str)))
+        };
+        let given = match &scheme.kind {
+            SchemeKind::Basic => format!("username = \"…\", password = {}", reference(1)),
+            SchemeKind::ClientCredentials { .. } => format!("client_id = \"…\", client_secret = {}", reference(1)),
+            _ => format!("token = {}", reference(0)),
+        };
+        // Who asks is no secret, and nobody here knows it.
+        let mark = if given.contains('…') { "# " } else { mark };
+        lines.push(format!("{mark}credentials.{} = {{ {given} }}", key(&scheme.name)));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// A key of TOML.
+fn key(name: &str) -> String {
+    let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if bare { name.into() } else { toml::Value::from(name).to_string() }
+}
+
+/// A name for a file.
+fn plain(title: &str) -> String {
+    let name: String =
+        title.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    name.trim_matches('-').chars().take(48).collect()
+}
+
+/// A path as it is written in a file of a folder.
+fn relative(path: &Path, folder: &Path) -> String {
+    path.strip_prefix(folder).unwrap_or(path).display().to_string()
+}

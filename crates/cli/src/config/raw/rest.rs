@@ -1,0 +1,278 @@
+//! What `[tools.NAME]` says about a tool that is an HTTP request.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolhub::ConnectionStateConfig;
+
+use super::super::{
+    secret::Secret,
+    unit::{Size, Time},
+};
+
+/// The keys of a tool that is an HTTP request. Texts are templates: `{city}` stands for the argument `city`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct Rest {
+    /// The address of the request, where the tool is one. `{city}` stands for the argument `city`, in one segment of the path or
+    /// one value of the query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
+    /// The address that `path` is below, in the place of `url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) base_url: Option<String>,
+    /// The path below `base_url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
+    /// The method of the request; "GET" where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) method: Option<Method>,
+    /// Pairs of the query. One whose argument is absent is left out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) query: BTreeMap<String, String>,
+    /// Headers of the request; their values are never shown.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) headers: BTreeMap<String, Secret>,
+    /// The JSON body; a text that is nothing but `{items}` becomes the argument `items` itself. Arguments that nothing names go
+    /// into the query of a GET, HEAD or DELETE and into the body of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) body: Option<Value>,
+    /// The fields of a form, in the place of `body`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) form: BTreeMap<String, String>,
+    /// How requests show who they are from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth: Option<RestAuth>,
+    /// What of the answer is the result.
+    #[serde(skip_serializing_if = "RestResult::is_empty")]
+    pub(crate) result: RestResult,
+    /// Hosts that may be reached although their addresses are private or local, such as "127.0.0.1" or "api.internal:8080".
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) allow_hosts: Vec<String>,
+    /// Whether redirects are followed that stay on the host; yes where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) follow_redirects: Option<bool>,
+    /// Hosts that redirects may lead to beside their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) redirect_hosts: Vec<String>,
+    /// Whether the service's cookies are kept, for each thread apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<bool>,
+    /// An address that answers a GET with 2xx when the service is well; it is asked while the tool is withheld.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) health_url: Option<String>,
+    /// A PEM file with certificates that may vouch for the service, beside those the system trusts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ca_file: Option<String>,
+    /// Connections to the service: how many, how long each step may take, how often to try again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) connection: Option<Connection>,
+}
+
+/// The method of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum Method {
+    /// Reads.
+    Get,
+    /// Reads, without a body.
+    Head,
+    /// Makes something.
+    Post,
+    /// Puts something in a place.
+    Put,
+    /// Changes a part.
+    Patch,
+    /// Removes.
+    Delete,
+    /// Asks what is possible.
+    Options,
+}
+
+/// How requests show who they are from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct RestAuth {
+    /// Which of the ways.
+    #[serde(rename = "type")]
+    pub(crate) way: AuthWay,
+    /// The token, for "bearer".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<Secret>,
+    /// The name, for "basic".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) username: Option<String>,
+    /// The password, for "basic".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) password: Option<Secret>,
+    /// Where an API key goes; "header" where nothing is said.
+    #[serde(rename = "in", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<KeyPlace>,
+    /// What the key is called there, for "api_key".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    /// The key, for "api_key".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<Secret>,
+    /// Where tokens are given out, for "oauth2".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token_url: Option<String>,
+    /// Who asks for a token, for "oauth2".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_id: Option<String>,
+    /// Its secret, for "oauth2".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_secret: Option<Secret>,
+    /// What the token is to be good for, for "oauth2".
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) scopes: Vec<String>,
+}
+
+/// The ways to show who a request is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AuthWay {
+    /// `token` in the header Authorization.
+    Bearer,
+    /// `username` and `password` in the header Authorization.
+    Basic,
+    /// `value` under a `name` of the service's own.
+    ApiKey,
+    /// A token fetched from `token_url` with `client_id` and `client_secret`.
+    Oauth2,
+}
+
+/// Where an API key goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum KeyPlace {
+    /// A header.
+    Header,
+    /// A pair of the query.
+    Query,
+    /// A cookie.
+    Cookie,
+}
+
+/// What of an answer is the result.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct RestResult {
+    /// The part of a JSON answer, as a JSON pointer: "/current/temperature".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) select: Option<String>,
+    /// What the body of an answer is taken for; what its content type says where nothing is said.
+    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    pub(crate) form: Option<AnswerForm>,
+    /// How many bytes of an answer are read; "8MiB" where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_bytes: Option<Size>,
+    /// How many bytes a packed answer may become; "8MiB" where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_unpacked: Option<Size>,
+}
+
+impl RestResult {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What the body of an answer is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AnswerForm {
+    /// JSON.
+    Json,
+    /// Text.
+    Text,
+    /// Bytes, kept as an artifact.
+    Binary,
+}
+
+/// Connections to a service. Tools of the same service with the same settings share them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct Connection {
+    /// How many requests may be under way at once.
+    pub(crate) pool_size: u32,
+    /// How many more, when it is busy.
+    pub(crate) max_overflow: u32,
+    /// How long a call waits for its turn; then it is `overloaded`.
+    pub(crate) pool_timeout: Time,
+    /// The age at which connections are made anew.
+    pub(crate) pool_recycle: Time,
+    /// How long one request may take in all.
+    pub(crate) timeout: Time,
+    /// How long it may take to connect.
+    pub(crate) connect_timeout: Time,
+    /// How long the service may be silent while it answers.
+    pub(crate) read_timeout: Time,
+    /// How long it may take to send a request.
+    pub(crate) write_timeout: Time,
+    /// Whether connections are kept for the next request.
+    pub(crate) keep_alive: bool,
+    /// How long an unused one is kept.
+    pub(crate) keep_alive_timeout: Time,
+    /// How often one that is kept is asked whether it still works.
+    pub(crate) keep_alive_interval: Time,
+    /// How often a request is tried, counting the first time. `retry` of the tool weighs more.
+    #[schemars(range(min = 1))]
+    pub(crate) retry_attempts: u32,
+    /// The wait before the second attempt.
+    pub(crate) retry_delay: Time,
+    /// By how much each wait is longer than the one before.
+    #[schemars(range(min = 1))]
+    pub(crate) retry_backoff: f64,
+    /// Whether a wait is a random part of its length.
+    pub(crate) retry_jitter: bool,
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        let usual = ConnectionStateConfig::default();
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Self {
+            pool_size: count(usual.pool_size),
+            max_overflow: count(usual.max_overflow),
+            pool_timeout: Time(usual.pool_timeout),
+            pool_recycle: Time(usual.pool_recycle),
+            timeout: Time(usual.timeout),
+            connect_timeout: Time(usual.connect_timeout),
+            read_timeout: Time(usual.read_timeout),
+            write_timeout: Time(usual.write_timeout),
+            keep_alive: usual.keep_alive,
+            keep_alive_timeout: Time(usual.keep_alive_timeout),
+            keep_alive_interval: Time(usual.keep_alive_interval),
+            retry_attempts: usual.retry_attempts,
+            retry_delay: Time(usual.retry_delay),
+            retry_backoff: usual.retry_backoff,
+            retry_jitter: usual.retry_jitter,
+        }
+    }
+}
+
+impl From<&Connection> for ConnectionStateConfig {
+    fn from(said: &Connection) -> Self {
+        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let time = |time: Time| -> Duration { time.0 };
+        let mut config = Self::default();
+        config.pool_size = count(said.pool_size);
+        config.max_overflow = count(said.max_overflow);
+        config.pool_timeout = time(said.pool_timeout);
+        config.pool_recycle = time(said.pool_recycle);
+        config.timeout = time(said.timeout);
+        config.connect_timeout = time(said.connect_timeout);
+        config.read_timeout = time(said.read_timeout);
+        config.write_timeout = time(said.write_timeout);
+        config.keep_alive = said.keep_alive;
+        config.keep_alive_timeout = time(said.keep_alive_timeout);
+        config.keep_alive_interval = time(said.keep_alive_interval);
+        config.retry_attempts = said.retry_attempts;
+        config.retry_delay = time(said.retry_delay);
+        config.retry_backoff = said.retry_backoff;
+        config.retry_jitter = said.retry_jitter;
+        config
+    }
+}

@@ -1,0 +1,75 @@
+//! What holds for a tool that is a program.
+//!
+//! In: what is said. Out: plain values that can be compared, and the program made of them. Whether it is installed is found when it
+//! is to run: one that is not costs its own tool, and no other.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use toolhub::{
+    ToolBuilder,
+    command::{self, Guard},
+};
+
+use super::{
+    super::{raw, secret::Hidden, tree::Path},
+    Desk,
+    auth::fetch,
+};
+
+/// A program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Command {
+    said: raw::Command,
+    program: PathBuf,
+    env: BTreeMap<String, Hidden>,
+    cwd: PathBuf,
+    pub(super) stateful: bool,
+}
+
+pub(super) fn resolve(said: &raw::Command, stateful: bool, at: &Path, desk: &mut Desk<'_>) -> Option<Command> {
+    let text = said.command.as_deref().unwrap_or_default();
+    if text.trim().is_empty() {
+        desk.wrong(&at.key("command"), "`command` is empty", "name a program: command = \"python3\"");
+        return None;
+    }
+    // A name is looked for in PATH; what has a slash is a path, and begins where the file is.
+    let program = if text.contains('/') { desk.file(&at.key("command"), text) } else { text.into() };
+    let mut env = BTreeMap::new();
+    for (name, value) in &said.env {
+        if let Some(text) = fetch(value, &at.key("env").key(name), desk) {
+            env.insert(name.clone(), Hidden::new(text));
+        }
+    }
+    let cwd = desk.file(&at.key("cwd"), said.cwd.as_deref().unwrap_or("."));
+    Some(Command { said: said.clone(), program, env, cwd, stateful })
+}
+
+impl Command {
+    /// The tool.
+    pub(super) fn tool(&self, name: &str) -> ToolBuilder {
+        let said = &self.said;
+        let mut command = command::Command::new(&self.program).args(said.args.iter().cloned());
+        for (name, value) in &self.env {
+            command = command.env(name, value.reveal());
+        }
+        command = said.pass_env.iter().fold(command, command::Command::pass_env);
+        if !self.cwd.as_os_str().is_empty() {
+            command = command.cwd(&self.cwd);
+        }
+        let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        if let Some(size) = said.max_output {
+            command = command.max_output(bytes(size.0));
+        }
+        if let Some(size) = said.max_line {
+            command = command.max_line(bytes(size.0));
+        }
+        if let Some(time) = said.grace {
+            command = command.grace(time.0);
+        }
+        match Guard::this_program() {
+            Ok(guard) => command = command.guard(guard),
+            Err(error) => tracing::warn!(tool = name, %error, "the tool runs without a guard"),
+        }
+        if self.stateful { command.stateful_tool(name) } else { command.tool(name) }
+    }
+}

@@ -1,0 +1,268 @@
+//! What holds for a tool that is an HTTP request.
+//!
+//! In: what is said. Out: plain values that can be compared, and the request made of them. What is wrong with a request is found by
+//! whoever makes it, and told at the key it stands at.
+
+use std::{
+    hash::{Hash, Hasher},
+    path::PathBuf,
+};
+
+use serde_json::Value;
+use toolhub::{
+    ConnectionStateConfig,
+    rest::{self, Answer, Body, RestError},
+};
+
+use super::{
+    super::{
+        raw::{self, AnswerForm, AuthWay, Method, RestAuth},
+        secret::{Hidden, Secret},
+        tree::Path,
+    },
+    Desk,
+    auth::fetch,
+};
+
+/// A request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Rest {
+    said: raw::Rest,
+    headers: Vec<(String, Header)>,
+    auth: Option<Auth>,
+    ca_file: Option<PathBuf>,
+    connection: ConnectionStateConfig,
+}
+
+/// The value of a header.
+#[derive(Debug, Clone, PartialEq)]
+enum Header {
+    /// With arguments in it, or nothing to hide.
+    Open(String),
+    Secret(Hidden),
+}
+
+/// How requests show who they are from, with the secrets fetched.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Auth {
+    Bearer(Hidden),
+    Basic(String, Hidden),
+    Key(rest::KeyPlace, String, Hidden),
+    Client { token_url: String, id: String, secret: Hidden, scopes: Vec<String> },
+}
+
+/// A header of such a name is a secret, whatever it says.
+const SECRET_NAMES: [&str; 7] = ["auth", "key", "token", "secret", "password", "cookie", "session"];
+
+/// Works out a request; `None` when it cannot be one.
+pub(super) fn resolve(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) -> Option<Rest> {
+    let before = desk.problems.len();
+    address(said, at, desk);
+    if said.body.is_some() && !said.form.is_empty() {
+        desk.wrong(&at.key("form"), "a request has one body, and this one has two", "keep either `body` or `form`");
+    }
+    if said.follow_redirects == Some(false) && !said.redirect_hosts.is_empty() {
+        let help = "remove `redirect_hosts`, or `follow_redirects = false`";
+        desk.wrong(&at.key("redirect_hosts"), "no redirect is followed, and here are hosts for them", help);
+    }
+    let mut headers = Vec::new();
+    for (name, value) in &said.headers {
+        let Some(text) = fetch(value, &at.key("headers").key(name), desk) else { continue };
+        let lower = name.to_ascii_lowercase();
+        let hidden = !matches!(value, Secret::Text(_)) || SECRET_NAMES.iter().any(|word| lower.contains(word));
+        let header = if hidden && !text.contains('{') { Header::Secret(Hidden::new(text)) } else { Header::Open(text) };
+        headers.push((name.clone(), header));
+    }
+    let auth = said.auth.as_ref().and_then(|auth| self::auth(auth, &at.key("auth"), desk));
+    let ca_file = said.ca_file.as_deref().map(|file| desk.file(&at.key("ca_file"), file));
+    let connection = said.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
+    let found = Rest { said: said.clone(), headers, auth, ca_file, connection };
+    if desk.problems.len() == before {
+        for RestError { setting, problem, .. } in found.request().problems() {
+            // What a request calls redirects is two keys here.
+            let setting = if setting.starts_with("redirects") { "redirect_hosts".into() } else { setting };
+            let path = setting.split_once('.').map_or_else(
+                || at.key(&setting),
+                |(section, key)| at.key(section).key(key.split('.').next().unwrap_or(key)),
+            );
+            desk.wrong(&path, problem, "docs/guide/rest.md has examples");
+        }
+    }
+    (desk.problems.len() == before).then_some(found)
+}
+
+fn address(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) {
+    match (&said.url, &said.base_url, &said.path) {
+        (Some(_), None, None) | (None, Some(_), _) => {}
+        (Some(_), ..) => {
+            let help = "write either `url`, or `base_url` with `path`";
+            desk.wrong(&at.key("url"), "the address is said twice", help);
+        }
+        (None, None, _) => {
+            desk.wrong(at, "the tool has no address", "add `url = \"https://…\"`, or `base_url` with `path`");
+        }
+    }
+}
+
+/// How requests show who they are from.
+pub(super) fn auth(said: &RestAuth, at: &Path, desk: &mut Desk<'_>) -> Option<Auth> {
+    let mut wants = |key: &'static str, secret: &Option<Secret>| match secret {
+        Some(secret) => fetch(secret, &at.key(key), desk).map(Hidden::new),
+        None => missing(key, said.way, at, desk),
+    };
+    let text = |key: &'static str, text: &Option<String>, desk: &mut Desk<'_>| match text {
+        Some(text) => Some(text.clone()),
+        None => missing(key, said.way, at, desk),
+    };
+    match said.way {
+        AuthWay::Bearer => wants("token", &said.token).map(Auth::Bearer),
+        AuthWay::Basic => {
+            let password = wants("password", &said.password);
+            Some(Auth::Basic(text("username", &said.username, desk)?, password?))
+        }
+        AuthWay::ApiKey => {
+            let value = wants("value", &said.value);
+            let place = match said.place {
+                None | Some(raw::KeyPlace::Header) => rest::KeyPlace::Header,
+                Some(raw::KeyPlace::Query) => rest::KeyPlace::Query,
+                Some(raw::KeyPlace::Cookie) => rest::KeyPlace::Cookie,
+            };
+            Some(Auth::Key(place, text("name", &said.name, desk)?, value?))
+        }
+        AuthWay::Oauth2 => {
+            let secret = wants("client_secret", &said.client_secret);
+            let (token_url, id) = (text("token_url", &said.token_url, desk), text("client_id", &said.client_id, desk));
+            Some(Auth::Client { token_url: token_url?, id: id?, secret: secret?, scopes: said.scopes.clone() })
+        }
+    }
+}
+
+fn missing<T>(key: &str, way: AuthWay, at: &Path, desk: &mut Desk<'_>) -> Option<T> {
+    let way = match way {
+        AuthWay::Bearer => "bearer",
+        AuthWay::Basic => "basic",
+        AuthWay::ApiKey => "api_key",
+        AuthWay::Oauth2 => "oauth2",
+    };
+    let help = format!("add `{key}`; a secret is written {key} = {{ env = \"NAME\" }}");
+    desk.wrong(at, format!("`{at}` of the type \"{way}\" needs `{key}`"), help);
+    None
+}
+
+pub(super) fn secret(hidden: &Hidden) -> rest::Secret {
+    rest::Secret::plain(hidden.reveal())
+}
+
+impl Auth {
+    /// Secrets print as dots; whoever compares by what is printed adds them.
+    pub(super) fn hash_secrets(&self, hasher: &mut impl Hasher) {
+        let (Self::Bearer(secret) | Self::Basic(_, secret) | Self::Key(_, _, secret) | Self::Client { secret, .. }) =
+            self;
+        secret.reveal().hash(hasher);
+    }
+
+    pub(super) fn made(&self) -> rest::Auth {
+        match self {
+            Self::Bearer(token) => rest::Auth::bearer(secret(token)),
+            Self::Basic(user, password) => rest::Auth::basic(user.as_str(), secret(password)),
+            Self::Key(place, name, key) => rest::Auth::ApiKey { place: *place, name: name.clone(), key: secret(key) },
+            Self::Client { token_url, id, secret: hidden, scopes } => rest::Auth::ClientCredentials {
+                token_url: token_url.clone(),
+                client_id: id.clone(),
+                client_secret: secret(hidden),
+                scopes: scopes.clone(),
+                more: Vec::new(),
+            },
+        }
+    }
+}
+
+impl Rest {
+    /// Whether it only reads, by its method.
+    pub(super) fn is_read_only(&self) -> bool {
+        matches!(self.said.method, None | Some(Method::Get | Method::Head | Method::Options))
+    }
+
+    /// More hosts that may be reached.
+    pub(crate) fn allow(&mut self, hosts: &[String]) {
+        self.said.allow_hosts.extend_from_slice(hosts);
+    }
+
+    /// The request.
+    pub(super) fn request(&self) -> rest::Rest {
+        let said = &self.said;
+        let method = match said.method.unwrap_or(Method::Get) {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Patch => "PATCH",
+            Method::Delete => "DELETE",
+            Method::Options => "OPTIONS",
+        };
+        let mut request = match (&said.url, &said.base_url) {
+            (None, Some(base)) => rest::Rest::at(method, base, said.path.as_deref().unwrap_or_default()),
+            (url, _) => rest::Rest::new(method, url.as_deref().unwrap_or_default()),
+        };
+        request = said.query.iter().fold(request, |request, (name, value)| request.query(name, value));
+        for (name, value) in &self.headers {
+            request = match value {
+                Header::Open(text) => request.header(name, text),
+                Header::Secret(hidden) => request.secret_header(name, secret(hidden)),
+            };
+        }
+        if let Some(body) = &said.body {
+            request = request.json(body.clone());
+        } else if !said.form.is_empty() {
+            let fields = said.form.iter().map(|(name, value)| (name.clone(), value.clone()));
+            request = request.body(Body::Form(fields.collect()));
+        }
+        if let Some(auth) = &self.auth {
+            request = request.auth(auth.made());
+        }
+        request = request.connection(self.connection.clone()).session(said.session == Some(true));
+        request = said.allow_hosts.iter().fold(request, rest::Rest::allow_host);
+        request = request.redirects(match said.redirect_hosts.as_slice() {
+            _ if said.follow_redirects == Some(false) => rest::Redirects::Never,
+            [] => rest::Redirects::SameHost,
+            hosts => rest::Redirects::To(hosts.to_vec()),
+        });
+        if let Some(url) = &said.health_url {
+            request = request.health_url(url);
+        }
+        if let Some(file) = &self.ca_file {
+            request = request.ca_file(file);
+        }
+        self.with_result(request)
+    }
+
+    fn with_result(&self, mut request: rest::Rest) -> rest::Rest {
+        let said = &self.said.result;
+        if let Some(pointer) = &said.select {
+            request = request.select(pointer);
+        }
+        if let Some(form) = said.form {
+            request = request.answer(match form {
+                AnswerForm::Json => Answer::Json,
+                AnswerForm::Text => Answer::Text,
+                AnswerForm::Binary => Answer::Binary,
+            });
+        }
+        let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        if let Some(size) = said.max_bytes {
+            request = request.max_response(bytes(size.0));
+        }
+        if let Some(size) = said.max_unpacked {
+            request = request.max_unpacked(bytes(size.0));
+        }
+        request
+    }
+
+    /// The parameters where nobody described them: a text for each argument that a template names.
+    pub(super) fn parameters(&self) -> Value {
+        let names = self.request().arguments();
+        let properties = names.iter().map(|name| (name.clone(), serde_json::json!({ "type": "string" })));
+        let properties: serde_json::Map<String, Value> = properties.collect();
+        serde_json::json!({ "type": "object", "properties": properties, "required": names })
+    }
+}

@@ -1,0 +1,251 @@
+//! The guard above programs: whatever happens to the hub, nothing that was started for it is left.
+//!
+//! Every process of a test has the test's folder among its arguments, so whoever is left is found by looking at all processes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command as Start, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    time::Instant,
+};
+use toolhub::{
+    CancellationToken, ToolBuilder,
+    command::{Command, Guard},
+    prelude::*,
+};
+
+use crate::config::Folder;
+
+/// Tells the test binary that it is the hub to be killed, and where it works.
+const FOLDER: &str = "TOOLHUB_GUARDED_HUB";
+/// After this long nobody may be left.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// Has a child in its group, one that left it, one that was forked twice, one that does not listen, and one of another
+/// program; gives a sign when all are there, and does what it is told.
+const FAMILY: &str = r#"
+import json, os, signal, subprocess, sys, time
+folder, name = sys.argv[1:3]
+up = os.path.join(folder, "up-%s-%d" % (name, os.getpid()))
+os.makedirs(up)
+
+def here(member):
+    open(os.path.join(up, member), "w").close()
+
+def child(member, *steps):
+    if os.fork() == 0:
+        for step in steps: step()
+        here(member)
+        time.sleep(1000)
+        os._exit(0)
+
+def fork_again():
+    if os.fork() > 0: os._exit(0)
+
+child("plain")
+child("left", os.setsid)
+child("twice", os.setsid, fork_again)
+child("deaf", os.setsid, lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN))
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)", folder], start_new_session=True)
+while len(os.listdir(up)) < 4: time.sleep(0.01)
+os.rename(up, os.path.join(folder, "up-" + name))
+if name == "ends":
+    print('"I am done"')
+elif name == "lives":
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(json.dumps({"id": request["id"], "result": request["arguments"], "state": {"asked": request["id"]}}))
+else:
+    time.sleep(1000)
+"#;
+
+fn guarded(command: Command) -> Command {
+    command.guard(Guard::program(env!("CARGO_BIN_EXE_toolhub"))).grace(Duration::from_millis(200))
+}
+
+fn python(code: &str, args: &[&str]) -> Command {
+    guarded(Command::new("python3").args(["-c", code]).args(args.iter().copied()))
+}
+
+fn family(folder: &Path, name: &str) -> Command {
+    python(FAMILY, &[folder.to_str().unwrap(), name])
+}
+
+async fn hub<const N: usize>(tools: [ToolBuilder; N]) -> ToolHub {
+    tools.into_iter().fold(ToolHub::builder(), |hub, tool| hub.tool(tool)).build().await.unwrap()
+}
+
+/// All processes that have the folder among their arguments, with their words.
+fn alive(folder: &Path) -> Vec<(String, Vec<String>)> {
+    let folder = folder.to_str().unwrap();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| {
+        let words = fs::read(entry.path().join("cmdline")).ok()?;
+        let words: Vec<String> =
+            words.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into()).collect();
+        let pid = entry.file_name().into_string().ok()?;
+        words.iter().any(|word| word == folder).then_some((pid, words))
+    })
+    .collect()
+}
+
+/// Waits until nobody is left. Seen twice in a row, so that one who is just being started is not overlooked.
+async fn nobody_left(folder: &Path) {
+    let (began, mut quiet) = (Instant::now(), 0);
+    while quiet < 2 {
+        let left: Vec<String> = alive(folder).into_iter().map(|(pid, _)| pid).collect();
+        quiet = if left.is_empty() { quiet + 1 } else { 0 };
+        assert!(began.elapsed() < WITHIN, "still there after {WITHIN:?}: {left:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn is_there(path: PathBuf) {
+    let began = Instant::now();
+    while !path.exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "still waiting for {}", path.display());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Not a test but the hub that is killed; it does nothing unless it is told its folder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by the test below, in a process of its own"]
+async fn calls_programs_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let hub = hub([family(&folder, "hangs").tool("hangs"), family(&folder, "lives").stateful_tool("lives")]).await;
+    println!("ready");
+    let hangs = hub.call("hangs", json!({})).start();
+    let lived = hub.call("lives", json!({"a": 1})).thread("t").await;
+    assert!(lived.is_success(), "{lived:?}");
+    std::future::pending::<()>().await;
+    drop(hangs);
+}
+
+#[tokio::test]
+async fn a_hub_that_is_killed_leaves_nobody_behind() {
+    let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 50 } else { 10 };
+    for kill in 0..kills {
+        let folder = Folder::new(&format!("killed-{kill}"));
+        let mut hub = tokio::process::Command::new(std::env::current_exe().unwrap())
+            .args(["guard::calls_programs_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(hub.stdout.take().unwrap()).lines();
+        while said.next_line().await.unwrap().expect("it ended by itself") != "ready" {}
+        if kill % 2 == 0 {
+            is_there(folder.path().join("up-hangs")).await;
+            is_there(folder.path().join("up-lives")).await;
+            assert!(alive(folder.path()).len() >= 14, "two guards with six each: {:?}", alive(folder.path()));
+        } else {
+            // While programs are being started; whichever of them are there by then.
+            tokio::time::sleep(Duration::from_millis(15 * kill)).await;
+        }
+        hub.kill().await.unwrap();
+        nobody_left(folder.path()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_call_leaves_nobody_behind_who_left_the_group_either() {
+    let folder = Folder::new("guard-cancel");
+    let (hub, cancel) = (hub([family(folder.path(), "hangs").tool("hangs")]).await, CancellationToken::new());
+    let (outcome, ()) = tokio::join!(hub.call("hangs", json!({})).cancel_on(&cancel), async {
+        is_there(folder.path().join("up-hangs")).await;
+        cancel.cancel();
+    });
+    assert_eq!(outcome.error.unwrap().kind, ErrorKind::Cancelled);
+    nobody_left(folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_program_that_ends_takes_along_what_it_started() {
+    let folder = Folder::new("guard-ends");
+    let hub = hub([family(folder.path(), "ends").tool("ends")]).await;
+    let outcome = hub.call("ends", json!({})).await;
+    assert_eq!(outcome.output, json!("I am done"), "{outcome:?}");
+    nobody_left(folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_thread_that_is_cleaned_up_leaves_nobody_behind() {
+    let folder = Folder::new("guard-thread");
+    let hub = hub([family(folder.path(), "lives").stateful_tool("lives")]).await;
+    for n in 0..2 {
+        let outcome = hub.call("lives", json!({"n": n})).thread("t").await;
+        assert_eq!(outcome.output, json!({"n": n}), "{outcome:?}");
+    }
+    hub.cleanup_thread(&Tenant::default(), &ThreadId::new("t").unwrap()).await;
+    nobody_left(folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_guard_that_somebody_ends_ends_everybody_below() {
+    let folder = Folder::new("guard-ended");
+    let hub = hub([family(folder.path(), "hangs").tool("hangs")]).await;
+    let (outcome, ()) = tokio::join!(hub.call("hangs", json!({})), async {
+        is_there(folder.path().join("up-hangs")).await;
+        let all = alive(folder.path());
+        let (guard, _) = all.iter().find(|(_, words)| words.get(1).is_some_and(|word| word == "guard")).unwrap();
+        assert!(Start::new("kill").arg(guard).status().unwrap().success());
+    });
+    assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::Crashed, "{outcome:?}");
+    nobody_left(folder.path()).await;
+}
+
+#[tokio::test]
+async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
+    let folder = Folder::new("guard-through");
+    let lost = folder.path().join("lost");
+    fs::write(&lost, "#!/no/such/interpreter\n").unwrap();
+    assert!(Start::new("chmod").arg("+x").arg(&lost).status().unwrap().success());
+    let hub = hub([
+        python(
+            "import sys, json; print(json.dumps([json.load(sys.stdin)['arguments'], sys.argv[1:]]))",
+            &["--", "-x", "a b"],
+        )
+        .tool("echo"),
+        python("import sys; print('aside', file=sys.stderr); sys.exit(3)", &[]).tool("code"),
+        python("import os; os.kill(os.getpid(), 11)", &[]).tool("signal"),
+        python("import os, time; os.close(1); time.sleep(1000)", &[]).stateful_tool("closed"),
+        guarded(Command::new(lost)).tool("lost"),
+    ])
+    .await;
+    let big = json!({"text": "x".repeat(300_000)});
+    let echo = hub.call("echo", big.clone()).await;
+    assert!(echo.output == json!([big, ["--", "-x", "a b"]]), "{:?}", echo.error);
+    for (tool, kind, effect, word) in [
+        ("code", ErrorKind::Crashed, Effect::Unknown, "ended with code 3"),
+        ("code", ErrorKind::Crashed, Effect::Unknown, "aside"),
+        ("signal", ErrorKind::Crashed, Effect::Unknown, "signal 11 (SIGSEGV)"),
+        ("closed", ErrorKind::Crashed, Effect::Unknown, "had not answered"),
+        ("lost", ErrorKind::ToolError, Effect::None, "could not be started"),
+    ] {
+        let outcome =
+            hub.call(tool, json!({})).thread(format!("{tool}-{word}").replace(' ', "-").replace(['(', ')'], "")).await;
+        let error = outcome.error.as_ref().unwrap();
+        assert_eq!((error.kind, outcome.effect), (kind, effect), "{tool}: {error:?}");
+        assert!(error.operator.contains(word), "{tool}: {}", error.operator);
+    }
+}
+
+#[test]
+fn a_guard_is_nothing_to_type() {
+    let typed = Start::new(env!("CARGO_BIN_EXE_toolhub")).arg("guard").output().unwrap();
+    assert_eq!(typed.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&typed.stderr).contains("nothing to type here"));
+    let orphan =
+        Start::new(env!("CARGO_BIN_EXE_toolhub")).args(["guard", "1", "0", "--", "echo", "started"]).output().unwrap();
+    assert_eq!((orphan.status.code(), orphan.stdout.as_slice()), (Some(2), [].as_slice()), "its hub is somebody else");
+    let help = Start::new(env!("CARGO_BIN_EXE_toolhub")).arg("--help").output().unwrap();
+    let help: Value = String::from_utf8_lossy(&help.stdout).into();
+    assert!(!help.as_str().unwrap().contains("guard"), "{help}");
+}

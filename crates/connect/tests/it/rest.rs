@@ -1,0 +1,15 @@
+//! How tools that are HTTP requests behave, against real servers on this machine.
+
+mod answers;
+mod auth;
+mod canary;
+mod connection;
+mod failures;
+mod places;
+mod promise;
+mod redirects;
+mod sessions;
+mod settings;
+mod standing;
+mod support;
+mod tls;

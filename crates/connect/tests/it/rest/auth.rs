@@ -1,0 +1,154 @@
+//! How requests show who they are from.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use serde_json::json;
+use toolhub_connect::rest::{Auth, Rest, Secret, Upstreams};
+use toolhub_core::{ErrorKind, ToolHub, testing::AssertOutcome};
+
+use super::support::{Seen, Server, answer, anything, call, hub, local, ok};
+
+async fn seen(change: impl FnOnce(Rest) -> Rest) -> Seen {
+    let server = Server::echo().await;
+    let hub = hub(change(local(Rest::get(server.url("/x?a=1"))))).await;
+    call(&hub, json!({})).await.assert_success();
+    server.only()
+}
+
+#[tokio::test]
+async fn each_sort_of_credentials_goes_to_its_place() {
+    let secret = || Secret::plain("s3cr3t&?");
+    let request = seen(|rest| rest.auth(Auth::bearer(secret()))).await;
+    assert_eq!(request.header("authorization"), "Bearer s3cr3t&?");
+    let request = seen(|rest| rest.auth(Auth::basic("Aladdin", Secret::plain("open sesame")))).await;
+    assert_eq!(request.header("authorization"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+    let request = seen(|rest| rest.auth(Auth::header_key("X-Api-Key", secret()))).await;
+    assert_eq!(request.header("x-api-key"), "s3cr3t&?");
+    let request = seen(|rest| rest.auth(Auth::query_key("key", secret()))).await;
+    assert_eq!(request.target, "/x?a=1&key=s3cr3t%26%3F");
+    let request = seen(|rest| rest.secret_header("X-One", secret()).secret_header("X-Two", Secret::plain("2"))).await;
+    assert_eq!((request.header("x-one"), request.header("x-two")), ("s3cr3t&?", "2"));
+    let request = seen(|rest| rest.auth(Auth::bearer(Secret::env("CARGO_PKG_NAME")))).await;
+    assert_eq!(request.header("authorization"), "Bearer toolhub-connect");
+}
+
+#[tokio::test]
+async fn a_secret_in_a_file_is_read_again_when_it_has_changed() {
+    let folder = std::env::temp_dir().join(format!("toolhub-rest-secret-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("token");
+    std::fs::write(&path, "first\n").unwrap();
+    let server = Server::echo().await;
+    let hub = hub(local(Rest::get(server.url("/"))).auth(Auth::bearer(Secret::file(&path)))).await;
+    call(&hub, json!({})).await.assert_success();
+    // As secrets are usually renewed: another file takes its place.
+    std::fs::write(folder.join("new"), "the second one\n").unwrap();
+    std::fs::rename(folder.join("new"), &path).unwrap();
+    call(&hub, json!({})).await.assert_success();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let outcome = call(&hub, json!({})).await;
+    outcome.assert_error(ErrorKind::UpstreamError);
+    assert!(outcome.error.unwrap().operator.contains("cannot be read"));
+    let sent: Vec<String> = server.seen().iter().map(|seen| seen.header("authorization").to_owned()).collect();
+    assert_eq!(sent, ["Bearer first", "Bearer the second one"]);
+}
+
+/// A service that takes only the tokens it gave out last, and one that gives them out.
+struct Granting {
+    api: Server,
+    tokens: Server,
+    /// How many tokens are void.
+    void: Arc<AtomicUsize>,
+}
+
+impl Granting {
+    async fn new(expires: serde_json::Value) -> Self {
+        let (given, void) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let tokens = Server::new(move |_| {
+            let number = given.fetch_add(1, Ordering::Relaxed) + 1;
+            ok(json!({"access_token": format!("t{number}"), "token_type": "Bearer", "expires_in": expires}))
+        })
+        .await;
+        let taken_back = void.clone();
+        let api = Server::new(move |seen| {
+            let number: usize = seen.header("authorization").trim_start_matches("Bearer t").parse().unwrap();
+            if number > taken_back.load(Ordering::Relaxed) {
+                ok(json!("in"))
+            } else {
+                answer(401, "text/plain", "expired")
+            }
+        })
+        .await;
+        Self { api, tokens, void }
+    }
+
+    fn rest(&self, upstreams: &Upstreams) -> Rest {
+        let auth = Auth::ClientCredentials {
+            token_url: self.tokens.url("/token"),
+            client_id: "me:x".into(),
+            client_secret: Secret::plain("my secret"),
+            scopes: vec!["read".into(), "write".into()],
+            more: vec![("audience".into(), "api&1".into())],
+        };
+        Rest::post(self.api.url("/")).allow_host("127.0.0.1").upstreams(upstreams).auth(auth)
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_fetched_once_for_all_tools_and_callers() {
+    let service = Granting::new(json!(3600)).await;
+    let upstreams = Upstreams::new();
+    let tool = |name| service.rest(&upstreams).tool_with(name, anything());
+    let hub = ToolHub::builder().tool(tool("a")).tool(tool("b")).build().await.unwrap();
+    let calls: Vec<_> = (0..20).map(|at| hub.call(if at % 2 == 0 { "a" } else { "b" }, json!({})).start()).collect();
+    for call in calls {
+        call.await.assert_success();
+    }
+    let asked = service.tokens.only();
+    assert_eq!(asked.header("authorization"), "Basic bWUlM0F4Om15JTIwc2VjcmV0");
+    assert_eq!(asked.body, "grant_type=client_credentials&scope=read%20write&audience=api%261");
+    assert_eq!(service.api.seen().len(), 20);
+}
+
+#[tokio::test]
+async fn a_token_that_is_over_is_fetched_anew() {
+    let service = Granting::new(json!(0)).await;
+    let hub = hub(service.rest(&Upstreams::new())).await;
+    for _ in 0..3 {
+        call(&hub, json!({})).await.assert_success();
+    }
+    assert_eq!(service.tokens.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_fetched_again_once() {
+    let service = Granting::new(json!(null)).await;
+    let hub = hub(service.rest(&Upstreams::new())).await;
+    call(&hub, json!({"n": 1})).await.assert_success();
+    service.void.store(1, Ordering::Relaxed);
+    call(&hub, json!({"n": 2})).await.assert_success();
+    assert_eq!((service.tokens.seen().len(), service.api.seen().len()), (2, 3));
+    let last = service.api.seen().pop().unwrap();
+    assert_eq!((last.header("authorization"), last.json()), ("Bearer t2", json!({"n": 2})));
+    service.void.store(99, Ordering::Relaxed);
+    call(&hub, json!({})).await.assert_error(ErrorKind::ToolRefused);
+    assert_eq!((service.tokens.seen().len(), service.api.seen().len()), (3, 5), "once, and no more");
+}
+
+#[tokio::test]
+async fn without_a_token_nothing_is_sent() {
+    for (code, body) in [(500, "{}"), (400, "{\"error\": \"invalid_client\"}"), (200, "{}"), (200, "nonsense")] {
+        let tokens = Server::new(move |_| answer(code, "application/json", body)).await;
+        let api = Server::echo().await;
+        let auth = Auth::client_credentials(tokens.url("/token?k=v"), "me", Secret::plain("my secret"));
+        let hub = hub(local(Rest::post(api.url("/"))).auth(auth)).await;
+        let outcome = call(&hub, json!({})).await;
+        outcome.assert_effect(toolhub_core::Effect::None).assert_error(ErrorKind::UpstreamError);
+        let error = outcome.error.unwrap();
+        assert!(error.operator.contains("/token") && !error.operator.contains("my secret"), "{}", error.operator);
+        assert!(api.seen().is_empty());
+    }
+}

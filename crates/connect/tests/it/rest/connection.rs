@@ -1,0 +1,286 @@
+//! What each field of `ConnectionStateConfig` does.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::{Barrier, Semaphore},
+};
+use toolhub_connect::rest::{Body, Rest, Upstreams};
+use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, Outcome, ToolHub, testing::AssertOutcome};
+
+use super::support::{Server, anything, call, hub, local, ok, raw, until};
+
+const SHORT: Duration = Duration::from_millis(100);
+
+/// A config of which a test says a little; nothing is tried twice.
+fn config() -> ConnectionStateConfig {
+    ConnectionStateConfig { retry_attempts: 1, ..Default::default() }
+}
+
+/// A server whose answers wait until the test lets them go.
+async fn held() -> (Server, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let opens = gate.clone();
+    let server = Server::waiting(move |_| {
+        let gate = gate.clone();
+        Box::pin(async move {
+            gate.acquire().await.unwrap().forget();
+            ok(json!("done"))
+        })
+    })
+    .await;
+    (server, opens)
+}
+
+/// A server that answers only when so many ask at once.
+async fn together(many: usize) -> Server {
+    let barrier = Arc::new(Barrier::new(many));
+    Server::waiting(move |_| {
+        let barrier = barrier.clone();
+        Box::pin(async move {
+            barrier.wait().await;
+            ok(json!("done"))
+        })
+    })
+    .await
+}
+
+async fn at_once(hub: &ToolHub, many: usize) -> Vec<Outcome> {
+    let calls: Vec<_> = (0..many).map(|_| call(hub, json!({})).start()).collect();
+    let mut ends = Vec::new();
+    for call in calls {
+        ends.push(call.await);
+    }
+    ends
+}
+
+#[tokio::test]
+async fn a_call_that_finds_no_connection_free_in_time_is_overloaded() {
+    let (server, gate) = held().await;
+    let config = ConnectionStateConfig { pool_size: 1, max_overflow: 0, pool_timeout: SHORT, ..config() };
+    // Two tools of one service have one pool.
+    let both = Upstreams::new();
+    let tool = |name: &str, path: &str| {
+        let rest = Rest::post(server.url(path)).allow_host("127.0.0.1").upstreams(&both);
+        rest.connection(config.clone()).tool_with(name, anything())
+    };
+    let hub = ToolHub::builder().tool(tool("one", "/one")).tool(tool("two", "/two")).build().await.unwrap();
+    let first = hub.call("one", json!({})).start();
+    until(|| server.seen().len() == 1).await;
+    let second = hub.call("two", json!({})).await;
+    second.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
+    assert!(second.error.unwrap().operator.contains("100ms"));
+    gate.add_permits(2);
+    first.await.assert_success();
+    hub.call("two", json!({})).await.assert_success();
+    assert_eq!((server.seen().len(), server.connections()), (2, 1));
+}
+
+#[tokio::test]
+async fn as_many_requests_run_at_once_as_the_pool_and_its_overflow_hold_and_the_pool_is_kept() {
+    let server = together(3).await;
+    let config = ConnectionStateConfig { pool_size: 1, max_overflow: 2, pool_timeout: SHORT, ..config() };
+    let hub = hub(local(Rest::get(server.url("/"))).connection(config)).await;
+    for end in at_once(&hub, 3).await {
+        end.assert_success();
+    }
+    assert_eq!(server.connections(), 3);
+    // Two of the three were closed again; the next three need two new ones.
+    until(|| server.closed.load(Ordering::Relaxed) == 2).await;
+    for end in at_once(&hub, 3).await {
+        end.assert_success();
+    }
+    assert_eq!(server.connections(), 5);
+}
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    let server = Server::echo().await;
+    let hub = hub(local(Rest::get(server.url("/")))).await;
+    for _ in 0..20 {
+        call(&hub, json!({})).await.assert_success();
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn without_keep_alive_every_request_has_a_connection_of_its_own() {
+    let server = Server::echo().await;
+    let hub =
+        hub(local(Rest::get(server.url("/"))).connection(ConnectionStateConfig { keep_alive: false, ..config() }))
+            .await;
+    for _ in 0..3 {
+        call(&hub, json!({})).await.assert_success();
+    }
+    assert_eq!(server.connections(), 3);
+    until(|| server.closed.load(Ordering::Relaxed) == 3).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_uses_is_closed_after_its_time() {
+    let server = Server::echo().await;
+    let quick = ConnectionStateConfig { keep_alive_timeout: SHORT, ..config() };
+    let hub = hub(local(Rest::get(server.url("/"))).connection(quick)).await;
+    call(&hub, json!({})).await.assert_success();
+    until(|| server.closed.load(Ordering::Relaxed) == 1).await;
+    call(&hub, json!({})).await.assert_success();
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_too_old_is_made_anew() {
+    let server = Server::echo().await;
+    let recycled = ConnectionStateConfig { pool_recycle: Duration::ZERO, ..config() };
+    let hub = hub(local(Rest::get(server.url("/"))).connection(recycled)).await;
+    for _ in 0..3 {
+        call(&hub, json!({})).await.assert_success();
+    }
+    assert_eq!(server.connections(), 3);
+}
+
+/// The timer of this machine's connections to a port: what sort it is, and how many seconds are left.
+#[cfg(target_os = "linux")]
+fn kernel_timer(port: u16) -> Vec<(String, f64)> {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let to_port = rows.filter(|row| row[2].ends_with(&format!(":{port:04X}")) && row[3] == "01");
+    to_port
+        .map(|row| {
+            let (sort, left) = row[5].split_once(':').unwrap();
+            (sort.to_owned(), f64::from(u32::from_str_radix(left, 16).unwrap()) / 100.0)
+        })
+        .collect()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_connection_that_is_kept_is_asked_at_the_interval_whether_it_still_works() {
+    let timer = async |keep_alive: bool, interval: u64| {
+        let server = Server::waiting(|_| Box::pin(async { ok(json!(1)) })).await;
+        let keep_alive_interval = Duration::from_secs(interval);
+        let config = ConnectionStateConfig { keep_alive, keep_alive_interval, ..config() };
+        let hub = hub(local(Rest::get(server.url("/"))).connection(config)).await;
+        call(&hub, json!({})).await.assert_success();
+        // For a moment the kernel may wait for something else.
+        let mut timers = Vec::new();
+        until(|| {
+            timers = kernel_timer(server.address.port());
+            timers.iter().all(|(sort, _)| sort == "02" || sort == "00")
+        })
+        .await;
+        timers
+    };
+    let [(sort, left)] = &timer(true, 500).await[..] else { panic!("one connection is kept") };
+    assert!(sort == "02" && *left > 100.0 && *left <= 500.0, "{sort} {left}");
+    let [(sort, left)] = &timer(true, 60).await[..] else { panic!("one connection is kept") };
+    assert!(sort == "02" && *left <= 60.0, "{sort} {left}");
+    assert!(timer(false, 60).await.iter().all(|(sort, _)| sort == "00"));
+}
+
+/// A call that ends because one of its times is up: what operators read.
+async fn late(rest: Rest, config: ConnectionStateConfig, arguments: Value, effect: Effect) -> String {
+    let hub = hub(local(rest).connection(config)).await;
+    let outcome = call(&hub, arguments).await;
+    outcome.assert_effect(effect).assert_error(ErrorKind::Timeout);
+    outcome.error.unwrap().operator
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_connect_in_time_is_given_up() {
+    // It takes the connection, and never says the first word of TLS.
+    let address = raw(|stream| async move {
+        std::future::pending::<()>().await;
+        drop(stream);
+    })
+    .await;
+    let rest = Rest::post(format!("https://{address}/")).ca_file(&super::tls::authority().1);
+    let config = ConnectionStateConfig { connect_timeout: SHORT, ..config() };
+    let told = late(rest, config, json!({}), Effect::None).await;
+    assert!(told.contains("no connection within 100ms"), "{told}");
+}
+
+#[tokio::test]
+async fn a_service_that_takes_no_bytes_is_given_up() {
+    let address = raw(|stream| async move {
+        std::future::pending::<()>().await;
+        drop(stream);
+    })
+    .await;
+    let rest = Rest::post(format!("http://{address}/")).body(Body::Text("{text}".into()));
+    let config = ConnectionStateConfig { write_timeout: SHORT, ..config() };
+    let much = json!({"text": "x".repeat(16 * 1024 * 1024)});
+    let told = late(rest, config, much, Effect::Unknown).await;
+    assert!(told.contains("took no bytes for 100ms"), "{told}");
+}
+
+#[tokio::test]
+async fn a_service_that_falls_silent_is_given_up() {
+    let heads = ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"];
+    for said in heads {
+        let address = raw(move |mut stream| async move {
+            let _ = stream.read(&mut [0; 1024]).await;
+            let _ = stream.write_all(said.as_bytes()).await;
+            std::future::pending::<()>().await;
+        })
+        .await;
+        let config = ConnectionStateConfig { read_timeout: SHORT, ..config() };
+        let told = late(Rest::post(format!("http://{address}/")), config, json!({}), Effect::Unknown).await;
+        assert!(told.contains("said nothing for 100ms"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_goes_on_and_on_is_given_up() {
+    let address = raw(|mut stream| async move {
+        let _ = stream.read(&mut [0; 1024]).await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n").await;
+        while stream.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let config = ConnectionStateConfig { timeout: Duration::from_millis(300), ..config() };
+    let told = late(Rest::post(format!("http://{address}/")), config, json!({}), Effect::Unknown).await;
+    assert!(told.contains("not done within 300ms"), "{told}");
+}
+
+#[tokio::test]
+async fn a_request_is_tried_as_often_as_its_connection_says_where_that_is_safe() {
+    let tried = async |method: &str, attempts: u32| {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counts = count.clone();
+        let server = Server::new(move |_| {
+            counts.fetch_add(1, Ordering::Relaxed);
+            super::support::answer(503, "text/plain", "down")
+        })
+        .await;
+        let retry_delay = Duration::from_millis(1);
+        let config = ConnectionStateConfig { retry_attempts: attempts, retry_delay, ..Default::default() };
+        let hub = hub(local(Rest::new(method, server.url("/"))).connection(config)).await;
+        call(&hub, json!({})).await.assert_error(ErrorKind::UpstreamError);
+        count.load(Ordering::Relaxed)
+    };
+    assert_eq!((tried("GET", 3).await, tried("GET", 2).await, tried("PUT", 3).await), (3, 2, 3));
+    assert_eq!(tried("POST", 3).await, 1, "nobody knows whether a POST has been done");
+}
+
+#[tokio::test]
+async fn a_longer_time_for_requests_is_a_longer_time_for_calls() {
+    let server = Server::echo().await;
+    let limits = |timeout: u64| {
+        let config = ConnectionStateConfig { timeout: Duration::from_secs(timeout), ..config() };
+        let rest = local(Rest::get(server.url("/"))).connection(config);
+        async move { hub(rest).await.get("it").unwrap().limits().clone() }
+    };
+    assert_eq!(limits(120).await.timeout, Duration::from_secs(120));
+    let limits = limits(5).await;
+    assert_eq!((limits.timeout, limits.attempt_timeout), (Duration::from_secs(30), Some(Duration::from_secs(6))));
+}

@@ -1,0 +1,192 @@
+//! Which error each failure is, what it did to the world, and what is told of it.
+
+use std::time::Duration;
+
+use hyper::Response;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use toolhub_connect::rest::{Auth, Rest, Secret};
+use toolhub_core::{
+    CallError, ConnectionStateConfig, Effect, ErrorKind, TraceContext, ids::Caller, testing::AssertOutcome,
+};
+
+use super::support::{Server, answer, call, hub, local, ok, raw};
+
+fn once() -> ConnectionStateConfig {
+    ConnectionStateConfig { retry_attempts: 1, ..Default::default() }
+}
+
+async fn status(code: u16, body: &'static str, kind: ErrorKind, effect: Effect) -> CallError {
+    let server = Server::new(move |_| answer(code, "application/json", body)).await;
+    let hub = hub(local(Rest::post(server.url("/"))).connection(once())).await;
+    let outcome = call(&hub, json!({})).await;
+    outcome.assert_effect(effect).assert_error(kind);
+    outcome.error.unwrap()
+}
+
+#[tokio::test]
+async fn each_status_has_its_row_in_the_table() {
+    for code in [400, 401, 403, 404, 409, 410, 422, 451] {
+        let error = status(code, r#"{"detail": "the city is unknown"}"#, ErrorKind::ToolRefused, Effect::None).await;
+        assert!(!error.counts && !error.retryable && error.refused, "{code}");
+        assert!(
+            error.model.contains(&code.to_string()) && error.model.contains("the city is unknown"),
+            "{}",
+            error.model
+        );
+    }
+    for code in [408, 429] {
+        let error = status(code, "", ErrorKind::ToolError, Effect::None).await;
+        assert!(!error.counts && error.retryable, "{code}");
+    }
+    for code in [500, 501, 502, 503, 504, 599] {
+        let error =
+            status(code, r#"{"trace": "line 7 of secret.py"}"#, ErrorKind::UpstreamError, Effect::Unknown).await;
+        assert!(error.counts && error.retryable, "{code}");
+        assert!(
+            error.operator.contains("secret.py") && error.operator.contains(&code.to_string()),
+            "{}",
+            error.operator
+        );
+        assert!(!error.model.contains("secret.py"), "what a service says about its own trouble is for operators");
+    }
+    for code in [300, 304, 305] {
+        status(code, "", ErrorKind::ToolRefused, Effect::None).await;
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_asks_for_time_gets_it() {
+    let server =
+        Server::new(|_| Response::builder().status(429).header("retry-after", "7").body(Default::default()).unwrap())
+            .await;
+    let hub = hub(local(Rest::get(server.url("/"))).connection(once())).await;
+    let error = call(&hub, json!({})).await.error.unwrap();
+    assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
+    let server = Server::new(|_| {
+        Response::builder().status(503).header("retry-after", "3600").body(Default::default()).unwrap()
+    })
+    .await;
+    let hub = super::support::hub(local(Rest::get(server.url("/")))).await;
+    let error = call(&hub, json!({})).await.error.unwrap();
+    assert_eq!(error.retry_after, Some(Duration::from_secs(3600)));
+    assert_eq!(server.seen().len(), 1, "whoever asks for an hour is not asked again within a call");
+}
+
+#[tokio::test]
+async fn a_request_that_never_left_has_done_nothing() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for url in [format!("http://{nobody}/"), "http://no-such-host.invalid/".to_owned()] {
+        let hub = hub(local(Rest::post(url)).connection(once())).await;
+        let outcome = call(&hub, json!({})).await;
+        outcome.assert_effect(Effect::None).assert_error(ErrorKind::UpstreamUnreachable);
+        let error = outcome.error.unwrap();
+        assert!(error.counts && error.retryable);
+        assert!(!error.model.contains("127.0.0.1") && !error.model.contains("no-such-host"), "{}", error.model);
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_breaks_off_or_talks_nonsense_has_perhaps_done_it() {
+    for said in [
+        "",
+        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        "SSH-2.0-OpenSSH_9.6\r\n",
+        "HTTP/1.1 999999 ?\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx",
+    ] {
+        let address = raw(move |mut stream| async move {
+            let _ = stream.read(&mut [0; 1024]).await;
+            let _ = stream.write_all(said.as_bytes()).await;
+        })
+        .await;
+        let hub = hub(local(Rest::post(format!("http://{address}/"))).connection(once())).await;
+        let outcome = call(&hub, json!({})).await;
+        outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::UpstreamError);
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_not_read_for_ever() {
+    let address = raw(|mut stream| async move {
+        let _ = stream.read(&mut [0; 1024]).await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n").await;
+        while stream.write_all(format!("x-more: {}\r\n", "y".repeat(1000)).as_bytes()).await.is_ok() {}
+    })
+    .await;
+    let hub = hub(local(Rest::get(format!("http://{address}/"))).connection(once())).await;
+    call(&hub, json!({})).await.assert_error(ErrorKind::UpstreamError);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_while_it_was_kept_is_no_failure() {
+    // Each connection answers once, and is closed without a word when it is used again.
+    let address = raw(|mut stream| async move {
+        let _ = stream.read(&mut [0; 1024]).await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n42").await;
+        let _ = stream.read(&mut [0; 1024]).await;
+    })
+    .await;
+    let hub = hub(local(Rest::get(format!("http://{address}/"))).connection(once())).await;
+    for _ in 0..5 {
+        assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("42"));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_closes_its_connection() {
+    let server = Server::waiting(|_| Box::pin(std::future::pending())).await;
+    let hub = hub(local(Rest::post(server.url("/")))).await;
+    let running = call(&hub, json!({})).start();
+    super::support::until(|| server.seen().len() == 1).await;
+    running.cancel();
+    running.await.assert_error(ErrorKind::Cancelled);
+    super::support::until(|| server.closed.load(std::sync::atomic::Ordering::Relaxed) == 1).await;
+}
+
+#[tokio::test]
+async fn secrets_are_in_no_error_and_in_no_description() {
+    const SECRET: &str = "hunter2-canary";
+    let body = format!(r#"{{"error": "bad key {SECRET}", "access_token": "{SECRET}", "echo": ["{SECRET}"]}}"#);
+    for code in [400, 401, 429, 500] {
+        let body = body.clone();
+        let server = Server::new(move |_| answer(code, "application/json", body.clone())).await;
+        for auth in [
+            Auth::bearer(Secret::plain(SECRET)),
+            Auth::query_key("key", Secret::plain(SECRET)),
+            Auth::basic("u", Secret::plain(SECRET)),
+        ] {
+            let rest = local(Rest::get(server.url("/")))
+                .auth(auth)
+                .secret_header("X-Key", Secret::plain(SECRET))
+                .connection(once());
+            assert!(!format!("{rest:?}").contains(SECRET));
+            let hub = hub(rest).await;
+            let outcome = call(&hub, json!({})).await;
+            let told = format!(
+                "{outcome:?} {} {:?}",
+                serde_json::to_string(&outcome).unwrap(),
+                hub.get("it").unwrap().definition
+            );
+            assert!(!told.contains(SECRET), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_key_and_the_trace_of_a_call_go_along_and_nothing_of_its_caller() {
+    let server = Server::new(|_| ok(json!(1))).await;
+    let hub = hub(local(Rest::post(server.url("/")))).await;
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let context = TraceContext::parse(trace).unwrap().with_state("vendor=1");
+    let request =
+        call(&hub, json!({})).idempotency_key("pay-7").caller(Caller::new("canary-caller").unwrap()).trace(context);
+    request.await.assert_success();
+    let seen = server.only();
+    let headers = (seen.header("idempotency-key"), seen.header("traceparent"), seen.header("tracestate"));
+    assert_eq!(headers, ("pay-7", trace, "vendor=1"));
+    assert!(!format!("{seen:?}").contains("canary-caller"));
+    let names: Vec<&str> = seen.headers.keys().map(hyper::header::HeaderName::as_str).collect();
+    assert!(!names.contains(&"authorization") && !names.contains(&"cookie"), "{names:?}");
+}

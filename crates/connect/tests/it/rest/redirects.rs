@@ -1,0 +1,78 @@
+//! Where requests go when a service points elsewhere.
+
+use hyper::Response;
+use serde_json::json;
+use toolhub_connect::rest::{Auth, Redirects, Rest, Secret};
+use toolhub_core::{ErrorKind, testing::AssertOutcome};
+
+use super::support::{Answer, Server, call, hub, local, ok};
+
+fn to(status: u16, location: &str) -> Answer {
+    Response::builder().status(status).header("location", location).body(Default::default()).unwrap()
+}
+
+/// A server that points to `/end` with this status.
+async fn pointing(status: u16) -> Server {
+    Server::new(move |seen| if seen.target == "/end" { ok(json!("there")) } else { to(status, "end") }).await
+}
+
+#[tokio::test]
+async fn redirects_on_the_same_host_are_followed() {
+    for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")] {
+        let server = pointing(status).await;
+        let hub = hub(local(Rest::post(server.url("/a"))).auth(Auth::bearer(Secret::plain("mine")))).await;
+        assert_eq!(call(&hub, json!({"n": 1})).await.assert_success(), &json!("there"), "{status}");
+        let last = server.seen().pop().unwrap();
+        assert_eq!((last.method.as_str(), last.body.is_empty()), (method, method == "GET"), "{status}");
+        assert_eq!(last.header("authorization"), "Bearer mine", "the same origin may know who we are");
+        assert_eq!(server.connections(), 1);
+    }
+}
+
+#[tokio::test]
+async fn redirects_that_go_in_circles_or_are_not_wanted_end() {
+    let server = Server::new(|_| to(302, "/again")).await;
+    let circle = hub(local(Rest::get(server.url("/")))).await;
+    call(&circle, json!({})).await.assert_error(ErrorKind::ToolRefused);
+    assert_eq!(server.seen().len(), 6);
+    let server = pointing(302).await;
+    let never = hub(local(Rest::get(server.url("/"))).redirects(Redirects::Never)).await;
+    call(&never, json!({})).await.assert_error(ErrorKind::ToolRefused);
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn elsewhere_nobody_learns_who_we_are() {
+    let other = Server::new(|_| ok(json!("elsewhere"))).await;
+    let there = other.url("/x");
+    let server = Server::new(move |_| to(307, &there)).await;
+    // Another port of the same host is another origin.
+    let rest = local(Rest::post(server.url("/")))
+        .auth(Auth::header_key("X-Key", Secret::plain("mine")))
+        .secret_header("X-More", Secret::plain("mine"))
+        .header("Authorization", "mine")
+        .cookie("c", "mine")
+        .header("X-Said", "mine");
+    let hub = hub(rest).await;
+    let request = call(&hub, json!({"n": 1})).idempotency_key("mine");
+    assert_eq!(request.await.assert_success(), &json!("elsewhere"));
+    let seen = other.only();
+    assert_eq!(seen.json(), json!({"n": 1}));
+    assert!(!format!("{:?}", seen.headers).contains("mine"), "{:?}", seen.headers);
+    assert_eq!(seen.header("host"), other.address.to_string());
+}
+
+#[tokio::test]
+async fn another_host_must_be_named() {
+    let other = Server::new(|_| ok(json!("elsewhere"))).await;
+    let there = format!("http://localhost:{}/", other.address.port());
+    let server = Server::new(move |_| to(302, &there)).await;
+    let rest = || local(Rest::get(server.url("/"))).allow_host("localhost");
+    let stays = hub(rest()).await;
+    let outcome = call(&stays, json!({})).await;
+    outcome.assert_error(ErrorKind::ToolRefused);
+    assert!(outcome.error.unwrap().operator.contains("localhost"));
+    assert!(other.seen().is_empty());
+    let goes = hub(rest().redirects(Redirects::To(vec!["localhost".into()]))).await;
+    assert_eq!(call(&goes, json!({})).await.assert_success(), &json!("elsewhere"));
+}

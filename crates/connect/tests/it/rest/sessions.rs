@@ -1,0 +1,110 @@
+//! Cookies, kept for each thread where the owner wants that.
+
+use std::sync::Arc;
+
+use hyper::Response;
+use serde_json::{Value, json};
+use toolhub_connect::rest::{Rest, Upstreams};
+use toolhub_core::{ContextId, StateKind, ToolHub, backend::Memory, ids::Tenant, testing::AssertOutcome};
+
+use super::support::{Server, anything, ok};
+
+/// A service with a login. It says who it thinks the caller is.
+async fn service() -> Server {
+    Server::new(|seen| {
+        let path = seen.target.split('?').next().unwrap().to_owned();
+        match path.as_str() {
+            "/login" => Response::builder()
+                .status(302)
+                .header("location", "/me")
+                .header("set-cookie", format!("user={}; Path=/; HttpOnly", seen.target.split('=').next_back().unwrap()))
+                .header("set-cookie", "theme=dark; Path=/only")
+                .body(Default::default())
+                .unwrap(),
+            "/logout" => {
+                Response::builder().header("set-cookie", "user=; Path=/; Max-Age=0").body(Default::default()).unwrap()
+            }
+            _ => ok(json!(seen.header("cookie"))),
+        }
+    })
+    .await
+}
+
+async fn hub(server: &Server, store: &Arc<Memory>, session: bool) -> ToolHub {
+    let tool = |name: &str| {
+        let rest = Rest::get(server.url(&format!("/{name}"))).allow_host("127.0.0.1").upstreams(&Upstreams::new());
+        rest.session(session).tool_with(name, anything())
+    };
+    let builder = ToolHub::builder().shared_store(store.clone());
+    ["login", "logout", "me"].iter().fold(builder, |builder, name| builder.tool(tool(name))).build().await.unwrap()
+}
+
+async fn say(hub: &ToolHub, tool: &str, thread: &str, arguments: Value) -> Value {
+    hub.call(tool, arguments).thread(thread).await.assert_success().clone()
+}
+
+#[tokio::test]
+async fn each_thread_has_a_session_of_its_own_that_its_tools_share_and_a_restart_keeps() {
+    let (server, store) = (service().await, Arc::new(Memory::new()));
+    let first = hub(&server, &store, true).await;
+    assert_eq!(say(&first, "login", "t1", json!({"name": "ann"})).await, json!("user=ann"), "already on the way");
+    assert_eq!(say(&first, "login", "t2", json!({"name": "bob"})).await, json!("user=bob"));
+    assert_eq!(say(&first, "me", "t1", json!({})).await, json!("user=ann"));
+    assert_eq!(say(&first, "me", "t3", json!({})).await, json!(""));
+    drop(first);
+    let second = hub(&server, &store, true).await;
+    assert_eq!(say(&second, "me", "t2", json!({})).await, json!("user=bob"));
+    say(&second, "logout", "t2", json!({})).await;
+    assert_eq!(say(&second, "me", "t2", json!({})).await, json!(""));
+    assert_eq!(say(&second, "me", "t1", json!({})).await, json!("user=ann"));
+}
+
+#[tokio::test]
+async fn a_call_without_a_thread_gets_one_and_without_sessions_nothing_is_kept() {
+    let (server, store) = (service().await, Arc::new(Memory::new()));
+    let with = hub(&server, &store, true).await;
+    let outcome = with.call("login", json!({"name": "ann"})).await;
+    outcome.assert_success();
+    let thread = outcome.thread.unwrap();
+    assert_eq!(say(&with, "me", thread.as_str(), json!({})).await, json!("user=ann"));
+    let without = hub(&server, &Arc::new(Memory::new()), false).await;
+    assert_eq!(say(&without, "login", "t1", json!({"name": "ann"})).await, json!(""));
+    assert_eq!(say(&without, "me", "t1", json!({})).await, json!(""));
+}
+
+#[tokio::test]
+async fn what_is_known_of_the_connection_is_state_of_the_thread() {
+    let (server, store) = (service().await, Arc::new(Memory::new()));
+    let hub = hub(&server, &store, true).await;
+    say(&hub, "login", "t1", json!({"name": "ann"})).await;
+    let context: ContextId = format!("t1/cookies:{}", server.address).parse().unwrap();
+    let kept = async |kind| hub.state().get_state(&Tenant::default(), &context, kind).await.unwrap();
+    let connection = kept(StateKind::Connection).await.unwrap().data;
+    assert_eq!((&connection["sessionActive"], &connection["errorCount"]), (&json!(true), &json!(0)));
+    let cookies = kept(StateKind::Cache).await.unwrap();
+    assert!(cookies.expires.is_some(), "cookies have an end");
+    assert_eq!(cookies.data["cookies"].as_object().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn calls_of_one_thread_that_end_together_lose_no_cookie() {
+    let server = Server::new(|seen| {
+        let name = seen.target.split('=').next_back().unwrap().to_owned();
+        let set = format!("c{name}=1; Path=/");
+        Response::builder()
+            .header("set-cookie", set)
+            .header("content-type", "text/plain")
+            .body(Default::default())
+            .unwrap()
+    })
+    .await;
+    let store = Arc::new(Memory::new());
+    let hub = hub(&server, &store, true).await;
+    let calls: Vec<_> = (0..20).map(|at| hub.call("me", json!({"n": at})).thread("t1").start()).collect();
+    for call in calls {
+        call.await.assert_success();
+    }
+    say(&hub, "me", "t1", json!({"n": 0})).await;
+    let sent = server.seen().pop().unwrap();
+    assert_eq!(sent.header("cookie").split("; ").count(), 20, "{}", sent.header("cookie"));
+}

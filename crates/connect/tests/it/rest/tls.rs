@@ -1,0 +1,75 @@
+//! Services that are reached over TLS.
+
+use std::{path::PathBuf, sync::Arc, sync::OnceLock};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
+use toolhub_connect::rest::Rest;
+use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, testing::AssertOutcome};
+
+use super::support::{call, hub, local};
+
+/// Somebody who vouches for servers of these tests, and the file that says so.
+pub(crate) fn authority() -> &'static (CertifiedIssuer<'static, KeyPair>, PathBuf) {
+    static AUTHORITY: OnceLock<(CertifiedIssuer<'static, KeyPair>, PathBuf)> = OnceLock::new();
+    AUTHORITY.get_or_init(|| {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let path = std::env::temp_dir().join(format!("toolhub-rest-ca-{}.pem", std::process::id()));
+        std::fs::write(&path, authority.pem()).unwrap();
+        (authority, path)
+    })
+}
+
+/// A server with a certificate for this name; answers its port.
+async fn secured(name: &str) -> u16 {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &authority().0).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+        .unwrap();
+    let (listener, acceptor) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), TlsAcceptor::from(Arc::new(config)));
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let _ = stream.read(&mut [0; 1024]).await;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure").await;
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_service_is_believed_when_somebody_trusted_vouches_for_its_name() {
+    let port = secured("127.0.0.1").await;
+    let rest = |host: &str| {
+        let once = ConnectionStateConfig { retry_attempts: 1, ..Default::default() };
+        local(Rest::post(format!("https://{host}:{port}/"))).allow_host("localhost").connection(once)
+    };
+    let believing = hub(rest("127.0.0.1").ca_file(&authority().1)).await;
+    assert_eq!(call(&believing, json!({})).await.assert_success(), &json!("secure"));
+    // Nobody vouches for it; or somebody does, for another name.
+    for (doubting, words) in
+        [(rest("127.0.0.1"), ""), (rest("localhost").ca_file(&authority().1), "cannot be believed")]
+    {
+        let outcome = call(&hub(doubting).await, json!({})).await;
+        outcome.assert_effect(Effect::None).assert_error(ErrorKind::UpstreamUnreachable);
+        let told = outcome.error.unwrap().operator;
+        assert!(told.contains(words), "{told}");
+    }
+}
