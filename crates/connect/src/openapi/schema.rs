@@ -19,8 +19,9 @@ use super::{
 
 /// Schemas inside each other, without a reference between them. A deeper one would pass the nesting that schemas may have.
 const DEEPEST: usize = 12;
-/// Schemas in all. More would not fit into the size that a tool's schema may have.
-const MOST: usize = 6_000;
+/// What a tool's schema may have, in bytes. Here they are counted a little too low, and only so that what is too large in any case ends
+/// early: the largest documents have schemas of megabytes behind each of thousands of operations.
+const MOST: usize = 64 * 1024;
 
 /// How much of a schema is kept.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +79,7 @@ pub(super) struct Converter<'d, 'p> {
     /// The name each reference got, and those whose targets are still to be translated.
     names: BTreeMap<&'d str, String>,
     open: VecDeque<(&'d str, usize)>,
-    count: usize,
+    bytes: usize,
     /// What was left out, in words.
     pub(super) left_out: BTreeSet<String>,
 }
@@ -95,7 +96,7 @@ struct At {
 impl<'d, 'p> Converter<'d, 'p> {
     pub(super) fn new(document: Document<'d>, patterns: &'p Patterns, detail: Detail) -> Self {
         let (names, open, left_out) = Default::default();
-        Self { document, patterns, detail, names, open, count: 0, left_out }
+        Self { document, patterns, detail, names, open, bytes: 0, left_out }
     }
 
     /// The schema of one argument.
@@ -115,10 +116,7 @@ impl<'d, 'p> Converter<'d, 'p> {
     }
 
     fn schema(&mut self, schema: &'d Value, at: At) -> Result<Value, String> {
-        self.count += 1;
-        if self.count > MOST {
-            return Err("its schema is too large".into());
-        }
+        self.count(2)?;
         let members = match schema {
             Value::Object(members) => members,
             Value::Bool(_) => return Ok(schema.clone()),
@@ -204,6 +202,7 @@ impl<'d, 'p> Converter<'d, 'p> {
                             hidden.push(name.as_str());
                             continue;
                         }
+                        self.count(name.len() + 4)?;
                         kept.insert(name.clone(), self.schema(one, inside)?);
                     }
                     out.insert(word.clone(), kept.into());
@@ -219,10 +218,12 @@ impl<'d, 'p> Converter<'d, 'p> {
                 (Keyword::Text, Value::String(long)) => {
                     let short = shortened(long, self.detail.description);
                     if !short.is_empty() {
+                        self.count(short.len() + 16)?;
                         out.insert(word.clone(), short.into());
                     }
                 }
                 (Keyword::Plain(fits), _) if fits(value) => {
+                    self.count(word.len() + keyword::length(value))?;
                     out.insert(word.clone(), value.clone());
                 }
                 (Keyword::Example, _) if self.detail.examples && keyword::is_small(value) => {
@@ -239,6 +240,11 @@ impl<'d, 'p> Converter<'d, 'p> {
         self.discriminate(&mut out, members);
         let nullable = self.document.old && members.get("nullable") == Some(&Value::Bool(true));
         Ok(if nullable { keyword::or_null(out) } else { Value::Object(out) })
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes += bytes;
+        if self.bytes > MOST { Err("its schema is too large".into()) } else { Ok(()) }
     }
 
     fn list(&mut self, list: &'d [Value], at: At) -> Result<Value, String> {

@@ -1,11 +1,10 @@
 //! What schemas of a document become: JSON Schema 2020-12 that stands alone, is not too large, and is checked before a request is made.
-#![expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 
 use serde_json::{Map, Value, json};
 use toolhub_connect::openapi::{self, Options};
 use toolhub_core::ToolHub;
 
-use super::openapi::{document, import, plan, warnings};
+use super::{document, import, plan, warnings};
 
 /// A document whose one operation takes a body of this schema.
 fn with_schema(version: &str, schema: Value, components: Value) -> Value {
