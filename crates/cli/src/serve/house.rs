@@ -57,14 +57,8 @@ impl House {
         let store = config.store.open().map_err(|trouble| no_store(&trouble))?;
         let made =
             made::all(&backend(&store)).await.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
-        let mut builder = config.hub(&store);
-        for (name, asked) in made.iter().filter(|(name, _)| !config.tools.contains_key(*name)) {
-            match made::builder(name, asked) {
-                Ok(tool) => builder = builder.tool(tool),
-                Err(error) => tracing::warn!(tool = name, %error, "a tool that was made over the API is left out"),
-            }
-        }
-        let built = builder.build().await;
+        let made = made::builders(&made, |name| config.tools.contains_key(name));
+        let built = config.hub(&store).tools(made).build().await;
         let hub =
             built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
         Ok(Self {
@@ -127,7 +121,7 @@ impl House {
         if self.hub.get(name).is_some() != there {
             return Err(ToolChangeError::Taken);
         }
-        let tool = made::builder(name, asked)?;
+        let tool = made::builder(name, asked, |base| self.hub.get(base).is_some())?;
         let refused = |error: &dyn std::fmt::Display| ToolChangeError::Refused(error.to_string());
         self.hub.apply(Change::of_tools().put(tool)).await.map_err(|error| refused(&error))?;
         made::keep(&self.backend(), name, Some(asked)).await.map_err(|error| refused(&error))
@@ -158,7 +152,8 @@ impl House {
         // What the config stood in the way of comes back, as it would after a restart.
         let made = made::all(&self.backend()).await.map_err(|error| StewardError::Failed(error.into()))?;
         let change = pieces.remove.iter().fold(change, |change, name| {
-            match made.get(name).and_then(|asked| made::builder(name, asked).ok()) {
+            let others = |base: &str| next.config.tools.contains_key(base) || self.hub.get(base).is_some();
+            match made.get(name).and_then(|asked| made::builder(name, asked, others).ok()) {
                 Some(tool) => change.put(tool),
                 None => change.remove(name),
             }

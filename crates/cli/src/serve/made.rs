@@ -21,16 +21,20 @@ const LAYOUT: u32 = 1;
 /// Members whose own members are the owner's words, and stay as they are.
 const FREE: [&str; 2] = ["metadata", "parameters"];
 
-/// Makes a tool of what was asked for.
+/// Makes a tool of what was asked for. It may wait for tools that `others` knows.
 ///
 /// # Errors
 /// What is wrong with it, in words for whoever asked.
-pub(super) fn builder(name: &str, asked: &Value) -> Result<ToolBuilder, ToolChangeError> {
+pub(super) fn builder(
+    name: &str,
+    asked: &Value,
+    others: impl Fn(&str) -> bool,
+) -> Result<ToolBuilder, ToolChangeError> {
     let refused = |why: String| ToolChangeError::Refused(why);
     let said = asked.as_object().ok_or_else(|| refused("a tool is an object".into()))?;
     let mut said = in_config_words(said);
     said.remove("name");
-    let tool = config::tool(name, &said).map_err(|problems| {
+    let tool = config::tool(name, &said, others).map_err(|problems| {
         let told = problems.iter().map(|problem| match &problem.help {
             Some(help) => format!("{} ({help})", problem.message),
             None => problem.message.clone(),
@@ -38,6 +42,29 @@ pub(super) fn builder(name: &str, asked: &Value) -> Result<ToolBuilder, ToolChan
         refused(told.collect::<Vec<_>>().join("; "))
     })?;
     tool.builder(name).ok_or_else(|| refused("there is no such builtin".into()))
+}
+
+/// All that can be made, when `configured` are there besides. One that waits for a tool that is gone is left out, and so are
+/// those that wait for that one: a server that starts without a tool is better than none.
+pub(super) fn builders(kept: &BTreeMap<String, Value>, configured: impl Fn(&str) -> bool) -> Vec<ToolBuilder> {
+    let mut left: BTreeMap<&String, &Value> = kept.iter().filter(|(name, _)| !configured(name)).collect();
+    loop {
+        let others = |base: &str| configured(base) || left.keys().any(|name| *name == base);
+        let (mut made, mut gone) = (Vec::new(), Vec::new());
+        for (name, asked) in &left {
+            match builder(name, asked, others) {
+                Ok(tool) => made.push(tool),
+                Err(error) => {
+                    tracing::warn!(tool = name, %error, "a tool that was made over the API is left out");
+                    gone.push(*name);
+                }
+            }
+        }
+        if gone.is_empty() {
+            return made;
+        }
+        left.retain(|name, _| !gone.contains(name));
+    }
 }
 
 /// The API writes `rateLimit`, a config `rate_limit`; and what is null there is not said here.
