@@ -168,6 +168,21 @@ async fn a_cancelled_call_leaves_nobody_behind_who_left_the_group_either() {
 }
 
 #[tokio::test]
+async fn one_that_forks_faster_than_anybody_looks_is_caught() {
+    let folder = Folder::new("guard-fast");
+    let code = "
+import os, sys
+os.setsid() if os.fork() == 0 else open(sys.argv[1] + '/up', 'w')
+while True:
+    if os.fork(): os._exit(0)";
+    let hub = hub([python(code, &[folder.path().to_str().unwrap()]).tool("forks")]).await;
+    let outcome = hub.call("forks", json!({})).await;
+    assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::ToolError, "{outcome:?}");
+    assert!(folder.path().join("up").exists());
+    nobody_left(folder.path()).await;
+}
+
+#[tokio::test]
 async fn a_program_that_ends_takes_along_what_it_started() {
     let folder = Folder::new("guard-ends");
     let hub = hub([family(folder.path(), "ends").tool("ends")]).await;
