@@ -20,6 +20,10 @@ use super::{
 
 /// The longest description of a tool that every provider takes.
 const LONGEST_DESCRIPTION: usize = 1_000;
+/// More would not fit into the schema of a tool.
+const MOST_PARAMETERS: usize = 1_000;
+/// The longest text of a warning; a document may have names of any length.
+const LONGEST_WARNING: usize = 400;
 const METHODS: [&str; 8] = ["get", "head", "options", "post", "put", "patch", "delete", "trace"];
 
 pub(super) fn import(document: &Value, options: &Options) -> Result<Imported, ImportError> {
@@ -177,6 +181,7 @@ impl<'d> Import<'d> {
     }
 
     fn warn(&mut self, operation: String, text: String, skipped: bool) {
+        let (operation, text) = (shortened(&operation, LONGEST_WARNING), shortened(&text, LONGEST_WARNING));
         self.warnings.push(Warning { operation: Some(operation), text, skipped });
     }
 
@@ -243,7 +248,11 @@ impl<'d> Operation<'d> {
     fn parameters(&self, document: Document<'d>) -> Result<Vec<&'d Value>, String> {
         let mut found: Vec<&'d Value> = Vec::new();
         for level in [self.item, self.itself] {
-            for parameter in level.get("parameters").and_then(Value::as_array).into_iter().flatten() {
+            let parameters = level.get("parameters").and_then(Value::as_array);
+            if parameters.is_some_and(|parameters| parameters.len() > MOST_PARAMETERS) {
+                return Err(format!("it has more than {MOST_PARAMETERS} parameters"));
+            }
+            for parameter in parameters.into_iter().flatten() {
                 let parameter = document.resolve(parameter)?;
                 let same = |other: &&Value| other["name"] == parameter["name"] && other["in"] == parameter["in"];
                 match found.iter().position(same) {
