@@ -44,7 +44,7 @@ mod server;
 use std::{collections::BTreeMap, path::Path};
 
 use serde_json::Value;
-use toolhub_core::{Glob, ToolBuilder};
+use toolhub_core::ToolBuilder;
 
 pub use self::{
     arguments::RequestBody,
@@ -135,10 +135,4 @@ pub fn import_file(file: &Path, options: &Options) -> Result<Imported, ImportErr
 /// As [`import`].
 pub fn import_value(document: &Value, options: &Options) -> Result<Imported, ImportError> {
     operation::import(document, options)
-}
-
-/// The patterns of a setting.
-fn globs(setting: &'static str, patterns: &[String]) -> Result<Vec<Glob>, ImportError> {
-    let wrong = |why| ImportError::Setting { setting, why };
-    patterns.iter().map(|pattern| Glob::new(pattern.as_str()).map_err(wrong)).collect()
 }

@@ -14,6 +14,8 @@ use crate::rest::{FormField, Style};
 
 /// Schemas of `allOf` inside each other that are laid together.
 const MOST_LAYERS: usize = 6;
+/// Such schemas in all.
+const MOST_VISITS: usize = 100;
 /// More arguments than this would drown the others.
 const MOST_MEMBERS: usize = 150;
 
@@ -44,6 +46,7 @@ pub(super) struct Chosen<'d> {
 pub(super) struct Members<'d> {
     pub(super) schemas: BTreeMap<&'d str, &'d Value>,
     pub(super) required: BTreeSet<&'d str>,
+    visits: usize,
 }
 
 /// Chooses how a body is sent: JSON before a form before text.
@@ -123,6 +126,10 @@ pub(super) fn members<'d>(document: Document<'d>, schema: &'d Value) -> Option<M
 
 fn collect<'d>(document: Document<'d>, schema: &'d Value, layers: usize, into: &mut Members<'d>) -> Option<()> {
     let layers = layers.checked_sub(1)?;
+    into.visits += 1;
+    if into.visits > MOST_VISITS {
+        return None;
+    }
     if !document.old && schema.get("$ref").is_some() && schema.as_object()?.keys().any(|word| adds_meaning(word)) {
         return None;
     }

@@ -71,6 +71,16 @@ pub(super) fn is_small(value: &Value) -> bool {
     depth(value) <= 3 && value.to_string().len() <= 400
 }
 
+/// About how long a value is as text.
+pub(super) fn length(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 4,
+        Value::Array(items) => items.iter().map(|item| length(item) + 1).sum(),
+        Value::Object(members) => members.iter().map(|(name, inner)| name.len() + length(inner)).sum(),
+        _ => 4,
+    }
+}
+
 /// Whether a schema holds no other, so that it may stand wherever it is referred to.
 pub(super) fn is_plain(schema: &Value) -> bool {
     let holds = |word: &String| matches!(of(word), Keyword::One | Keyword::List | Keyword::Named);

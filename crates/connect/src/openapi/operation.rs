@@ -6,13 +6,12 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use toolhub_core::{Annotations, Glob};
+use toolhub_core::{Annotations, Glob, ToolName};
 use url::Url;
 
 use super::{
     ImportError, Imported, Options, Plan, Warning, arguments,
     document::{Document, plain, says, text},
-    globs,
     naming::{self, ToolNames},
     schema::{Patterns, shortened},
     security::Security,
@@ -21,6 +20,10 @@ use super::{
 
 /// The longest description of a tool that every provider takes.
 const LONGEST_DESCRIPTION: usize = 1_000;
+/// More would not fit into the schema of a tool.
+const MOST_PARAMETERS: usize = 1_000;
+/// The longest text of a warning; a document may have names of any length.
+const LONGEST_WARNING: usize = 400;
 const METHODS: [&str; 8] = ["get", "head", "options", "post", "put", "patch", "delete", "trace"];
 
 pub(super) fn import(document: &Value, options: &Options) -> Result<Imported, ImportError> {
@@ -36,8 +39,8 @@ pub(super) fn import(document: &Value, options: &Options) -> Result<Imported, Im
 struct Import<'d> {
     document: Document<'d>,
     options: &'d Options,
-    include: Vec<Glob>,
-    exclude: Vec<Glob>,
+    include: Patterned,
+    exclude: Patterned,
     /// Where requests go whatever the document says.
     base_url: Option<String>,
     document_url: Option<Url>,
@@ -73,8 +76,8 @@ impl<'d> Import<'d> {
         Ok(Self {
             document,
             options,
-            include: globs("include", &options.include)?,
-            exclude: globs("exclude", &options.exclude)?,
+            include: Patterned::new("include", &options.include)?,
+            exclude: Patterned::new("exclude", &options.exclude)?,
             base_url,
             document_url: document_url.map_err(wrong)?,
             source,
@@ -169,13 +172,16 @@ impl<'d> Import<'d> {
     }
 
     /// Whether the owner wants an operation, by what it is called with and without repairs.
-    fn wanted(&self, original: &str) -> bool {
-        let name = toolhub_core::ToolName::imported("", original);
-        let fits = |glob: &Glob| glob.matches(original) || glob.matches(&name);
-        (self.include.is_empty() || self.include.iter().any(fits)) && !self.exclude.iter().any(fits)
+    fn wanted(&mut self, original: &str) -> bool {
+        let name = ToolName::imported("", original);
+        let names = [original, name.as_str()];
+        let included = self.include.fit(names);
+        let excluded = self.exclude.fit(names);
+        (included || self.include.globs.is_empty()) && !excluded
     }
 
     fn warn(&mut self, operation: String, text: String, skipped: bool) {
+        let (operation, text) = (shortened(&operation, LONGEST_WARNING), shortened(&text, LONGEST_WARNING));
         self.warnings.push(Warning { operation: Some(operation), text, skipped });
     }
 
@@ -183,13 +189,15 @@ impl<'d> Import<'d> {
         if let (true, Some(why)) = (self.plans.is_empty(), self.homeless.take()) {
             return Err(ImportError::NoServer(why));
         }
-        if self.plans.is_empty() && self.warnings.is_empty() {
-            let text = if self.filtered > 0 {
-                "no operation fits `include` and `exclude`"
-            } else {
-                "the document has no operations"
-            };
-            self.warnings.push(Warning { operation: None, text: text.into(), skipped: false });
+        if self.plans.is_empty() && self.warnings.is_empty() && self.filtered == 0 {
+            let text = "the document has no operations".into();
+            self.warnings.push(Warning { operation: None, text, skipped: false });
+        }
+        for patterns in [&self.include, &self.exclude] {
+            for (glob, _) in patterns.globs.iter().filter(|(_, used)| !used) {
+                let text = format!("`{glob}` in `{}` fits no operation", patterns.setting);
+                self.warnings.push(Warning { operation: None, text, skipped: false });
+            }
         }
         let used: BTreeSet<&String> = self.plans.iter().flat_map(|plan| plan.security.iter().flatten()).collect();
         let prefix = self.options.prefix.as_deref().unwrap_or_default();
@@ -206,6 +214,31 @@ impl<'d> Import<'d> {
     }
 }
 
+/// Patterns over names, and whether each has fitted one.
+struct Patterned {
+    setting: &'static str,
+    globs: Vec<(Glob, bool)>,
+}
+
+impl Patterned {
+    fn new(setting: &'static str, patterns: &[String]) -> Result<Self, ImportError> {
+        let wrong = |why| ImportError::Setting { setting, why };
+        let glob = |pattern: &String| Ok((Glob::new(pattern.as_str()).map_err(wrong)?, false));
+        Ok(Self { setting, globs: patterns.iter().map(glob).collect::<Result<_, _>>()? })
+    }
+
+    /// Whether one of them fits one of the names. All are asked, so that each that fits is known.
+    fn fit(&mut self, names: [&str; 2]) -> bool {
+        let mut any = false;
+        for (glob, used) in &mut self.globs {
+            let fits = names.iter().any(|name| glob.matches(name));
+            *used |= fits;
+            any |= fits;
+        }
+        any
+    }
+}
+
 impl<'d> Operation<'d> {
     fn words(&self) -> String {
         format!("{} {}", self.method.to_ascii_uppercase(), self.path)
@@ -215,7 +248,11 @@ impl<'d> Operation<'d> {
     fn parameters(&self, document: Document<'d>) -> Result<Vec<&'d Value>, String> {
         let mut found: Vec<&'d Value> = Vec::new();
         for level in [self.item, self.itself] {
-            for parameter in level.get("parameters").and_then(Value::as_array).into_iter().flatten() {
+            let parameters = level.get("parameters").and_then(Value::as_array);
+            if parameters.is_some_and(|parameters| parameters.len() > MOST_PARAMETERS) {
+                return Err(format!("it has more than {MOST_PARAMETERS} parameters"));
+            }
+            for parameter in parameters.into_iter().flatten() {
                 let parameter = document.resolve(parameter)?;
                 let same = |other: &&Value| other["name"] == parameter["name"] && other["in"] == parameter["in"];
                 match found.iter().position(same) {

@@ -95,6 +95,7 @@ fn read(style: &str, place: Place) -> Option<Style> {
 fn may_be_sent(name: &str) -> bool {
     let sort = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     let ours = [
+        "accept-encoding",
         "connection",
         "content-length",
         "cookie",
@@ -102,6 +103,7 @@ fn may_be_sent(name: &str) -> bool {
         "host",
         "keep-alive",
         "proxy-authorization",
+        "proxy-connection",
         "te",
         "trailer",
         "transfer-encoding",

@@ -75,7 +75,7 @@ impl Plan {
         let path = self.path.split('?').next().unwrap_or_default();
         let mut request = Rest::at(&self.method, &self.server, path);
         for (name, value) in &self.query {
-            request = request.query(name, value.replace('{', "{{").replace('}', "}}"));
+            request = request.query(name, literal(value));
         }
         for parameter in &self.parameters {
             request = request.parameter(parameter.clone());
@@ -88,7 +88,7 @@ impl Plan {
                 Format::Text => Body::Text(argument),
             });
             if body.format != Format::Form && body.media_type != "application/json" {
-                request = request.header("Content-Type", &body.media_type);
+                request = request.header("Content-Type", literal(&body.media_type));
             }
         }
         request
@@ -134,4 +134,9 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// A text of the document as a template that stands for itself.
+fn literal(text: &str) -> String {
+    text.replace('{', "{{").replace('}', "}}")
 }

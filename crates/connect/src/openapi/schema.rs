@@ -19,8 +19,14 @@ use super::{
 
 /// Schemas inside each other, without a reference between them. A deeper one would pass the nesting that schemas may have.
 const DEEPEST: usize = 12;
-/// Schemas in all. More would not fit into the size that a tool's schema may have.
-const MOST: usize = 6_000;
+/// What a tool's schema may have, in bytes. Here they are counted a little too low, and only so that what is too large in any case ends
+/// early: the largest documents have schemas of megabytes behind each of thousands of operations.
+const MOST: usize = 64 * 1024;
+
+/// Different schemas that are referred to; a tool's schema may have no more.
+const MOST_REFERENCES: usize = 256;
+/// Schemas that are looked at to find one word.
+const MOST_LOOKS: usize = 20;
 
 /// How much of a schema is kept.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +84,7 @@ pub(super) struct Converter<'d, 'p> {
     /// The name each reference got, and those whose targets are still to be translated.
     names: BTreeMap<&'d str, String>,
     open: VecDeque<(&'d str, usize)>,
-    count: usize,
+    bytes: usize,
     /// What was left out, in words.
     pub(super) left_out: BTreeSet<String>,
 }
@@ -95,7 +101,7 @@ struct At {
 impl<'d, 'p> Converter<'d, 'p> {
     pub(super) fn new(document: Document<'d>, patterns: &'p Patterns, detail: Detail) -> Self {
         let (names, open, left_out) = Default::default();
-        Self { document, patterns, detail, names, open, count: 0, left_out }
+        Self { document, patterns, detail, names, open, bytes: 0, left_out }
     }
 
     /// The schema of one argument.
@@ -115,10 +121,7 @@ impl<'d, 'p> Converter<'d, 'p> {
     }
 
     fn schema(&mut self, schema: &'d Value, at: At) -> Result<Value, String> {
-        self.count += 1;
-        if self.count > MOST {
-            return Err("its schema is too large".into());
-        }
+        self.count(2)?;
         let members = match schema {
             Value::Object(members) => members,
             Value::Bool(_) => return Ok(schema.clone()),
@@ -160,6 +163,9 @@ impl<'d, 'p> Converter<'d, 'p> {
             self.cut();
             return Ok(self.any(target));
         }
+        if self.names.len() >= MOST_REFERENCES {
+            return Err("its schema refers to too many others".into());
+        }
         let name = self.name(reference);
         let referred = json!({"$ref": format!("#/$defs/{name}")});
         self.names.insert(reference, name);
@@ -186,6 +192,8 @@ impl<'d, 'p> Converter<'d, 'p> {
         let inside = At { depth: at.depth + 1, ..at };
         let mut out = Map::new();
         let mut hidden = Vec::new();
+        // Whether properties are described by a pattern that cannot be checked: then others may be there too.
+        let mut loose = false;
         for (word, value) in members {
             match (keyword::of(word), value) {
                 (Keyword::One, Value::Object(_) | Value::Bool(_)) => {
@@ -204,25 +212,28 @@ impl<'d, 'p> Converter<'d, 'p> {
                             hidden.push(name.as_str());
                             continue;
                         }
+                        if word == "patternProperties" && !self.takes(name) {
+                            loose = true;
+                            continue;
+                        }
+                        self.count(name.len() + 4)?;
                         kept.insert(name.clone(), self.schema(one, inside)?);
                     }
                     out.insert(word.clone(), kept.into());
                 }
-                (Keyword::Pattern, Value::String(pattern)) if self.detail.patterns => {
-                    if self.patterns.usable(pattern) {
-                        out.insert(word.clone(), value.clone());
-                    } else {
-                        let cut: String = pattern.chars().take(80).collect();
-                        self.left_out.insert(format!("the pattern `{cut}` is not checked before the request"));
-                    }
+                (Keyword::Pattern, Value::String(pattern)) if self.takes(pattern) => {
+                    self.count(pattern.len() + 12)?;
+                    out.insert(word.clone(), value.clone());
                 }
                 (Keyword::Text, Value::String(long)) => {
                     let short = shortened(long, self.detail.description);
                     if !short.is_empty() {
+                        self.count(short.len() + 16)?;
                         out.insert(word.clone(), short.into());
                     }
                 }
                 (Keyword::Plain(fits), _) if fits(value) => {
+                    self.count(word.len() + keyword::length(value))?;
                     out.insert(word.clone(), value.clone());
                 }
                 (Keyword::Example, _) if self.detail.examples && keyword::is_small(value) => {
@@ -234,11 +245,29 @@ impl<'d, 'p> Converter<'d, 'p> {
                 _ => {}
             }
         }
+        if loose {
+            out.remove("additionalProperties");
+        }
         keyword::tidy(&mut out, &hidden);
         keyword::bounds(&mut out, members);
         self.discriminate(&mut out, members);
         let nullable = self.document.old && members.get("nullable") == Some(&Value::Bool(true));
         Ok(if nullable { keyword::or_null(out) } else { Value::Object(out) })
+    }
+
+    /// Whether a pattern is kept.
+    fn takes(&mut self, pattern: &str) -> bool {
+        let usable = self.detail.patterns && self.patterns.usable(pattern);
+        if self.detail.patterns && !usable {
+            let cut: String = pattern.chars().take(80).collect();
+            self.left_out.insert(format!("the pattern `{cut}` is not checked before the request"));
+        }
+        usable
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes += bytes;
+        if self.bytes > MOST { Err("its schema is too large".into()) } else { Ok(()) }
     }
 
     fn list(&mut self, list: &'d [Value], at: At) -> Result<Value, String> {
@@ -284,15 +313,19 @@ impl<'d, 'p> Converter<'d, 'p> {
     }
 }
 
-/// Only answers hold it, so no request has it. The word may stand behind a reference, or in a layer.
+/// Only answers hold it, so no request has it. The word may stand behind a reference, or in a layer; a few of them are looked at.
 pub(super) fn is_read_only(document: Document<'_>, schema: &Value) -> bool {
-    fn looks(document: Document<'_>, schema: &Value, steps: usize) -> bool {
+    let mut open = vec![schema];
+    for _ in 0..MOST_LOOKS {
+        let Some(schema) = open.pop() else { break };
+        if says(schema, "readOnly") {
+            return true;
+        }
         let behind = schema.get("$ref").and_then(Value::as_str).and_then(|reference| document.target(reference).ok());
-        let layers = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
-        let mut further = layers.chain(behind);
-        says(schema, "readOnly") || steps > 0 && further.any(|schema| looks(document, schema, steps - 1))
+        let layers = schema.get("allOf").and_then(Value::as_array).into_iter().flatten().take(MOST_LOOKS);
+        open.extend(layers.chain(behind));
     }
-    looks(document, schema, 4)
+    false
 }
 
 /// At most so many characters, ended where a word ends.

@@ -32,7 +32,7 @@ pub enum Style {
     SpaceDelimited,
     /// `name=a%7Cb`; for queries.
     PipeDelimited,
-    /// `name[member]=a`; for queries.
+    /// `name[member]=a`, at any depth, and `name[0]=a` for lists; for queries.
     DeepObject,
     /// The value as JSON text; for every place.
     Json,

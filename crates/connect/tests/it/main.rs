@@ -3,6 +3,4 @@
 
 mod command;
 mod openapi;
-mod openapi_requests;
-mod openapi_schemas;
 mod rest;

@@ -1,11 +1,14 @@
 //! What an OpenAPI document becomes: names, arguments, annotations, addresses, what is needed and what is left out.
 #![expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 
+mod requests;
+mod schemas;
+
 use serde_json::{Value, json};
 use toolhub_connect::openapi::{self, ImportError, Imported, Options, Plan};
 
 /// A document of one version with these paths.
-pub(crate) fn document(version: &str, paths: Value) -> Value {
+fn document(version: &str, paths: Value) -> Value {
     json!({
         "openapi": version,
         "info": {"title": "Pets", "version": "7"},
@@ -15,20 +18,20 @@ pub(crate) fn document(version: &str, paths: Value) -> Value {
 }
 
 #[track_caller]
-pub(crate) fn import(document: &Value, options: &Options) -> Imported {
+fn import(document: &Value, options: &Options) -> Imported {
     openapi::import_value(document, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The only plan of a document with one operation.
 #[track_caller]
-pub(crate) fn plan(document: &Value) -> Plan {
+fn plan(document: &Value) -> Plan {
     let imported = import(document, &Options::default());
     assert_eq!(imported.plans.len(), 1, "{:?}", imported.warnings);
     imported.plans.into_iter().next().expect("one")
 }
 
 /// What is said about the operations that were left out or changed.
-pub(crate) fn warnings(imported: &Imported) -> Vec<String> {
+fn warnings(imported: &Imported) -> Vec<String> {
     imported.warnings.iter().map(ToString::to_string).collect()
 }
 
@@ -98,13 +101,19 @@ fn an_owner_chooses_operations_by_patterns_over_their_names() {
         let found: Vec<_> = imported.plans.iter().map(|plan| plan.original.as_str()).collect();
         assert_eq!(found, expected, "{include:?} {exclude:?}");
         assert_eq!(imported.filtered + found.len(), 4);
+        imported
     };
     check(&[], &[], &["pets/list", "pets/create", "owners/list", "owners/delete"]);
     check(&["pets/*"], &[], &["pets/list", "pets/create"]);
     check(&["*list"], &["owners*"], &["pets/list"]);
     // The name of the tool fits as well, with its sign that was replaced.
     check(&["pets_create*"], &[], &["pets/create"]);
-    check(&["nothing"], &[], &[]);
+    // A pattern that fits nothing is most likely a slip.
+    let imported = check(&["pets/*", "owner/*"], &["pet/*"], &["pets/list", "pets/create"]);
+    assert_eq!(
+        warnings(&imported),
+        ["`owner/*` in `include` fits no operation", "`pet/*` in `exclude` fits no operation"]
+    );
     let wrong = Options { include: vec![String::new()], ..Options::default() };
     let error = openapi::import_value(&document, &wrong).unwrap_err();
     assert!(matches!(error, ImportError::Setting { setting: "include", .. }), "{error}");

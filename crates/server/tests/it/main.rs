@@ -17,6 +17,7 @@ mod door_keys;
 mod door_limits;
 mod door_routes;
 mod door_secrets;
+mod door_tenants;
 mod state_artifacts;
 mod state_entries;
 mod state_pages;

@@ -6,13 +6,16 @@ use std::sync::{
 };
 
 use toolhub::{
-    Answer, ApprovalOutcome, ApprovalState, Change,
+    Answer, ApprovalOutcome, ApprovalState, Change, Reached, Status,
     ids::{ArtifactId, Caller, Tenant, ThreadId},
     prelude::*,
     testing::{AssertOutcome, Step, scripted},
 };
 
-use crate::busy::{Busy, until};
+use crate::{
+    awkward_store::Awkward,
+    busy::{Busy, until},
+};
 
 async fn say_yes(hub: &ToolHub) {
     let tenant = Tenant::default();
@@ -93,6 +96,29 @@ async fn what_an_old_tool_makes_for_a_call_that_waited_goes_with_the_call() {
     until(|| closed.load(SeqCst) == 2).await;
     let two = hub.thread_context(&Tenant::default(), &ThreadId::new("two").unwrap());
     assert!(two.get("line").is_none(), "nothing of the old tool is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_cancelled_while_it_waits_for_a_person_does_not_seem_to_go_on() {
+    let (order, script) = scripted("order", []);
+    let store = Arc::new(Awkward::default());
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(order.confirm()).build().await.unwrap();
+    let tenant = Tenant::default();
+    let Reached::Waiting { call, .. } = hub.call("order", json!({})).thread("t").until_asked().await else {
+        panic!("nobody is asked")
+    };
+    // From here on nothing is written before the clock moves, and that does not move while this test looks.
+    store.writes_late.store(true, SeqCst);
+    hub.cancel(&tenant, call).await.unwrap();
+    for _ in 0..100 {
+        let record = hub.call_record(&tenant, call).await.unwrap().unwrap();
+        assert_eq!(record.status, Status::AwaitingApproval);
+    }
+    while hub.call_record(&tenant, call).await.unwrap().unwrap().outcome.is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    assert_eq!(hub.call_record(&tenant, call).await.unwrap().unwrap().status, Status::Cancelled);
+    assert!(script.asked().is_empty());
 }
 
 #[tokio::test]

@@ -1,11 +1,10 @@
 //! What schemas of a document become: JSON Schema 2020-12 that stands alone, is not too large, and is checked before a request is made.
-#![expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 
 use serde_json::{Map, Value, json};
 use toolhub_connect::openapi::{self, Options};
 use toolhub_core::ToolHub;
 
-use super::openapi::{document, import, plan, warnings};
+use super::{document, import, plan, warnings};
 
 /// A document whose one operation takes a body of this schema.
 fn with_schema(version: &str, schema: Value, components: Value) -> Value {
@@ -72,6 +71,11 @@ fn slips_of_a_document_cost_one_word_and_not_the_operation() {
     check("3.0.0", odd, json!({"type": "string"}));
     check("3.0.0", json!({"type": "any"}), json!({}));
     check("3.0.0", json!({"type": "object", "required": ["a", "a"]}), json!({"type": "object", "required": ["a"]}));
+    check(
+        "3.1.0",
+        json!({"patternProperties": {"^a": {"type": "string"}, "^(?!a)": {}}, "additionalProperties": false}),
+        json!({"patternProperties": {"^a": {"type": "string"}}}),
+    );
     // What is required and forbidden at once could never be given.
     let both = |required: Value| json!({"type": "object", "properties": {"a": {}}, "required": required, "additionalProperties": false});
     check("3.0.0", both(json!(["a", "b"])), both(json!(["a"])));
@@ -175,12 +179,22 @@ fn hostile_documents_are_cut_or_refused_in_no_time() {
     // A circle with nothing in it.
     let circle = json!({"D0": {"anyOf": [reference("D1")]}, "D1": {"allOf": [reference("D0")]}});
     let alone = json!({"D0": reference("D0")});
+    // Layers upon layers of the same, in which nothing is found.
+    let wide = json!({"D0": {"allOf": vec![reference("D1"); 500]}, "D1": {"allOf": vec![reference("D0"); 500]}});
+    let many: Map<String, Value> =
+        (0..3_000).map(|at| (format!("D{at}"), json!({"items": reference(&format!("D{}", at + 1))}))).collect();
     let deep = (0..90).fold(json!({"type": "string"}), |inner, _| json!({"items": inner}));
-    for components in [doubling.into(), circle, alone, json!({"D0": deep})] {
+    for components in [doubling.into(), circle, alone, wide, many.into(), json!({"D0": deep})] {
         let imported = import(&with_schema("3.1.0", reference("D0"), components), &Options::default());
         assert_eq!(imported.plans.len() + imported.skipped(), 1);
         assert!(!imported.warnings.is_empty());
     }
+    // The same as a body, and as a member of one.
+    let wide = json!({"allOf": vec![json!({"$ref": "#/components/schemas/W"}); 500]});
+    let body = json!({"required": true, "content": {"application/json": {"schema": {"properties": {"w": wide}, "allOf": [wide]}}}});
+    let mut document_of_wide = document("3.0.0", json!({"/a": {"post": {"requestBody": body}}}));
+    document_of_wide["components"] = json!({"schemas": {"W": wide}});
+    import(&document_of_wide, &Options::default());
     // Parameters that refer to each other, without end.
     let mut looped = document("3.0.0", json!({"/a": {"get": {"parameters": [{"$ref": "#/components/parameters/A"}]}}}));
     looped["components"] =

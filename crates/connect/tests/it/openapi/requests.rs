@@ -1,5 +1,4 @@
 //! What the tools of a document send: requests on the wire, through a real hub, to a server that writes them down.
-#![expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +13,7 @@ use toolhub_connect::{
 };
 use toolhub_core::{ErrorKind, Status, ToolHub};
 
-use super::openapi::{document, import};
+use super::{document, import};
 
 /// A server that writes down every request, and answers `{"ok": true}`.
 struct Recorder {
