@@ -9,6 +9,7 @@ use toolhub_core::{ConnectionStateConfig, ToolHub};
 use super::support::anything;
 
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "what is wrong is written where it is checked")]
 fn check(rest: Rest, setting: &str, words: &str) {
     let problems = rest.problems();
     let found = problems.iter().any(|problem| problem.setting == setting && problem.problem.contains(words));
