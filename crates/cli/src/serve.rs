@@ -104,8 +104,8 @@ pub(crate) async fn open(local: &Local) -> Result<Opened, Failure> {
 /// Listens, greets and serves until a signal comes.
 async fn run(house: &Arc<House>, watch: bool, greet: impl FnOnce(&str)) -> Result<Exit, Failure> {
     let bound = house.clone().server().bind().await.map_err(cannot_serve)?;
-    greet(&house.url(bound.address()));
     let reloads = tokio::spawn(signals::reload_on_hangup(house.clone()));
+    greet(&house.url(bound.address()));
     let watching = watch.then(|| tokio::spawn(watch::reload_on_change(house.clone())));
     let served = tokio::select! {
         served = bound.serve(signals::asked_to_stop()) => served.map(|()| Exit::Fine),

@@ -161,6 +161,10 @@ impl Command {
     /// A tool whose program lives as long as its thread needs it and is asked once for each call, with one line of JSON. What it
     /// remembers is handed to it with each request and taken from its answers, so it may be killed and started again at any time.
     pub fn stateful_tool(self, name: &str) -> ToolBuilder {
+        if self.sound().is_err() {
+            // What could never be started is refused when it is registered, in the same words.
+            return self.tool(name);
+        }
         let (config, state) = (self.config(), self.state.clone());
         live::tool(name, self).config(config).json_state(state.as_deref().unwrap_or(name))
     }

@@ -6,29 +6,27 @@
 
 mod error;
 mod grant;
+mod pending;
 mod record;
+mod waiting;
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, hash_map},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use smol_str::SmolStr;
-use tokio::sync::Notify;
 
 pub use error::ApprovalError;
 pub use grant::{Covers, Grant};
+use pending::Pending;
 pub use record::{Answer, Approval, ApprovalOutcome, ApprovalState};
 pub(crate) use record::{binding, binding_now, partition};
+use waiting::Places;
 
 use crate::{
     backend::{
         Backend, Batch, Change, Durability, Expect, Key, Partition, Scan, Scope, Seen, StoreError, Table, Write,
         decode, encode, read_all,
     },
-    clock::{self, Clock},
+    clock::Clock,
     events::{Events, News},
     ids::{ApprovalId, CallId, Tenant, ThreadId},
     registry::Tool,
@@ -37,8 +35,6 @@ use crate::{
 
 /// The layout of these records.
 const LAYOUT: u32 = 1;
-/// How soon a store that did not answer is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How the ids of questions begin; the lists of questions about the same thing begin otherwise.
 const QUESTIONS: &str = "apr_";
 
@@ -50,7 +46,8 @@ pub(crate) struct Approvals {
     keep: Duration,
     redactor: Arc<Redactor>,
     /// The calls of this node that wait for an answer.
-    waiting: Mutex<HashMap<ApprovalId, Arc<Notify>>>,
+    waiting: Places,
+    pending: Pending,
 }
 
 /// The right to make one call, to be used up when it starts.
@@ -69,7 +66,7 @@ impl Approvals {
         keep: Duration,
         redactor: Arc<Redactor>,
     ) -> Self {
-        Self { store, clock, events, keep, redactor, waiting: Mutex::default() }
+        Self { store, clock, events, keep, redactor, waiting: Places::default(), pending: Pending::default() }
     }
 
     /// The questions with this binding that still matter, the newest first.
@@ -139,6 +136,7 @@ impl Approvals {
                 Err(error) => return Err(error),
             }
         };
+        self.pending.asked(&approval, seen, now);
         let news = News::ApprovalRequested {
             approval_id: approval.id,
             call_id: approval.call_id,
@@ -149,56 +147,6 @@ impl Approvals {
         };
         self.events.tell_tenant(now, &partition.tenant, approval.thread.as_ref(), news);
         Ok(Permit { approval, partition, seen })
-    }
-
-    /// Waits until the question is answered or its time is over; answers how it stands then.
-    pub(crate) async fn answered(&self, asked: Permit) -> Result<Permit, StoreError> {
-        let waiting = Waiting::on(self, asked.approval.id);
-        let key = key(&asked);
-        let mut patience = None;
-        loop {
-            let mut news = std::pin::pin!(waiting.notify.notified());
-            news.as_mut().enable();
-            let now = self.clock.now();
-            let keys = [key.clone()];
-            let row = match self.store.load(&keys, now).await {
-                // It was there before. An answer that was given must not be lost because it is away for a moment.
-                Err(StoreError::Unavailable(_)) if patience.is_some_and(|until| self.clock.instant() < until) => {
-                    tokio::time::sleep(ASK_AGAIN).await;
-                    continue;
-                }
-                loaded => loaded?.pop().flatten(),
-            };
-            // A question that is gone was forgotten long after its time.
-            let Some(row) = row else { return Ok(timed_out(asked)) };
-            let found = permit(key.clone(), &row)?;
-            match found.approval.state_at(now) {
-                ApprovalState::Pending => {}
-                ApprovalState::TimedOut => return self.close(found, ApprovalState::TimedOut).await,
-                _ => return Ok(found),
-            }
-            // Measured once: somebody may set the clock back, and the call waits no longer for that.
-            let left = found.approval.expires_at.since(now);
-            let until = *patience.get_or_insert_with(|| clock::after(self.clock.instant(), left));
-            if until <= self.clock.instant() {
-                return self.close(found, ApprovalState::TimedOut).await;
-            }
-            // An answer elsewhere wakes us through the store's news. Should that fail, the end of time does.
-            let _ = tokio::time::timeout_at(until, news).await;
-        }
-    }
-
-    /// Takes the place of the one who waits for the answer; `None` where a call of this node does already.
-    pub(crate) fn adopt(&self, id: ApprovalId) -> Option<Waiting<'_>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let hash_map::Entry::Vacant(free) = waiting.entry(id) else { return None };
-        let notify = free.insert(Arc::default()).clone();
-        Some(Waiting { approvals: self, id, notify })
-    }
-
-    /// How many questions calls of this node wait for.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Ends a question that nobody answered: its time is over, or its caller gave up. If somebody answered at that very
@@ -311,27 +259,23 @@ impl Approvals {
         self.store.commit(Batch::on(key.partition).with(write), self.clock.now()).await.map(|_| ())
     }
 
-    /// A question has changed, here or elsewhere: whoever waits for it looks again.
-    pub(crate) fn stir(&self, id: ApprovalId) {
-        if let Some(waiting) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            waiting.notify_waiters();
+    /// A question as it is kept. Nobody needs the secrets among its arguments: the call has them, and people are not shown them.
+    /// Those that a person put in are needed until a call is made on the answer.
+    fn as_kept(&self, approval: &Approval) -> Approval {
+        let edited = approval.answer.as_ref().and_then(|answer| answer.arguments.clone());
+        let mut kept = approval.clone().without_secrets(&self.redactor);
+        if let (Some(answer), ApprovalState::Approved) = (&mut kept.answer, approval.state) {
+            answer.arguments = edited;
         }
+        kept
     }
 
-    /// News was missed: everybody looks again.
-    pub(crate) fn stir_all(&self) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|notify| notify.notify_waiters());
-    }
-
-    /// A question as it is kept: when no call can be made on it any more, nobody needs the secrets among its arguments.
-    fn as_kept<'a>(&self, approval: &'a Approval) -> Cow<'a, Approval> {
-        if matches!(approval.state, ApprovalState::Pending | ApprovalState::Approved) {
-            return Cow::Borrowed(approval);
-        }
-        Cow::Owned(approval.clone().without_secrets(&self.redactor))
-    }
-
+    /// A question is over: it does not wait any more, and listeners are told.
     fn tell_resolved(&self, tenant: &Tenant, approval: &Approval) {
+        self.pending.over(approval.id);
+        if let Some(answer) = &approval.answer {
+            self.pending.wait.add(answer.at.since(approval.asked_at));
+        }
         let news = News::ApprovalResolved {
             approval_id: approval.id,
             call_id: approval.call_id,
@@ -391,28 +335,4 @@ fn permit(key: Key, row: &crate::backend::Row) -> Result<Permit, StoreError> {
 
 fn timed_out(asked: Permit) -> Permit {
     Permit { approval: Approval { state: ApprovalState::TimedOut, ..asked.approval }, ..asked }
-}
-
-/// A call's place among those that wait, for as long as it is held.
-pub(crate) struct Waiting<'a> {
-    approvals: &'a Approvals,
-    id: ApprovalId,
-    notify: Arc<Notify>,
-}
-
-impl<'a> Waiting<'a> {
-    fn on(approvals: &'a Approvals, id: ApprovalId) -> Self {
-        let notify = approvals.waiting.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().clone();
-        Self { approvals, id, notify }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut waiting = self.approvals.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two calls with one key may wait for the same answer; the last one out takes the place away.
-        if waiting.get(&self.id).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
-            waiting.remove(&self.id);
-        }
-    }
 }

@@ -1,15 +1,17 @@
 //! Content too long for the model, kept to be fetched.
 //!
 //! Each artifact is a row of its own, outside any thread: whoever holds its unguessable id, in the same tenant, may
-//! fetch it. One that was written but never told to anybody expires like the others.
+//! fetch it. It goes with the thread whose call it was of, as far as that call has a record; one that was never told to anybody
+//! expires like the others.
 
 use std::time::Duration;
 
 use smol_str::SmolStr;
 
 use crate::{
-    backend::{Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, StoreError, Table, Write},
+    backend::{Backend, Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, StoreError, Table, Write},
     call::Content,
+    clock::Timestamp,
     ids::{ArtifactId, Tenant},
     services::Services,
 };
@@ -53,6 +55,23 @@ pub(crate) async fn fetch(
     let page = services.store.scan(scan, services.clock.now()).await?;
     let found = page.rows.into_iter().next();
     Ok(found.map(|(key, row)| Artifact { mime_type: key.id.into(), bytes: row.value.to_vec() }))
+}
+
+/// Takes away what these pieces point to.
+pub(crate) async fn forget(
+    store: &dyn Backend,
+    tenant: &Tenant,
+    pieces: &[Content],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for piece in pieces {
+        let Content::Artifact { id, mime_type, .. } = piece else { continue };
+        let (expect, durability) = (Expect::Any, Durability::KillSafe);
+        let gone =
+            Write { table: Table::Artifacts, id: SmolStr::new(mime_type), expect, change: Change::Remove, durability };
+        store.commit(Batch::on(place(tenant, id)).with(gone), now).await?;
+    }
+    Ok(())
 }
 
 fn place(tenant: &Tenant, id: &ArtifactId) -> Partition {

@@ -71,6 +71,11 @@ pub trait Backend: Send + Sync + 'static {
         false
     }
 
+    /// What sort of store it is, in a word: a label of metrics.
+    fn name(&self) -> &'static str {
+        "other"
+    }
+
     /// Whether commits are acknowledged before they are durable, and written later.
     fn is_behind(&self) -> bool {
         false

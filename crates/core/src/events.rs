@@ -10,7 +10,7 @@ use std::{
     borrow::Cow,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -129,12 +129,15 @@ struct Inner {
     last: Mutex<u64>,
     /// Where those are handed in that are kept.
     kept: OnceLock<Arc<Waiting>>,
+    /// How many a listener or the store was too slow for.
+    dropped: AtomicU64,
 }
 
 impl Events {
     pub(crate) fn new() -> Self {
         let line = broadcast::Sender::new(BACKLOG);
-        Self(Arc::new(Inner { line, listeners: AtomicUsize::new(0), last: Mutex::new(0), kept: OnceLock::new() }))
+        let (listeners, last, kept, dropped) = Default::default();
+        Self(Arc::new(Inner { line, listeners, last, kept, dropped }))
     }
 
     /// Whether an event would be heard. Cheap, so that the way of a call may ask before it makes one.
@@ -170,18 +173,31 @@ impl Events {
             let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
             *last = (*last + 1).max(if self.0.kept.get().is_some() { kept::first_number(timestamp) } else { 0 });
             let event = Arc::new(Event { id: *last, timestamp, tenant, thread, news });
-            if let Some(kept) = kept {
-                kept.note(event.clone());
+            if let Some(kept) = kept
+                && kept.note(event.clone())
+            {
+                self.0.drop_some(1);
             }
             // The last listener may have left in between; that is no failure.
             let _ = self.0.line.send(event);
         }
     }
 
+    /// How many events were never heard, because a listener fell behind, or never written down, because the store did.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn subscribe(&self) -> Subscription {
         let news = self.0.line.subscribe();
         self.0.listeners.fetch_add(1, Ordering::Relaxed);
         Subscription { news, after_reset: None, inner: self.0.clone() }
+    }
+}
+
+impl Inner {
+    fn drop_some(&self, many: u64) {
+        self.dropped.fetch_add(many, Ordering::Relaxed);
     }
 }
 
@@ -201,7 +217,7 @@ impl Subscription {
         }
         match self.news.recv().await {
             Ok(event) => event,
-            Err(RecvError::Lagged(_)) => self.reset(),
+            Err(RecvError::Lagged(many)) => self.reset(many),
             // The sender lives in `inner`, which this subscription holds: it cannot be closed.
             Err(RecvError::Closed) => std::future::pending().await,
         }
@@ -214,17 +230,18 @@ impl Subscription {
         }
         match self.news.try_recv() {
             Ok(event) => Some(event),
-            Err(TryRecvError::Lagged(_)) => Some(self.reset()),
+            Err(TryRecvError::Lagged(many)) => Some(self.reset(many)),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
     }
 
     /// The news that news was missed. It stands right before the oldest event that was kept.
-    fn reset(&mut self) -> Arc<Event> {
+    fn reset(&mut self, missed: u64) -> Arc<Event> {
+        self.inner.drop_some(missed);
         let oldest = loop {
             match self.news.try_recv() {
                 Ok(event) => break Some(event),
-                Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Lagged(many)) => self.inner.drop_some(many),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break None,
             }
         };

@@ -131,6 +131,14 @@ impl ToolHub {
         self.register_kind(tool, &Kind::Stateful)
     }
 
+    /// Adds a tool that is an HTTP request, made with `toolhub::rest::Rest`.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register), and when the tool is something else.
+    pub fn register_rest(&self, tool: ToolBuilder) -> Result<(), RegistryError> {
+        self.register_kind(tool, &Kind::Rest)
+    }
+
     /// Takes a tool away and closes its instances. Calls that run go on. Tools that depend on it wait for it.
     pub async fn unregister(&self, name: &str) -> Option<Arc<Tool>> {
         let tool = self.engine.registry.remove(&ToolName::new(name).ok()?)?;

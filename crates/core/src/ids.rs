@@ -196,6 +196,9 @@ uuid_text!(ApprovalId, "apr_", "approval id");
 
 macro_rules! checked_text {
     ($id:ident, $what:literal, $longest:literal, $allowed:expr, $pattern:expr, $rule:literal) => {
+        checked_text!($id, $what, $longest, $allowed, $pattern, $rule, []);
+    };
+    ($id:ident, $what:literal, $longest:literal, $allowed:expr, $pattern:expr, $rule:literal, $never:expr) => {
         crate::text_schema! { $id $rule { "minLength": 1, "maxLength": $longest, "pattern": $pattern } }
         impl $id {
             /// Checks a text from outside.
@@ -205,7 +208,9 @@ macro_rules! checked_text {
             pub fn new(text: impl Into<SmolStr>) -> Result<Self, IdError> {
                 let text = text.into();
                 let allowed: fn(char) -> bool = $allowed;
-                if text.is_empty() || text.len() > $longest || !text.chars().all(allowed) {
+                let never: &[&str] = &$never;
+                let legal = text.chars().all(allowed) && !never.contains(&text.as_str());
+                if text.is_empty() || text.len() > $longest || !legal {
                     return Err(IdError { what: $what, rule: $rule, text });
                 }
                 Ok(Self(text))
@@ -238,7 +243,17 @@ macro_rules! checked_text {
 const WORDS: &str = r"^[A-Za-z0-9._:-]+$";
 const PRINTABLE: &str = r"^[^\x00-\x1f\x7f-\x9f]+$";
 const WORD: fn(char) -> bool = |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
-checked_text!(ThreadId, "thread id", 128, WORD, WORDS, "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
+/// As words, but for `.` and `..`: in an address those are steps, and the thread would be reached by nobody.
+const NO_STEPS: &str = r"^(\.{0,2}[A-Za-z0-9_:-]|\.{3})[A-Za-z0-9._:-]*$";
+checked_text!(
+    ThreadId,
+    "thread id",
+    128,
+    WORD,
+    NO_STEPS,
+    "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`, and is neither `.` nor `..`",
+    [".", ".."]
+);
 checked_text!(StateName, "state name", 128, WORD, WORDS, "it takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
 checked_text!(Tenant, "tenant", 64, WORD, WORDS, "it takes 1 to 64 letters, digits, `.`, `_`, `:` or `-`");
 checked_text!(Caller, "caller", 128, |c| !c.is_control(), PRINTABLE, "it takes 1 to 128 printable characters");
@@ -267,10 +282,10 @@ mod tests {
 
     #[test]
     fn thread_ids_keep_to_their_alphabet() {
-        for good in ["t1", "a.b_c:d-e", &"x".repeat(128)] {
+        for good in ["t1", "a.b_c:d-e", "...", ".a", "..a", "a..", &"x".repeat(128)] {
             assert!(ThreadId::new(good).is_ok(), "{good}");
         }
-        for bad in ["", "a/b", "a b", "ü", &"x".repeat(129)] {
+        for bad in ["", "a/b", "a b", "ü", ".", "..", &"x".repeat(129)] {
             assert!(ThreadId::new(bad).is_err(), "{bad}");
         }
         assert_ne!(ThreadId::mint(), ThreadId::mint());

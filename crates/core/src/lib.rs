@@ -66,7 +66,7 @@ pub use hub::{
     Running, ThreadError, ToolHub, ToolStatusInfo, View,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats};
-pub use monitor::{Latency, ToolStats};
+pub use monitor::{ApprovalStats, Latency, StatusChanges, StoreStats, ToolStats};
 pub use policy::{
     AnnotationMatch, ArgumentMatch, Decision, Glob, Limits, OnExcess, Policy, PolicyError, RateLimit, RateScope, Retry,
     Rule, RuleError,

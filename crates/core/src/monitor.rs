@@ -1,20 +1,23 @@
-//! What a tool has done so far, in numbers: calls, errors, latency, retries, refusals.
+//! What tools and the hub have done so far, in numbers: calls, errors, latency, retries, refusals, and how the store answers.
 //!
-//! In: each end of a call, as it happens. Out: `ToolStats`, a snapshot for people and for metrics. Counting is cheap
-//! enough for every call; reading adds up what the threads counted and may be a moment behind. Nothing is decided here.
+//! In: each end of a call, as it happens. Out: snapshots for people and for metrics. Counting is cheap enough for every call; reading adds up what the threads counted and may be a moment behind. Nothing is decided here.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::tool::ToolName;
+use crate::{status::ToolStatus, tool::ToolName};
 
 mod histogram;
 mod meter;
+mod stores;
+mod timed;
 
 use histogram::Counts;
-pub(crate) use meter::{InFlight, Meter, thread_number};
+pub(crate) use meter::{InFlight, Meter};
+pub(crate) use stores::{StoreMeter, StoreMeters};
+pub(crate) use timed::{Timed, thread_number};
 
 /// What a tool has done since the hub began.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -39,9 +42,51 @@ pub struct ToolStats {
     pub rate_limited: u64,
     /// How long calls took. Refused calls are not in it.
     pub latency: Latency,
+    /// The same, of the calls that succeeded.
+    #[serde(skip)]
+    pub succeeded: Latency,
+    /// The same, of the calls that reached the tool and failed, by the name of the error.
+    #[serde(skip)]
+    pub failed: BTreeMap<&'static str, Latency>,
 }
 
-/// How long calls took. The quantiles are right to about an eighth.
+/// How often a tool's status changed from one to another since the hub began, for everybody or in one thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StatusChanges {
+    /// The tool.
+    pub tool: ToolName,
+    /// The status before.
+    pub from: ToolStatus,
+    /// The status after.
+    pub to: ToolStatus,
+    /// How often.
+    pub many: u64,
+}
+
+/// Questions to people, in numbers.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ApprovalStats {
+    /// How many wait for an answer: those this hub asked, and those it found when it began.
+    pub pending: usize,
+    /// How long it took until people answered. Questions whose time ran out are not in it.
+    pub wait: Latency,
+}
+
+/// How long a store took for one sort of request.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct StoreStats {
+    /// The sort of store, such as `sqlite`.
+    pub backend: &'static str,
+    /// What it was asked for: `load`, `commit`, `scan` or `sweep`.
+    pub operation: &'static str,
+    /// How long that took, whatever the answer was.
+    pub latency: Latency,
+}
+
+/// How long calls, or whatever was measured, took. The quantiles are right to about an eighth.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -85,8 +85,10 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
         if allowed.0.call.detached { Box::pin(open::ahead_of_its_turn(engine, allowed)).await? } else { allowed };
     //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
     let mut placed = match admission::place(services, allowed)? {
-        admission::Placing::Now(placed) => placed,
-        admission::Placing::Later(turn) => turn.await?,
+        admission::Placing::Now(placed) if placed.way.permit().is_none() => placed,
+        //  Whatever has waited, for a person or for its turn, is denied by rules that came meanwhile too.
+        admission::Placing::Now(placed) => policy::look_again(engine, placed)?,
+        admission::Placing::Later(turn) => policy::look_again(engine, turn.await?)?,
     };
     // 10. status gate: may it still run, now that it is its turn?
     if let Some(looking) = status::gate(statuses, services, &mut placed) {

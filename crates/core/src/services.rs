@@ -13,6 +13,7 @@ use crate::{
     blocking::BlockingPool,
     clock::Clock,
     events::Events,
+    monitor::StoreMeters,
     state::{Redactor, StateManager, Turns},
     threads::{Known, Rooms},
 };
@@ -21,6 +22,8 @@ pub(crate) struct Services {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: Events,
     pub(crate) store: Arc<dyn Backend>,
+    /// How long it and the stores of states take.
+    pub(crate) store_meters: Arc<StoreMeters>,
     /// What tools remember, as JSON.
     pub(crate) state: StateManager,
     /// Whose turn it is to write which of it.

@@ -22,6 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub(crate) use known::{Known, Whose};
 pub(crate) use returning::{Standing, Verdict};
 pub(crate) use successes::{LastSuccess, Successes};
+use tell::Changes;
 
 use crate::{
     backend::{
@@ -50,6 +51,7 @@ pub(crate) struct Statuses {
     pub(crate) successes: Successes,
     /// Held while listeners are told of a record, so that they hear its words in the order in which they were true.
     telling: Mutex<()>,
+    changes: Changes,
     /// Told whenever a record changed: calls that wait for a probe listen.
     changed: Notify,
     stirred: Arc<Notify>,
@@ -69,7 +71,8 @@ impl Statuses {
         runtime: tokio::runtime::Handle,
     ) -> Self {
         let (known, successes) = (Known::default(), Successes::default());
-        let (telling, changed, timers) = (Mutex::default(), Notify::new(), CancellationToken::new());
+        let (telling, changes) = Default::default();
+        let (changed, timers) = (Notify::new(), CancellationToken::new());
         let _gone = timers.clone().drop_guard();
         let weighs = AtomicBool::new(settings.weighs_successes());
         let settings = ArcSwap::from_pointee(settings);
@@ -82,6 +85,7 @@ impl Statuses {
             known,
             successes,
             telling,
+            changes,
             changed,
             stirred,
             runtime,

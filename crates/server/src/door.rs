@@ -274,6 +274,8 @@ impl Hall {
         self.lines.tell(Order::Finish);
         let first = Instant::now() + LAST_REQUESTS.min(self.app.settings().drain / 4);
         let _ = timeout_at(first, self.tasks.wait()).await;
+        // A request that has not come by now would be refused, and nobody need wait for its rest.
+        self.lines.cut_half_asked();
         let left = end.saturating_duration_since(Instant::now());
         let hub = self.app.hub().shutdown(left);
         let connections = async {

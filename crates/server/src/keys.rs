@@ -21,12 +21,12 @@ use smol_str::SmolStr;
 use subtle::ConstantTimeEq;
 use toolhub_core::{
     backend::{Backend, StoreError},
-    clock::Timestamp,
+    clock::{Clock, SystemClock, Timestamp},
     ids::{Caller, Tenant},
 };
 
 use crate::{
-    scope::{Principal, Scopes},
+    scope::{Principal, Scope, Scopes},
     settings::{Auth, KeySetting, Settings},
 };
 pub(crate) use shelf::{Record, Shelf};
@@ -98,6 +98,12 @@ impl Keys {
             }
         }
         self.fixed.store(Arc::new(fixed));
+        if !self.somebody_may_administer(None, SystemClock.now()) {
+            tracing::warn!(
+                "no key has the scope `admin` any more: keys, config and backups can be reached by nobody over the API. Add such a \
+                 key to the config and reload with SIGHUP, or restart"
+            );
+        }
         Ok(())
     }
 
@@ -123,6 +129,13 @@ impl Keys {
     /// Whether nobody has a key, as far as they were read.
     pub(crate) fn is_empty(&self) -> bool {
         self.fixed.load().is_empty() && self.shelf.is_empty()
+    }
+
+    /// Whether somebody would have a key with the scope `admin`, without this one; as far as they were read.
+    pub(crate) fn somebody_may_administer(&self, without: Option<&str>, now: Timestamp) -> bool {
+        let may =
+            |held: &Held| without != Some(&held.id) && held.principal(now).is_some_and(|who| who.may(Scope::Admin));
+        self.fixed.load().iter().any(may) || self.shelf.all().iter().any(|stored| may(&stored.held))
     }
 
     /// Whom a key stands for, while it holds.

@@ -234,4 +234,8 @@ impl Backend for Behind {
     fn alone(&self) -> bool {
         self.shared.inner.alone()
     }
+
+    fn name(&self) -> &'static str {
+        self.shared.inner.name()
+    }
 }

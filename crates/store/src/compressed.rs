@@ -105,4 +105,8 @@ impl<B: Backend> Backend for Compressed<B> {
     fn is_behind(&self) -> bool {
         self.0.is_behind()
     }
+
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
 }

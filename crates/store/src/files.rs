@@ -143,4 +143,8 @@ impl Backend for Files {
     fn watch(&self, table: Table) -> Watcher {
         self.news.watch(table)
     }
+
+    fn name(&self) -> &'static str {
+        "files"
+    }
 }

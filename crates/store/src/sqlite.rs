@@ -129,4 +129,8 @@ impl Backend for Sqlite {
     fn alone(&self) -> bool {
         true
     }
+
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
 }

@@ -100,9 +100,12 @@ mod guide {
     #[doc = include_str!("../../../docs/guide/journal.md")]
     mod journal {}
     #[cfg(feature = "connect")]
-    #[doc = include_str!("../../../docs/guide/openapi.md")]
-    mod openapi {}
-    #[cfg(feature = "connect")]
     #[doc = include_str!("../../../docs/guide/rest.md")]
     mod rest {}
+    #[cfg(feature = "connect")]
+    #[doc = include_str!("../../../docs/guide/commands.md")]
+    mod commands {}
+    #[cfg(feature = "connect")]
+    #[doc = include_str!("../../../docs/guide/openapi.md")]
+    mod openapi {}
 }

@@ -186,15 +186,21 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
 }
 
 /// One tool that did not come from a file, held to the same rules as if it had. No variable is filled in: whoever sends it is
-/// not whoever set them.
+/// not whoever set them. It may wait for tools that `others` knows.
 ///
 /// # Errors
 /// Everything that is wrong with it, at once.
-pub(crate) fn tool(name: &str, said: &Map<String, Value>) -> Result<Tool, Problems> {
+pub(crate) fn tool(name: &str, said: &Map<String, Value>, others: impl Fn(&str) -> bool) -> Result<Tool, Problems> {
     let shape = &*SHAPE;
     let whole =
         |message: String| Problems::new(vec![Problem::new(Origin::Flag(format!("the tool `{name}`")), "", message)]);
-    let text = toml::to_string(&json!({ "tools": { name: said } })).map_err(|error| whole(error.to_string()))?;
+    // The tools it waits for stand beside it, as if they were in the same file. What they are does not matter here.
+    let named = said.get("depends_on").map(texts).unwrap_or_default().into_iter();
+    let known =
+        named.filter(|base| *base != name && others(base)).map(|base| (base.to_owned(), json!({"builtin": "clock"})));
+    let mut tools: Map<String, Value> = known.collect();
+    tools.insert(name.into(), said.clone().into());
+    let text = toml::to_string(&json!({ "tools": tools })).map_err(|error| whole(error.to_string()))?;
     let source = Arc::new(Source { name: format!("the tool `{name}`"), path: PathBuf::new(), text });
     let (mut tree, mut problems) = tree::parse(&source);
     let environment = Environment::default();
@@ -208,6 +214,16 @@ pub(crate) fn tool(name: &str, said: &Map<String, Value>) -> Result<Tool, Proble
     let folder = PathBuf::new();
     let mut config = resolve::resolve(&raw, &tree, &folder, &environment, &folder)?;
     config.tools.remove(name).ok_or_else(|| whole("a tool that is not enabled is none; leave `enabled` out".into()))
+}
+
+/// Every text in a value, at whatever depth.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        Value::Object(members) => members.values().flat_map(texts).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn flags(asked: &Asked, tree: &mut Node, shape: &Shape) -> Vec<Problem> {

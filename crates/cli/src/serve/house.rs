@@ -60,14 +60,8 @@ impl House {
         for word in &config.words {
             tracing::warn!("{word}");
         }
-        let mut builder = config.hub(&store);
-        for (name, asked) in made.iter().filter(|(name, _)| !config.tools.contains_key(*name)) {
-            match made::builder(name, asked, &config.server.tool_hosts) {
-                Ok(tool) => builder = builder.tool(tool),
-                Err(error) => tracing::warn!(tool = name, %error, "a tool that was made over the API is left out"),
-            }
-        }
-        let built = builder.build().await;
+        let made = made::builders(&made, &config.server.tool_hosts, |name| config.tools.contains_key(name));
+        let built = config.hub(&store).tools(made).build().await;
         let hub =
             built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
         Ok(Self {
@@ -130,7 +124,8 @@ impl House {
         if self.hub.get(name).is_some() != there {
             return Err(ToolChangeError::Taken);
         }
-        let tool = made::builder(name, asked, &self.loaded().config.server.tool_hosts)?;
+        let hosts = &self.loaded().config.server.tool_hosts;
+        let tool = made::builder(name, asked, hosts, |base| self.hub.get(base).is_some())?;
         let refused = |error: &dyn std::fmt::Display| ToolChangeError::Refused(error.to_string());
         self.hub.apply(Change::of_tools().put(tool)).await.map_err(|error| refused(&error))?;
         made::keep(&self.backend(), name, Some(asked)).await.map_err(|error| refused(&error))
@@ -161,7 +156,9 @@ impl House {
         // What the config stood in the way of comes back, as it would after a restart.
         let made = made::all(&self.backend()).await.map_err(|error| StewardError::Failed(error.into()))?;
         let change = pieces.remove.iter().fold(change, |change, name| {
-            match made.get(name).and_then(|asked| made::builder(name, asked, &next.config.server.tool_hosts).ok()) {
+            let others = |base: &str| next.config.tools.contains_key(base) || self.hub.get(base).is_some();
+            let hosts = &next.config.server.tool_hosts;
+            match made.get(name).and_then(|asked| made::builder(name, asked, hosts, others).ok()) {
                 Some(tool) => change.put(tool),
                 None => change.remove(name),
             }

@@ -32,13 +32,18 @@ const FILE_ONLY: [(&str, &str); 7] = [
 ];
 const PROGRAM: &str = "a program never comes over the API; write the tool into the config file";
 
-/// Makes a tool of what was asked for.
+/// Makes a tool of what was asked for. It may wait for tools that `others` knows.
 ///
 /// `hosts` may be reached though they are not of the open internet.
 ///
 /// # Errors
 /// What is wrong with it, in words for whoever asked.
-pub(super) fn builder(name: &str, asked: &Value, hosts: &[String]) -> Result<ToolBuilder, ToolChangeError> {
+pub(super) fn builder(
+    name: &str,
+    asked: &Value,
+    hosts: &[String],
+    others: impl Fn(&str) -> bool,
+) -> Result<ToolBuilder, ToolChangeError> {
     let refused = |why: String| ToolChangeError::Refused(why);
     let said = asked.as_object().ok_or_else(|| refused("a tool is an object".into()))?;
     let mut said = in_config_words(said);
@@ -50,7 +55,7 @@ pub(super) fn builder(name: &str, asked: &Value, hosts: &[String]) -> Result<Too
         let why = "a secret that comes over the API is a text; variables and files of the server are not read for it";
         return Err(refused(format!("`{key}`: {why}")));
     }
-    let mut tool = config::tool(name, &said).map_err(|problems| {
+    let mut tool = config::tool(name, &said, others).map_err(|problems| {
         let told = problems.iter().map(|problem| match &problem.help {
             Some(help) => format!("{} ({help})", problem.message),
             None => problem.message.clone(),
@@ -64,6 +69,33 @@ pub(super) fn builder(name: &str, asked: &Value, hosts: &[String]) -> Result<Too
 /// Whether a member refers to something that this machine has.
 fn refers(said: Option<&Value>) -> bool {
     said.and_then(Value::as_object).is_some_and(|members| members.values().any(Value::is_object))
+}
+
+/// All that can be made, when `configured` are there besides. One that waits for a tool that is gone is left out, and so are
+/// those that wait for that one: a server that starts without a tool is better than none.
+pub(super) fn builders(
+    kept: &BTreeMap<String, Value>,
+    hosts: &[String],
+    configured: impl Fn(&str) -> bool,
+) -> Vec<ToolBuilder> {
+    let mut left: BTreeMap<&String, &Value> = kept.iter().filter(|(name, _)| !configured(name)).collect();
+    loop {
+        let others = |base: &str| configured(base) || left.keys().any(|name| *name == base);
+        let (mut made, mut gone) = (Vec::new(), Vec::new());
+        for (name, asked) in &left {
+            match builder(name, asked, hosts, others) {
+                Ok(tool) => made.push(tool),
+                Err(error) => {
+                    tracing::warn!(tool = name, %error, "a tool that was made over the API is left out");
+                    gone.push(*name);
+                }
+            }
+        }
+        if gone.is_empty() {
+            return made;
+        }
+        left.retain(|name, _| !gone.contains(name));
+    }
 }
 
 /// The API writes `rateLimit`, a config `rate_limit`; and what is null there is not said here.

@@ -27,11 +27,14 @@ async fn asked() {
     }
 }
 
-/// Reads the config again whenever the process is told to.
-pub(super) async fn reload_on_hangup(house: Arc<House>) {
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
-    while hangup.recv().await.is_some() {
-        reload(&house, "told to").await;
+/// Reads the config again whenever the process is told to, from the moment this is called: before that the signal would end it.
+pub(super) fn reload_on_hangup(house: Arc<House>) -> impl Future<Output = ()> {
+    let hangup = signal(SignalKind::hangup());
+    async move {
+        let Ok(mut hangup) = hangup else { return };
+        while hangup.recv().await.is_some() {
+            reload(&house, "told to").await;
+        }
     }
 }
 

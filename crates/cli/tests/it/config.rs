@@ -81,6 +81,10 @@ impl Folder {
         std::fs::write(self.0.join(name), text).expect("a file can be written");
     }
 
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).expect("it is there")
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

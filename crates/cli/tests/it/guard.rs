@@ -1,6 +1,7 @@
 //! The guard above programs: whatever happens to the hub, nothing that was started for it is left.
 //!
 //! Every process of a test has the test's folder among its arguments, so whoever is left is found by looking at all processes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
 use std::{
     fs,
@@ -15,7 +16,7 @@ use tokio::{
     time::Instant,
 };
 use toolhub::{
-    CancellationToken, ToolBuilder,
+    CancellationToken, HubBuilder, ToolBuilder,
     command::{Command, Guard},
     prelude::*,
 };
@@ -78,7 +79,7 @@ fn family(folder: &Path, name: &str) -> Command {
 }
 
 async fn hub<const N: usize>(tools: [ToolBuilder; N]) -> ToolHub {
-    tools.into_iter().fold(ToolHub::builder(), |hub, tool| hub.tool(tool)).build().await.unwrap()
+    tools.into_iter().fold(ToolHub::builder(), HubBuilder::tool).build().await.unwrap()
 }
 
 /// All processes that have the folder among their arguments, with their words.
@@ -167,6 +168,21 @@ async fn a_cancelled_call_leaves_nobody_behind_who_left_the_group_either() {
 }
 
 #[tokio::test]
+async fn one_that_forks_faster_than_anybody_looks_is_caught() {
+    let folder = Folder::new("guard-fast");
+    let code = "
+import os, sys
+os.setsid() if os.fork() == 0 else open(sys.argv[1] + '/up', 'w')
+while True:
+    if os.fork(): os._exit(0)";
+    let hub = hub([python(code, &[folder.path().to_str().unwrap()]).tool("forks")]).await;
+    let outcome = hub.call("forks", json!({})).await;
+    assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::ToolError, "{outcome:?}");
+    assert!(folder.path().join("up").exists());
+    nobody_left(folder.path()).await;
+}
+
+#[tokio::test]
 async fn a_program_that_ends_takes_along_what_it_started() {
     let folder = Folder::new("guard-ends");
     let hub = hub([family(folder.path(), "ends").tool("ends")]).await;
@@ -226,7 +242,7 @@ async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
         ("code", ErrorKind::Crashed, Effect::Unknown, "ended with code 3"),
         ("code", ErrorKind::Crashed, Effect::Unknown, "aside"),
         ("signal", ErrorKind::Crashed, Effect::Unknown, "signal 11 (SIGSEGV)"),
-        ("closed", ErrorKind::Crashed, Effect::Unknown, "had not answered"),
+        ("closed", ErrorKind::Crashed, Effect::None, "before it read what it was asked"),
         ("lost", ErrorKind::ToolError, Effect::None, "could not be started"),
     ] {
         let outcome =

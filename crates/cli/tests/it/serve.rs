@@ -3,9 +3,12 @@
 mod again;
 mod line;
 mod process;
+mod service;
+mod tools;
 
 use std::{
     fs,
+    io::Write,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -264,6 +267,87 @@ fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
 }
 
 #[test]
+fn a_tool_made_over_the_api_may_wait_for_any_tool_there_is_and_is_left_out_where_that_is_gone() {
+    let folder = Folder::new("waits");
+    folder.write("toolhub.toml", TOOLS);
+    let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
+    let mut line = Line::to(server.port);
+    let make = |line: &mut Line, name: &str, after: &str| {
+        let body = json!({"name": name, "builtin": "clock", "dependsOn": [after]}).to_string();
+        line.ask("POST /api/v1/tools", "", &body)
+    };
+    let second = make(&mut line, "second", "counter");
+    assert_eq!(second.status, 201, "{}", second.text);
+    assert_eq!(make(&mut line, "third", "second").status, 201);
+    let unknown = make(&mut line, "fourth", "secnd");
+    assert_eq!(unknown.status, 422, "{}", unknown.text);
+    let early = line.ask("POST /api/v1/tools/second/calls", "", r#"{"threadId": "t"}"#);
+    assert_eq!(early.json()["code"], "dependency_not_met", "{}", early.text);
+    server.signal("KILL");
+    server.end();
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
+    let mut line = Line::to(server.port);
+    assert_eq!(line.ask("GET /api/v1/tools/third", "", "").status, 200);
+    server.signal("KILL");
+    server.end();
+    folder.write("toolhub.toml", "[tools.calculator]\nbuiltin = \"calculator\"\n");
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
+    let mut line = Line::to(server.port);
+    assert_eq!(line.ask("GET /api/v1/tools/calculator", "", "").status, 200);
+    for gone in ["second", "third"] {
+        assert_eq!(line.ask(&format!("GET /api/v1/tools/{gone}"), "", "").status, 404, "{gone}");
+    }
+}
+
+#[test]
+fn a_server_that_is_hung_up_on_reads_its_config_again() {
+    let folder = Folder::new("hangup");
+    folder.write("toolhub.toml", TOOLS);
+    let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
+    let mut line = Line::to(server.port);
+    assert_eq!(line.ask("GET /api/v1/tools/clock", "", "").status, 404);
+    folder.write("toolhub.toml", &format!("{TOOLS}[tools.clock]\nbuiltin = \"clock\"\n"));
+    server.signal("HUP");
+    let mut seen = false;
+    for _ in 0..3_000 {
+        seen = line.ask("GET /api/v1/tools/clock", "", "").status == 200;
+        if seen {
+            break;
+        }
+        thread::park_timeout(Duration::from_millis(10));
+    }
+    assert!(seen, "the new tool never came");
+    assert_eq!(calculate(&mut line), 200);
+    // A file with a mistake changes nothing, and ends nothing.
+    folder.write("toolhub.toml", "[tools.clock]\nbuiltin = \"clok\"\n");
+    server.signal("HUP");
+    assert_eq!(line.ask("POST /api/v1/reload", "", "").status, 422);
+    assert_eq!(line.ask("GET /api/v1/tools/clock", "", "").status, 200);
+}
+
+#[test]
+fn a_server_that_is_asked_to_stop_twice_stops_at_once() {
+    let folder = Folder::new("twice");
+    folder.write("toolhub.toml", "[server]\ndrain_timeout = \"10m\"\nbody_timeout = \"10m\"\n");
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
+    // A request whose body does not come holds the stop up.
+    let mut slow = std::net::TcpStream::connect(("127.0.0.1", server.port)).expect("the server takes connections");
+    let head = "POST /api/v1/threads HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{";
+    slow.write_all(head.as_bytes()).expect("the server reads");
+    let mut line = Line::to(server.port);
+    assert_eq!(line.ask("GET /readyz", "", "").status, 200);
+    server.signal("TERM");
+    while line.try_ask("GET /readyz", "", "").is_some_and(|answer| answer.status == 200) {
+        thread::park_timeout(Duration::from_millis(5));
+    }
+    server.signal("TERM");
+    let (code, ..) = server.end();
+    assert_eq!(code, Some(130));
+}
+
+#[test]
 fn a_public_address_without_keys_is_refused_with_the_way_out() {
     let folder = Folder::new("public");
     let ran = toolhub(folder.path(), &["serve", "--host", "0.0.0.0"], &[]);
@@ -295,7 +379,16 @@ fn the_demo_serves_its_tools_and_leaves_nothing_behind() {
     assert_eq!(calculate(&mut line), 200);
     let states = line.ask("GET /agents/demo/tool-states", "", "").json();
     let names: Vec<&String> = states["data"]["toolStates"].as_object().expect("its tools").keys().collect();
-    assert_eq!(names, ["calculator", "clock", "counter", "dangerous", "flaky", "notes"]);
+    let all = ["calculator", "clock", "counter", "dangerous", "flaky", "notes", "report", "weather", "words"];
+    assert_eq!(names, all);
+    let mut call = |tool: &str, arguments: serde_json::Value| {
+        let body = json!({"arguments": arguments, "threadId": "demo"}).to_string();
+        line.ask(&format!("POST /api/v1/tools/{tool}/calls"), "", &body).json()
+    };
+    assert_eq!(call("report", json!({"title": "Trip"}))["code"], "dependency_not_met");
+    assert_eq!(call("weather", json!({"city": "Paris"}))["output"]["unit"], "°C");
+    assert_eq!(call("report", json!({"title": "Trip"}))["status"], "success");
+    assert_eq!(call("words", json!({"text": "two words"}))["output"], json!({"letters": 8, "words": 2}));
     let asks = json!({"arguments": {"folder": "/tmp/old"}}).to_string();
     let waits = line.ask("POST /api/v1/tools/dangerous/calls", "", &asks);
     assert_eq!((waits.status, &waits.json()["status"]), (202, &json!("awaiting_approval")), "{}", waits.text);

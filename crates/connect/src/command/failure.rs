@@ -69,8 +69,8 @@ fn named(signal: i32) -> String {
 /// What went wrong with a program that was started.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It ended without an answer. What it had written of one, if anything.
-    Died { end: End, written: Vec<u8> },
+    /// It ended without an answer: what it had written of one, if anything, and whether it may have read what it was asked.
+    Died { end: End, written: Vec<u8>, asked: bool },
     /// It ended with a code that says it failed, and said why.
     Raised(Raised),
     /// It wrote too much, and was killed.
@@ -88,7 +88,11 @@ impl Failure {
                 let text = format!("the program could not be started: {}", said(stderr));
                 return ToolError::new(text).hide().effect(Effect::None);
             }
-            Self::Died { end, written } => (ErrorKind::Crashed, died(end, &written)),
+            Self::Died { end, asked: false, .. } => {
+                let text = format!("the program {end} before it read what it was asked; {}", said(stderr));
+                return ToolError::of(ErrorKind::Crashed, text).hide().effect(Effect::None);
+            }
+            Self::Died { end, written, .. } => (ErrorKind::Crashed, died(end, &written)),
             Self::TooMuch(TooMuch::Output(most)) => {
                 let text = format!(
                     "the program wrote more than {most} bytes to its output and was killed; let it write less, or raise \

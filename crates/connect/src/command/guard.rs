@@ -43,6 +43,7 @@ pub(super) const AT_ONCE: Signal = Signal::INT;
 /// this one says for certain that nothing has happened.
 pub(super) const NOT_STARTED: Signal = Signal::USR1;
 
+#[cfg(target_os = "linux")]
 /// After the hub is gone nobody waits for an orderly end any longer than this.
 const WITHOUT_HUB: Duration = Duration::from_secs(2);
 

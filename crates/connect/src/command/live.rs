@@ -5,6 +5,7 @@
 
 use std::{pin::pin, sync::Arc};
 
+use rustix::io::ioctl_fionread;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use toolhub_core::{CallContext, Effect, Instance, JsonState, ToolBuilder, ToolError, instance};
@@ -58,27 +59,16 @@ impl Instance for Live {
         let state = JsonState::of(cx).await?;
         let name = state.parameter().unwrap_or("state");
         request::may_be_called(name)?;
-        let Running { process, mut asked, names_ids } = self.ready(cx).await?;
-        asked += 1;
         let handed = state.parameter().map(|name| (name, state.value()));
-        let request = request::numbered(asked, arguments, handed, cx);
-        let limits = self.command.limits;
-        let mut lent = Lent::new(process, limits.grace);
-        let asking = ask(lent.process(), &request, limits, cx).await;
-        let checked = asking.and_then(|answer| match answer.belongs_to(asked, names_ids) {
-            Ok(()) => Ok(answer),
-            Err(bad) => Err(Failure::Bad(bad)),
-        });
-        let mut answer = match checked {
-            Ok(answer) => answer,
-            Err(failure) => {
-                // Whatever it says from now on, nobody could tell what it is about.
-                lent.process().kill().await;
-                return Err(lent.process().failed(failure).await);
+        let running = self.ready(cx).await?;
+        let mut answer = match self.ask(running, &arguments, handed, cx).await {
+            // It ended before it was asked, while nobody could know it yet; the next one is asked instead.
+            Err(Unanswered { asked: false, fresh: false, .. }) => {
+                let running = Running::start(&self.command, cx)?;
+                self.ask(running, &arguments, handed, cx).await.map_err(|unanswered| unanswered.error)?
             }
+            answer => answer.map_err(|unanswered| unanswered.error)?,
         };
-        let names_ids = names_ids || answer.id.is_some();
-        self.running = Some(Running { process: lent.back(), asked, names_ids });
         let result = answer.result?;
         if let Some(next) = answer.members.remove(name) {
             state.set(next).map_err(|error| error.effect(Effect::Done))?;
@@ -93,7 +83,49 @@ impl Instance for Live {
     }
 }
 
+/// Why there is no answer.
+struct Unanswered {
+    error: ToolError,
+    /// Whether the program may have read the request.
+    asked: bool,
+    /// Whether it was its first.
+    fresh: bool,
+}
+
 impl Live {
+    /// Asks a process once. It goes back to its place if it can be asked again.
+    async fn ask(
+        &mut self,
+        running: Running,
+        arguments: &Value,
+        state: Option<(&str, &Value)>,
+        cx: &CallContext,
+    ) -> Result<Answer, Unanswered> {
+        let Running { process, mut asked, names_ids } = running;
+        asked += 1;
+        let request = request::numbered(asked, arguments.clone(), state, cx);
+        let limits = self.command.limits;
+        let mut lent = Lent::new(process, limits.grace);
+        let answer = ask(lent.process(), &request, limits, cx).await;
+        let checked = answer.and_then(|answer| match answer.belongs_to(asked, names_ids) {
+            Ok(()) => Ok(answer),
+            Err(bad) => Err(Failure::Bad(bad)),
+        });
+        match checked {
+            Ok(answer) => {
+                let names_ids = names_ids || answer.id.is_some();
+                self.running = Some(Running { process: lent.back(), asked, names_ids });
+                Ok(answer)
+            }
+            Err(failure) => {
+                let (read, fresh) = (!matches!(failure, Failure::Died { asked: false, .. }), asked == 1);
+                // Whatever it says from now on, nobody could tell what it is about.
+                lent.process().kill().await;
+                Err(Unanswered { error: lent.process().failed(failure).await, asked: read, fresh })
+            }
+        }
+    }
+
     /// The process of this thread, or a new one where that has ended or cannot be used.
     async fn ready(&mut self, cx: &CallContext) -> Result<Running, ToolError> {
         if let Some(mut running) = self.running.take() {
@@ -113,31 +145,47 @@ impl Live {
 /// Sends one request and waits for the answer. Both at once: a program may say how far it is before it has read everything.
 async fn ask(process: &mut Process, request: &[u8], limits: Limits, cx: &CallContext) -> Result<Answer, Failure> {
     let mut stdin = process.stdin.take();
-    let mut sent = false;
+    let mut sent = 0;
     let answer = {
         let mut sending = pin!(async {
-            if let Some(pipe) = &mut stdin {
-                // If it does not go through, the program has ended or closed its input, and will be heard of.
-                let _ = pipe.write_all(request).await;
+            let Some(pipe) = &mut stdin else { return };
+            // If it does not go through, the program has ended or closed its input, and will be heard of.
+            while let Ok(more @ 1..) = pipe.write(&request[sent..]).await {
+                sent += more;
             }
         });
-        loop {
-            let line = tokio::select! {
-                line = process.line(limits) => line.map_err(Failure::TooMuch)?,
-                () = &mut sending, if !sent => {
-                    sent = true;
-                    continue;
-                }
-            };
-            let bytes = line.map_err(|end| Failure::Died { end, written: process.output.unread().to_vec() })?;
-            match answer::line(&bytes).map_err(Failure::Bad)? {
-                Line::Answer(answer) => break answer,
-                Line::Progress { message, fraction: Some(fraction) } => cx.progress_at(fraction, message),
-                Line::Progress { message, fraction: None } => cx.progress(message),
-            }
+        tokio::select! {
+            answer = listen(process, limits, cx) => answer,
+            answer = async {
+                sending.as_mut().await;
+                std::future::pending().await
+            } => answer,
         }
     };
-    // One that answers before it has read the question has the rest of it still before it. It is not asked again.
-    process.stdin = stdin.filter(|_| sent);
-    Ok(answer)
+    match answer {
+        // What was sent lies in the pipe as it was sent: nobody has read it.
+        Err(Failure::Died { end, written, .. }) => {
+            let unread = stdin.as_ref().and_then(|pipe| ioctl_fionread(pipe).ok());
+            Err(Failure::Died { end, written, asked: unread != Some(sent as u64) })
+        }
+        answer => {
+            // One that answers before it has read the question has the rest of it still before it. It is not asked again.
+            process.stdin = stdin.filter(|_| sent == request.len());
+            answer
+        }
+    }
+}
+
+/// Waits for the answer, and passes on how far the program is.
+async fn listen(process: &mut Process, limits: Limits, cx: &CallContext) -> Result<Answer, Failure> {
+    loop {
+        let line = process.line(limits).await.map_err(Failure::TooMuch)?;
+        let bytes =
+            line.map_err(|end| Failure::Died { end, written: process.output.unread().to_vec(), asked: true })?;
+        match answer::line(&bytes).map_err(Failure::Bad)? {
+            Line::Answer(answer) => return Ok(answer),
+            Line::Progress { message, fraction: Some(fraction) } => cx.progress_at(fraction, message),
+            Line::Progress { message, fraction: None } => cx.progress(message),
+        }
+    }
 }

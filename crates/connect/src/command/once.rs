@@ -60,6 +60,6 @@ async fn run(process: &mut Process, request: &[u8], most: usize) -> Result<Value
     }
     match answer::raised(output) {
         Some(raised) => Err(Failure::Raised(raised)),
-        None => Err(Failure::Died { end, written: output.to_vec() }),
+        None => Err(Failure::Died { end, written: output.to_vec(), asked: true }),
     }
 }

@@ -3,7 +3,7 @@
 //! In: what a service sets, as it sets it. Out: what is sent back to the same host, and the JSON it is kept as. Bounded: a host may have so many
 //! cookies of such a size, and the one that was set longest ago goes first. Cookies of other hosts are not taken.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use toolhub_core::clock::Timestamp;
@@ -56,6 +56,11 @@ impl Jar {
         // The longest path first, as the standard says.
         sent.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
         sent.iter().map(|cookie| format!("{}={}", cookie.name, cookie.value)).collect::<Vec<_>>().join("; ")
+    }
+
+    /// How long the last of them lasts, of those that say so.
+    pub(crate) fn lasts(&self, now: Timestamp) -> Duration {
+        self.0.values().filter_map(|cookie| cookie.until).map(|until| until.since(now)).max().unwrap_or_default()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -76,7 +76,7 @@ impl Credentials {
         Self::Fetched(upstreams.tokens(&key), key)
     }
 
-    /// Adds them to a request; answers the secret that was used, which must not be told.
+    /// Adds them to a request; answers what was put there, which must not be told.
     pub(crate) async fn add(&self, outgoing: &mut Outgoing, plan: &Plan) -> Result<Arc<str>, Trouble> {
         let read = |secret: &Secret| secret.read().map_err(|error| Trouble::Credentials(error.to_string()));
         match self {
@@ -89,7 +89,10 @@ impl Credentials {
                 let secret = read(auth.secret())?;
                 match auth {
                     Auth::Basic { user, .. } => {
-                        put(&mut outgoing.headers, AUTHORIZATION, &basic(user, &secret))?;
+                        let pair = basic(user, &secret);
+                        put(&mut outgoing.headers, AUTHORIZATION, &format!("Basic {pair}"))?;
+                        // The password is nowhere in the request as it is.
+                        return Ok(Arc::from(pair));
                     }
                     Auth::ApiKey { place: KeyPlace::Query, name, .. } => outgoing.add_query(name, &secret),
                     Auth::ApiKey { place: KeyPlace::Cookie, name, .. } => {
@@ -123,7 +126,7 @@ impl Credentials {
 }
 
 fn basic(user: &str, password: &str) -> String {
-    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+    BASE64_STANDARD.encode(format!("{user}:{password}"))
 }
 
 /// A header that is not shown by whoever prints headers.
@@ -165,13 +168,14 @@ impl TokenKey {
         let secret = self.secret.read().map_err(|error| wrong(error.to_string()))?;
         let mut headers = HeaderMap::new();
         // The standard wants both parts encoded as in a form before they are put together.
-        put(&mut headers, AUTHORIZATION, &basic(&percent(&self.client_id), &percent(&secret)))?;
+        let pair = basic(&percent(&self.client_id), &percent(&secret));
+        put(&mut headers, AUTHORIZATION, &format!("Basic {pair}"))?;
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         let fields = self.fields.iter().map(|(name, value)| format!("{}={}", percent(name), percent(value)));
         let body = Bytes::from(fields.collect::<Vec<_>>().join("&"));
         let outgoing = Outgoing { method: Method::POST, target: target(&url), headers, body };
-        let (status, body) = ask(plan, &origin, &outgoing).await?;
+        let (status, body) = ask(plan, &origin, &outgoing, TOKEN_ANSWER).await?;
         if !status.is_success() {
             return Err(wrong(format!("it answers {status}")));
         }
@@ -190,12 +194,17 @@ fn shown(url: &str) -> &str {
 }
 
 /// A request that is not the tool's own: for a token, or for a sign of health.
-pub(crate) async fn ask(plan: &Plan, origin: &Origin, outgoing: &Outgoing) -> Result<(StatusCode, Vec<u8>), Trouble> {
+pub(crate) async fn ask(
+    plan: &Plan,
+    origin: &Origin,
+    outgoing: &Outgoing,
+    most: Most,
+) -> Result<(StatusCode, Vec<u8>), Trouble> {
     let pool = plan.upstreams.pool(origin, &plan.wiring);
     let (silence, stuck) = (plan.connection.read_timeout, plan.connection.write_timeout);
     let left = std::sync::atomic::AtomicBool::new(false);
     let way = Way { origin, pool: &pool, silence, stuck, left: &left, call: None };
     let opened = send::open(&way, outgoing, None).await?;
     let status = opened.status;
-    Ok((status, opened.read(TOKEN_ANSWER).await?))
+    Ok((status, opened.read(most).await?))
 }

@@ -77,7 +77,7 @@ async fn is_well(plan: &Plan, origin: &Origin, target: &str) -> bool {
         if let Some(shown) = plan.credentials.as_ref().filter(|_| *origin == plan.origin) {
             shown.add(&mut outgoing, plan).await.ok()?;
         }
-        let (status, _) = credentials::ask(plan, origin, &outgoing).await.ok()?;
+        let (status, _) = credentials::ask(plan, origin, &outgoing, send::UNWANTED).await.ok()?;
         Some(status.is_success())
     };
     tokio::time::timeout(plan.connection.timeout, asking).await.ok().flatten().unwrap_or(false)

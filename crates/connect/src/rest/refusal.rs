@@ -12,6 +12,7 @@ use toolhub_core::{Effect, ErrorKind, ToolError, clock::Timestamp};
 
 use super::{
     answer, cookie,
+    encode::percent,
     send::{Most, Opened},
 };
 
@@ -65,7 +66,7 @@ fn said(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> String {
         Err(_) => text,
     };
     for secret in secrets.iter().filter(|secret| secret.len() >= SHORTEST_SECRET) {
-        text = text.replace(secret, "••••");
+        text = text.replace(secret, "••••").replace(&percent(secret), "••••");
     }
     let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let clean = plain.chars().filter(|c| !c.is_control());

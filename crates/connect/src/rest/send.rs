@@ -60,7 +60,8 @@ pub(crate) struct Most {
     pub(crate) cut: bool,
 }
 
-const UNWANTED: Most = Most { bytes: 16 * 1024, unpacked: 16 * 1024, cut: true };
+/// As much of a body as is read only so that its connection can be used again.
+pub(crate) const UNWANTED: Most = Most { bytes: 16 * 1024, unpacked: 16 * 1024, cut: true };
 
 /// Sends a request.
 pub(crate) async fn open(way: &Way<'_>, outgoing: &Outgoing, turn: Option<Turn>) -> Result<Opened, Trouble> {

@@ -16,8 +16,10 @@ use toolhub_core::{CallContext, ContextState, StateKind, ToolError, clock::Times
 
 use super::{cookie::Jar, origin::Origin};
 
-/// How long cookies are kept when nobody uses them.
-const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// How long cookies are kept that end with their session.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// How long any are kept.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A session at work.
 pub(crate) struct Session<'a> {
@@ -82,7 +84,8 @@ impl<'a> Session<'a> {
             jar.take_in(set, &origin.host, path, now);
         }
         let data = json!({"cookies": jar});
-        self.state.set(StateKind::Cache, data, Some(KEPT)).await.map(|_| ()).map_err(lost)
+        let kept = jar.lasts(now).max(DAY).min(LONGEST);
+        self.state.set(StateKind::Cache, data, Some(kept)).await.map(|_| ()).map_err(lost)
     }
 }
 

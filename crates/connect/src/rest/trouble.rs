@@ -55,7 +55,9 @@ impl Trouble {
             Self::ConnectLate(time) => late(format!("no connection within {time:?}")).connecting().effect(effect),
             Self::WriteLate(time) => late(format!("the service took no bytes for {time:?}")).effect(effect),
             Self::ReadLate(time) => late(format!("the service said nothing for {time:?}")).effect(effect),
-            Self::Late(time) => late(format!("the request was not done within {time:?}")).effect(effect),
+            Self::Late(time) if sent => late(format!("the request was not done within {time:?}")).effect(effect),
+            // Nothing had left: whoever else connects will wait as long.
+            Self::Late(time) => late(format!("nothing could be sent within {time:?}")).connecting().effect(effect),
             Self::Broken(why) => hidden(ErrorKind::UpstreamError, why).effect(effect),
             Self::TooLarge { most, unpacked } => {
                 let when = if unpacked { " when it is unpacked" } else { "" };

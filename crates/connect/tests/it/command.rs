@@ -15,7 +15,7 @@ use std::{
 
 use serde_json::{Value, json};
 use toolhub_connect::command::Command;
-use toolhub_core::{Outcome, ToolBuilder, ToolHub};
+use toolhub_core::{HubBuilder, Outcome, ToolBuilder, ToolHub};
 
 /// Long enough for anything that is going to happen; only a test that fails waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,8 +40,7 @@ fn installed(command: Command) -> Command {
 
 /// The hub of one test.
 async fn hub<const N: usize>(tools: [ToolBuilder; N]) -> ToolHub {
-    let hub = tools.into_iter().fold(ToolHub::builder(), |hub, tool| hub.tool(tool));
-    hub.build().await.unwrap()
+    tools.into_iter().fold(ToolHub::builder(), HubBuilder::tool).build().await.unwrap()
 }
 
 /// Calls the tool `it` of a hub that has no other.

@@ -63,6 +63,10 @@ pub struct Approval {
     #[serde(skip_serializing_if = "String::is_empty", default)]
     #[schemars(skip)]
     pub(crate) binding: String,
+    /// The fingerprint of the arguments as the caller wrote them: what is kept of them has no secrets. Empty in old records.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    #[schemars(skip)]
+    pub(crate) digest: String,
 }
 
 impl Approval {
@@ -181,17 +185,21 @@ impl Approval {
 
 /// What an approval for this call is bound to.
 pub(crate) fn binding(call: &Call, tool: &Tool) -> String {
-    bound(&tool.definition.name, &tool.fingerprint, &call.arguments, call.thread.as_ref(), &call.caller)
+    let arguments = digest::of_json(&call.arguments);
+    bound(&tool.definition.name, &tool.fingerprint, &arguments, call.thread.as_ref(), &call.caller)
 }
 
 /// The same for an approval that is there: what it would be bound to if it were asked for now.
 pub(crate) fn binding_now(approval: &Approval, tool: &Tool) -> String {
-    bound(&tool.definition.name, &tool.fingerprint, &approval.arguments, approval.thread.as_ref(), &approval.caller)
+    let arguments = match approval.digest.as_str() {
+        "" => &digest::of_json(&approval.arguments),
+        digest => digest,
+    };
+    bound(&tool.definition.name, &tool.fingerprint, arguments, approval.thread.as_ref(), &approval.caller)
 }
 
-fn bound(tool: &str, fingerprint: &str, arguments: &Value, thread: Option<&ThreadId>, caller: &Caller) -> String {
-    let arguments = digest::of_json(arguments);
-    let parts = [tool, fingerprint, &arguments, thread.map_or("", ThreadId::as_str), caller.as_str()];
+fn bound(tool: &str, fingerprint: &str, arguments: &str, thread: Option<&ThreadId>, caller: &Caller) -> String {
+    let parts = [tool, fingerprint, arguments, thread.map_or("", ThreadId::as_str), caller.as_str()];
     digest::hex(parts.map(str::as_bytes))
 }
 

@@ -1,55 +1,77 @@
 //! A store that always answers: what takes too long is an error.
 //!
-//! In: any backend. Out: the same, with an end to every wait, so that no call hangs because its store does.
+//! In: any backend. Out: the same, with an end to every wait, so that no call hangs because its store does; and how long each
+//! answer took, for whoever keeps an eye on the store.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use futures_core::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::{Backend, Batch, Key, Page, Row, Scan, StoreError, Table, Watcher};
-use crate::clock::Timestamp;
+use crate::{
+    clock::Timestamp,
+    monitor::{StoreMeter, StoreMeters, Timed},
+};
 
 /// Far beyond what a healthy store takes for anything.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A backend whose every answer comes within ten seconds.
-pub(crate) struct Bounded(pub(crate) Arc<dyn Backend>);
+pub(crate) struct Bounded {
+    store: Arc<dyn Backend>,
+    meter: Arc<StoreMeter>,
+}
+
+impl Bounded {
+    pub(crate) fn new(store: Arc<dyn Backend>, meters: &StoreMeters) -> Self {
+        Self { meter: meters.of(store.name()), store }
+    }
+}
 
 async fn soon<T>(
+    meter: &Timed,
     answer: impl Future<Output = Result<T, StoreError>>,
     otherwise: fn(String) -> StoreError,
 ) -> Result<T, StoreError> {
+    let begun = Instant::now();
     let late = |_| Err(otherwise(format!("no answer within {PATIENCE:?}")));
-    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(late)
+    let answer = tokio::time::timeout_at(begun + PATIENCE, answer).await.unwrap_or_else(late);
+    meter.add(begun.elapsed());
+    answer
 }
 
 impl Backend for Bounded {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        Box::pin(soon(self.0.load(keys, now), StoreError::Unavailable))
+        Box::pin(soon(&self.meter.load, self.store.load(keys, now), StoreError::Unavailable))
     }
 
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         // It may still be written after we have stopped waiting.
-        Box::pin(soon(self.0.commit(batch, now), StoreError::Unknown))
+        Box::pin(soon(&self.meter.commit, self.store.commit(batch, now), StoreError::Unknown))
     }
 
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
-        Box::pin(soon(self.0.scan(scan, now), StoreError::Unavailable))
+        Box::pin(soon(&self.meter.scan, self.store.scan(scan, now), StoreError::Unavailable))
     }
 
     fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        Box::pin(soon(self.0.sweep(most, now), StoreError::Unknown))
+        Box::pin(soon(&self.meter.sweep, self.store.sweep(most, now), StoreError::Unknown))
     }
 
     fn watch(&self, table: Table) -> Watcher {
-        self.0.watch(table)
+        self.store.watch(table)
     }
 
     fn alone(&self) -> bool {
-        self.0.alone()
+        self.store.alone()
     }
 
     fn is_behind(&self) -> bool {
-        self.0.is_behind()
+        self.store.is_behind()
+    }
+
+    fn name(&self) -> &'static str {
+        self.store.name()
     }
 }

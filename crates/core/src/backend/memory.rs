@@ -211,4 +211,8 @@ impl Backend for Memory {
     fn alone(&self) -> bool {
         true
     }
+
+    fn name(&self) -> &'static str {
+        "memory"
+    }
 }

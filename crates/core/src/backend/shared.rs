@@ -38,4 +38,8 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     fn is_behind(&self) -> bool {
         (**self).is_behind()
     }
+
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
 }

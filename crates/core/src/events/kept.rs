@@ -89,16 +89,18 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Keeps an event. To be called in the order of their numbers.
-    pub(super) fn note(&self, event: Arc<Event>) {
+    /// Keeps an event; says whether another was lost for it. To be called in the order of their numbers.
+    pub(super) fn note(&self, event: Arc<Event>) -> bool {
         let mut events = self.events();
-        if events.len() == ROOM {
+        let full = events.len() == ROOM;
+        if full {
             events.pop_front();
             tracing::warn!("the store does not answer, and events that were to be kept are lost");
         }
         events.push_back(event);
         drop(events);
         self.due.notify_one();
+        full
     }
 
     fn events(&self) -> MutexGuard<'_, VecDeque<Arc<Event>>> {

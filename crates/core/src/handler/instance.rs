@@ -75,7 +75,8 @@ pub(super) fn enter<T: Send + 'static>(
     let wrong = |text| ToolError::hidden(ErrorKind::Internal, text);
     let thread = context.thread().ok_or_else(|| wrong("an instance was asked for without a thread"))?;
     let owner = (context.tenant().clone(), thread.clone());
-    let place = context.services().rooms.enter(&owner, &context.way().tool, || Chair::new(close));
+    let way = context.way();
+    let place = context.services().rooms.enter(&owner, (&way.tool, way.call.among.is_some()), || Chair::new(close));
     let chair = place.chair().ok_or_else(|| wrong("a tool found another tool's instance in its place"))?;
     Ok((place, chair))
 }

@@ -100,6 +100,7 @@ impl ToolHub {
     fn as_it_stands(&self, mut approval: Approval) -> Approval {
         approval.state = approval.state_at(self.now());
         approval.binding.clear();
+        approval.digest.clear();
         approval.without_secrets(&self.engine.services.redactor)
     }
 

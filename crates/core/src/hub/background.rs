@@ -110,10 +110,18 @@ async fn stir(mut evidence: Watcher, stirred: Arc<Notify>) {
 
 /// Wakes calls that wait for a person when somebody answered on another node, for as long as the hub lives.
 async fn hear(mut answers: Watcher, approvals: Weak<Approvals>) {
+    if let Some(approvals) = approvals.upgrade()
+        && let Err(error) = approvals.count_old().await
+    {
+        tracing::debug!(%error, "the questions that were asked before could not be counted");
+    }
     while let Some(change) = answers.next().await {
         let Some(approvals) = approvals.upgrade() else { return };
         match change {
-            Changed::Row(key, _) => key.id.parse().map_or((), |id| approvals.stir(id)),
+            Changed::Row(key, version) => key.id.parse().map_or((), |id| {
+                approvals.written(id, version);
+                approvals.stir(id);
+            }),
             Changed::Missed => approvals.stir_all(),
         }
     }

@@ -19,6 +19,7 @@ use crate::{
     guard::RunLimits,
     hooks::Hook,
     journal::Journal,
+    monitor::StoreMeters,
     policy::{Policy, PolicyError, Rule},
     registry::{Registry, RegistryError, ToolBuilder},
     scheduler::{Bounds, Scheduler},
@@ -302,7 +303,8 @@ impl HubBuilder {
         let (said, hooks, redactor) = self.checked()?;
         let given = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
-        let store: Arc<dyn Backend> = Arc::new(Bounded(store));
+        let meters = Arc::new(StoreMeters::default());
+        let store: Arc<dyn Backend> = Arc::new(Bounded::new(store, &meters));
         let alone = !self.shared && store.alone();
         let journal = Journal::new(store.clone(), self.clock.clone(), self.keep_calls, given, alone);
         let kept_events = given
@@ -329,7 +331,8 @@ impl HubBuilder {
         ));
         let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let (business, manager) = (self.business_state, self.state_manager);
-        let homes = Homes::new(store.clone(), given, self.managers, manager.clone(), business.clone());
+        let homes =
+            Homes::new((store.clone(), given), meters.clone(), self.managers, manager.clone(), business.clone());
         let homes = homes.map_err(BuildError::Manager)?;
         let state = StateManager::new(homes, self.clock.clone(), business, manager);
         let lag = self.idle_threads.map_or(ACTIVITY_LAGS, |idle| ACTIVITY_LAGS.min(idle / 4));
@@ -348,6 +351,7 @@ impl HubBuilder {
             clock: self.clock,
             events: self.events,
             store: store.clone(),
+            store_meters: meters,
             rooms: rooms.clone(),
             known,
             blocking: BlockingPool::new(self.blocking_places.min(tokio::sync::Semaphore::MAX_PERMITS)),

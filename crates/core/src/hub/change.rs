@@ -131,7 +131,8 @@ impl Changed {
 
 impl ToolHub {
     /// Makes a change, all of it at one moment or nothing of it: nobody ever sees a half of it, and a call has either the
-    /// tool, the limits and the rules from before or those from after.
+    /// tool, the limits and the rules from before or those from after. One that waits, for a person or for its turn, has those from
+    /// before, and is denied besides where a rule from after forbids it.
     ///
     /// What the change does not name stays as it is, also tools registered in code: the same executor, instances and kept
     /// answers. A tool that takes the place of another keeps its limiter, its queue and its status; the instances of the

@@ -1,8 +1,10 @@
-//! What tools have done so far, in numbers.
+//! What tools and the hub have done so far, in numbers.
+//!
+//! In: nothing. Out: snapshots of what the rooms have counted in memory. No store is asked.
 
 use super::ToolHub;
 use crate::{
-    monitor::ToolStats,
+    monitor::{ApprovalStats, StatusChanges, StoreStats, ToolStats},
     registry::{Filter, Tool},
 };
 
@@ -23,6 +25,36 @@ impl ToolHub {
     #[must_use]
     pub fn queued(&self) -> usize {
         self.engine.scheduler.queued()
+    }
+
+    /// How often statuses of tools changed since the hub began, by tool.
+    #[must_use]
+    pub fn status_changes(&self) -> Vec<StatusChanges> {
+        self.engine.statuses.changes()
+    }
+
+    /// How many questions wait for people, and how long people took.
+    #[must_use]
+    pub fn approval_stats(&self) -> ApprovalStats {
+        self.engine.approvals.stats()
+    }
+
+    /// How many threads were used here lately: within the last ten minutes or so.
+    #[must_use]
+    pub fn active_threads(&self) -> usize {
+        self.engine.services.known.many()
+    }
+
+    /// How long the stores took, by sort and request. A store of states in memory is not measured.
+    #[must_use]
+    pub fn store_stats(&self) -> Vec<StoreStats> {
+        self.engine.services.store_meters.stats()
+    }
+
+    /// How many events were lost, because a listener or the store was too slow for them.
+    #[must_use]
+    pub fn dropped_events(&self) -> u64 {
+        self.engine.services.events.dropped()
     }
 }
 

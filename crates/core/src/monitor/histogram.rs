@@ -63,6 +63,17 @@ impl Counts {
         self.buckets.iter().sum()
     }
 
+    /// These and others together.
+    pub(super) fn and(mut self, others: &Self) -> Self {
+        self.buckets.resize(BUCKETS, 0);
+        for (sum, many) in self.buckets.iter_mut().zip(&others.buckets) {
+            *sum += many;
+        }
+        self.nanos += others.nanos;
+        self.longest = self.longest.max(others.longest);
+        self
+    }
+
     pub(super) fn longest(&self) -> Duration {
         self.longest
     }

@@ -5,11 +5,11 @@
 //! exists only once a thread has called the tool: a hundred thousand tools that nobody calls take nothing.
 
 use std::{
-    num::NonZero,
+    collections::BTreeMap,
     sync::{
         OnceLock,
         atomic::{
-            AtomicU64, AtomicUsize,
+            AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
@@ -19,6 +19,7 @@ use std::{
 use super::{
     Latency, ToolStats,
     histogram::{Counts, Histogram},
+    timed::{shards, thread_number},
 };
 use crate::{error::ErrorKind, tool::ToolName};
 
@@ -35,7 +36,10 @@ const KINDS: usize = ErrorKind::TABLE.len();
 /// What some of the threads have counted. Aligned, so that no two parts share a cache line (two on some machines).
 #[repr(align(128))]
 struct Part {
-    latency: Histogram,
+    /// How long calls took that succeeded.
+    succeeded: Histogram,
+    /// How long calls took that failed, by kind; made for a kind when the first call fails with it.
+    failed: OnceLock<Box<[OnceLock<Box<Histogram>>]>>,
     errors: [AtomicU64; KINDS],
     /// Calls may begin on one thread and leave on another; only the sums over all parts belong together.
     begun: AtomicU64,
@@ -48,9 +52,12 @@ impl Meter {
     /// A call that reached the tool has ended.
     pub(crate) fn ended(&self, took: Duration, error: Option<ErrorKind>) {
         let part = self.part();
-        part.latency.add(took);
-        if let Some(kind) = error {
-            part.errors[kind as usize].fetch_add(1, Relaxed);
+        match error {
+            None => part.succeeded.add(took),
+            Some(kind) => {
+                part.failed(kind).add(took);
+                part.errors[kind as usize].fetch_add(1, Relaxed);
+            }
         }
     }
 
@@ -71,12 +78,12 @@ impl Meter {
 
     /// How many calls ever reached the tool, each counted once however often it was tried.
     pub(crate) fn calls(&self) -> u64 {
-        self.in_flight() + self.parts().map(|part| part.latency.total()).sum::<u64>()
+        self.in_flight() + self.parts().map(Part::ended).sum::<u64>()
     }
 
     /// Everything counted so far. Who waits and who is stuck others know.
     pub(crate) fn stats(&self, tool: ToolName, queued: usize, stuck: usize) -> ToolStats {
-        let mut counts = Counts::default();
+        let (mut succeeded, mut failed) = (Counts::default(), BTreeMap::<&'static str, Counts>::new());
         let mut stats = ToolStats {
             tool,
             calls: 0,
@@ -87,21 +94,29 @@ impl Meter {
             retries: 0,
             rate_limited: 0,
             latency: Latency::default(),
+            succeeded: Latency::default(),
+            failed: BTreeMap::default(),
         };
         stats.in_flight = self.in_flight();
         for part in self.parts() {
-            part.latency.add_to(&mut counts);
+            part.succeeded.add_to(&mut succeeded);
+            for (kind, histogram) in part.failures() {
+                // Two kinds may have one name.
+                histogram.add_to(failed.entry(ErrorKind::TABLE[kind].name).or_default());
+            }
             stats.retries += part.retries.load(Relaxed);
             stats.rate_limited += part.rate_limited.load(Relaxed);
             for (row, errors) in ErrorKind::TABLE.iter().zip(&part.errors) {
                 match errors.load(Relaxed) {
                     0 => {}
-                    // Two kinds may have one name.
                     errors => *stats.errors.entry(row.name).or_default() += errors,
                 }
             }
         }
-        stats.latency = Latency::of(counts);
+        let all = failed.values().fold(succeeded.clone(), Counts::and);
+        stats.latency = Latency::of(all);
+        stats.succeeded = Latency::of(succeeded);
+        stats.failed = failed.into_iter().map(|(error, counts)| (error, Latency::of(counts))).collect();
         stats.calls = stats.latency.count;
         stats
     }
@@ -150,7 +165,8 @@ impl<M: AsRef<Meter>> Drop for InFlight<M> {
 impl Part {
     const fn new() -> Self {
         Self {
-            latency: Histogram::new(),
+            succeeded: Histogram::new(),
+            failed: OnceLock::new(),
             errors: [const { AtomicU64::new(0) }; KINDS],
             begun: AtomicU64::new(0),
             left: AtomicU64::new(0),
@@ -158,27 +174,22 @@ impl Part {
             rate_limited: AtomicU64::new(0),
         }
     }
-}
 
-static THREADS: AtomicUsize = AtomicUsize::new(0);
+    fn failed(&self, kind: ErrorKind) -> &Histogram {
+        let kinds = self.failed.get_or_init(|| (0..KINDS).map(|_| OnceLock::new()).collect());
+        kinds[kind as usize].get_or_init(|| Box::new(Histogram::new()))
+    }
 
-thread_local! {
-    /// Threads are numbered as they come, so that busy ones that began together have different parts.
-    static MINE: usize = THREADS.fetch_add(1, Relaxed);
-}
+    /// The kinds calls failed with, and how long those took.
+    fn failures(&self) -> impl Iterator<Item = (usize, &Histogram)> {
+        let kinds = self.failed.get().into_iter().flatten().enumerate();
+        kinds.filter_map(|(kind, histogram)| Some((kind, &**histogram.get()?)))
+    }
 
-/// The number of this thread, small and its own.
-pub(crate) fn thread_number() -> usize {
-    MINE.with(|mine| *mine)
-}
-
-/// How many parts a meter has: one for each core, as far as that is worth its memory.
-fn shards() -> usize {
-    static SHARDS: OnceLock<usize> = OnceLock::new();
-    *SHARDS.get_or_init(|| {
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        cores.clamp(1, 8).next_power_of_two()
-    })
+    /// How many calls ended.
+    fn ended(&self) -> u64 {
+        self.succeeded.total() + self.failures().map(|(_, histogram)| histogram.total()).sum::<u64>()
+    }
 }
 
 #[cfg(test)]
@@ -250,6 +261,8 @@ mod tests {
         let stats = stats(&meter);
         assert_eq!((stats.calls, stats.latency.count), (2, 2));
         assert_eq!(stats.errors, [("overloaded", 1), ("tool_error", 2)].into());
+        let failed: Vec<_> = stats.failed.iter().map(|(error, latency)| (*error, latency.count)).collect();
+        assert_eq!((stats.succeeded.count, failed), (0, vec![("tool_error", 2)]));
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! In: valid arguments and the rules that concern the tool. Out: the call, with a permit where a person had to be asked;
 //! or a refusal. What the rules say is decided by `policy/gate.rs`, what people said is kept by `approvals`.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
 
-use super::{Allowed, Found, Valid, Way, open, validate};
+use super::{Allowed, Found, Placed, Valid, Way, open, validate};
 use crate::{
     approvals::{self, Approval, ApprovalState, Approvals, Permit},
     call::Status,
@@ -48,6 +48,21 @@ pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, Cal
 
 fn verdict(way: &Way) -> Verdict {
     way.tool.gate.decide(&way.tool.definition, &way.call.arguments, &way.call.caller)
+}
+
+/// Denies a call that has waited and not begun, if a rule forbids it that was not there when it was allowed. A yes that it has
+/// is not used up.
+pub(super) fn look_again(engine: &Engine, placed: Placed) -> Result<Placed, CallError> {
+    let way = &placed.way;
+    // A tool that is gone has no rules; its calls go on with what they began with.
+    let Some((tool, _)) = engine.registry.find(&way.tool.definition.name) else { return Ok(placed) };
+    if Arc::ptr_eq(&tool, &way.tool) {
+        return Ok(placed);
+    }
+    match tool.gate.decide(&tool.definition, &way.call.arguments, &way.call.caller) {
+        Verdict::Deny(reason) => Err(forbidden(way, &reason)),
+        Verdict::Allow | Verdict::Ask(_) => Ok(placed),
+    }
 }
 
 /// A standing yes, an answer that was given before, or a new question.
@@ -154,6 +169,7 @@ fn question(engine: &Engine, way: &Way, asks: &Asks, binding: &str) -> Approval 
         answer: None,
         used_by: None,
         binding: binding.to_owned(),
+        digest: digest::of_json(&call.arguments),
     }
 }
 
@@ -182,9 +198,11 @@ async fn wait(engine: &Engine, way: &Way, asked: Permit) -> Result<Permit, CallE
         Either::Left((answered, _)) => answered,
         Either::Right(_) => return Err(left_waiting(&question.approval)),
     };
-    way.call.at(Status::Validating);
     match answered {
-        Some(answered) => Ok(answered?),
+        Some(answered) => {
+            way.call.at(Status::Validating);
+            Ok(answered?)
+        }
         // Cut off with the hub: the question stays, for the same call made again.
         None if way.call.whereabouts.as_ref().is_some_and(|whereabouts| whereabouts.is_cut_off()) => {
             Err(left_waiting(&question.approval))

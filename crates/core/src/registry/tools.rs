@@ -1,6 +1,12 @@
 //! One list of tools. It never changes; changes make another list.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use super::{RegistryError, depends};
 use crate::{
@@ -21,7 +27,18 @@ use crate::{
 /// Which registration of a tool this is. A tool whose limits change stays the one it was; one that takes the place of another
 /// under its name is another.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Registration(Arc<()>);
+pub(crate) struct Registration(Arc<AtomicBool>);
+
+impl Registration {
+    /// The tool was removed, or another took its place. Calls that have it go on, and nothing is kept for later ones.
+    pub(crate) fn retire(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
 
 impl PartialEq for Registration {
     fn eq(&self, other: &Self) -> bool {

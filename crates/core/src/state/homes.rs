@@ -18,6 +18,7 @@ use crate::{
     backend::{Backend, Batch, Bounded, Cursor, Key, Memory, Page, Row, Scan, StoreError, read_pages},
     clock::Timestamp,
     ids::StateName,
+    monitor::StoreMeters,
 };
 
 /// Opens the store that a config asks for.
@@ -36,21 +37,22 @@ pub(crate) struct Homes {
     /// Each manager has one store, opened when the first asks for it.
     opened: Mutex<HashMap<ManagerType, Arc<dyn Backend>>>,
     opens: Option<Arc<OpenStore>>,
+    meters: Arc<StoreMeters>,
     config: (StateManagerConfig, BusinessStateConfig),
 }
 
 impl Homes {
     /// The homes of a hub with this store; `given` says that its owner chose it.
     pub(crate) fn new(
-        hub: Arc<dyn Backend>,
-        given: bool,
+        (hub, given): (Arc<dyn Backend>, bool),
+        meters: Arc<StoreMeters>,
         opens: Option<Arc<OpenStore>>,
         manager: StateManagerConfig,
         business: BusinessStateConfig,
     ) -> Result<Self, String> {
         let (usual, chosen) = (hub.clone(), manager.manager_type);
         let (others, opened) = (ArcSwap::default(), Mutex::default());
-        let mut homes = Self { hub, usual, others, opened, opens, config: (manager, business) };
+        let mut homes = Self { hub, usual, others, opened, opens, meters, config: (manager, business) };
         match chosen {
             None | Some(ManagerType::Session) => {}
             // The hub's own memory is as good as another, and commits states with their calls.
@@ -78,7 +80,7 @@ impl Homes {
                 })?;
                 let config = StateManagerConfig { manager_type: Some(manager), ..self.config.0.clone() };
                 let store = opens(&config, &self.config.1).map_err(|error| error.to_string())?;
-                Arc::new(Bounded(store))
+                Arc::new(Bounded::new(store, &self.meters))
             }
         };
         opened.insert(manager, store.clone());

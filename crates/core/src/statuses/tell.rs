@@ -1,14 +1,22 @@
 //! Tells of a status that changed: when it changes, and when its time has come.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use super::{Statuses, Whose};
 use crate::{
     backend::Seen,
     clock::Timestamp,
     events::News,
+    monitor::StatusChanges,
     status::{self, Event, Facts, Language, Presence, Reading, ToolStatus},
+    tool::ToolName,
 };
+
+/// How often each tool's status changed, and how. There are as many tools in it as have records.
+pub(super) type Changes = Mutex<HashMap<(ToolName, ToolStatus, ToolStatus), u64>>;
 
 impl Statuses {
     /// What a record says now.
@@ -94,10 +102,24 @@ impl Statuses {
         });
     }
 
+    /// How often statuses changed since the hub began, by tool.
+    pub(crate) fn changes(&self) -> Vec<StatusChanges> {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let each = changes.iter();
+        let mut all: Vec<_> = each
+            .map(|((tool, from, to), many)| StatusChanges { tool: tool.clone(), from: *from, to: *to, many: *many })
+            .collect();
+        drop(changes);
+        all.sort_by(|a, b| (&a.tool, a.from, a.to).cmp(&(&b.tool, b.from, b.to)));
+        all
+    }
+
+    fn count(&self, tool: &ToolName, from: ToolStatus, to: ToolStatus) {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        *changes.entry((tool.clone(), from, to)).or_default() += 1;
+    }
+
     fn announce(&self, whose: &Whose, before: ToolStatus, reading: Reading) {
-        if !self.events.wanted() {
-            return;
-        }
         // A thread sees the worse of its own record and the shared one; what the shared one hides is no news to it.
         let shared = whose.owner().and_then(|_| self.facts(&Whose::everybody(whose.tool())));
         let (before, reading) = match shared.map(|shared| self.reading(&shared)) {
@@ -105,6 +127,10 @@ impl Statuses {
             None => (before, reading),
         };
         if before == reading.status {
+            return;
+        }
+        self.count(whose.tool(), before, reading.status);
+        if !self.events.wanted() {
             return;
         }
         let (now, reason) = (self.clock.now(), reading.reason.text(Language::English));

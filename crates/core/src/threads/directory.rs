@@ -77,7 +77,7 @@ impl Directory {
     pub(super) fn enter(
         &mut self,
         owner: &Owner,
-        tool: &Tool,
+        (tool, among): (&Tool, bool),
         now: Instant,
         seat: impl FnOnce() -> Arc<dyn Seat>,
     ) -> (u64, Arc<Room>) {
@@ -85,7 +85,7 @@ impl Directory {
             let this = |id: &&u64| self.rooms.get(id).is_some_and(|entry| entry.room.by == tool.registration);
             ids.iter().find(this).copied()
         });
-        let id = found.unwrap_or_else(|| self.add(owner, tool, seat(), now));
+        let id = found.unwrap_or_else(|| self.add(owner, (tool, among), seat(), now));
         let entry = self.rooms.get_mut(&id).expect("a thread lists only rooms of this book");
         entry.users += 1;
         if let Some(turn) = entry.turn.take() {
@@ -94,14 +94,19 @@ impl Directory {
         (id, entry.room.clone())
     }
 
-    fn add(&mut self, owner: &Owner, tool: &Tool, seat: Arc<dyn Seat>, now: Instant) -> u64 {
+    fn add(&mut self, owner: &Owner, (tool, among): (&Tool, bool), seat: Arc<dyn Seat>, now: Instant) -> u64 {
         self.next += 1;
         let (owner, name) = (owner.clone(), tool.definition.name.clone());
         self.threads.entry(owner.clone()).or_default().push(self.next);
         let by = tool.registration.clone();
+        // A call that waited while its tool was taken away may still make an instance; it goes with the call.
+        let gone = (by.is_retired() && !among).then_some("the tool was removed");
         let room = Arc::new(Room { owner, tool: name, by, seat, closed: CancellationToken::new() });
-        let entry = Entry { room, users: 0, made: None, last_used: now, turn: None, gone: None };
+        let entry = Entry { room, users: 0, made: None, last_used: now, turn: None, gone };
         self.rooms.insert(self.next, entry);
+        if gone.is_some() {
+            self.unlist(self.next);
+        }
         self.next
     }
 
@@ -154,7 +159,10 @@ impl Directory {
                 let of = |id: &&u64| self.rooms.get(id).is_some_and(|entry| tool.is_none_or(|it| entry.room.is_of(it)));
                 self.threads.get(owner).into_iter().flatten().filter(of).copied().collect()
             }
-            Which::Tool(tool) => self.listed(|room| room.by == tool.registration),
+            Which::Tool(tool) => {
+                tool.registration.retire();
+                self.listed(|room| room.by == tool.registration)
+            }
             Which::All => self.listed(|_| true),
         };
         let (mut free, mut busy) = (Vec::new(), Vec::new());

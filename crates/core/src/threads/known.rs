@@ -106,6 +106,11 @@ impl Known {
         self.threads.part(owner).get(owner).copied()
     }
 
+    /// How many threads were used lately: those with a call within about ten minutes.
+    pub(crate) fn many(&self) -> usize {
+        self.threads.parts().map(|part| part.len()).sum()
+    }
+
     /// Whether calls run in it.
     pub(crate) fn is_running(&self, owner: &Owner) -> bool {
         self.get(owner).is_some_and(|known| known.running > 0)

@@ -50,14 +50,15 @@ impl Rooms {
         Self { directory, idle, kept, goodbyes, events, clock, runtime }
     }
 
-    /// Enters the room of a tool in a thread.
+    /// Enters the room of a tool in a thread. A call among a list of tools that is held may be followed by others: what it needs
+    /// is kept although its tool was taken away.
     pub(crate) fn enter<T: Send + 'static>(
         self: &Arc<Self>,
         owner: &Owner,
-        tool: &Tool,
+        (tool, among): (&Tool, bool),
         chair: impl FnOnce() -> Chair<T>,
     ) -> Use {
-        let (id, room) = self.lock().enter(owner, tool, self.clock.instant(), || Arc::new(chair()));
+        let (id, room) = self.lock().enter(owner, (tool, among), self.clock.instant(), || Arc::new(chair()));
         Use { id, room, rooms: self.clone() }
     }
 

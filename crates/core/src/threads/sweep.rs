@@ -8,13 +8,15 @@ use std::{sync::Arc, time::Duration};
 use super::{Book, Owner, book};
 use crate::{
     approvals::{Approval, ApprovalState},
+    artifact,
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
         Write,
     },
+    call::Content,
     clock::Timestamp,
     ids::StateName,
-    journal::OpenCall,
+    journal::{CallRecord, OpenCall},
 };
 
 /// How many rows go in one batch.
@@ -95,10 +97,13 @@ pub(crate) async fn remove(
             let rows: Vec<_> = page.rows.into_iter().filter(|(key, _)| !is_kept(key, kept)).collect();
             let mut batch = Batch::on(partition.clone()).with(own(Change::Keep));
             gone += rows.len();
+            // What the thread's calls have left behind lies elsewhere; this is the last that points to it.
+            let left: Vec<Content> = rows.iter().flat_map(|(key, row)| CallRecord::content(key, row)).collect();
             batch.writes.extend(rows.into_iter().map(|(key, row)| removal(table, key, row.seen)));
             if batch.writes.len() > 1 && (book.knows(owner) || !commit(batch).await?) {
                 return Ok(Removed::Awake);
             }
+            artifact::forget(store, &owner.0, &left, now).await?;
             tokio::task::yield_now().await;
             match page.next {
                 Some(next) => scan.after = Some(next),

@@ -162,6 +162,8 @@ async fn cancel(
     links: Links,
 ) -> Answer<(StatusCode, Json<CallView>)> {
     let id = named.id()?;
+    // One that was refused before its tool ran leaves no record: then this is the last that is known of it.
+    let before = find(&app, &principal.tenant, id, &links).await?;
     match app.hub().cancel(&principal.tenant, id).await? {
         Cancel::Asked => {}
         Cancel::NotFound => return Err(unknown(&named.id)),
@@ -170,7 +172,7 @@ async fn cancel(
         }
         _ => return Err(Problem::new(Code::CONFLICT, format!("`{id}` is run by another node; ask that one"))),
     }
-    let view = find(&app, &principal.tenant, id, &links).await?.ok_or_else(|| unknown(&named.id))?;
+    let view = find(&app, &principal.tenant, id, &links).await?.or(before).ok_or_else(|| unknown(&named.id))?;
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
 

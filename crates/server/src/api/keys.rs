@@ -24,6 +24,7 @@ use crate::{
     problem::{Answer, Code, Problem},
     route::{Access, Route},
     scope::Scope,
+    settings::Auth,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -185,7 +186,16 @@ async fn revoke(State(app): State<App>, Params(OfKey { id }): Params<OfKey>) -> 
     if app.keys().fixed().iter().any(|held| held.id == id) {
         return Err(Problem::new(Code::CONFLICT, "the key stands in the config; it goes by taking it out there"));
     }
-    match app.keys().shelf().await?.remove(&id).await? {
+    let shelf = app.keys().shelf().await?;
+    let administers = shelf.get(&id).is_some_and(|stored| stored.record.scopes.contains(&Scope::Admin));
+    if administers
+        && matches!(app.settings().auth, Auth::Keys(_))
+        && !app.keys().somebody_may_administer(Some(&id), app.now())
+    {
+        let why = "it is the last key with the scope `admin`; nobody could make another one";
+        return Err(Problem::new(Code::CONFLICT, why).hint("make another key with the scope `admin` first"));
+    }
+    match shelf.remove(&id).await? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Problem::new(Code::KEY_NOT_FOUND, "there is no key of this id")),
     }

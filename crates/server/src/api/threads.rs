@@ -108,8 +108,8 @@ struct OfTool {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NewThread {
-    /// Its id: 1 to 128 letters, digits, `.`, `_`, `:` or `-`.
-    #[schemars(regex(pattern = r"^[A-Za-z0-9._:-]{1,128}$"))]
+    /// Its id: 1 to 128 letters, digits, `.`, `_`, `:` or `-`, and neither `.` nor `..`.
+    #[schemars(regex(pattern = r"^(\.{0,2}[A-Za-z0-9_:-]|\.{3})[A-Za-z0-9._:-]{0,127}$"))]
     id: Option<String>,
 }
 

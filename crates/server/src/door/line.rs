@@ -223,6 +223,12 @@ impl Lines {
         many
     }
 
+    /// Cuts those whose request has begun to come and is not here.
+    pub(crate) fn cut_half_asked(&self) {
+        let half = |line: &Arc<Line>| line.reading.load(SeqCst) && line.working.load(SeqCst) == 0;
+        self.all().iter().filter(|line| half(line)).for_each(|line| line.tell(Order::Cut));
+    }
+
     /// Tells all of them.
     pub(crate) fn tell(&self, order: Order) {
         self.all().iter().for_each(|line| line.tell(order));

@@ -5,13 +5,22 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use toolhub_core::{ErrorKind, ToolStats, View, status::ToolStatus};
+use toolhub_core::{ToolStats, View, status::ToolStatus};
 
 use super::text::{Sort, Text};
 use crate::app::App;
 
+/// How long the statuses of tools are waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// The bounds OpenTelemetry asks for: from 10 ms, doubled each time.
 const BOUNDS: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+
+/// A store takes microseconds when it is well.
+const STORE_BOUNDS: [f64; 10] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
+
+/// People take their time.
+const PEOPLE_BOUNDS: [f64; 8] = [1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0];
 
 const STATUSES: [(ToolStatus, &str); 4] = [
     (ToolStatus::Available, "available"),
@@ -26,7 +35,10 @@ pub(crate) async fn page(app: &App) -> String {
     let stats = app.hub().stats();
     calls(&mut text, app, &stats);
     statuses(&mut text, app).await;
+    changes(&mut text, app);
     hub(&mut text, app);
+    approvals(&mut text, app);
+    store(&mut text, app);
     server(&mut text, app);
     process(&mut text, app);
     text.finish()
@@ -38,26 +50,21 @@ fn calls(text: &mut Text, app: &App, stats: &[ToolStats]) {
     for tool in stats {
         let name = tool.tool.as_str();
         let kind = app.hub().get(name).map(|tool| tool.definition.kind.to_string()).unwrap_or_default();
-        let ran = |error: &str| ErrorKind::TABLE.iter().any(|row| row.name == error && row.http == 200);
-        let failed: u64 = tool.errors.iter().filter(|(error, _)| ran(error)).map(|(_, many)| many).sum();
-        let succeeded = tool.calls.saturating_sub(failed);
-        family.put(&[("tool", name), ("kind", &kind), ("outcome", "success")], succeeded);
+        family.put(&[("tool", name), ("kind", &kind), ("outcome", "success")], tool.succeeded.count);
         for (error, many) in &tool.errors {
             family.put(&[("tool", name), ("kind", &kind), ("outcome", error)], many);
         }
     }
-    let help = "How long calls took that reached their tool.";
+    let help =
+        "How long calls took that reached their tool; `error_type` is the name of the error, empty for a success.";
     let mut family = text.family("gen_ai_execute_tool_duration_seconds", Sort::Histogram, help);
-    let bounds = BOUNDS.map(Duration::from_secs_f64);
     for tool in stats {
-        let labels = [("gen_ai_tool_name", tool.tool.as_str()), ("gen_ai_tool_type", "function")];
-        for (bound, many) in BOUNDS.iter().zip(tool.latency.within(&bounds)) {
-            family.part("_bucket", &[labels[0], labels[1], ("le", &bound.to_string())], many);
+        let ends = [("", &tool.succeeded)].into_iter().chain(tool.failed.iter().map(|(error, took)| (*error, took)));
+        for (error, took) in ends {
+            let labels =
+                [("gen_ai_tool_name", tool.tool.as_str()), ("gen_ai_tool_type", "function"), ("error_type", error)];
+            family.histogram(&labels, &BOUNDS, took);
         }
-        family.part("_bucket", &[labels[0], labels[1], ("le", "+Inf")], tool.latency.count);
-        let sum = tool.latency.mean.as_secs_f64() * tool.latency.count as f64;
-        family.part("_sum", &labels, sum);
-        family.part("_count", &labels, tool.latency.count);
     }
     let mut each = |name, sort, help, of: fn(&ToolStats) -> u64| {
         let mut family = text.family(name, sort, help);
@@ -74,7 +81,8 @@ fn calls(text: &mut Text, app: &App, stats: &[ToolStats]) {
 
 async fn statuses(text: &mut Text, app: &App) {
     // A store that does not answer must not hide the other numbers.
-    let Ok(tools) = app.hub().tool_statuses(View::Shared).await else { return };
+    let asked = tokio::time::timeout(PATIENCE, app.hub().tool_statuses(View::Shared));
+    let Ok(Ok(tools)) = asked.await else { return };
     let mut family = text.family("toolhub_tool_status", Sort::Gauge, "1 for the status a tool has for everybody.");
     for tool in tools {
         for (status, word) in STATUSES {
@@ -84,11 +92,40 @@ async fn statuses(text: &mut Text, app: &App) {
     }
 }
 
+fn changes(text: &mut Text, app: &App) {
+    let word = |status| STATUSES.iter().find(|(known, _)| *known == status).map_or("", |(_, word)| word);
+    let help = "How often the status of a tool changed, for everybody or in one thread.";
+    let mut family = text.family("toolhub_tool_status_transitions_total", Sort::Counter, help);
+    for change in app.hub().status_changes() {
+        let labels = [("tool", change.tool.as_str()), ("from", word(change.from)), ("to", word(change.to))];
+        family.put(&labels, change.many);
+    }
+}
+
+fn approvals(text: &mut Text, app: &App) {
+    let stats = app.hub().approval_stats();
+    text.one("toolhub_approvals_pending", Sort::Gauge, "Questions that wait for a person.", stats.pending);
+    let help = "How long it took until a person answered.";
+    text.family("toolhub_approval_wait_seconds", Sort::Histogram, help).histogram(&[], &PEOPLE_BOUNDS, &stats.wait);
+}
+
+fn store(text: &mut Text, app: &App) {
+    let help = "How long the store took, whatever it answered.";
+    let mut family = text.family("toolhub_store_operation_seconds", Sort::Histogram, help);
+    for stats in app.hub().store_stats() {
+        family.histogram(&[("backend", stats.backend), ("op", stats.operation)], &STORE_BOUNDS, &stats.latency);
+    }
+}
+
 fn hub(text: &mut Text, app: &App) {
     let hub = app.hub();
     text.one("toolhub_queue_depth", Sort::Gauge, "Calls that wait for their turn.", hub.queued());
     text.one("toolhub_calls_running", Sort::Gauge, "Calls on tasks of their own.", hub.running());
     text.one("toolhub_tools", Sort::Gauge, "Tools that are registered.", hub.tools().len());
+    let help = "Threads that were used here within about ten minutes.";
+    text.one("toolhub_threads_active", Sort::Gauge, help, hub.active_threads());
+    let help = "Events a listener, or the store that keeps them, was too slow for.";
+    text.one("toolhub_events_dropped_total", Sort::Counter, help, hub.dropped_events());
     let journal = hub.journal_stats();
     let help = "Records of read-only calls that were written.";
     text.one("toolhub_journal_written_total", Sort::Counter, help, journal.written);

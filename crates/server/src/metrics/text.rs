@@ -2,7 +2,12 @@
 //!
 //! In: names, labels and values. Out: text, with every label escaped and every family announced once.
 
-use std::fmt::{Display, Write};
+use std::{
+    fmt::{Display, Write},
+    time::Duration,
+};
+
+use toolhub_core::Latency;
 
 /// A page of numbers in the making.
 #[derive(Debug, Default)]
@@ -54,6 +59,17 @@ impl Family<'_> {
     /// One number.
     pub(crate) fn put(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.part("", labels, value);
+    }
+
+    /// How long something took, as counts up to each of these bounds, in seconds.
+    pub(crate) fn histogram(&mut self, labels: &[(&str, &str)], bounds: &[f64], took: &Latency) {
+        let within = took.within(&bounds.iter().copied().map(Duration::from_secs_f64).collect::<Vec<_>>());
+        for (bound, many) in bounds.iter().zip(within) {
+            self.part("_bucket", &[labels, &[("le", &bound.to_string())]].concat(), many);
+        }
+        self.part("_bucket", &[labels, &[("le", "+Inf")]].concat(), took.count);
+        self.part("_sum", labels, took.mean.as_secs_f64() * took.count as f64);
+        self.part("_count", labels, took.count);
     }
 
     /// One number of a part of it, such as `_sum`.

@@ -345,3 +345,12 @@ async fn a_call_names_the_trace_it_was_made_in() {
     assert_eq!(refused.problem(404, "tool_not_found")["traceId"], call["traceId"]);
     assert_eq!(add(&shop, 1, &[("traceparent", "nonsense")]).await.is(200)["traceId"], Value::Null);
 }
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_while_it_waits_for_a_person_never_seems_to_go_on() {
+    let shop = shop().await;
+    let call = shop.post("/api/v1/tools/order/calls", json!({"arguments": {"what": "tea"}})).await.is(202);
+    let path = format!("/api/v1/calls/{}/cancel", call["id"].as_str().unwrap());
+    let asked = shop.post(&path, json!({})).await.is(202);
+    assert!(asked["status"] == "awaiting_approval" || asked["status"] == "cancelled", "{asked}");
+}

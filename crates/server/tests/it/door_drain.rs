@@ -83,3 +83,17 @@ async fn readyz_says_no_before_the_door_is_closed() {
     assert!(said_no);
     house.stopped().await;
 }
+
+#[tokio::test]
+async fn a_request_that_never_comes_whole_does_not_hold_the_stop_up() {
+    let mut settings = settings();
+    (settings.drain, settings.limits.header_time) = (20 * LONG, 20 * LONG);
+    let mut house = open(settings).await;
+    let mut half = house.connect().await;
+    half.write_all(b"GET /api/v1/tools HTTP/1.1\r\nhost: loc").await.unwrap();
+    // One that is answered shows that the other has been read.
+    house.echo().await;
+    house.stop();
+    assert_eq!(to_end(&mut half).await, "");
+    house.stopped().await;
+}

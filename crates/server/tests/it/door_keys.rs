@@ -123,3 +123,32 @@ async fn a_listener_whose_key_was_taken_back_hears_nothing_more() {
     call().await;
     assert!(next().await.is_none(), "the stream has ended");
 }
+
+#[tokio::test]
+async fn the_last_key_that_may_administer_is_not_taken_back() {
+    let store = Arc::new(Memory::default());
+    let (config, admin) = key("config", "main", &[Scope::Admin]);
+    let server = Server::new(hub().await.hub, store.clone(), with_keys([config]));
+    let (ring, router) = (server.key_ring(), server.router());
+    let mut made = Vec::new();
+    for name in ["one", "two"] {
+        let wish = json!({"name": name, "scopes": ["admin"]});
+        made.push(ask(&router, &admin, Method::POST, "/api/v1/keys", Some(wish)).await.1);
+    }
+    // The owner may take the keys of the config away: whoever has the config can put one back.
+    ring.replace(&[]).unwrap();
+    assert_eq!(ask(&router, &admin, Method::GET, "/api/v1/keys", None).await.0, StatusCode::UNAUTHORIZED);
+    let (text, path) = (
+        |key: &Value| key["key"].as_str().unwrap().to_owned(),
+        |key: &Value| format!("/api/v1/keys/{}", key["id"].as_str().unwrap()),
+    );
+    let two = text(&made[1]);
+    assert_eq!(ask(&router, &two, Method::DELETE, &path(&made[0]), None).await.0, StatusCode::NO_CONTENT);
+    let (status, problem) = ask(&router, &two, Method::DELETE, &path(&made[1]), None).await;
+    assert_eq!((status, &problem["code"]), (StatusCode::CONFLICT, &json!("conflict")));
+    assert!(problem["detail"].as_str().unwrap().contains("the last key"), "{problem}");
+    // One that ends by itself is no key to count on, once it has ended; now it is.
+    let wish = json!({"name": "three", "scopes": ["admin"], "expiresIn": "1h"});
+    assert_eq!(ask(&router, &two, Method::POST, "/api/v1/keys", Some(wish)).await.0, StatusCode::CREATED);
+    assert_eq!(ask(&router, &two, Method::DELETE, &path(&made[1]), None).await.0, StatusCode::NO_CONTENT);
+}

@@ -69,4 +69,5 @@ mod storm;
 mod threads;
 mod traces;
 mod validation;
+mod waited;
 mod wire;

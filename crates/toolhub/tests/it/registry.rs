@@ -96,6 +96,8 @@ async fn kinds_follow_from_what_a_function_asks_for() {
     assert_eq!(wrong, "`cart` cannot be registered: it is stateful; use `register_stateful`");
     hub.register_stateful(tool("cart", add_to_cart)).unwrap();
     hub.register_stateless(tool("plus", add)).unwrap();
+    let wrong = hub.register_rest(tool("minus", add)).unwrap_err().to_string();
+    assert_eq!(wrong, "`minus` cannot be registered: it is stateless; use `register_stateless`");
 }
 
 #[tokio::test]

@@ -117,6 +117,27 @@ async fn secrets_that_a_person_put_in_reach_the_tool_and_nobody_else() {
 }
 
 #[tokio::test]
+async fn a_question_that_nobody_waits_for_keeps_no_secrets_and_can_be_answered() {
+    let store = Arc::new(Memory::new());
+    let (ask, asked) = scripted("ask", []);
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(ask.confirm()).build().await.unwrap();
+    let (tenant, secrets) = (Tenant::default(), json!({"api_key": SECRET, "city": "Ulm"}));
+    let refused = hub.call("ask", secrets.clone()).thread("t").cannot_wait().await;
+    let approval = refused.error.as_ref().and_then(|error| error.approval()).unwrap();
+    let everything = kept(&store, Table::ALL).await;
+    assert!(everything.contains("Ulm") && !everything.contains(SECRET), "{everything}");
+    let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());
+    hub.resolve_approval(&tenant, approval, answer).await.unwrap();
+    hub.call("ask", json!({"api_key": "another", "city": "Ulm"}))
+        .thread("t")
+        .cannot_wait()
+        .await
+        .assert_error(ErrorKind::ApprovalRequired);
+    hub.call("ask", secrets.clone()).thread("t").cannot_wait().await.assert_success();
+    assert_eq!(asked.asked(), [secrets]);
+}
+
+#[tokio::test]
 async fn a_name_that_is_no_pattern_is_refused() {
     let error = ToolHub::builder().redact([""]).build().await.unwrap_err();
     assert!(error.to_string().contains("secrets"), "{error}");

@@ -78,6 +78,10 @@ fn one(said: &OpenApi, at: &Path, desk: &mut Desk<'_>, operations: &mut Vec<Oper
         Err(ImportError::Setting { setting, why }) => {
             return desk.wrong(&at.key(setting), why, "docs/guide/openapi.md has examples");
         }
+        Err(ImportError::File { why, .. }) => {
+            let help = "check the path; it begins where this file is";
+            return desk.wrong(&at.key("spec"), format!("{} cannot be read: {why}", said.spec), help);
+        }
         Err(error) => {
             return desk.wrong(
                 &at.key("spec"),

@@ -79,16 +79,26 @@ pub(super) fn resolve(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) -> Optio
     let found = Rest { said: said.clone(), headers, auth, ca_file, connection };
     if desk.problems.len() == before {
         for RestError { setting, problem, .. } in found.request().problems() {
-            // What a request calls redirects is two keys here.
-            let setting = if setting.starts_with("redirects") { "redirect_hosts".into() } else { setting };
-            let path = setting.split_once('.').map_or_else(
-                || at.key(&setting),
-                |(section, key)| at.key(section).key(key.split('.').next().unwrap_or(key)),
-            );
-            desk.wrong(&path, problem, "docs/guide/rest.md has examples");
+            let (path, name) = place(at, &setting);
+            let message = if problem.starts_with("is ") { format!("`{name}` {problem}") } else { problem };
+            desk.wrong(&path, message, "docs/guide/rest.md has examples");
         }
     }
     (desk.problems.len() == before).then_some(found)
+}
+
+/// Where a setting of a request stands in a config, and what it is called there.
+fn place<'a>(at: &Path, setting: &'a str) -> (Path, &'a str) {
+    match setting {
+        "select" => (at.key("result").key("select"), setting),
+        "max_response" => (at.key("result").key("max_bytes"), "max_bytes"),
+        "max_unpacked" => (at.key("result").key("max_unpacked"), setting),
+        _ if setting.starts_with("redirects") => (at.key("redirect_hosts"), "redirect_hosts"),
+        _ => setting.split_once('.').map_or_else(
+            || (at.key(setting), setting),
+            |(section, key)| (at.key(section).key(key.split('.').next().unwrap_or(key)), key),
+        ),
+    }
 }
 
 fn address(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) {

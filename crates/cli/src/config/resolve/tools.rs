@@ -163,12 +163,14 @@ const OF_COMMAND: [&str; 8] = ["command", "args", "env", "pass_env", "cwd", "max
 fn source(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Option<Source> {
     let (builtin, command) = (desk.said(&at.key("builtin")), desk.said(&at.key("command")));
     let address = ["url", "base_url"].iter().any(|key| desk.said(&at.key(key)));
-    let sort = match (builtin, address || said.kind == Some(Kind::Rest), command) {
+    let rest = address || said.kind == Some(Kind::Rest) && !builtin && !command;
+    let sort = match (builtin, rest, command) {
         (true, false, false) => "builtin",
         (false, true, false) => "REST tool",
         (false, false, true) => "command",
         (false, false, false) => {
-            let help = "add `url = \"https://…\"`, or `command = \"…\"`, or `builtin = \"…\"`";
+            let name = Some(at.last_key()).filter(|name| builtin::find(name).is_some()).unwrap_or("…");
+            let help = format!("add url = \"https://…\", or command = \"…\", or builtin = \"{name}\"");
             desk.wrong(at, "nothing says what the tool does", help);
             return None;
         }

@@ -127,7 +127,14 @@ impl Stage {
     fn killing(self) -> Self {
         below::signal_all(Signal::KILL);
         let now = Instant::now();
-        let until = if let Self::Killing { until, .. } = self { until } else { now + KILLING };
+        let until = match self {
+            // Killed once already, and somebody is left: perhaps one who forks faster than we look.
+            Self::Killing { until, .. } => {
+                below::signal_groups(Signal::KILL);
+                until
+            }
+            _ => now + KILLING,
+        };
         Self::Killing { until, next: now + AGAIN }
     }
 }

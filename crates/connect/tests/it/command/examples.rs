@@ -15,6 +15,16 @@ fn example(interpreter: &str, file: &str) -> Command {
     installed(Command::new(interpreter).arg(path.to_str().unwrap()))
 }
 
+#[test]
+fn the_guide_shows_the_examples_as_they_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = std::fs::read_to_string(root.join("docs/guide/commands.md")).unwrap();
+    for file in std::fs::read_dir(root.join("examples/commands")).unwrap() {
+        let path = file.unwrap().path();
+        assert!(guide.contains(&std::fs::read_to_string(&path).unwrap()), "{} is not in the guide", path.display());
+    }
+}
+
 async fn all() -> ToolHub {
     hub([
         example("python3", "words.py").tool("words"),

@@ -139,6 +139,25 @@ async fn an_answer_of_a_program_that_then_ends_counts() {
 }
 
 #[tokio::test]
+async fn a_program_that_ends_before_it_reads_has_done_nothing() {
+    let hub = hub([python("exit(4)").stateful_tool("it")]).await;
+    let outcome = hub.call("it", json!({})).thread("t").await;
+    assert_eq!((outcome.error.as_ref().unwrap().kind, outcome.effect), (ErrorKind::Crashed, Effect::None));
+    assert!(wrong(&outcome).contains("ended with code 4 before it read"), "{}", wrong(&outcome));
+}
+
+#[tokio::test]
+async fn a_program_that_ends_after_each_answer_is_started_for_each_call() {
+    let program = python(
+        "import json, sys, time\nrequest = json.loads(sys.stdin.readline())\nprint(json.dumps({'result': request['arguments']}))\nsys.stdout.close()\ntime.sleep(0.02)",
+    );
+    let hub = hub([program.stateful_tool("it")]).await;
+    for n in 0..10 {
+        assert_eq!(good(hub.call("it", json!({"n": n})).thread("t").await), json!({"n": n}));
+    }
+}
+
+#[tokio::test]
 async fn a_second_answer_is_never_taken_for_the_answer_to_the_next_request() {
     let hub = counting().await;
     let (_, pid) = count(&hub, "t").await;

@@ -1,9 +1,18 @@
 //! Programs that hang, flood or fork: their call has a clear end, they are gone, and nobody else notices.
 
-use std::{fs, time::Duration};
+use std::{
+    fmt, fs,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use toolhub_core::{CancellationToken, ErrorKind, Outcome, ToolBuilder};
+use tracing::{
+    Event, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
 
 use super::{Folder, call, gone, good, hub, lines, python, signing, wrong};
 
@@ -90,15 +99,63 @@ async fn a_flood_of_output_is_stopped_while_it_comes() {
 async fn a_flood_of_error_output_stops_nothing_and_the_end_of_it_is_told() {
     let flood = "
 import sys
-for number in range(200_000):
+for number in range(50_000):
     print('line', number, 'x' * 80, file=sys.stderr)
 ";
     assert_eq!(good(call(python(&format!("{flood}\nprint(1)")).tool("it"), json!({})).await), json!(1));
     let outcome =
         call(python(&format!("{flood}\nprint('the last word', file=sys.stderr)\nexit(1)")).tool("it"), json!({})).await;
     let told = wrong(&outcome);
-    assert!(told.contains("line 199999") && told.ends_with("the last word"), "{told}");
+    assert!(told.contains("line 49999") && told.ends_with("the last word"), "{told}");
     assert!(told.len() < 5_000 && !told.contains("line 1000 "), "{} bytes", told.len());
+}
+
+/// Keeps what is logged in this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test]
+async fn what_a_program_says_aside_goes_to_the_log_up_to_a_bound() {
+    let log = Log::default();
+    let _here = tracing::subscriber::set_default(log.clone());
+    let program = "
+import sys
+print('first', '\\x1b[2J', 'x' * 5000, 'token-4711', file=sys.stderr)
+print('second token-4711', file=sys.stderr)
+for number in range(1000): print('line', number, file=sys.stderr)
+exit(1)";
+    call(python(program).env("TOKEN", "token-4711").tool("it"), json!({})).await;
+    let log = log.0.lock().unwrap();
+    let said: Vec<&String> =
+        log.iter().filter(|line| ["first", "second", "line"].iter().any(|word| line.starts_with(word))).collect();
+    assert_eq!(said.len(), 200, "{said:?}");
+    assert!(said[0].len() <= 1_003 && !said[0].contains('\u{1b}'), "{}", said[0]);
+    assert_eq!(*said[1], "second ***");
+    assert!(log.iter().any(|line| line.contains("more than 200 lines")), "{log:?}");
 }
 
 #[tokio::test]

@@ -55,8 +55,10 @@ async fn a_setting_that_no_machine_could_follow_is_refused_when_the_tool_is_regi
         (python("").max_line(0), "`max_line` is 0"),
     ] {
         assert!(command.check().unwrap_err().to_string().contains(word));
-        let refused = ToolHub::builder().tool(command.tool("it")).build().await.unwrap_err();
-        assert!(refused.to_string().contains(word), "{refused}");
+        for tool in [command.clone().tool("it"), command.stateful_tool("it")] {
+            let refused = ToolHub::builder().tool(tool).build().await.unwrap_err();
+            assert!(refused.to_string().contains(word), "{refused}");
+        }
     }
     assert!(python("").check().is_ok());
 }

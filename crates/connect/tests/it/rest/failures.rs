@@ -87,6 +87,19 @@ async fn a_request_that_never_left_has_done_nothing() {
 }
 
 #[tokio::test]
+async fn a_caller_in_a_hurry_who_leaves_before_anything_was_sent_has_done_nothing() {
+    let address = raw(|stream| async move {
+        std::future::pending::<()>().await;
+        drop(stream);
+    })
+    .await;
+    let hub = hub(local(Rest::post(format!("https://{address}/")).ca_file(&super::tls::authority().1))).await;
+    let outcome = call(&hub, json!({})).timeout(Duration::from_millis(50)).await;
+    outcome.assert_effect(Effect::None).assert_error(ErrorKind::Timeout);
+    assert!(!outcome.error.unwrap().counts);
+}
+
+#[tokio::test]
 async fn a_service_that_breaks_off_or_talks_nonsense_has_perhaps_done_it() {
     for said in [
         "",
@@ -147,29 +160,26 @@ async fn a_call_that_is_cancelled_closes_its_connection() {
 
 #[tokio::test]
 async fn secrets_are_in_no_error_and_in_no_description() {
-    const SECRET: &str = "hunter2-canary";
-    let body = format!(r#"{{"error": "bad key {SECRET}", "access_token": "{SECRET}", "echo": ["{SECRET}"]}}"#);
+    const SECRET: &str = "hunter2&canary";
+    // As it is, in a header of basic authentication, and in a query.
+    const SENT: [&str; 3] = [SECRET, "dTpodW50ZXIyJmNhbmFyeQ==", "hunter2%26canary"];
     for code in [400, 401, 429, 500] {
-        let body = body.clone();
-        let server = Server::new(move |_| answer(code, "application/json", body.clone())).await;
-        for auth in [
-            Auth::bearer(Secret::plain(SECRET)),
-            Auth::query_key("key", Secret::plain(SECRET)),
-            Auth::basic("u", Secret::plain(SECRET)),
-        ] {
-            let rest = local(Rest::get(server.url("/")))
-                .auth(auth)
-                .secret_header("X-Key", Secret::plain(SECRET))
-                .connection(once());
-            assert!(!format!("{rest:?}").contains(SECRET));
+        // It tells all that it was told.
+        let server = Server::new(move |seen| {
+            let heard = format!("{} {} {}", seen.target, seen.header("authorization"), seen.header("x-key"));
+            answer(code, "application/json", json!({"error": heard, "access_token": SECRET}).to_string())
+        })
+        .await;
+        let secret = || Secret::plain(SECRET);
+        for auth in [Auth::bearer(secret()), Auth::query_key("key", secret()), Auth::basic("u", secret())] {
+            let rest = local(Rest::get(server.url("/"))).auth(auth).secret_header("X-Key", secret()).connection(once());
+            let described = format!("{rest:?}");
             let hub = hub(rest).await;
             let outcome = call(&hub, json!({})).await;
-            let told = format!(
-                "{outcome:?} {} {:?}",
-                serde_json::to_string(&outcome).unwrap(),
-                hub.get("it").unwrap().definition
-            );
-            assert!(!told.contains(SECRET), "{told}");
+            let written = serde_json::to_string(&outcome).unwrap();
+            let told = format!("{described} {outcome:?} {written} {:?}", hub.get("it").unwrap().definition);
+            assert!(SENT.iter().all(|sent| !told.contains(sent)), "{told}");
+            assert!(code == 401 || code == 400 || told.contains("••••"), "what was said is told, without them: {told}");
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct CallBody {
     #[serde(default)]
     arguments: Map<String, Value>,
     /// The conversation.
-    #[schemars(regex(pattern = r"^[A-Za-z0-9._:-]{1,128}$"))]
+    #[schemars(regex(pattern = r"^(\.{0,2}[A-Za-z0-9_:-]|\.{3})[A-Za-z0-9._:-]{0,127}$"))]
     thread_id: Option<String>,
     /// A shorter time than the tool's own, in milliseconds. A longer one changes nothing.
     #[schemars(range(min = 1, max = 86_400_000))]

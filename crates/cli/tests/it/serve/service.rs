@@ -1,0 +1,65 @@
+//! A small HTTP service for tests: answers what it is told, and can be taken away and brought back.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+pub(super) struct Service {
+    pub(super) port: u16,
+    /// The heads and bodies of requests.
+    seen: Arc<Mutex<Vec<String>>>,
+    well: Arc<AtomicBool>,
+}
+
+impl Service {
+    pub(super) fn begin() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it listens").port();
+        let (seen, well) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(AtomicBool::new(true)));
+        let (log, is_well) = (seen.clone(), well.clone());
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (log, is_well) = (log.clone(), is_well.clone());
+                thread::spawn(move || serve(client, &log, &is_well));
+            }
+        });
+        Self { port, seen, well }
+    }
+
+    /// Whether it answers well from now on, or with 503.
+    pub(super) fn is_well(&self, well: bool) {
+        self.well.store(well, Ordering::SeqCst);
+    }
+
+    /// Every request so far.
+    pub(super) fn seen(&self) -> Vec<String> {
+        self.seen.lock().expect("nobody panicked").clone()
+    }
+}
+
+/// One request on each connection: its first line comes back as JSON.
+fn serve(mut client: TcpStream, log: &Mutex<Vec<String>>, well: &AtomicBool) {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    let text = loop {
+        let Ok(many @ 1..) = client.read(&mut piece) else { return };
+        bytes.extend_from_slice(&piece[..many]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        if body.len() >= length.unwrap_or(0) {
+            break text;
+        }
+    };
+    let first = text.lines().next().unwrap_or_default().to_owned();
+    log.lock().expect("nobody panicked").push(text);
+    let status = if well.load(Ordering::SeqCst) { "200 OK" } else { "503 Service Unavailable" };
+    let body = serde_json::json!({ "asked": first }).to_string();
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");
+    let _ = write!(client, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+}

@@ -1,0 +1,218 @@
+//! Tools that are requests, programs and documents, in a config, over the API and from the command line.
+
+use serde_json::{Value, json};
+
+use super::{line::Line, process::Process, service::Service};
+use crate::config::{Folder, toolhub};
+
+const QUIET: (&str, &str) = ("TOOLHUB__TELEMETRY__LOG__LEVEL", "off");
+
+fn call(line: &mut Line, tool: &str, arguments: &Value) -> Value {
+    let body = json!({ "arguments": arguments, "threadId": "t" }).to_string();
+    line.ask(&format!("POST /api/v1/tools/{tool}/calls"), "", &body).json()
+}
+
+fn status(line: &mut Line, tool: &str) -> String {
+    line.ask(&format!("GET /api/v1/tools/{tool}"), "", "").json()["status"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Asks until it is so; a test that hangs here is stopped from outside.
+fn until(mut so: impl FnMut() -> bool) {
+    while !so() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_config_makes_tools_of_requests_and_programs() {
+    let (folder, service) = (Folder::new("requests"), Service::begin());
+    let port = service.port;
+    folder.write("key.txt", "key-of-the-file\n");
+    folder.write(
+        "toolhub.toml",
+        &format!(
+            r#"
+            [tools.find]
+            url = "http://127.0.0.1:{port}/v1/{{kind}}?q={{words}}"
+            allow_hosts = ["127.0.0.1"]
+            headers = {{ X-Plain = "shown", X-Api-Key = {{ env = "SERVICE_KEY" }} }}
+            auth = {{ type = "bearer", token = {{ file = "key.txt" }} }}
+            result = {{ select = "/asked" }}
+            [tools.closed]
+            url = "http://127.0.0.1:{port}/"
+            [tools.say]
+            command = "cat"
+            env = {{ GREETING = "hello" }}
+            parameters = {{ type = "object", properties = {{ word = {{ type = "string" }} }} }}
+            "#
+        ),
+    );
+    let refused = toolhub(folder.path(), &["config", "check"], &[]);
+    assert!(refused.err.contains("SERVICE_KEY is not set"), "{}", refused.err);
+    let variables = [QUIET, ("SERVICE_KEY", "key-of-the-variable"), ("PATH", "/usr/bin:/bin")];
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
+    let mut line = Line::to(server.port);
+
+    let found = call(&mut line, "find", &json!({"kind": "a/b?c", "words": "x&y=1"}));
+    assert_eq!(found["output"], "GET /v1/a%2Fb%3Fc?q=x%26y%3D1 HTTP/1.1", "{found}");
+    let request = service.seen().pop().expect("one request").to_lowercase();
+    for wanted in ["authorization: bearer key-of-the-file", "x-api-key: key-of-the-variable", "x-plain: shown"] {
+        assert!(request.contains(wanted), "{request}");
+    }
+    let closed = call(&mut line, "closed", &json!({}));
+    assert!(closed["error"]["detail"].as_str().unwrap_or_default().contains("may not be reached"), "{closed}");
+    assert_eq!(service.seen().len(), 1, "nothing was sent to an address that nobody allowed");
+
+    let said = call(&mut line, "say", &json!({"word": "yes"}));
+    assert_eq!(said["output"]["arguments"], json!({"word": "yes"}), "{said}");
+    for route in ["GET /api/v1/tools/find", "GET /api/v1/config", "GET /metrics"] {
+        let text = line.ask(route, "", "").text;
+        assert!(!text.contains("key-of-the"), "{route}: {text}");
+    }
+}
+
+#[test]
+fn a_service_that_dies_takes_its_tool_out_of_every_thread_and_brings_it_back() {
+    let (folder, service) = (Folder::new("dies"), Service::begin());
+    let address = format!("http://127.0.0.1:{}", service.port);
+    folder.write(
+        "toolhub.toml",
+        &format!(
+            "status = {{ failure_duration = \"1s\" }}\n[tools.ask]\nurl = \"{address}/\"\nallow_hosts = [\"127.0.0.1\"]\n\
+             connection = {{ retry_attempts = 1 }}\n"
+        ),
+    );
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET]);
+    let mut line = Line::to(server.port);
+    assert_eq!(call(&mut line, "ask", &json!({}))["status"], "success");
+    service.is_well(false);
+    until(|| {
+        call(&mut line, "ask", &json!({}));
+        status(&mut line, "ask") == "failed"
+    });
+    let offered = line.ask("GET /api/v1/tools/export?format=openai&threadId=another", "", "");
+    assert!(!offered.text.contains("\"ask\""), "withheld from every thread: {}", offered.text);
+    service.is_well(true);
+    until(|| call(&mut line, "ask", &json!({}))["status"] == "success");
+    assert_eq!(status(&mut line, "ask"), "available");
+}
+
+#[test]
+fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
+    let (folder, service) = (Folder::new("over_the_api"), Service::begin());
+    let url = format!("http://127.0.0.1:{}/{{a}}", service.port);
+    let start = || Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET]);
+    folder.write("toolhub.toml", "");
+    let server = start();
+    let mut line = Line::to(server.port);
+    let make = |line: &mut Line, more: Value| {
+        let mut tool = json!({ "name": "made", "url": url });
+        tool.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        let answer = line.ask("POST /api/v1/tools", "", &tool.to_string());
+        (answer.status, answer.text)
+    };
+    for (more, word) in [
+        (json!({"allowHosts": ["127.0.0.1"]}), "tool_hosts"),
+        (json!({"args": ["-c", "true"]}), "config file"),
+        (json!({"auth": {"type": "bearer", "token": {"file": "/etc/hostname"}}}), "is a text"),
+        (json!({"headers": {"X-Key": {"env": "HOME"}}}), "is a text"),
+        (json!({"caFile": "/etc/hostname"}), "config file"),
+        (json!({"method": "FETCH"}), "GET"),
+        (json!({"url": "ftp://example.org/"}), "http"),
+    ] {
+        let (status, text) = make(&mut line, more);
+        assert!(status == 422 && text.contains(word), "{status} {text}");
+    }
+    let (status, text) = make(&mut line, json!({"auth": {"type": "bearer", "token": "token-of-the-api"}}));
+    assert!(status == 201 && !text.contains("token-of-the-api"), "{status} {text}");
+    let closed = call(&mut line, "made", &json!({"a": "1"}));
+    assert!(closed.to_string().contains("tool_hosts") || closed.to_string().contains("may not be reached"), "{closed}");
+    assert!(service.seen().is_empty());
+
+    // The owner of the machine says that it may; the tool was kept over the restart.
+    drop(line);
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    folder.write("toolhub.toml", "server = { tool_hosts = [\"127.0.0.1\"] }\n");
+    let server = start();
+    let mut line = Line::to(server.port);
+    assert_eq!(call(&mut line, "made", &json!({"a": "1"}))["status"], "success");
+    assert!(service.seen()[0].contains("token-of-the-api"));
+    let put = json!({ "url": url, "method": "POST", "body": {"whole": "{a}"} });
+    assert_eq!(line.ask("PUT /api/v1/tools/made", "", &put.to_string()).status, 200);
+    assert_eq!(call(&mut line, "made", &json!({"a": "2"}))["status"], "success");
+    assert!(service.seen()[1].starts_with("POST /2 ") && service.seen()[1].contains(r#"{"whole":"2"}"#));
+    assert_eq!(line.ask("DELETE /api/v1/tools/made", "", "").status, 204);
+    assert_eq!(line.ask("GET /api/v1/tools/made", "", "").status, 404);
+}
+
+const PETS: &str = r#"
+openapi: 3.1.0
+info: { title: Pets, version: "1" }
+servers: [{ url: "https://pets.example/v1" }]
+components: { securitySchemes: { key: { type: apiKey, in: header, name: X-Key } } }
+security: [{ key: [] }]
+paths:
+  /pets/{id}:
+    get:
+      operationId: showPet
+      summary: One pet
+      parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]
+    delete:
+      operationId: removePet
+      parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]
+  /pets/{id}/picture:
+    put:
+      operationId: paint
+      parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]
+      requestBody: { content: { "image/png": {} } }
+"#;
+
+#[test]
+fn a_document_is_imported_from_the_command_line_and_its_operations_are_called() {
+    let (folder, service) = (Folder::new("document"), Service::begin());
+    folder.write("toolhub.toml", "# mine\n");
+    folder.write("pets.yaml", PETS);
+    let base = format!("http://127.0.0.1:{}", service.port);
+    let import =
+        ["import", "openapi", "pets.yaml", "--prefix", "pet", "--base-url", &base, "--allow-host", "127.0.0.1"];
+    let run =
+        |more: &[&str], variables: &[(&str, &str)]| toolhub(folder.path(), &[&import[..], more].concat(), variables);
+
+    let shown = run(&["--dry-run"], &[]);
+    assert!(shown.out.contains("pet__showPet") && shown.out.contains("DELETE /pets/{id}"), "{}", shown.out);
+    assert!(shown.err.contains("PUT /pets/{id}/picture") && shown.err.contains("nothing was written"), "{}", shown.err);
+    assert!(shown.err.contains("PET_KEY"), "the secret it needs is named: {}", shown.err);
+    assert_eq!(folder.read("toolhub.toml"), "# mine\n");
+
+    let written = run(&[], &[("PET_KEY", "key-of-pets")]);
+    assert_eq!(written.code, 0, "{}", written.err);
+    let config = folder.read("toolhub.toml");
+    assert!(config.starts_with("# mine\n") && config.contains("env = \"PET_KEY\""), "{config}");
+    let twice = run(&[], &[("PET_KEY", "key-of-pets")]);
+    assert!(twice.code == 2 && twice.err.contains("two tools named"), "{} {}", twice.code, twice.err);
+    assert_eq!(folder.read("toolhub.toml"), config, "a config that would be wrong stays as it is");
+
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET, ("PET_KEY", "key-of-pets")]);
+    let mut line = Line::to(server.port);
+    let pet = call(&mut line, "pet__showPet", &json!({"id": 7}));
+    assert_eq!(pet["output"]["asked"], "GET /pets/7 HTTP/1.1", "{pet}");
+    assert!(service.seen()[0].to_lowercase().contains("x-key: key-of-pets"));
+    let asks = call(&mut line, "pet__removePet", &json!({"id": 7}));
+    assert_eq!(asks["status"], "awaiting_approval", "what is imported and changes something asks first: {asks}");
+}
+
+#[test]
+fn a_document_that_is_none_is_refused_with_words() {
+    let folder = Folder::new("no_document");
+    folder.write("toolhub.toml", "");
+    folder.write("old.json", r#"{"swagger": "2.0", "paths": {}}"#);
+    for (spec, word) in [
+        ("old.json", "swagger2openapi"),
+        ("none.yaml", "cannot be read"),
+        ("http://127.0.0.1:1/x", "cannot be fetched"),
+    ] {
+        let refused = toolhub(folder.path(), &["import", "openapi", spec], &[]);
+        assert!(refused.code == 2 && refused.err.contains(word), "{} {}", refused.code, refused.err);
+    }
+}

@@ -1,0 +1,41 @@
+//! How long stores take, by the sort of store and what they are asked for.
+//!
+//! In: each answer of a store, from `backend/bounded.rs`. Out: `StoreStats`. Two stores of one sort are counted together.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{StoreStats, Timed};
+
+/// The meters of a hub's stores, by their sort.
+#[derive(Default)]
+pub(crate) struct StoreMeters(Mutex<BTreeMap<&'static str, Arc<StoreMeter>>>);
+
+/// How long the stores of one sort take.
+#[derive(Default)]
+pub(crate) struct StoreMeter {
+    pub(crate) load: Timed,
+    pub(crate) commit: Timed,
+    pub(crate) scan: Timed,
+    pub(crate) sweep: Timed,
+}
+
+impl StoreMeters {
+    /// The meter of a sort of stores.
+    pub(crate) fn of(&self, backend: &'static str) -> Arc<StoreMeter> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(backend).or_default().clone()
+    }
+
+    /// Everything that was measured.
+    pub(crate) fn stats(&self) -> Vec<StoreStats> {
+        let meters = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let each = |(backend, meter): (&'static str, Arc<StoreMeter>)| {
+            let of = |operation, timed: &Timed| StoreStats { backend, operation, latency: timed.latency() };
+            let StoreMeter { load, commit, scan, sweep } = &*meter;
+            [of("load", load), of("commit", commit), of("scan", scan), of("sweep", sweep)]
+        };
+        meters.into_iter().flat_map(each).filter(|stats| stats.latency.count > 0).collect()
+    }
+}
