@@ -28,6 +28,36 @@ fn the_page_has_a_row_for_every_key() {
     assert!(tables.lines().count() > 120);
 }
 
+/// A document for the samples that import one.
+const PETS: &str = "openapi: 3.1.0
+info: { title: Pets, version: '1' }
+servers: [{ url: 'https://pets.example/v1' }]
+components: { securitySchemes: { api_key: { type: apiKey, in: header, name: X-Key } } }
+security: [{ api_key: [] }]
+paths: { /pets: { get: { operationId: listPets } } }
+";
+
+#[test]
+fn the_configs_of_the_guides_are_right() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut checked = 0;
+    for page in ["README.md", "docs/guide/rest.md", "docs/guide/commands.md", "docs/guide/openapi.md"] {
+        let text = std::fs::read_to_string(root.join(page)).expect("the page is there");
+        let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+        for block in blocks.filter(|block| !block.starts_with("[dependencies]")) {
+            let folder = Folder::new("sample");
+            std::fs::create_dir_all(folder.path().join("specs")).expect("a folder can be made");
+            folder.write("specs/pets.yaml", PETS);
+            folder.write("toolhub.toml", block);
+            let secrets = ["WEATHER_KEY", "WEATHER_TOKEN", "SHOP_TOKEN", "PET_API_KEY"].map(|name| (name, "a-secret"));
+            let ran = toolhub(folder.path(), &["config", "check"], &secrets);
+            assert_eq!(ran.code, 0, "{page}\n{block}\n{}", ran.err);
+            checked += 1;
+        }
+    }
+    assert!(checked >= 4, "only {checked} samples were found");
+}
+
 fn tables(schema: &Value) -> String {
     let mut text = String::new();
     let writer = Writer { schema };

@@ -37,11 +37,11 @@ use rustix::process::{Pid, Signal, getpid};
 pub const WORD: &str = "guard";
 
 /// Told to a guard: end everything at once.
-pub(super) const AT_ONCE: Signal = Signal::INT;
+pub(crate) const AT_ONCE: Signal = Signal::INT;
 
 /// The signal a guard ends itself with if the program could not be started. A program's own signals come as codes above 128, so
 /// this one says for certain that nothing has happened.
-pub(super) const NOT_STARTED: Signal = Signal::USR1;
+pub(crate) const NOT_STARTED: Signal = Signal::USR1;
 
 #[cfg(target_os = "linux")]
 /// After the hub is gone nobody waits for an orderly end any longer than this.
@@ -65,12 +65,12 @@ impl Guard {
         if cfg!(target_os = "linux") { Ok(Self("/proc/self/exe".into())) } else { std::env::current_exe().map(Self) }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// What it is started with, before the program and its arguments.
-    pub(super) fn words(&self, grace: Duration) -> [OsString; 4] {
+    pub(crate) fn words(&self, grace: Duration) -> [OsString; 4] {
         let (hub, grace) = (getpid().as_raw_pid(), grace.as_millis());
         [WORD.into(), hub.to_string().into(), grace.to_string().into(), "--".into()]
     }
