@@ -94,7 +94,7 @@ impl<'d> Import<'d> {
     fn path(&mut self, path: &'d str, item: &'d Value) {
         let item = match self.document.resolve(item) {
             Ok(item) => item,
-            Err(why) => return self.warn(path.to_owned(), why, true),
+            Err(why) => return self.warn(path, &why, true),
         };
         for method in METHODS {
             let Some(itself) = item.get(method) else { continue };
@@ -102,11 +102,11 @@ impl<'d> Import<'d> {
             let words = operation.words();
             match self.operation(&operation) {
                 Ok(Some((plan, left_out))) => {
-                    left_out.into_iter().for_each(|text| self.warn(words.clone(), text, false));
+                    left_out.iter().for_each(|text| self.warn(&words, text, false));
                     self.plans.push(plan);
                 }
                 Ok(None) => self.filtered += 1,
-                Err(why) => self.warn(words, why, true),
+                Err(why) => self.warn(&words, &why, true),
             }
         }
     }
@@ -180,8 +180,8 @@ impl<'d> Import<'d> {
         (included || self.include.globs.is_empty()) && !excluded
     }
 
-    fn warn(&mut self, operation: String, text: String, skipped: bool) {
-        let (operation, text) = (shortened(&operation, LONGEST_WARNING), shortened(&text, LONGEST_WARNING));
+    fn warn(&mut self, operation: &str, text: &str, skipped: bool) {
+        let (operation, text) = (shortened(operation, LONGEST_WARNING), shortened(text, LONGEST_WARNING));
         self.warnings.push(Warning { operation: Some(operation), text, skipped });
     }
 

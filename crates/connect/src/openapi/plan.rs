@@ -87,7 +87,9 @@ impl Plan {
                 Format::Form => Body::FormOf { argument: body.argument.clone(), fields: body.fields.clone() },
                 Format::Text => Body::Text(argument),
             });
-            if body.format != Format::Form && body.media_type != "application/json" {
+            // These three the request says by itself.
+            let usual = ["application/json", "application/x-www-form-urlencoded", "text/plain"];
+            if !usual.contains(&body.media_type.as_str()) {
                 request = request.header("Content-Type", literal(&body.media_type));
             }
         }

@@ -194,7 +194,7 @@ async fn a_body_may_be_anything_a_form_or_text() {
     assert_eq!(request.body(), "a=x%20y%26z&deep%5Bk%5D%5Bl%5D=true&many=1&many=2");
     let request =
         sent(with_body("text/plain", json!({"schema": {"type": "string"}}), true), json!({"body": "Grüße"})).await;
-    assert_eq!((request.header("content-type"), request.body()), (Some("text/plain"), "Grüße"));
+    assert_eq!((request.header("content-type"), request.body()), (Some("text/plain; charset=utf-8"), "Grüße"));
 }
 
 #[tokio::test]

@@ -57,6 +57,7 @@ fn the_dialect_of_version_3_0_is_translated() {
 fn version_3_1_is_json_schema_already() {
     let schema = json!({"type": ["string", "null"], "const": "a", "examples": ["a"], "exclusiveMinimum": 3});
     check("3.1.0", schema.clone(), schema);
+    check("3.2.0", json!({"type": ["string", "null"]}), json!({"type": ["string", "null"]}));
     // `nullable` means nothing there.
     check("3.1.0", json!({"type": "string", "nullable": true}), json!({"type": "string"}));
     check("3.1.0", json!({"$id": "urn:x", "$schema": "y", "type": "string"}), json!({"type": "string"}));
