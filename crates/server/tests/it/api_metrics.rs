@@ -1,9 +1,20 @@
 //! The numbers of `/metrics`, after things that really happened.
 
-use serde_json::json;
-use toolhub_core::ToolHub;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
 
-use crate::support_api::{Shop, shop};
+use serde_json::{Value, json};
+use toolhub_core::{
+    BoxFuture, CallContext, ToolError, ToolHub,
+    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
+    dynamic,
+};
+use toolhub_server::Server;
+
+use crate::support_api::{Shop, ask, settings, shop};
 
 /// The number of a line that begins with this name and these labels.
 #[track_caller]
@@ -97,4 +108,70 @@ async fn the_store_and_lost_events_are_measured() {
     assert!(number(&page, commits) > 0.0);
     let quick = "toolhub_store_operation_seconds_bucket{backend=\"memory\",op=\"commit\",le=\"+Inf\"}";
     assert_eq!(number(&page, quick), number(&page, commits));
+}
+
+/// A store that stops answering when it is told to.
+#[derive(Default)]
+struct Silent {
+    memory: Memory,
+    silent: AtomicBool,
+}
+
+impl Silent {
+    async fn pause(&self) {
+        if self.silent.load(SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Backend for Silent {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        Box::pin(async move {
+            self.pause().await;
+            self.memory.load(keys, now).await
+        })
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        Box::pin(async move {
+            self.pause().await;
+            self.memory.commit(batch, now).await
+        })
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        Box::pin(async move {
+            self.pause().await;
+            self.memory.scan(scan, now).await
+        })
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.memory.sweep(most, now)
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.memory.watch(table)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_hides_no_number_that_is_known_without_it() {
+    let store = Arc::new(Silent::default());
+    let look =
+        dynamic(
+            "look",
+            json!({"type": "object"}),
+            |_: Value, _: CallContext| async move { Ok::<_, ToolError>(json!(1)) },
+        );
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(look.read_only()).build().await.unwrap();
+    let router = Server::new(hub.clone(), store.clone(), settings()).router();
+    store.silent.store(true, SeqCst);
+    assert!(hub.call("look", json!({})).await.error.is_none());
+    let page = ask(&router, "GET", "/metrics", None, &[]).await.text;
+    let calls = "toolhub_tool_calls_total{tool=\"look\",kind=\"stateless\",outcome=\"success\"}";
+    assert_eq!(number(&page, calls), 1.0);
+    assert_eq!(number(&page, "toolhub_approvals_pending"), 0.0);
+    assert!(page.contains("toolhub_build_info"), "the page goes on to its end");
 }

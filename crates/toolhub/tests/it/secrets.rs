@@ -123,7 +123,7 @@ async fn a_question_that_nobody_waits_for_keeps_no_secrets_and_can_be_answered()
     let hub = ToolHub::builder().shared_store(store.clone()).tool(ask.confirm()).build().await.unwrap();
     let (tenant, secrets) = (Tenant::default(), json!({"api_key": SECRET, "city": "Ulm"}));
     let refused = hub.call("ask", secrets.clone()).thread("t").cannot_wait().await;
-    let approval = refused.error.as_ref().and_then(|error| error.approval()).unwrap();
+    let approval = refused.error.unwrap().approval().unwrap();
     let everything = kept(&store, Table::ALL).await;
     assert!(everything.contains("Ulm") && !everything.contains(SECRET), "{everything}");
     let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());
