@@ -4,11 +4,11 @@ mod again;
 mod line;
 mod process;
 mod service;
+mod signals;
 mod tools;
 
 use std::{
     fs,
-    io::Write,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -218,6 +218,30 @@ fn a_key_that_leaves_the_config_is_refused_once_it_is_read_again() {
 }
 
 #[test]
+fn a_reload_that_leaves_nobody_who_may_administer_is_done_and_said_aloud() {
+    let folder = Folder::new("nobody");
+    let made = toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
+    let made: serde_json::Value = serde_json::from_str(&made.out).unwrap_or_else(|_| panic!("{}", made.err));
+    let config = |scope: &str| {
+        format!(
+            "[auth]\nmode = \"keys\"\n[[auth.keys]]\nname = \"ops\"\nhash = {}\nscopes = [\"{scope}\"]\n",
+            made["hash"]
+        )
+    };
+    folder.write("toolhub.toml", &config("admin"));
+    let server =
+        Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "warn")]);
+    let (mut line, key) = (Line::to(server.port), made["key"].as_str().expect("a key"));
+    let own = format!("authorization: Bearer {key}\r\n");
+    folder.write("toolhub.toml", &config("tools:read"));
+    assert_eq!(line.ask("POST /api/v1/reload", &own, "").status, 200);
+    assert_eq!(line.ask("POST /api/v1/reload", &own, "").status, 403);
+    server.signal("TERM");
+    let (_, _, err) = server.end();
+    assert!(err.contains("no key has the scope `admin`") && err.contains("SIGHUP"), "{err}");
+}
+
+#[test]
 fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
     let folder = Folder::new("made");
     folder.write("toolhub.toml", TOOLS);
@@ -298,53 +322,6 @@ fn a_tool_made_over_the_api_may_wait_for_any_tool_there_is_and_is_left_out_where
     for gone in ["second", "third"] {
         assert_eq!(line.ask(&format!("GET /api/v1/tools/{gone}"), "", "").status, 404, "{gone}");
     }
-}
-
-#[test]
-fn a_server_that_is_hung_up_on_reads_its_config_again() {
-    let folder = Folder::new("hangup");
-    folder.write("toolhub.toml", TOOLS);
-    let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = Line::to(server.port);
-    assert_eq!(line.ask("GET /api/v1/tools/clock", "", "").status, 404);
-    folder.write("toolhub.toml", &format!("{TOOLS}[tools.clock]\nbuiltin = \"clock\"\n"));
-    server.signal("HUP");
-    let mut seen = false;
-    for _ in 0..3_000 {
-        seen = line.ask("GET /api/v1/tools/clock", "", "").status == 200;
-        if seen {
-            break;
-        }
-        thread::park_timeout(Duration::from_millis(10));
-    }
-    assert!(seen, "the new tool never came");
-    assert_eq!(calculate(&mut line), 200);
-    // A file with a mistake changes nothing, and ends nothing.
-    folder.write("toolhub.toml", "[tools.clock]\nbuiltin = \"clok\"\n");
-    server.signal("HUP");
-    assert_eq!(line.ask("POST /api/v1/reload", "", "").status, 422);
-    assert_eq!(line.ask("GET /api/v1/tools/clock", "", "").status, 200);
-}
-
-#[test]
-fn a_server_that_is_asked_to_stop_twice_stops_at_once() {
-    let folder = Folder::new("twice");
-    folder.write("toolhub.toml", "[server]\ndrain_timeout = \"10m\"\nbody_timeout = \"10m\"\n");
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    // A request whose body does not come holds the stop up.
-    let mut slow = std::net::TcpStream::connect(("127.0.0.1", server.port)).expect("the server takes connections");
-    let head = "POST /api/v1/threads HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{";
-    slow.write_all(head.as_bytes()).expect("the server reads");
-    let mut line = Line::to(server.port);
-    assert_eq!(line.ask("GET /readyz", "", "").status, 200);
-    server.signal("TERM");
-    while line.try_ask("GET /readyz", "", "").is_some_and(|answer| answer.status == 200) {
-        thread::park_timeout(Duration::from_millis(5));
-    }
-    server.signal("TERM");
-    let (code, ..) = server.end();
-    assert_eq!(code, Some(130));
 }
 
 #[test]
