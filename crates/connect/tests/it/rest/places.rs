@@ -114,7 +114,7 @@ async fn arguments_are_written_in_the_styles_of_openapi() {
     }
     let deep = query(Style::DeepObject, true);
     let seen = target(deep, json!({"color": {"R": 100, "more": {"G": [1, 2]}}})).await;
-    assert_eq!(seen, "/?color%5BR%5D=100&color%5Bmore%5D%5BG%5D=1&color%5Bmore%5D%5BG%5D=2");
+    assert_eq!(seen, "/?color%5BR%5D=100&color%5Bmore%5D%5BG%5D%5B0%5D=1&color%5Bmore%5D%5BG%5D%5B1%5D=2");
     let seen = send(
         |server| {
             Rest::get(server.url("/"))
