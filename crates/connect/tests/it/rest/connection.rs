@@ -14,7 +14,7 @@ use tokio::{
     sync::{Barrier, Semaphore},
 };
 use toolhub_connect::rest::{Body, Rest, Upstreams};
-use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, Outcome, ToolHub, testing::AssertOutcome};
+use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, Outcome, Policy, Retry, ToolHub, testing::AssertOutcome};
 
 use super::support::{Server, anything, call, hub, local, ok, raw, until};
 
@@ -265,6 +265,35 @@ async fn a_request_is_tried_as_often_as_its_connection_says_where_that_is_safe()
     };
     assert_eq!((tried("GET", 3).await, tried("GET", 2).await, tried("PUT", 3).await), (3, 2, 3));
     assert_eq!(tried("POST", 3).await, 1, "nobody knows whether a POST has been done");
+    // What is said about tools by name holds where the connection says nothing else.
+    let server = Server::new(|_| super::support::answer(503, "text/plain", "down")).await;
+    let once = Policy { retry: Some(Retry { attempts: 1, ..Retry::default() }), ..Policy::default() };
+    let tool = local(Rest::get(server.url("/"))).tool_with("it", anything());
+    let hub = ToolHub::builder().policy("it", once).tool(tool).build().await.unwrap();
+    call(&hub, json!({})).await.assert_error(ErrorKind::UpstreamError);
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_request_whose_time_is_up_is_tried_again_within_the_time_of_the_call() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counts = count.clone();
+    let server = Server::waiting(move |_| {
+        // Silent the first two times.
+        let silent = counts.fetch_add(1, Ordering::Relaxed) < 2;
+        Box::pin(async move {
+            if silent {
+                std::future::pending::<()>().await;
+            }
+            ok(json!("at last"))
+        })
+    })
+    .await;
+    let retry_delay = Duration::from_millis(1);
+    let config = ConnectionStateConfig { read_timeout: Duration::from_secs(1), retry_delay, ..Default::default() };
+    let hub = hub(local(Rest::get(server.url("/"))).connection(config)).await;
+    assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("at last"));
+    assert_eq!(count.load(Ordering::Relaxed), 3);
 }
 
 #[tokio::test]
@@ -276,6 +305,5 @@ async fn a_longer_time_for_requests_is_a_longer_time_for_calls() {
         async move { hub(rest).await.get("it").unwrap().limits().clone() }
     };
     assert_eq!(limits(120).await.timeout, Duration::from_secs(120));
-    let limits = limits(5).await;
-    assert_eq!((limits.timeout, limits.attempt_timeout), (Duration::from_secs(30), Some(Duration::from_secs(6))));
+    assert_eq!(limits(5).await.timeout, Duration::from_secs(30));
 }
