@@ -31,7 +31,7 @@ pub(crate) use retry::{Failed, next as next_try};
 pub struct Policy {
     /// How long a call may take, all attempts and the waits between them included.
     pub timeout: Option<Duration>,
-    /// How long one attempt may take. Without it a timeout is not tried again.
+    /// How long one attempt may take. Without it a timeout is not tried again, unless whoever raised it says that it may be.
     pub attempt_timeout: Option<Duration>,
     /// How long a call may stay silent; every sign of progress begins it anew.
     pub idle_timeout: Option<Duration>,

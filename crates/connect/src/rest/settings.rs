@@ -6,7 +6,7 @@
 use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use serde_json::Value;
-use toolhub_core::{Arguments, ConnectionStateConfig, Executor, Limits, ToolBuilder, schema};
+use toolhub_core::{Arguments, ConnectionStateConfig, Executor, Limits, Retry, ToolBuilder, schema};
 
 use super::{
     Auth, Body, Parameter, RestError, Secret, Upstreams, executor::Requests, leaf::Leaf, plan::Plan, template::Template,
@@ -338,14 +338,12 @@ impl Rest {
         let plan = Plan::new(&self);
         let config = plan.as_ref().map_or(Value::Null, Plan::told);
         let time = self.connection.timeout;
-        let mut tool = ToolBuilder::new(name, "rest")
-            .parameters(parameters)
-            .config(config)
-            .retry(self.connection.retry())
-            // A request has a time of its own, and may be tried again within that of the call. This one is only the guard
-            // behind it.
-            .attempt_timeout(time.saturating_add(GRACE))
-            .run_by(Arc::new(Requests::new(plan)));
+        let mut tool =
+            ToolBuilder::new(name, "rest").parameters(parameters).config(config).run_by(Arc::new(Requests::new(plan)));
+        // Only what was said is said of the tool: it would weigh more than what is said about tools by name.
+        if self.connection.retry() != Retry::default() {
+            tool = tool.retry(self.connection.retry());
+        }
         if time > Limits::default().timeout {
             tool = tool.timeout(time);
         }
@@ -356,6 +354,3 @@ impl Rest {
         }
     }
 }
-
-/// How much longer than its own time a request may take before it is cut off from outside, and less is known of it.
-const GRACE: std::time::Duration = std::time::Duration::from_secs(1);

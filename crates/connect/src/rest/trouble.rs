@@ -76,6 +76,7 @@ fn hidden(kind: ErrorKind, text: String) -> ToolError {
     ToolError::of(kind, text).hide()
 }
 
+/// A time of the request is up. That of the call may not be.
 fn late(text: String) -> ToolError {
-    hidden(ErrorKind::Timeout, text)
+    hidden(ErrorKind::Timeout, text).retryable(None)
 }

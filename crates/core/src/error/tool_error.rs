@@ -91,7 +91,7 @@ impl ToolError {
         self
     }
 
-    /// Trying again may help, even where the kind says otherwise; `after` is how long the other side asked to wait.
+    /// Trying again may help, even where the kind says otherwise, and after a timeout there is time left for it; `after` is how long the other side asked to wait.
     #[must_use]
     pub fn retryable(mut self, after: Option<Duration>) -> Self {
         self.retryable = Some(true);

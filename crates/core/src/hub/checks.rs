@@ -15,7 +15,7 @@ use std::{
 use futures_util::{FutureExt, StreamExt};
 
 use crate::{
-    clock::{self, Instant},
+    clock::{self, Instant, Timestamp},
     engine::Engine,
     registry::{Filter, Tool},
     status::{Breaker, Cause, Event},
@@ -31,6 +31,8 @@ const LONGEST: Duration = Duration::from_secs(5 * 60);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many are asked beside each other.
 const TOGETHER: usize = 16;
+/// How long changes are gathered: all tools of one service fail together, and are looked at together.
+const GATHER: Duration = Duration::from_secs(1);
 
 /// When a tool is asked next, and how long it was left alone before.
 struct Round {
@@ -50,12 +52,16 @@ pub(super) async fn ask(hub: Weak<Engine>) {
         let withheld = withheld(&engine);
         drop(engine);
         let now = services.clock.instant();
-        rounds.retain(|name, _| withheld.iter().any(|tool| tool.definition.name == *name));
-        for tool in &withheld {
-            let first = || Round { at: clock::after(now, FIRST), wait: FIRST };
-            rounds.entry(tool.definition.name.clone()).or_insert_with(first);
-        }
-        let due = withheld.into_iter().filter(|tool| rounds[&tool.definition.name].at <= now);
+        rounds = withheld
+            .iter()
+            .map(|(tool, since)| {
+                let name = tool.definition.name.clone();
+                let left = FIRST.saturating_sub(services.clock.now().since(*since));
+                let round = rounds.remove(&name).unwrap_or(Round { at: clock::after(now, left), wait: FIRST });
+                (name, round)
+            })
+            .collect();
+        let due = withheld.into_iter().map(|(tool, _)| tool).filter(|tool| rounds[&tool.definition.name].at <= now);
         let asked: Vec<(ToolName, bool)> = futures_util::stream::iter(due)
             .map(|tool| async move { (tool.definition.name.clone(), is_well(&tool).await) })
             .buffer_unordered(TOGETHER)
@@ -68,25 +74,35 @@ pub(super) async fn ask(hub: Weak<Engine>) {
                 round.at = clock::after(services.clock.instant(), round.wait);
             }
         }
-        match rounds.values().map(|round| round.at).min() {
-            Some(next) => drop(tokio::time::timeout_at(next, news).await),
-            None => news.await,
+        let stirred = match rounds.values().map(|round| round.at).min() {
+            Some(next) => tokio::time::timeout_at(next, news).await.is_ok(),
+            None => {
+                news.await;
+                true
+            }
+        };
+        if stirred {
+            tokio::time::sleep(GATHER).await;
         }
     }
 }
 
-/// The tools that are withheld for all threads because they failed, and can be asked.
-fn withheld(engine: &Engine) -> Vec<Arc<Tool>> {
+/// The tools that are withheld for all threads because they failed, and can be asked; and since when.
+fn withheld(engine: &Engine) -> Vec<(Arc<Tool>, Timestamp)> {
     if engine.statuses.is_empty() {
         return Vec::new();
     }
-    let failed = |tool: &Arc<Tool>| {
-        let facts = engine.statuses.facts(&Whose::everybody(&tool.definition.name)).unwrap_or_default();
-        // An operator who said so knows something that a check does not.
-        let open = matches!(&facts.breaker, Breaker::Open { cause, .. } if !matches!(cause, Cause::ByHand { .. }));
-        open && tool.executor.check(&tool.definition).is_some()
+    let failed = |tool: Arc<Tool>| {
+        let facts = engine.statuses.facts(&Whose::everybody(&tool.definition.name))?;
+        let since = match &facts.breaker {
+            // An operator who said so knows something that a check does not.
+            Breaker::Open { since, cause, .. } if !matches!(cause, Cause::ByHand { .. }) => *since,
+            _ => return None,
+        };
+        let can_be_asked = tool.executor.check(&tool.definition).is_some();
+        can_be_asked.then_some((tool, since))
     };
-    engine.registry.snapshot().list(&Filter::default()).into_iter().filter(failed).collect()
+    engine.registry.snapshot().list(&Filter::default()).into_iter().filter_map(failed).collect()
 }
 
 /// Whether a tool says that it works. One that panics or takes too long does not.

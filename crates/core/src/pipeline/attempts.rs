@@ -90,9 +90,9 @@ impl Trying {
 fn may_try_again(way: &Way, failed: &ToolError) -> bool {
     let limits = &way.tool.limits;
     let retryable = failed.retryable.unwrap_or(failed.kind.row().retryable);
-    // Without a time of its own for each attempt, a timeout means that there is no time left. And what cannot be
-    // stopped may still be at work: a second one beside it would be two.
-    let over = failed.kind == ErrorKind::Timeout && limits.attempt_timeout.is_none();
+    // Without a time of its own for each attempt, a timeout means that there is no time left, unless whoever raised it says
+    // that it was another one. And what cannot be stopped may still be at work: a second one beside it would be two.
+    let over = failed.kind == ErrorKind::Timeout && limits.attempt_timeout.is_none() && failed.retryable.is_none();
     let still_at_it = failed.kind == ErrorKind::Timeout && !way.tool.executor.stops_when_dropped();
     limits.retry.attempts > 1 && retryable && !over && !still_at_it && !way.call.is_cancelled()
 }

@@ -31,8 +31,9 @@ async fn each_sort_of_credentials_goes_to_its_place() {
     assert_eq!(request.target, "/x?a=1&key=s3cr3t%26%3F");
     let request = seen(|rest| rest.secret_header("X-One", secret()).secret_header("X-Two", Secret::plain("2"))).await;
     assert_eq!((request.header("x-one"), request.header("x-two")), ("s3cr3t&?", "2"));
-    let request = seen(|rest| rest.auth(Auth::bearer(Secret::env("CARGO_PKG_NAME")))).await;
-    assert_eq!(request.header("authorization"), "Bearer toolhub-connect");
+    // A variable that every process of these tests has.
+    let request = seen(|rest| rest.auth(Auth::bearer(Secret::env("PATH")))).await;
+    assert_eq!(request.header("authorization"), format!("Bearer {}", std::env::var("PATH").unwrap()));
 }
 
 #[tokio::test]

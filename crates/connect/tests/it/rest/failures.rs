@@ -5,9 +5,9 @@ use std::time::Duration;
 use hyper::Response;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use toolhub_connect::rest::{Auth, Rest, Secret};
+use toolhub_connect::rest::{Auth, Resolve, Rest, Secret, Upstreams};
 use toolhub_core::{
-    CallError, ConnectionStateConfig, Effect, ErrorKind, TraceContext, ids::Caller, testing::AssertOutcome,
+    BoxFuture, CallError, ConnectionStateConfig, Effect, ErrorKind, TraceContext, ids::Caller, testing::AssertOutcome,
 };
 
 use super::support::{Server, answer, call, hub, local, ok, raw};
@@ -73,11 +73,21 @@ async fn a_service_that_asks_for_time_gets_it() {
     assert_eq!(server.seen().len(), 1, "whoever asks for an hour is not asked again within a call");
 }
 
+/// A resolver that knows no host.
+struct Unknown;
+
+impl Resolve for Unknown {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, std::io::Result<Vec<std::net::IpAddr>>> {
+        Box::pin(async { Err(std::io::Error::other("nobody knows it")) })
+    }
+}
+
 #[tokio::test]
 async fn a_request_that_never_left_has_done_nothing() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for url in [format!("http://{nobody}/"), "http://no-such-host.invalid/".to_owned()] {
-        let hub = hub(local(Rest::post(url)).connection(once())).await;
+        let rest = local(Rest::post(url)).upstreams(&Upstreams::resolving(Unknown)).connection(once());
+        let hub = hub(rest).await;
         let outcome = call(&hub, json!({})).await;
         outcome.assert_effect(Effect::None).assert_error(ErrorKind::UpstreamUnreachable);
         let error = outcome.error.unwrap();

@@ -109,6 +109,11 @@ impl Server {
         self.seen.lock().unwrap().clone()
     }
 
+    /// What it was asked since this was last called.
+    pub(crate) fn take(&self) -> Vec<Seen> {
+        std::mem::take(&mut *self.seen.lock().unwrap())
+    }
+
     pub(crate) fn only(&self) -> Seen {
         let seen = self.seen();
         assert_eq!(seen.len(), 1, "{seen:?}");
