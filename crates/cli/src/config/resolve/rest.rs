@@ -69,8 +69,10 @@ pub(super) fn resolve(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) -> Optio
     for (name, value) in &said.headers {
         let Some(text) = fetch(value, &at.key("headers").key(name), desk) else { continue };
         let lower = name.to_ascii_lowercase();
-        let hidden = !matches!(value, Secret::Text(_)) || SECRET_NAMES.iter().any(|word| lower.contains(word));
-        let header = if hidden && !text.contains('{') { Header::Secret(Hidden::new(text)) } else { Header::Open(text) };
+        // What comes from elsewhere is no template, whatever it holds.
+        let fetched = !matches!(value, Secret::Text(_));
+        let named = SECRET_NAMES.iter().any(|word| lower.contains(word)) && !text.contains('{');
+        let header = if fetched || named { Header::Secret(Hidden::new(text)) } else { Header::Open(text) };
         headers.push((name.clone(), header));
     }
     let auth = said.auth.as_ref().and_then(|auth| self::auth(auth, &at.key("auth"), desk));
