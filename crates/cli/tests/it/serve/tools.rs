@@ -120,9 +120,13 @@ fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
         (json!({"method": "FETCH"}), "GET"),
         (json!({"method": "POST", "body": {"list": [1, null]}}), "`/body/list/1` is null"),
         (json!({"url": "ftp://example.org/"}), "http"),
+        (json!({"url": "https://me:hunter2@example.org/"}), "a user or a password"),
+        (json!({"healthUrl": "https://me:hunter2@example.org/"}), "a user or a password"),
+        (json!({"headers": {"X-Key": "hunter2{"}}), "without the name of an argument"),
     ] {
         let (status, text) = make(&mut line, more);
         assert!(status == 422 && text.contains(word), "{status} {text}");
+        assert!(!text.contains("hunter2"), "{text}");
     }
     let (status, text) = make(&mut line, json!({"auth": {"type": "bearer", "token": "token-of-the-api"}}));
     assert!(status == 201 && !text.contains("token-of-the-api"), "{status} {text}");
