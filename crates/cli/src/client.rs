@@ -9,7 +9,7 @@ mod remote;
 mod request;
 mod way;
 
-pub(crate) use document::fetch;
+pub(crate) use document::{fetch, without_secrets};
 pub(crate) use here::{Here, Opened};
 pub(crate) use remote::Remote;
 pub(crate) use request::{Answer, Request};

@@ -26,6 +26,7 @@ use toolhub_core::{Kind, ToolBuilder};
 pub use environment::PASSED;
 pub use error::CommandError;
 pub use guard::Guard;
+pub use request::TAKEN;
 
 /// A program that is to be a tool.
 ///

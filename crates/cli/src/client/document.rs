@@ -17,7 +17,8 @@ const LARGEST: usize = 64 << 20;
 /// # Errors
 /// When it is not there, or is no text, or too long.
 pub(crate) async fn fetch(url: &str) -> Result<String, Failure> {
-    let failed = |why: String| Failure::usage(format!("{url} cannot be fetched: {why}")).help("check the address");
+    let shown = without_secrets(url);
+    let failed = |why: String| Failure::usage(format!("{shown} cannot be fetched: {why}")).help("check the address");
     cryptography();
     let client =
         reqwest::Client::builder().timeout(PATIENCE).user_agent(concat!("toolhub/", env!("CARGO_PKG_VERSION")));
@@ -34,4 +35,14 @@ pub(crate) async fn fetch(url: &str) -> Result<String, Failure> {
         }
     }
     String::from_utf8(bytes).map_err(|_| failed("it is no UTF-8 text".into()))
+}
+
+/// An address without what may be a secret in it: user, password, query.
+pub(crate) fn without_secrets(url: &str) -> String {
+    let Ok(mut address) = reqwest::Url::parse(url) else { return "the address".into() };
+    // Only an address without a host can refuse, and that has neither.
+    let _ = (address.set_username(""), address.set_password(None));
+    address.set_query(None);
+    address.set_fragment(None);
+    address.into()
 }

@@ -13,7 +13,7 @@ use crate::{
     config::{self, Asked},
     exit::Exit,
     failure::Failure,
-    output::{Column, Table},
+    output::{Column, Table, plain},
     session::Session,
 };
 
@@ -65,7 +65,7 @@ pub(crate) async fn run(session: &Session, import: Import) -> Result<Exit, Failu
         include: said.include.clone(),
         exclude: said.exclude.clone(),
         base_url: said.base_url.clone(),
-        document_url: is_address.then(|| said.spec.clone()),
+        document_url: is_address.then(|| client::without_secrets(&said.spec)),
         ..Options::default()
     };
     let imported = openapi::import(&text, &options).map_err(|error| Failure::usage(error.to_string()))?;
@@ -105,21 +105,22 @@ fn show(session: &Session, said: &OpenApi, imported: &Imported, written: Option<
     }
     session.show.foreign(&table.lines(session.show.width, session.show.ascii));
     for warning in &imported.warnings {
-        session.show.say(&warning.to_string());
+        session.show.say(&plain(&warning.to_string()));
     }
     for scheme in secrets {
         let variables = scheme.variables.join(" and ");
-        session.show.say(&format!("`{}` needs {}; set {variables}", scheme.name, scheme.kind.words()));
+        let variables = if variables.is_empty() { String::new() } else { format!("; set {variables}") };
+        session.show.say(&plain(&format!("`{}` needs {}{variables}", scheme.name, scheme.kind.words())));
     }
     let (many, left) = (imported.plans.len(), imported.filtered + imported.skipped());
     let what = format!("{many} tools of \"{}\", {left} operations left out", imported.title);
-    session.show.say(&match written {
+    session.show.say(&plain(&match written {
         Some(file) => {
             format!("{what}; written into {}. Next: toolhub serve, or a reload of the server", file.display())
         }
         None if said.dry_run => format!("{what}; nothing was written"),
         None => format!("{what}; there was nothing to write"),
-    });
+    }));
 }
 
 /// Writes the lines, and the document where it came from an address. Answers which file has them.
@@ -136,7 +137,7 @@ fn write(asked: &Asked, said: &OpenApi, text: Option<&str>, imported: &Imported)
         None => relative(&asked.folder.join(&said.spec), folder),
         Some(text) => {
             let ending = if text.trim_start().starts_with('{') { "json" } else { "yaml" };
-            let name = said.prefix.clone().unwrap_or_else(|| plain(&imported.title));
+            let name = file_name(said.prefix.as_deref().unwrap_or(&imported.title));
             let place = folder.join("specs").join(format!("{name}.{ending}"));
             if place.exists() {
                 let words = format!("{} is there already", place.display());
@@ -163,8 +164,9 @@ fn write(asked: &Asked, said: &OpenApi, text: Option<&str>, imported: &Imported)
 
 /// What is written into the config.
 fn lines(asked: &Asked, said: &OpenApi, spec: &str, imported: &Imported) -> String {
-    let text = |text: &str| toml::Value::from(text).to_string();
-    let list = |words: &[String]| toml::Value::from(words.to_vec()).to_string();
+    // `${` would be read as a variable.
+    let text = |text: &str| quoted(&text.replace("${", "$${"));
+    let list = |words: &[String]| format!("[{}]", words.iter().map(|word| text(word)).collect::<Vec<_>>().join(", "));
     let mut lines = vec![format!("[[imports.openapi]]\nspec = {}", text(spec))];
     let one = |key: &str, value: &Option<String>| value.as_deref().map(|value| format!("{key} = {}", text(value)));
     lines.extend(one("prefix", &said.prefix));
@@ -173,15 +175,15 @@ fn lines(asked: &Asked, said: &OpenApi, spec: &str, imported: &Imported) -> Stri
         lines.extend((!words.is_empty()).then(|| format!("{key} = {}", list(words))));
     }
     if spec.starts_with("specs/") && said.spec.contains("://") {
-        lines.push(format!("document_url = {}", text(&said.spec)));
+        lines.push(format!("document_url = {}", text(&client::without_secrets(&said.spec))));
     }
     for scheme in &imported.schemes {
-        // A variable that is not set would make the config wrong.
-        let mark = if scheme.variables.iter().all(|name| asked.environment.get(name).is_some()) { "" } else { "# " };
-        let reference = |index: usize| {
-            let name = scheme.variables.get(index).or(scheme.variables.last());
-            format!("{{ env = {} }}", text(name.map_or("SECRET", String::as_str)))
-        };
+        let Some(last) = scheme.variables.last() else { continue };
+        // A variable that is not set would make the config wrong. And where no prefix of the user stands before it, the document
+        // alone chose its name, and would have any variable of this machine sent to its service.
+        let holds = said.prefix.is_some() && scheme.variables.iter().all(|name| asked.environment.get(name).is_some());
+        let mark = if holds { "" } else { "# " };
+        let reference = |index: usize| format!("{{ env = {} }}", text(scheme.variables.get(index).unwrap_or(last)));
         let given = match &scheme.kind {
             SchemeKind::Basic => format!("username = \"…\", password = {}", reference(1)),
             SchemeKind::ClientCredentials { .. } => format!("client_id = \"…\", client_secret = {}", reference(1)),
@@ -197,14 +199,25 @@ fn lines(asked: &Asked, said: &OpenApi, spec: &str, imported: &Imported) -> Stri
 /// A key of TOML.
 fn key(name: &str) -> String {
     let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    if bare { name.into() } else { toml::Value::from(name).to_string() }
+    if bare { name.into() } else { quoted(name) }
+}
+
+/// A text of TOML, on one line whatever it holds: it may stand behind a `#`, and may come from a stranger. What JSON escapes, TOML
+/// reads in the same way; one character more may not stand in it as it is.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// A name for a file.
-fn plain(title: &str) -> String {
-    let name: String =
-        title.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
-    name.trim_matches('-').chars().take(48).collect()
+fn file_name(words: &str) -> String {
+    let name: String = words
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' })
+        .collect();
+    match name.trim_matches('-') {
+        "" => "openapi".into(),
+        name => name.chars().take(48).collect(),
+    }
 }
 
 /// A path as it is written in a file of a folder.

@@ -55,6 +55,9 @@ pub(super) fn builder(
         let why = "a secret that comes over the API is a text; variables and files of the server are not read for it";
         return Err(refused(format!("`{key}`: {why}")));
     }
+    if let Some(at) = nothing(&Value::Object(said.clone())) {
+        return Err(refused(format!("`{at}` is null, which no tool can say; leave it out, or write a value")));
+    }
     let mut tool = config::tool(name, &said, others).map_err(|problems| {
         let told = problems.iter().map(|problem| match &problem.help {
             Some(help) => format!("{} ({help})", problem.message),
@@ -69,6 +72,17 @@ pub(super) fn builder(
 /// Whether a member refers to something that this machine has.
 fn refers(said: Option<&Value>) -> bool {
     said.and_then(Value::as_object).is_some_and(|members| members.values().any(Value::is_object))
+}
+
+/// Where a null stands in a value, as a JSON pointer: a config has no word for it.
+fn nothing(value: &Value) -> Option<String> {
+    let below = |key: &str, inner: &Value| nothing(inner).map(|rest| format!("/{key}{rest}"));
+    match value {
+        Value::Null => Some(String::new()),
+        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| below(&index.to_string(), item)),
+        Value::Object(members) => members.iter().find_map(|(key, inner)| below(key, inner)),
+        _ => None,
+    }
 }
 
 /// All that can be made, when `configured` are there besides. One that waits for a tool that is gone is left out, and so are

@@ -220,9 +220,16 @@ async fn a_guard_that_somebody_ends_ends_everybody_below() {
 #[tokio::test]
 async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
     let folder = Folder::new("guard-through");
-    let lost = folder.path().join("lost");
-    fs::write(&lost, "#!/no/such/interpreter\n").unwrap();
-    assert!(Start::new("chmod").arg("+x").arg(&lost).status().unwrap().success());
+    let script = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        fs::write(&file, text).unwrap();
+        assert!(Start::new("chmod").arg("+x").arg(&file).status().unwrap().success());
+        file
+    };
+    let lost = script("lost", "#!/no/such/interpreter\n");
+    // A guard that may open so few files that it cannot even begin.
+    let toolhub = env!("CARGO_BIN_EXE_toolhub");
+    let poor = script("poor", &format!("#!/bin/sh\nulimit -n 4\nexec '{toolhub}' \"$@\"\n"));
     let hub = hub([
         python(
             "import sys, json; print(json.dumps([json.load(sys.stdin)['arguments'], sys.argv[1:]]))",
@@ -233,6 +240,7 @@ async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
         python("import os; os.kill(os.getpid(), 11)", &[]).tool("signal"),
         python("import os, time; os.close(1); time.sleep(1000)", &[]).stateful_tool("closed"),
         guarded(Command::new(lost)).tool("lost"),
+        Command::new("echo").arg("1").guard(Guard::program(poor)).tool("poor"),
     ])
     .await;
     let big = json!({"text": "x".repeat(300_000)});
@@ -244,6 +252,7 @@ async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
         ("signal", ErrorKind::Crashed, Effect::Unknown, "signal 11 (SIGSEGV)"),
         ("closed", ErrorKind::Crashed, Effect::None, "before it read what it was asked"),
         ("lost", ErrorKind::ToolError, Effect::None, "could not be started"),
+        ("poor", ErrorKind::ToolError, Effect::None, "could not be started"),
     ] {
         let outcome =
             hub.call(tool, json!({})).thread(format!("{tool}-{word}").replace(' ', "-").replace(['(', ')'], "")).await;

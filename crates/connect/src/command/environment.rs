@@ -28,9 +28,14 @@ pub(super) fn variables(command: &Command) -> BTreeMap<OsString, OsString> {
     all
 }
 
-/// What must not be repeated when the program writes it to its error output: the values it was given by name.
+/// What must not be repeated when the program lets it slip: the values it was given by name, and each line of those that have
+/// several, because what a program says is read by lines. The longest first: one may hold another.
 pub(super) fn secrets(command: &Command, variables: &BTreeMap<OsString, OsString>) -> Vec<String> {
     let names = command.env.keys().chain(&command.pass).filter(|name| !PASSED.contains(&name.as_str()));
     let values = names.filter_map(|name| variables.get(OsStr::new(name))?.to_str());
-    values.filter(|value| value.len() >= SECRET).map(String::from).collect()
+    let parts = values.flat_map(|value| std::iter::once(value).chain(value.lines()));
+    let mut secrets: Vec<String> = parts.filter(|part| part.len() >= SECRET).map(String::from).collect();
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets.dedup();
+    secrets
 }

@@ -180,9 +180,13 @@ async fn ask(process: &mut Process, request: &[u8], limits: Limits, cx: &CallCon
 async fn listen(process: &mut Process, limits: Limits, cx: &CallContext) -> Result<Answer, Failure> {
     loop {
         let line = process.line(limits).await.map_err(Failure::TooMuch)?;
-        let bytes =
-            line.map_err(|end| Failure::Died { end, written: process.output.unread().to_vec(), asked: true })?;
-        match answer::line(&bytes).map_err(Failure::Bad)? {
+        let bytes = line.map_err(|end| {
+            let written = process.stderr.hide(process.output.unread());
+            Failure::Died { end, written, asked: true }
+        })?;
+        // What is wrong is told with the beginning of it, and is looked at once more without the program's secrets.
+        let again = |bad| answer::line(&process.stderr.hide(&bytes)).err().unwrap_or(bad);
+        match answer::line(&bytes).map_err(|bad| Failure::Bad(again(bad)))? {
             Line::Answer(answer) => return Ok(answer),
             Line::Progress { message, fraction: Some(fraction) } => cx.progress_at(fraction, message),
             Line::Progress { message, fraction: None } => cx.progress(message),

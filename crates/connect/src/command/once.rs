@@ -56,10 +56,12 @@ async fn run(process: &mut Process, request: &[u8], most: usize) -> Result<Value
     let end = end.map_err(Failure::TooMuch)?;
     let output = process.output.unread();
     if end.is_good() {
-        return answer::whole(output).map_err(Failure::Bad);
+        // What is wrong is told with the beginning of it, and is looked at once more without the program's secrets.
+        let again = |bad| answer::whole(&process.stderr.hide(output)).err().unwrap_or(bad);
+        return answer::whole(output).map_err(|bad| Failure::Bad(again(bad)));
     }
     match answer::raised(output) {
         Some(raised) => Err(Failure::Raised(raised)),
-        None => Err(Failure::Died { end, written: output.to_vec(), asked: true }),
+        None => Err(Failure::Died { end, written: process.stderr.hide(output), asked: true }),
     }
 }

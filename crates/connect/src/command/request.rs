@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use toolhub_core::{CallContext, Effect, ToolError};
 
 /// Members that have a meaning of their own, so that a state cannot have their name.
-const TAKEN: [&str; 6] = ["arguments", "call", "error", "id", "progress", "result"];
+pub const TAKEN: [&str; 6] = ["arguments", "call", "error", "id", "progress", "result"];
 
 /// The request to a program that runs for this call alone.
 pub(super) fn once(arguments: &Value, cx: &CallContext) -> Vec<u8> {

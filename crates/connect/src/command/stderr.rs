@@ -1,7 +1,7 @@
 //! What a program writes to its error output: passed on line by line, up to a bound, and the end of it kept.
 //!
-//! In: bytes, as many as the program likes. Out: lines for `tracing`, and the last few KiB for the error of a call that fails. It is
-//! always read, so a program that writes much of it never waits.
+//! In: bytes, as many as the program likes. Out: lines for `tracing`, and the last few KiB for the error of a call that fails; neither
+//! with a secret that the program was given. It is always read, so a program that writes much of it never waits.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +29,7 @@ pub(super) struct Stderr {
 /// Whose words they are.
 pub(super) struct Speaker {
     pub(super) tool: String,
-    /// What must not be repeated.
+    /// What must not be repeated, the longest first.
     pub(super) secrets: Vec<String>,
 }
 
@@ -56,15 +56,23 @@ impl Stderr {
     /// The end of what was said, for people to read. Waits a moment, for the program has just ended.
     pub(super) async fn last_words(&mut self) -> String {
         let _ = tokio::time::timeout(LAST_WORDS, &mut self.reading).await;
-        let (mut end, cut) = {
+        let (end, cut) = {
             let heard = lock(&self.heard);
             (Vec::from_iter(heard.end.iter().copied()), heard.cut)
         };
-        // Half a line tells little, and half a secret cannot be recognised.
-        if cut && let Some(line) = end.iter().position(|byte| *byte == b'\n') {
-            end.drain(..=line);
+        let whole = self.speaker.hidden(&end);
+        let mut text = whole.trim();
+        if cut {
+            // Half a secret cannot be recognised, and half a line tells little, unless there is no other.
+            text = &text[text.ceil_char_boundary(self.speaker.longest())..];
+            text = text.split_once('\n').map_or(text, |(_, whole_lines)| whole_lines);
         }
-        self.speaker.masked(&end).trim().to_owned()
+        readable(text.as_bytes())
+    }
+
+    /// The same bytes without the secrets of the program.
+    pub(super) fn hide(&self, bytes: &[u8]) -> Vec<u8> {
+        self.speaker.hidden(bytes).into_bytes()
     }
 }
 
@@ -75,12 +83,21 @@ impl Drop for Stderr {
 }
 
 impl Speaker {
-    fn masked(&self, bytes: &[u8]) -> String {
-        self.secrets.iter().fold(readable(bytes), |text, secret| text.replace(secret, "***"))
+    /// Without secrets. They may hold what is not readable, so this comes before that is replaced.
+    fn hidden(&self, bytes: &[u8]) -> String {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        self.secrets.iter().fold(text, |text, secret| text.replace(secret, "***"))
+    }
+
+    /// How many bytes the longest secret has; they stand in this order.
+    fn longest(&self) -> usize {
+        self.secrets.first().map_or(0, String::len)
     }
 }
 
 async fn read(mut pipe: ChildStderr, heard: Arc<Mutex<Heard>>, speaker: Arc<Speaker>) {
+    // A secret is known only as a whole, so more is kept than told.
+    let most = LINE + speaker.longest();
     let (mut chunk, mut line) = (vec![0; KEPT], Vec::new());
     while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
         let bytes = &chunk[..count];
@@ -89,7 +106,7 @@ async fn read(mut pipe: ChildStderr, heard: Arc<Mutex<Heard>>, speaker: Arc<Spea
             if byte == b'\n' {
                 tell(&heard, &speaker, &line);
                 line.clear();
-            } else if line.len() < LINE {
+            } else if line.len() < most {
                 line.push(byte);
             }
         }
@@ -107,7 +124,10 @@ fn tell(heard: &Mutex<Heard>, speaker: &Speaker, line: &[u8]) {
         heard.told
     };
     if told <= LINES {
-        tracing::info!(tool, "{}", speaker.masked(line));
+        let mut text = speaker.hidden(line);
+        let half = if line.len() > LINE { speaker.longest() } else { 0 };
+        text.truncate(text.floor_char_boundary(LINE.min(text.len().saturating_sub(half))));
+        tracing::info!(tool, "{}", readable(text.as_bytes()));
     } else if told == LINES + 1 {
         tracing::info!(tool, "the program says more than {LINES} lines in one call; the others are left out here");
     }

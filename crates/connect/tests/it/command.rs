@@ -4,6 +4,7 @@ mod examples;
 mod live;
 mod misbehaving;
 mod once;
+mod secrets;
 mod starting;
 mod wrong;
 

@@ -44,6 +44,19 @@ pub(super) fn resolve(said: &raw::Command, stateful: bool, at: &Path, desk: &mut
     Some(Command { said: said.clone(), program, env, cwd, stateful })
 }
 
+/// Looks at what a stateful program's state is to be called.
+pub(super) fn state(said: &raw::ToolState, at: &Path, desk: &mut Desk<'_>) {
+    let path = at.key("state").key("parameter_name");
+    let Some(name) = said.parameter_name.as_deref() else { return };
+    if said.inject == Some(false) {
+        let help = "remove `parameter_name`, or `inject = false`; the program answers with `state`";
+        desk.wrong(&path, "the state is not handed to the program, so it has no name there", help);
+    } else if command::TAKEN.contains(&name) {
+        let message = format!("`{name}` means something else in requests and answers, so no state can be called that");
+        desk.wrong(&path, message, "choose another name, or leave it out for \"state\"");
+    }
+}
+
 impl Command {
     /// The tool.
     pub(super) fn tool(&self, name: &str) -> ToolBuilder {

@@ -54,6 +54,17 @@ pub(crate) enum Auth {
 /// A header of such a name is a secret, whatever it says.
 const SECRET_NAMES: [&str; 7] = ["auth", "key", "token", "secret", "password", "cookie", "session"];
 
+fn is_secret(header: &str) -> bool {
+    let lower = header.to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|word| lower.contains(word))
+}
+
+/// What stands before the host in an address: a user, often with a password.
+fn user(address: &str) -> Option<&str> {
+    let host = address.split_once("://")?.1.split(['/', '?', '#']).next()?;
+    host.rsplit_once('@').map(|(user, _)| user).filter(|user| !user.is_empty())
+}
+
 /// Works out a request; `None` when it cannot be one.
 pub(super) fn resolve(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) -> Option<Rest> {
     let before = desk.problems.len();
@@ -68,9 +79,13 @@ pub(super) fn resolve(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) -> Optio
     let mut headers = Vec::new();
     for (name, value) in &said.headers {
         let Some(text) = fetch(value, &at.key("headers").key(name), desk) else { continue };
-        let lower = name.to_ascii_lowercase();
-        let hidden = !matches!(value, Secret::Text(_)) || SECRET_NAMES.iter().any(|word| lower.contains(word));
-        let header = if hidden && !text.contains('{') { Header::Secret(Hidden::new(text)) } else { Header::Open(text) };
+        // What comes from elsewhere is no template, whatever it holds.
+        let fetched = !matches!(value, Secret::Text(_));
+        let header = if fetched || is_secret(name) && !text.contains('{') {
+            Header::Secret(Hidden::new(text))
+        } else {
+            Header::Open(text)
+        };
         headers.push((name.clone(), header));
     }
     let auth = said.auth.as_ref().and_then(|auth| self::auth(auth, &at.key("auth"), desk));
@@ -78,7 +93,9 @@ pub(super) fn resolve(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) -> Optio
     let connection = said.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
     let found = Rest { said: said.clone(), headers, auth, ca_file, connection };
     if desk.problems.len() == before {
+        let hidden = found.hidden();
         for RestError { setting, problem, .. } in found.request().problems() {
+            let problem = hidden.iter().fold(problem, |problem, text| problem.replace(text, "••••"));
             let (path, name) = place(at, &setting);
             let message = if problem.starts_with("is ") { format!("`{name}` {problem}") } else { problem };
             desk.wrong(&path, message, "docs/guide/rest.md has examples");
@@ -191,6 +208,20 @@ impl Rest {
     /// Whether it only reads, by its method.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self.said.method, None | Some(Method::Get | Method::Head | Method::Options))
+    }
+
+    /// What no message may repeat, though it is written where it can be seen.
+    fn hidden(&self) -> Vec<&str> {
+        let headers = self.headers.iter().filter_map(|(name, value)| match value {
+            Header::Open(text) if is_secret(name) => Some(text.as_str()),
+            _ => None,
+        });
+        let token = match &self.auth {
+            Some(Auth::Client { token_url, .. }) => Some(token_url),
+            _ => None,
+        };
+        let addresses = [&self.said.url, &self.said.base_url, &self.said.health_url].into_iter().flatten().chain(token);
+        headers.chain(addresses.filter_map(|address| user(address))).filter(|text| !text.is_empty()).collect()
     }
 
     /// More hosts that may be reached.

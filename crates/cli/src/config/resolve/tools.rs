@@ -195,6 +195,7 @@ fn source(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Option<Source> {
         "command" => {
             kind_is(said.kind, &[Kind::Stateless, Kind::Stateful], "a program", at, desk);
             let stateful = said.kind == Some(Kind::Stateful);
+            command::state(&said.state, at, desk);
             command::resolve(&said.command, stateful, at, desk).map(|found| Source::Command(Box::new(found)))
         }
         _ => {

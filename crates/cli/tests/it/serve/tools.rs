@@ -49,14 +49,14 @@ fn a_config_makes_tools_of_requests_and_programs() {
     );
     let refused = toolhub(folder.path(), &["config", "check"], &[]);
     assert!(refused.err.contains("SERVICE_KEY is not set"), "{}", refused.err);
-    let variables = [QUIET, ("SERVICE_KEY", "key-of-the-variable"), ("PATH", "/usr/bin:/bin")];
+    let variables = [QUIET, ("SERVICE_KEY", "key-of-the-{variable}"), ("PATH", "/usr/bin:/bin")];
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
     let mut line = Line::to(server.port);
 
     let found = call(&mut line, "find", &json!({"kind": "a/b?c", "words": "x&y=1"}));
     assert_eq!(found["output"], "GET /v1/a%2Fb%3Fc?q=x%26y%3D1 HTTP/1.1", "{found}");
     let request = service.seen().pop().expect("one request").to_lowercase();
-    for wanted in ["authorization: bearer key-of-the-file", "x-api-key: key-of-the-variable", "x-plain: shown"] {
+    for wanted in ["authorization: bearer key-of-the-file", "x-api-key: key-of-the-{variable}", "x-plain: shown"] {
         assert!(request.contains(wanted), "{request}");
     }
     let closed = call(&mut line, "closed", &json!({}));
@@ -118,10 +118,15 @@ fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
         (json!({"headers": {"X-Key": {"env": "HOME"}}}), "is a text"),
         (json!({"caFile": "/etc/hostname"}), "config file"),
         (json!({"method": "FETCH"}), "GET"),
+        (json!({"method": "POST", "body": {"list": [1, null]}}), "`/body/list/1` is null"),
         (json!({"url": "ftp://example.org/"}), "http"),
+        (json!({"url": "https://me:hunter2@example.org/"}), "a user or a password"),
+        (json!({"healthUrl": "https://me:hunter2@example.org/"}), "a user or a password"),
+        (json!({"headers": {"X-Key": "hunter2{"}}), "without the name of an argument"),
     ] {
         let (status, text) = make(&mut line, more);
         assert!(status == 422 && text.contains(word), "{status} {text}");
+        assert!(!text.contains("hunter2"), "{text}");
     }
     let (status, text) = make(&mut line, json!({"auth": {"type": "bearer", "token": "token-of-the-api"}}));
     assert!(status == 201 && !text.contains("token-of-the-api"), "{status} {text}");

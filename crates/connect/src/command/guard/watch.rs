@@ -40,8 +40,16 @@ pub(super) fn run(orders: Orders) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(watch(orders))) {
         Ok(end) => end,
-        Err(error) => refused(&error.to_string()),
+        // Whatever can fail, fails before the program is there.
+        Err(error) => not_started(&error.to_string()),
     }
+}
+
+/// Ends in the way that says so.
+fn not_started(why: &str) -> ExitCode {
+    let end = refused(why);
+    let _ = kill_process(getpid(), NOT_STARTED);
+    end
 }
 
 /// How far the end is.
@@ -73,9 +81,8 @@ async fn watch(orders: Orders) -> io::Result<ExitCode> {
     let program = match start(&orders) {
         Ok(program) => program,
         Err(error) => {
-            eprintln!("toolhub guard: `{}` could not be started: {error}", orders.program.to_string_lossy());
-            let _ = kill_process(getpid(), NOT_STARTED);
-            return Ok(ExitCode::from(127));
+            let program = orders.program.to_string_lossy();
+            return Ok(not_started(&format!("`{program}` could not be started: {error}")));
         }
     };
     let (mut stage, mut end, mut alone) = (Stage::Runs, None, false);
@@ -140,14 +147,13 @@ impl Stage {
 }
 
 fn start(orders: &Orders) -> io::Result<Pid> {
+    // Before the program is there: who hears that this failed takes it that nothing has happened.
+    let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     let mut start = Command::new(&orders.program);
     // A group of its own: a program that ends its whole group must not end the guard.
     let child = start.args(&orders.args).process_group(0).spawn()?;
     // The pipes are the program's. If the guard held them too, the hub could not see that the program has closed one.
-    let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    dup2_stdin(&nothing)?;
-    dup2_stdout(&nothing)?;
-    dup2_stderr(&nothing)?;
+    let _ = (dup2_stdin(&nothing), dup2_stdout(&nothing), dup2_stderr(&nothing));
     Ok(Pid::from_child(&child))
 }
 

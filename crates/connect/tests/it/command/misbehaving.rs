@@ -112,7 +112,13 @@ for number in range(50_000):
 
 /// Keeps what is logged in this thread.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+pub(super) struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    pub(super) fn text(&self) -> String {
+        self.0.lock().unwrap().join("\n")
+    }
+}
 
 impl Visit for Log {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {

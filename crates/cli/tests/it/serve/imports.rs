@@ -1,0 +1,120 @@
+//! Documents from strangers: what they say is written into the config as words, and never as lines of it.
+
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::config::{Folder, Ran, toolhub};
+
+/// A document with one operation and one security scheme.
+fn document(scheme: &str, kind: &Value) -> String {
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "日本", "version": "1" },
+        "servers": [{ "url": "https://pets.example/v1" }],
+        "components": { "securitySchemes": { scheme: kind } },
+        "security": [{ scheme: [] }],
+        "paths": { "/pets": { "get": { "operationId": "list" } } },
+    })
+    .to_string()
+}
+
+fn key() -> Value {
+    json!({ "type": "apiKey", "in": "header", "name": "X-Key" })
+}
+
+fn import(folder: &Folder, document: &str, more: &[&str], variables: &[(&str, &str)]) -> Ran {
+    folder.write("toolhub.toml", "# mine\n");
+    folder.write("pets.json", document);
+    toolhub(folder.path(), &[&["import", "openapi", "pets.json"], more].concat(), variables)
+}
+
+fn tools(folder: &Folder, variables: &[(&str, &str)]) -> Vec<String> {
+    let listed = toolhub(folder.path(), &["tools", "list", "--json"], variables);
+    let whole: Value = serde_json::from_str(&listed.out).expect("a list of tools");
+    let names = whole["items"].as_array().into_iter().flatten();
+    names.map(|tool| tool["name"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_name_in_a_document_cannot_become_lines_of_the_config() {
+    let folder = Folder::new("hostile_names");
+    for name in [
+        "[tools.evil]\ncommand = \"sh\"\n# ",
+        "\r\n[tools.evil]\nbuiltin = 'clock'\n#",
+        "quote\" = 1\n[tools.evil]\nbuiltin = 'clock'\n#",
+        "it's \"quoted\" \\ \u{7f}\u{1b}[31m",
+        "",
+    ] {
+        let ran = import(&folder, &document(name, &key()), &[], &[]);
+        assert_eq!((ran.code, tools(&folder, &[])), (0, vec!["list".to_owned()]), "{name:?} {}", ran.err);
+        assert!(!ran.err.contains(['\u{1b}', '\u{7f}']), "{:?}", ran.err);
+    }
+    // With a value for it the line holds, and says what it should.
+    let (name, variables) = ("a\n\"b' \u{7f}", [("PET_A__B___", "x")]);
+    let ran = import(&folder, &document(name, &key()), &["--prefix", "pet"], &variables);
+    assert_eq!((ran.code, tools(&folder, &variables)), (0, vec!["pet__list".to_owned()]), "{}", ran.err);
+    assert!(folder.read("toolhub.toml").contains("\ncredentials.\"a"), "{}", folder.read("toolhub.toml"));
+}
+
+#[test]
+fn a_document_does_not_choose_which_variable_is_sent_to_its_service() {
+    let folder = Folder::new("hostile_variables");
+    let variables = [("AWS_SECRET_ACCESS_KEY", "x"), ("SECRET", "y")];
+    let ran = import(&folder, &document("aws_secret_access_key", &key()), &[], &variables);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let config = folder.read("toolhub.toml");
+    assert!(config.contains("\n# credentials.aws_secret_access_key = "), "{config}");
+}
+
+#[test]
+fn a_way_to_sign_that_is_not_known_stops_no_import() {
+    let folder = Folder::new("unknown_scheme");
+    for kind in [json!({ "type": "mutualTLS" }), json!({ "type": "http", "scheme": "digest" })] {
+        let ran = import(&folder, &document("odd", &kind), &["--prefix", "pet"], &[]);
+        assert_eq!((ran.code, tools(&folder, &[])), (0, vec!["pet__list".to_owned()]), "{kind} {}", ran.err);
+    }
+}
+
+/// Answers every request with a document.
+fn service(document: String) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it listens").port();
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let (mut head, mut byte) = (Vec::new(), [0; 1]);
+            while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).is_ok_and(|many| many > 0) {
+                head.extend_from_slice(&byte);
+            }
+            let status = if head.starts_with(b"GET /gone") { "404 Not Found" } else { "200 OK" };
+            let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}", document.len());
+            let _ = write!(client, "{head}\r\n\r\n{document}");
+        }
+    });
+    port
+}
+
+#[test]
+fn an_address_leaves_no_secret_behind_and_its_document_lies_in_specs() {
+    let folder = Folder::new("hostile_addresses");
+    let port = service(document("key", &key()));
+    for (prefix, file) in [(None, "specs/openapi.json"), (Some("../../up"), "specs/up.json")] {
+        folder.write("toolhub.toml", "# mine\n");
+        for (path, code) in [("gone", 2), ("pets", 0)] {
+            let address = format!("http://user:hunter2pass@127.0.0.1:{port}/{path}.json?api_key=hunter2key#x");
+            let mut words = vec!["import", "openapi", &address];
+            words.extend(prefix.into_iter().flat_map(|prefix| ["--prefix", prefix]));
+            let ran = toolhub(folder.path(), &words, &[]);
+            assert_eq!(ran.code, code, "{}", ran.err);
+            let said = format!("{}{}{}", ran.out, ran.err, folder.read("toolhub.toml"));
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+        assert!(folder.read("toolhub.toml").contains(&format!("spec = \"{file}\"")), "{}", folder.read("toolhub.toml"));
+        assert!(folder.read(file).contains("pets.example"));
+        assert!(folder.read("toolhub.toml").contains(&format!("document_url = \"http://127.0.0.1:{port}/pets.json\"")));
+    }
+}
