@@ -184,6 +184,7 @@ impl Plain {
     ) -> (usize, Result<(), StoreError>) {
         let mut batch = Batch::on(partition);
         let many = records.len();
+        batch.writes.reserve_exact(many);
         for record in records {
             let id = record.id.into();
             match encode(Table::Calls, &id, &record) {
@@ -216,9 +217,9 @@ impl Plain {
     }
 }
 
-/// The records, those of one thread together.
-fn by_partition(noted: Vec<Noted>) -> HashMap<Partition, Vec<CallRecord>> {
-    let mut records: HashMap<Partition, Vec<CallRecord>> = HashMap::new();
+/// The records, those of one thread together. A call without a thread is by itself.
+fn by_partition(noted: Vec<Noted>) -> impl Iterator<Item = (Partition, Vec<CallRecord>)> {
+    let (mut threads, mut alone) = (HashMap::<Partition, Vec<CallRecord>>::new(), Vec::new());
     for noted in noted {
         let Noted { context, status, effect, error, attempts, queued, duration, ended_at, .. } = noted;
         let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
@@ -247,7 +248,7 @@ fn by_partition(noted: Vec<Noted>) -> HashMap<Partition, Vec<CallRecord>> {
             started_at: call.arrived,
             ended_at,
         };
-        records.entry(partition).or_default().push(CallRecord {
+        let record = CallRecord {
             id: call.id,
             tool,
             caller: call.caller,
@@ -261,9 +262,13 @@ fn by_partition(noted: Vec<Noted>) -> HashMap<Partition, Vec<CallRecord>> {
             opened_at: call.arrived,
             outcome: Some(outcome),
             opening: None,
-        });
+        };
+        match record.thread {
+            Some(_) => threads.entry(partition).or_default().push(record),
+            None => alone.push((partition, vec![record])),
+        }
     }
-    records
+    alone.into_iter().chain(threads)
 }
 
 /// About how many bytes a value takes.
