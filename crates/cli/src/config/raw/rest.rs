@@ -257,22 +257,22 @@ impl From<&Connection> for ConnectionStateConfig {
     fn from(said: &Connection) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let time = |time: Time| -> Duration { time.0 };
-        let mut config = Self::default();
-        config.pool_size = count(said.pool_size);
-        config.max_overflow = count(said.max_overflow);
-        config.pool_timeout = time(said.pool_timeout);
-        config.pool_recycle = time(said.pool_recycle);
-        config.timeout = time(said.timeout);
-        config.connect_timeout = time(said.connect_timeout);
-        config.read_timeout = time(said.read_timeout);
-        config.write_timeout = time(said.write_timeout);
-        config.keep_alive = said.keep_alive;
-        config.keep_alive_timeout = time(said.keep_alive_timeout);
-        config.keep_alive_interval = time(said.keep_alive_interval);
-        config.retry_attempts = said.retry_attempts;
-        config.retry_delay = time(said.retry_delay);
-        config.retry_backoff = said.retry_backoff;
-        config.retry_jitter = said.retry_jitter;
-        config
+        Self {
+            pool_size: count(said.pool_size),
+            max_overflow: count(said.max_overflow),
+            pool_timeout: time(said.pool_timeout),
+            pool_recycle: time(said.pool_recycle),
+            timeout: time(said.timeout),
+            connect_timeout: time(said.connect_timeout),
+            read_timeout: time(said.read_timeout),
+            write_timeout: time(said.write_timeout),
+            keep_alive: said.keep_alive,
+            keep_alive_timeout: time(said.keep_alive_timeout),
+            keep_alive_interval: time(said.keep_alive_interval),
+            retry_attempts: said.retry_attempts,
+            retry_delay: time(said.retry_delay),
+            retry_backoff: said.retry_backoff,
+            retry_jitter: said.retry_jitter,
+        }
     }
 }
