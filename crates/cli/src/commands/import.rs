@@ -3,7 +3,11 @@
 //! In: a document. Out: what it comes to, and lines at the end of the config file. They are written only if the config is right with
 //! them; one that would not be stays as it is.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 use toolhub::openapi::{self, Imported, Options, Scheme, SchemeKind};
@@ -56,7 +60,7 @@ pub(crate) async fn run(session: &Session, import: Import) -> Result<Exit, Failu
         client::fetch(&said.spec).await?
     } else {
         let file = asked.folder.join(&said.spec);
-        std::fs::read_to_string(&file).map_err(|error| {
+        fs::read_to_string(&file).map_err(|error| {
             Failure::usage(format!("{} cannot be read: {error}", said.spec)).help("name a file or an http(s) address")
         })?
     };
@@ -130,7 +134,7 @@ fn write(asked: &Asked, said: &OpenApi, text: Option<&str>, imported: &Imported)
             .help("`toolhub init --empty` writes one; --dry-run shows the tools without it")
     };
     let (file, _) = asked.files().pop().filter(|(file, _)| file.is_file()).ok_or_else(no_config)?;
-    let failed = |what: &Path, error: std::io::Error| Failure::unexpected(format!("{}: {error}", what.display()));
+    let failed = |what: &Path, error: io::Error| Failure::unexpected(format!("{}: {error}", what.display()));
     let folder = file.parent().unwrap_or(Path::new("."));
     let mut fetched = None;
     let spec = match text {
@@ -143,23 +147,44 @@ fn write(asked: &Asked, said: &OpenApi, text: Option<&str>, imported: &Imported)
                 let words = format!("{} is there already", place.display());
                 return Err(Failure::usage(words).help("give a --prefix of its own, or remove the file first"));
             }
-            std::fs::create_dir_all(folder.join("specs")).map_err(|error| failed(&place, error))?;
-            std::fs::write(&place, text).map_err(|error| failed(&place, error))?;
+            fs::create_dir_all(folder.join("specs")).map_err(|error| failed(&place, error))?;
+            fs::write(&place, text).map_err(|error| failed(&place, error))?;
             fetched = Some(place.clone());
             relative(&place, folder)
         }
     };
-    let before = std::fs::read_to_string(&file).map_err(|error| failed(&file, error))?;
+    let before = fs::read_to_string(&file).map_err(|error| failed(&file, error))?;
     let whole = format!("{}\n\n{}", before.trim_end(), lines(asked, said, &spec, imported));
-    std::fs::write(&file, &whole).map_err(|error| failed(&file, error))?;
+    replace(&file, &whole).map_err(|error| failed(&file, error))?;
     match config::load(asked) {
         Ok(_) => Ok(file),
         Err(problems) => {
-            std::fs::write(&file, &before).map_err(|error| failed(&file, error))?;
-            fetched.map(std::fs::remove_file);
+            replace(&file, &before).map_err(|error| failed(&file, error))?;
+            fetched.map(fs::remove_file);
             Err(Failure::of_config(&problems).help(format!("{} was left as it was", file.display())))
         }
     }
+}
+
+/// Puts a text in the place of a file's, whole or not at all: the file is the user's own, and a disk may be full. A link stays one, and
+/// whoever could not read the file still cannot.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let file = file.canonicalize()?;
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let aside = file.with_file_name(name);
+    let written = write_aside(&aside, text, file.metadata()?.permissions()).and_then(|()| fs::rename(&aside, &file));
+    let Err(error) = written else { return Ok(()) };
+    let _ = fs::remove_file(&aside);
+    // One that is mounted by itself, as containers do, can only be written in its place.
+    if error.kind() == io::ErrorKind::ResourceBusy { fs::write(&file, text) } else { Err(error) }
+}
+
+fn write_aside(file: &Path, text: &str, permissions: fs::Permissions) -> io::Result<()> {
+    let mut written = fs::File::create(file)?;
+    written.set_permissions(permissions)?;
+    written.write_all(text.as_bytes())?;
+    written.sync_all()
 }
 
 /// What is written into the config.

@@ -54,6 +54,8 @@ impl Running {
 impl Instance for Live {
     type Arguments = Value;
     type Output = Value;
+    /// A program that is cut off has its grace to end in; a second one beside it would be two.
+    const STOPS_WHEN_DROPPED: bool = false;
 
     async fn call(&mut self, arguments: Value, cx: &CallContext) -> Result<Value, ToolError> {
         let state = JsonState::of(cx).await?;

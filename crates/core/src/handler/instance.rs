@@ -34,6 +34,9 @@ pub trait Instance: Send + 'static {
     /// What a call returns.
     type Output: Serialize;
 
+    /// Whether a call stops its work when it is cut off. Where it does not, a timeout is never followed by another attempt.
+    const STOPS_WHEN_DROPPED: bool = true;
+
     /// Runs the tool once.
     fn call(
         &mut self,
@@ -166,5 +169,9 @@ where
 
     fn needs_thread(&self) -> bool {
         true
+    }
+
+    fn stops_when_dropped(&self) -> bool {
+        I::STOPS_WHEN_DROPPED
     }
 }

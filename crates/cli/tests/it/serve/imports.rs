@@ -3,6 +3,8 @@
 use std::{
     io::{Read, Write},
     net::TcpListener,
+    os::unix::fs::PermissionsExt,
+    process::Command,
     thread,
 };
 
@@ -117,4 +119,27 @@ fn an_address_leaves_no_secret_behind_and_its_document_lies_in_specs() {
         assert!(folder.read(file).contains("pets.example"));
         assert!(folder.read("toolhub.toml").contains(&format!("document_url = \"http://127.0.0.1:{port}/pets.json\"")));
     }
+}
+
+#[test]
+fn a_config_that_cannot_be_written_stays_as_it_is() {
+    let folder = Folder::new("full_disk");
+    let mine = format!("# {}\n", "mine ".repeat(1_000));
+    folder.write("kept.toml", &mine);
+    folder.write("pets.json", &document("key", &key()));
+    let link = folder.path().join("toolhub.toml");
+    std::os::unix::fs::symlink("kept.toml", &link).expect("a link can be made");
+    std::fs::set_permissions(&link, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    // No file may grow beyond a block or two, as on a disk that is full.
+    let import = format!("ulimit -f 2; exec '{}' import openapi pets.json", env!("CARGO_BIN_EXE_toolhub"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &import]).current_dir(folder.path()).env_clear().env("HOME", folder.path());
+    assert!(!shell.output().expect("a shell").status.success());
+    assert_eq!(folder.read("toolhub.toml"), mine);
+
+    let ran = toolhub(folder.path(), &["import", "openapi", "pets.json"], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(folder.read("kept.toml").contains("[[imports.openapi]]"));
+    assert!(link.symlink_metadata().expect("it is there").is_symlink());
+    assert_eq!(link.metadata().expect("it is there").permissions().mode() & 0o777, 0o600);
 }

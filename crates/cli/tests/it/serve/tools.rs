@@ -221,3 +221,26 @@ fn a_document_that_is_none_is_refused_with_words() {
         assert!(refused.code == 2 && refused.err.contains(word), "{} {}", refused.code, refused.err);
     }
 }
+
+#[test]
+fn a_reload_ends_the_processes_of_tools_that_changed_and_of_no_others() {
+    let folder = Folder::new("processes");
+    // Answers with its own number.
+    let write = |changed: &str| {
+        let program = r#"while read -r line; do echo "{\"result\": $$}"; done"#;
+        let tool = |name: &str, word: &str| {
+            format!("[tools.{name}]\nkind = 'stateful'\ncommand = 'sh'\nargs = ['-c', '{program}', '{word}']\n")
+        };
+        folder.write("toolhub.toml", &(tool("same", "same") + &tool("other", changed)));
+    };
+    write("before");
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET, ("PATH", "/usr/bin:/bin")]);
+    let mut line = Line::to(server.port);
+    let number = |line: &mut Line, tool: &str| call(line, tool, &json!({}))["output"].as_u64().expect("a number");
+    let (same, other) = (number(&mut line, "same"), number(&mut line, "other"));
+    write("after");
+    assert_eq!(line.ask("POST /api/v1/reload", "", "").json()["replaced"], json!(["other"]));
+    until(|| !std::path::Path::new(&format!("/proc/{other}")).exists());
+    assert_eq!(number(&mut line, "same"), same);
+    assert_ne!(number(&mut line, "other"), other);
+}

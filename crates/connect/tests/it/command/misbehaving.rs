@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toolhub_core::{CancellationToken, ErrorKind, Outcome, ToolBuilder};
+use toolhub_core::{CancellationToken, ErrorKind, Outcome, Retry, ToolBuilder};
 use tracing::{
     Event, Metadata, Subscriber,
     field::{Field, Visit},
@@ -76,6 +76,17 @@ async fn one_that_hangs_ends_with_its_time() {
     // On a slow machine it may not even have come to its sign.
     if let Ok(pid) = fs::read_to_string(folder.path("up")) {
         gone(pid.trim()).await;
+    }
+}
+
+#[tokio::test]
+async fn no_second_program_is_asked_while_the_first_uses_its_grace() {
+    let hangs = || python("import time; time.sleep(1000)");
+    for tool in [hangs().tool("it"), hangs().stateful_tool("it")] {
+        let retry = Retry { attempts: 3, first: Duration::from_millis(1), ..Retry::default() };
+        let tool = tool.read_only().retry(retry).attempt_timeout(Duration::from_millis(100));
+        let outcome = call(tool, json!({})).await;
+        assert_eq!((outcome.error.unwrap().kind, outcome.attempts), (ErrorKind::Timeout, 1));
     }
 }
 
