@@ -11,7 +11,7 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{ACCEPT, ACCEPT_ENCODING, COOKIE, HeaderName, HeaderValue, USER_AGENT},
 };
-use toolhub_core::{BoxFuture, CallContext, Definition, Executor, Job, Reply, ToolError};
+use toolhub_core::{BoxFuture, CallContext, Definition, Effect, Executor, Job, Reply, ToolError};
 
 use super::{
     RestError, answer, credentials,
@@ -96,7 +96,7 @@ async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
         None => None,
     };
     let left = AtomicBool::new(false);
-    let mut trip = Trip { plan, call, session, left: &left, secrets: Vec::new() };
+    let mut trip = Trip { plan, call, session, left: &left, secrets: Vec::new(), refused: Effect::None };
     let result = trip.within_its_time(outgoing).await;
     let result = result.map_err(|trouble| trouble.told(left.load(Ordering::Relaxed)));
     if let Some(session) = trip.session {
@@ -134,6 +134,8 @@ struct Trip<'a> {
     left: &'a AtomicBool,
     /// What must not be told.
     secrets: Vec<Arc<str>>,
+    /// What has happened where the service refuses: nothing, unless an earlier request did something.
+    refused: Effect,
 }
 
 impl Trip<'_> {
@@ -176,7 +178,7 @@ impl Trip<'_> {
     async fn follow(&mut self, outgoing: Outgoing, mut turn: Option<Turn>) -> Result<Opened, Trouble> {
         let plan = self.plan;
         let (silence, stuck) = (plan.connection.read_timeout, plan.connection.write_timeout);
-        let mut hop = Hop { origin: plan.origin.clone(), outgoing, taken: 0 };
+        let mut hop = Hop { origin: plan.origin.clone(), outgoing, taken: 0, behind: false };
         loop {
             let (own, home) = (hop.outgoing.headers.get(COOKIE).cloned(), hop.origin == plan.origin);
             if let Some(session) = self.session.as_ref().filter(|_| home) {
@@ -207,12 +209,15 @@ impl Trip<'_> {
             // A turn is for one service.
             turn = back.filter(|_| next.origin == hop.origin);
             hop = next;
+            if hop.behind {
+                self.refused = Effect::Unknown;
+            }
         }
     }
 
     async fn read(&self, opened: Opened, method: &hyper::Method) -> Result<Reply, Trouble> {
         let session = self.session.iter().flat_map(Session::secrets);
         let secrets: Vec<&str> = self.secrets.iter().map(|secret| &**secret).chain(session).collect();
-        answer::read(self.plan, self.call, opened, method, &secrets).await
+        answer::read(self.plan, self.call, opened, method, &secrets, self.refused).await
     }
 }
