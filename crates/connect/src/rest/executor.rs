@@ -92,7 +92,7 @@ async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
     let mut outgoing = plan.shape.fill(arguments).map_err(|bad| ToolError::refused(bad.0))?;
     pass_on(&mut outgoing, call);
     let session = match &plan.session {
-        Some(name) => Some(Session::open(call, name).await?),
+        Some(name) => Some(Session::open(call, name, &plan.origin).await?),
         None => None,
     };
     let left = AtomicBool::new(false);

@@ -115,7 +115,7 @@ impl Plan {
 
 /// The state that holds the cookies of a host, for each thread.
 fn session_name(origin: &Origin) -> StateName {
-    // A host may have signs that no state may have.
+    // A host may have signs that no state may have, or too many; the cookies themselves say whose they are.
     let host: String = origin
         .authority()
         .chars()
