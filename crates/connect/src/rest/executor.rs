@@ -163,6 +163,7 @@ impl Trip<'_> {
         let again = outgoing.clone();
         let secret = shown.add(&mut outgoing, self.plan).await?;
         self.secrets.push(secret.clone());
+        self.secrets.extend(shown.password());
         let mut opened = self.follow(outgoing, Some(turn)).await?;
         // A token may be taken back before its time. One that is new and refused is refused for another reason.
         if opened.status == StatusCode::UNAUTHORIZED && shown.refused(&secret).await {

@@ -47,8 +47,12 @@ pub(crate) async fn refused(opened: Opened, secrets: &[&str], now: Timestamp, ef
         400..=499 => {
             ToolError::refused(shown(&format!("The service refused this request ({status})."), &said)).effect(effect)
         }
-        _ => ToolError::refused(format!("The service gave an answer that this tool cannot use ({status})."))
-            .effect(Effect::Unknown),
+        other => {
+            // These say that it is done and where to look, but not where; the others that nothing was.
+            let effect = if matches!(other, 301..=303) { Effect::Unknown } else { effect };
+            ToolError::refused(format!("The service gave an answer that this tool cannot use ({status})."))
+                .effect(effect)
+        }
     }
 }
 
@@ -69,7 +73,11 @@ fn said(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> String {
         Err(_) => text,
     };
     for secret in secrets.iter().filter(|secret| secret.len() >= SHORTEST_SECRET) {
-        text = text.replace(secret, "••••").replace(&percent(secret), "••••");
+        let escaped = Value::from(*secret).to_string();
+        let escaped = &escaped[1..escaped.len() - 1];
+        for written in [secret, escaped, &percent(secret), &percent(secret).replace("%20", "+")] {
+            text = text.replace(written, "••••");
+        }
     }
     let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let clean = plain.chars().filter(|c| !c.is_control());
