@@ -73,7 +73,7 @@ impl Plan {
         reader.settings();
         let health = rest.health_url.as_deref().and_then(|text| match origin::address(text) {
             Ok((origin, url)) => Some((origin, target(&url))),
-            Err(why) => reader.wrong("health_url", format!("`{text}` {why}")),
+            Err(why) => reader.wrong("health_url", format!("`{}` {why}", origin::without_user(text))),
         });
         let wiring = Wiring::new(&rest.connection, &rest.allow_hosts, rest.ca_file.as_deref());
         if let Err(why) = wiring.trust() {

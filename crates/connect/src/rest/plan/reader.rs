@@ -49,11 +49,12 @@ impl<'a> Reader<'a> {
         let end = text[begin..].find(['/', '?', '#']).map_or(text.len(), |at| begin + at);
         let (head, tail) = text.split_at(end);
         if head.contains(['{', '}']) {
-            return self.wrong(setting, format!("`{head}`: scheme, host and port may not depend on an argument"));
+            let shown = origin::without_user(head);
+            return self.wrong(setting, format!("`{shown}`: scheme, host and port may not depend on an argument"));
         }
         let origin = match origin::address(head) {
             Ok((origin, _)) => origin,
-            Err(why) => return self.wrong(setting, format!("`{head}` {why}")),
+            Err(why) => return self.wrong(setting, format!("`{}` {why}", origin::without_user(head))),
         };
         if tail.contains('#') {
             return self.wrong(setting, "has a part behind `#`, which is never sent; leave it out, or write %23");
@@ -194,7 +195,8 @@ impl<'a> Reader<'a> {
                 template
             }
             Err(why) => {
-                self.wrong::<()>(setting, format!("`{text}` {why}"));
+                // What it says may be a secret.
+                self.wrong::<()>(setting, why);
                 Template::default()
             }
         }
