@@ -102,6 +102,17 @@ impl Auth {
         }
     }
 
+    /// The same with another secret.
+    pub(crate) fn with(mut self, other: Secret) -> Self {
+        match &mut self {
+            Self::Bearer(secret)
+            | Self::Basic { password: secret, .. }
+            | Self::ApiKey { key: secret, .. }
+            | Self::ClientCredentials { client_secret: secret, .. } => *secret = other,
+        }
+        self
+    }
+
     /// What is wrong with it.
     pub(crate) fn problems(&self) -> Vec<RestError> {
         let mut problems = Vec::new();
