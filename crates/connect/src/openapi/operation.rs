@@ -69,7 +69,8 @@ impl<'d> Import<'d> {
         let base_url = base_url.map_err(|why| ImportError::Setting { setting: "base_url", why })?;
         let document_url = options.document_url.as_deref().map(Url::parse).transpose();
         let wrong = |error: url::ParseError| ImportError::Setting { setting: "document_url", why: error.to_string() };
-        let security = Security::new(document, &options.credentials);
+        let document_url = document_url.map_err(wrong)?;
+        let security = Security::new(document, &options.credentials, document_url.as_ref());
         security.check()?;
         let title = document.root.get("info").and_then(|info| text(info, "title")).unwrap_or("openapi");
         let source = options.source.as_deref().or(options.prefix.as_deref()).unwrap_or(title).to_owned();
@@ -79,7 +80,7 @@ impl<'d> Import<'d> {
             include: Patterned::new("include", &options.include)?,
             exclude: Patterned::new("exclude", &options.exclude)?,
             base_url,
-            document_url: document_url.map_err(wrong)?,
+            document_url,
             source,
             security,
             patterns: Patterns::new(),

@@ -134,7 +134,17 @@ impl Plan {
                 None => return Err("it wants several credentials at once that cannot be sent together".into()),
             }
         }
-        Ok(())
+        // Names and addresses are the document's, and one that cannot be used must not cost the other operations. Whether a
+        // secret is there is asked later.
+        let any = || Secret::plain("any");
+        let mut request = self.unsigned();
+        if let Some(auth) = &self.auth {
+            request = request.auth(auth.clone().with(any()));
+        }
+        for (name, _) in &self.keys {
+            request = request.secret_header(name, any());
+        }
+        request.problems().into_iter().next().map_or(Ok(()), |problem| Err(problem.to_string()))
     }
 }
 

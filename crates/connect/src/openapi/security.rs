@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use url::Url;
 
 use super::{
     ImportError,
@@ -134,10 +135,15 @@ pub(super) struct Signed {
 }
 
 impl<'d> Security<'d> {
-    pub(super) fn new(document: Document<'d>, credentials: &'d BTreeMap<String, Credential>) -> Self {
+    pub(super) fn new(
+        document: Document<'d>,
+        credentials: &'d BTreeMap<String, Credential>,
+        from: Option<&Url>,
+    ) -> Self {
         let listed = document.root.pointer("/components/securitySchemes").and_then(Value::as_object);
         let schemes = listed.into_iter().flatten();
-        let schemes = schemes.map(|(name, scheme)| (name.as_str(), kind(document.resolve(scheme).unwrap_or(scheme))));
+        let schemes =
+            schemes.map(|(name, scheme)| (name.as_str(), kind(document.resolve(scheme).unwrap_or(scheme), from)));
         Self { document, schemes: schemes.collect(), credentials }
     }
 
@@ -190,7 +196,8 @@ impl<'d> Security<'d> {
     }
 }
 
-fn kind(scheme: &Value) -> SchemeKind {
+/// What a scheme wants. The address for tokens may be relative to where the document was found.
+fn kind(scheme: &Value, from: Option<&Url>) -> SchemeKind {
     let unknown = || SchemeKind::Unknown(text(scheme, "type").unwrap_or("no type").to_owned());
     match (text(scheme, "type"), text(scheme, "name")) {
         (Some("http"), _) => match text(scheme, "scheme").unwrap_or_default().to_ascii_lowercase().as_str() {
@@ -207,7 +214,10 @@ fn kind(scheme: &Value) -> SchemeKind {
         (Some("oauth2"), _) => {
             let flow = scheme.pointer("/flows/clientCredentials");
             match flow.and_then(|flow| text(flow, "tokenUrl")) {
-                Some(token_url) => SchemeKind::ClientCredentials { token_url: token_url.to_owned() },
+                Some(written) => {
+                    let joined = from.and_then(|from| from.join(written).ok());
+                    SchemeKind::ClientCredentials { token_url: joined.map_or(written.to_owned(), String::from) }
+                }
                 None => SchemeKind::OtherToken,
             }
         }

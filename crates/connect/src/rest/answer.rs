@@ -15,17 +15,18 @@ use super::{
     trouble::Trouble,
 };
 
-/// Reads an answer.
+/// Reads an answer. `refused`: what has happened where it is a refusal.
 pub(crate) async fn read(
     plan: &Plan,
     call: &CallContext,
     opened: Opened,
     method: &Method,
     secrets: &[&str],
+    refused: Effect,
 ) -> Result<Reply, Trouble> {
     let (status, headers) = (opened.status, opened.headers.clone());
     if !status.is_success() {
-        return Err(told(refusal::refused(opened, secrets, call.now()).await));
+        return Err(told(refusal::refused(opened, secrets, call.now(), refused).await));
     }
     let most = Most { bytes: plan.max_response, unpacked: plan.max_unpacked, cut: false };
     let body = opened.read(most).await?;

@@ -84,10 +84,10 @@ impl Auth {
         Self::ClientCredentials { token_url, client_id, client_secret, scopes: Vec::new(), more: Vec::new() }
     }
 
-    /// The name it takes in the query, where it goes there.
-    pub(crate) fn query_name(&self) -> Option<&str> {
+    /// Where a key goes and the name it takes there.
+    pub(crate) fn pair(&self) -> Option<(KeyPlace, &str)> {
         match self {
-            Self::ApiKey { place: KeyPlace::Query, name, .. } => Some(name),
+            Self::ApiKey { place, name, .. } => Some((*place, name)),
             _ => None,
         }
     }
@@ -100,6 +100,17 @@ impl Auth {
             | Self::ApiKey { key: secret, .. }
             | Self::ClientCredentials { client_secret: secret, .. } => secret,
         }
+    }
+
+    /// The same with another secret.
+    pub(crate) fn with(mut self, other: Secret) -> Self {
+        match &mut self {
+            Self::Bearer(secret)
+            | Self::Basic { password: secret, .. }
+            | Self::ApiKey { key: secret, .. }
+            | Self::ClientCredentials { client_secret: secret, .. } => *secret = other,
+        }
+        self
     }
 
     /// What is wrong with it.

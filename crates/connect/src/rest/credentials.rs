@@ -12,6 +12,7 @@ use hyper::{
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue},
 };
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
@@ -91,7 +92,6 @@ impl Credentials {
                     Auth::Basic { user, .. } => {
                         let pair = basic(user, &secret);
                         put(&mut outgoing.headers, AUTHORIZATION, &format!("Basic {pair}"))?;
-                        // The password is nowhere in the request as it is.
                         return Ok(Arc::from(pair));
                     }
                     Auth::ApiKey { place: KeyPlace::Query, name, .. } => outgoing.add_query(name, &secret),
@@ -108,6 +108,14 @@ impl Credentials {
                 }
                 Ok(secret)
             }
+        }
+    }
+
+    /// What is in a request only as a part of something else, and must not be told either.
+    pub(crate) fn password(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Said(Auth::Basic { password, .. }) => password.read().ok(),
+            _ => None,
         }
     }
 
@@ -157,8 +165,17 @@ impl Tokens {
 #[derive(Deserialize)]
 struct Given {
     access_token: String,
+    /// A number of seconds; some services write it as a text.
     #[serde(default)]
-    expires_in: Option<f64>,
+    expires_in: Value,
+}
+
+impl Given {
+    /// How long the token holds, if that is said in a way that can be understood.
+    fn lasts(&self) -> Option<Duration> {
+        let seconds = self.expires_in.as_f64().or_else(|| self.expires_in.as_str()?.trim().parse().ok())?;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
 }
 
 impl TokenKey {
@@ -180,7 +197,7 @@ impl TokenKey {
             return Err(wrong(format!("it answers {status}")));
         }
         let given: Given = serde_json::from_slice(&body).map_err(|_| wrong("what it answers is no token".into()))?;
-        let lasts = given.expires_in.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(UNSAID);
+        let lasts = given.lasts().unwrap_or(UNSAID);
         // Fetched anew a little before its end, so that none expires on its way.
         let spare = (lasts / 10).min(Duration::from_secs(30));
         let until = Instant::now().checked_add(lasts - spare).unwrap_or_else(|| Instant::now() + UNSAID);

@@ -11,7 +11,7 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{ACCEPT, ACCEPT_ENCODING, COOKIE, HeaderName, HeaderValue, USER_AGENT},
 };
-use toolhub_core::{BoxFuture, CallContext, Definition, Executor, Job, Reply, ToolError};
+use toolhub_core::{BoxFuture, CallContext, Definition, Effect, Executor, Job, Reply, ToolError};
 
 use super::{
     RestError, answer, credentials,
@@ -92,11 +92,11 @@ async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
     let mut outgoing = plan.shape.fill(arguments).map_err(|bad| ToolError::refused(bad.0))?;
     pass_on(&mut outgoing, call);
     let session = match &plan.session {
-        Some(name) => Some(Session::open(call, name).await?),
+        Some(name) => Some(Session::open(call, name, &plan.origin).await?),
         None => None,
     };
     let left = AtomicBool::new(false);
-    let mut trip = Trip { plan, call, session, left: &left, secrets: Vec::new() };
+    let mut trip = Trip { plan, call, session, left: &left, secrets: Vec::new(), refused: Effect::None };
     let result = trip.within_its_time(outgoing).await;
     let result = result.map_err(|trouble| trouble.told(left.load(Ordering::Relaxed)));
     if let Some(session) = trip.session {
@@ -134,6 +134,8 @@ struct Trip<'a> {
     left: &'a AtomicBool,
     /// What must not be told.
     secrets: Vec<Arc<str>>,
+    /// What has happened where the service refuses: nothing, unless an earlier request did something.
+    refused: Effect,
 }
 
 impl Trip<'_> {
@@ -161,6 +163,7 @@ impl Trip<'_> {
         let again = outgoing.clone();
         let secret = shown.add(&mut outgoing, self.plan).await?;
         self.secrets.push(secret.clone());
+        self.secrets.extend(shown.password());
         let mut opened = self.follow(outgoing, Some(turn)).await?;
         // A token may be taken back before its time. One that is new and refused is refused for another reason.
         if opened.status == StatusCode::UNAUTHORIZED && shown.refused(&secret).await {
@@ -176,7 +179,7 @@ impl Trip<'_> {
     async fn follow(&mut self, outgoing: Outgoing, mut turn: Option<Turn>) -> Result<Opened, Trouble> {
         let plan = self.plan;
         let (silence, stuck) = (plan.connection.read_timeout, plan.connection.write_timeout);
-        let mut hop = Hop { origin: plan.origin.clone(), outgoing, taken: 0 };
+        let mut hop = Hop { origin: plan.origin.clone(), outgoing, taken: 0, behind: false };
         loop {
             let (own, home) = (hop.outgoing.headers.get(COOKIE).cloned(), hop.origin == plan.origin);
             if let Some(session) = self.session.as_ref().filter(|_| home) {
@@ -207,12 +210,15 @@ impl Trip<'_> {
             // A turn is for one service.
             turn = back.filter(|_| next.origin == hop.origin);
             hop = next;
+            if hop.behind {
+                self.refused = Effect::Unknown;
+            }
         }
     }
 
     async fn read(&self, opened: Opened, method: &hyper::Method) -> Result<Reply, Trouble> {
         let session = self.session.iter().flat_map(Session::secrets);
         let secrets: Vec<&str> = self.secrets.iter().map(|secret| &**secret).chain(session).collect();
-        answer::read(self.plan, self.call, opened, method, &secrets).await
+        answer::read(self.plan, self.call, opened, method, &secrets, self.refused).await
     }
 }

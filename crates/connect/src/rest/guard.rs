@@ -21,7 +21,9 @@ pub(crate) fn special(address: IpAddr) -> Option<&'static str> {
 fn special_four(address: Ipv4Addr) -> Option<&'static str> {
     let [a, b, c, d] = address.octets();
     Some(match (a, b, c, d) {
-        (169, 254, 169, 254) | (169, 254, 170, 2) | (100, 100, 100, 200) => "the address of a cloud's metadata",
+        (169, 254, 169, 254) | (169, 254, 170, 2) | (100, 100, 100, 200) | (168, 63, 129, 16) => {
+            "the address of a cloud's metadata"
+        }
         (0, ..) => "an address of this network",
         (10, ..) | (172, 16..=31, ..) | (192, 168, ..) => "a private address",
         (127, ..) => "a loopback address",
@@ -91,6 +93,7 @@ mod tests {
             &["0.0.0.0", "0.1.2.3", "127.0.0.1", "127.255.255.255", "10.0.0.1", "172.16.0.1", "172.31.255.255"],
             false,
         );
+        check(&["168.63.129.16", "::ffff:168.63.129.16"], false);
         check(&["192.168.0.1", "169.254.0.1", "169.254.169.254", "100.64.0.1", "100.127.255.255", "198.18.0.1"], false);
         check(
             &["192.0.0.1", "192.0.2.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"],

@@ -26,7 +26,7 @@ impl Leaf {
     pub(crate) fn parse(value: &Value) -> Result<Self, String> {
         Ok(match value {
             Value::String(text) => {
-                let template = Template::parse(text).map_err(|why| format!("the text `{text}` {why}"))?;
+                let template = Template::parse(text).map_err(|why| format!("a text {why}"))?;
                 match &template.0[..] {
                     [] => Self::Fixed(Value::String(String::new())),
                     [Piece::Text(text)] => Self::Fixed(Value::String(text.clone())),

@@ -67,6 +67,18 @@ impl fmt::Display for Origin {
     }
 }
 
+/// An address as it may be shown: without a user, whose password may stand there, and without its query.
+pub(crate) fn without_user(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let begin = text.find("://").map_or(0, |at| at + 3);
+    let (scheme, behind) = text.split_at(begin);
+    let end = behind.find('/').unwrap_or(behind.len());
+    match behind[..end].rfind('@') {
+        Some(at) => format!("{scheme}…{}", &behind[at..]),
+        None => text.to_owned(),
+    }
+}
+
 /// Reads a fixed address.
 ///
 /// # Errors

@@ -73,7 +73,7 @@ impl Plan {
         reader.settings();
         let health = rest.health_url.as_deref().and_then(|text| match origin::address(text) {
             Ok((origin, url)) => Some((origin, target(&url))),
-            Err(why) => reader.wrong("health_url", format!("`{text}` {why}")),
+            Err(why) => reader.wrong("health_url", format!("`{}` {why}", origin::without_user(text))),
         });
         let wiring = Wiring::new(&rest.connection, &rest.allow_hosts, rest.ca_file.as_deref());
         if let Err(why) = wiring.trust() {
@@ -115,7 +115,7 @@ impl Plan {
 
 /// The state that holds the cookies of a host, for each thread.
 fn session_name(origin: &Origin) -> StateName {
-    // A host may have signs that no state may have.
+    // A host may have signs that no state may have, or too many; the cookies themselves say whose they are.
     let host: String = origin
         .authority()
         .chars()

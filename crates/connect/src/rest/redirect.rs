@@ -20,6 +20,8 @@ pub(crate) struct Hop {
     pub(crate) outgoing: Outgoing,
     /// How often it was sent on.
     pub(crate) taken: usize,
+    /// Whether something was asked for before it that may have been done: the service only points to what came of it.
+    pub(crate) behind: bool,
 }
 
 /// The headers that mean the same everywhere and say nothing of us.
@@ -55,6 +57,7 @@ pub(crate) fn next(plan: &Plan, hop: &Hop, status: StatusCode, headers: &HeaderM
     // The standard lets most of them turn a POST into a GET; all that is in use does.
     let becomes_get = status == StatusCode::SEE_OTHER && outgoing.method != Method::HEAD
         || matches!(status.as_u16(), 301 | 302) && outgoing.method == Method::POST;
+    let behind = hop.behind || becomes_get && !hop.outgoing.method.is_safe();
     if becomes_get {
         outgoing.method = Method::GET;
         outgoing.body = Bytes::new();
@@ -66,5 +69,5 @@ pub(crate) fn next(plan: &Plan, hop: &Hop, status: StatusCode, headers: &HeaderM
         names.iter().for_each(|name| drop(outgoing.headers.remove(name)));
         debug_assert!([ACCEPT, ACCEPT_ENCODING, USER_AGENT].iter().all(kept));
     }
-    Ok(Some(Hop { origin, outgoing, taken: hop.taken + 1 }))
+    Ok(Some(Hop { origin, outgoing, taken: hop.taken + 1, behind }))
 }

@@ -23,8 +23,8 @@ const TOLD: usize = 500;
 /// A secret shorter than this is not looked for: it would be found everywhere.
 const SHORTEST_SECRET: usize = 4;
 
-/// The error an answer is.
-pub(crate) async fn refused(opened: Opened, secrets: &[&str], now: Timestamp) -> ToolError {
+/// The error an answer is. `effect`: what has happened where the service refuses.
+pub(crate) async fn refused(opened: Opened, secrets: &[&str], now: Timestamp, effect: Effect) -> ToolError {
     let (status, headers) = (opened.status, opened.headers.clone());
     let body = opened.read(READ).await.unwrap_or_default();
     let said = said(&headers, &body, secrets);
@@ -38,14 +38,21 @@ pub(crate) async fn refused(opened: Opened, secrets: &[&str], now: Timestamp) ->
         }
         408 | 429 => {
             let text = format!("The service asks to be asked again later ({status}).");
-            because(ToolError::new(text)).uncounted().retryable(after).effect(Effect::None)
+            because(ToolError::new(text)).uncounted().retryable(after).effect(effect)
         }
         401 | 403 => {
             let text = shown(&format!("The service does not let this tool do that ({status})."), &said);
-            ToolError::refused(text).because("see whether `auth` is right")
+            ToolError::refused(text).because("see whether `auth` is right").effect(effect)
         }
-        400..=499 => ToolError::refused(shown(&format!("The service refused this request ({status})."), &said)),
-        _ => ToolError::refused(format!("The service gave an answer that this tool cannot use ({status}).")),
+        400..=499 => {
+            ToolError::refused(shown(&format!("The service refused this request ({status})."), &said)).effect(effect)
+        }
+        other => {
+            // These say that it is done and where to look, but not where; the others that nothing was.
+            let effect = if matches!(other, 301..=303) { Effect::Unknown } else { effect };
+            ToolError::refused(format!("The service gave an answer that this tool cannot use ({status})."))
+                .effect(effect)
+        }
     }
 }
 
@@ -66,7 +73,11 @@ fn said(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> String {
         Err(_) => text,
     };
     for secret in secrets.iter().filter(|secret| secret.len() >= SHORTEST_SECRET) {
-        text = text.replace(secret, "••••").replace(&percent(secret), "••••");
+        let escaped = Value::from(*secret).to_string();
+        let escaped = &escaped[1..escaped.len() - 1];
+        for written in [secret, escaped, &percent(secret), &percent(secret).replace("%20", "+")] {
+            text = text.replace(written, "••••");
+        }
     }
     let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let clean = plain.chars().filter(|c| !c.is_control());

@@ -33,6 +33,8 @@ pub(crate) struct Shape {
     pub(crate) named: HashSet<String>,
     /// Names in the query that no argument may take.
     pub(crate) taken: HashSet<String>,
+    /// Names of cookies that none may take.
+    pub(crate) taken_cookies: HashSet<String>,
 }
 
 /// One segment of a path.
@@ -52,6 +54,18 @@ pub(crate) struct Hole {
     pub(crate) name: String,
     pub(crate) style: Style,
     pub(crate) explode: bool,
+}
+
+impl Hole {
+    /// Its pairs in a query or among cookies. Members that are spread there may not be called like what the request says itself.
+    fn pairs(&self, name: &str, value: &Value, taken: &HashSet<String>) -> Result<Vec<style::Pair>, BadArgument> {
+        let spread = self.explode && !matches!(self.style, Style::Json | Style::DeepObject);
+        let mut members = value.as_object().filter(|_| spread).into_iter().flat_map(Map::keys);
+        match members.find(|key| taken.contains(*key)) {
+            Some(key) => Err(bad(&self.argument, format!("may not have a member `{key}`; the request sets it itself"))),
+            None => Ok(style::pairs(name, value, self.style, self.explode)),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -101,6 +115,8 @@ impl Outgoing {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadArgument(pub(crate) String);
 
+const SET_ALREADY: &str = "is not one of this tool's; the request sets it itself";
+
 fn bad(argument: &str, why: impl std::fmt::Display) -> BadArgument {
     BadArgument(format!("the argument `{argument}` {why}"))
 }
@@ -115,7 +131,7 @@ impl Shape {
         if self.spills_into_query() {
             for (name, value) in left.drain(..) {
                 if self.taken.contains(name) {
-                    return Err(bad(name, "is not one of this tool's; the request sets it itself"));
+                    return Err(bad(name, SET_ALREADY));
                 }
                 pairs.extend(whole(name, value));
             }
@@ -170,15 +186,7 @@ impl Shape {
                 Source::Template(template) => pairs.extend(filled(name, template, arguments)),
                 Source::Hole(hole) => {
                     let Some(value) = present(arguments, &hole.argument) else { continue };
-                    let spread = hole.explode && hole.style == Style::Form && value.is_object();
-                    let members = value.as_object().into_iter().flat_map(Map::keys);
-                    if let Some(key) = members.filter(|_| spread).find(|key| self.taken.contains(*key)) {
-                        return Err(bad(
-                            &hole.argument,
-                            format!("may not have a member `{key}`; the request sets it itself"),
-                        ));
-                    }
-                    pairs.extend(style::pairs(name, value, hole.style, hole.explode));
+                    pairs.extend(hole.pairs(name, value, &self.taken)?);
                 }
             }
         }
@@ -207,11 +215,10 @@ impl Shape {
                 Source::Template(template) => {
                     cookies.extend(template.fill(arguments).map(|text| (percent(name), percent(&text))));
                 }
-                Source::Hole(hole) => cookies.extend(
-                    present(arguments, &hole.argument)
-                        .into_iter()
-                        .flat_map(|value| style::pairs(name, value, hole.style, hole.explode)),
-                ),
+                Source::Hole(hole) => {
+                    let Some(value) = present(arguments, &hole.argument) else { continue };
+                    cookies.extend(hole.pairs(name, value, &self.taken_cookies)?);
+                }
             }
         }
         let cookies: Vec<String> = cookies.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -241,7 +248,7 @@ impl Shape {
                 let Some(Value::Object(mut object)) = leaf.fill(arguments) else { return Ok((JSON, b"{}".to_vec())) };
                 for (name, value) in owned(&left) {
                     if object.contains_key(&name) {
-                        return Err(bad(&name, "is not one of this tool's; the request sets it itself"));
+                        return Err(bad(&name, SET_ALREADY));
                     }
                     object.insert(name, value);
                 }
@@ -252,6 +259,9 @@ impl Shape {
                 Ok(leaf.fill(arguments).map_or((None, Vec::new()), |value| (JSON, json_text(&value))))
             }
             Some(Content::Form(fields)) => {
+                if let Some((name, _)) = left.iter().find(|(name, _)| fields.iter().any(|(field, _)| field == *name)) {
+                    return Err(bad(name, SET_ALREADY));
+                }
                 let mut pairs: Vec<_> =
                     fields.iter().flat_map(|(name, template)| filled(name, template, arguments)).collect();
                 pairs.extend(left.into_iter().flat_map(|(name, value)| whole(name, value)));

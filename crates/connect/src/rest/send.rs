@@ -15,7 +15,7 @@ use hyper::{
     body::{Body, Incoming},
     header::{CONTENT_LENGTH, HOST, HeaderValue},
 };
-use toolhub_core::CallContext;
+use toolhub_core::{CallContext, ToolError};
 
 use super::{
     origin::Origin,
@@ -63,6 +63,9 @@ pub(crate) struct Most {
 /// As much of a body as is read only so that its connection can be used again.
 pub(crate) const UNWANTED: Most = Most { bytes: 16 * 1024, unpacked: 16 * 1024, cut: true };
 
+/// The longest path with its query; whoever reads addresses of HTTP takes no longer ones.
+const LONGEST_TARGET: usize = 65_534;
+
 /// Sends a request.
 pub(crate) async fn open(way: &Way<'_>, outgoing: &Outgoing, turn: Option<Turn>) -> Result<Opened, Trouble> {
     let lease = way.pool.lease();
@@ -105,6 +108,11 @@ fn may_repeat(method: &Method) -> bool {
 
 fn make(origin: &Origin, outgoing: &Outgoing) -> Result<Request<Full<hyper::body::Bytes>>, Trouble> {
     let wrong = |why: String| Trouble::Broken(format!("no request can be made of this: {why}"));
+    // Only arguments make it so long, and they say nothing against the service.
+    if outgoing.target.len() > LONGEST_TARGET {
+        let text = format!("The arguments are too long: the address they make has more than {LONGEST_TARGET} bytes.");
+        return Err(Trouble::Told(Box::new(ToolError::refused(text))));
+    }
     let uri: hyper::Uri = outgoing.target.parse().map_err(|error| wrong(format!("{error}")))?;
     let mut request = Request::new(Full::new(outgoing.body.clone()));
     *request.method_mut() = outgoing.method.clone();
@@ -152,9 +160,14 @@ impl Opened {
     /// Reads the body, unpacked. A connection whose answer was read to its end serves the next request.
     pub(crate) async fn read(self, most: Most) -> Result<Vec<u8>, Trouble> {
         let Self { mut body, headers, leased, pool, silence, stuck, .. } = self;
+        if body.is_end_stream() {
+            // Without a body it does not matter how one would be packed; the answer to a HEAD says that too.
+            pool.give_back(leased);
+            return Ok(Vec::new());
+        }
         let too_large = Trouble::TooLarge { most: most.bytes, unpacked: false };
         let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        if !most.cut && !body.is_end_stream() && length.is_some_and(|length| length > most.bytes) {
+        if !most.cut && length.is_some_and(|length| length > most.bytes) {
             return Err(too_large);
         }
         let mut unpacker = Unpacker::new(&headers, most)?;
@@ -172,7 +185,7 @@ impl Opened {
             }
         }
         pool.give_back(leased);
-        unpacker.finish()
+        if read == 0 { Ok(Vec::new()) } else { unpacker.finish() }
     }
 }
 

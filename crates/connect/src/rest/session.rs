@@ -31,9 +31,9 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// What a thread has.
-    pub(crate) async fn open(call: &'a CallContext, name: &StateName) -> Result<Self, ToolError> {
+    pub(crate) async fn open(call: &'a CallContext, name: &StateName, origin: &Origin) -> Result<Self, ToolError> {
         let state = call.state(name).map_err(lost)?;
-        let jar = read(&state).await?;
+        let jar = read(&state, origin).await?;
         Ok(Self { call, state, jar, news: Vec::new() })
     }
 
@@ -79,11 +79,11 @@ impl<'a> Session<'a> {
         }
         // Calls of one thread may end together; each lays what it heard over what the others kept.
         let _turn = turn(&self.state).lock().await;
-        let mut jar = read(&self.state).await?;
+        let mut jar = read(&self.state, origin).await?;
         for (set, path) in &self.news {
             jar.take_in(set, &origin.host, path, now);
         }
-        let data = json!({"cookies": jar});
+        let data = json!({"host": origin.authority(), "cookies": jar});
         let kept = jar.lasts(now).max(DAY).min(LONGEST);
         self.state.set(StateKind::Cache, data, Some(kept)).await.map(|_| ()).map_err(lost)
     }
@@ -96,8 +96,10 @@ fn turn(state: &ContextState) -> &'static Mutex<()> {
     &TURNS[usize::try_from(hash % 64).unwrap_or_default()]
 }
 
-async fn read(state: &ContextState) -> Result<Jar, ToolError> {
+async fn read(state: &ContextState, origin: &Origin) -> Result<Jar, ToolError> {
+    // Names of states are shorter than those of hosts, so two hosts may meet in one. Their cookies never do.
     let kept = state.get(StateKind::Cache).await.map_err(lost)?;
+    let kept = kept.filter(|entry| entry.data["host"] == origin.authority());
     // What cannot be read is forgotten: a service gives cookies again.
     Ok(kept.and_then(|entry| serde_json::from_value(entry.data["cookies"].clone()).ok()).unwrap_or_default())
 }

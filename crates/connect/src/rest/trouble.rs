@@ -42,7 +42,7 @@ impl Trouble {
         let effect = if sent { Effect::Unknown } else { Effect::None };
         match self {
             Self::Busy(time) => {
-                hidden(ErrorKind::Overloaded, format!("no connection came free within {time:?}")).effect(Effect::None)
+                hidden(ErrorKind::Overloaded, format!("no connection came free within {time:?}")).effect(effect)
             }
             Self::Forbidden(why) => {
                 ToolError::refused("The address behind this tool may not be reached.").because(why).effect(effect)

@@ -68,8 +68,12 @@ pub(super) async fn ask(hub: Weak<Engine>) {
             .collect()
             .await;
         for (name, well) in asked {
-            let back = well && come_back(&statuses, &name).await;
-            if let Some(round) = rounds.get_mut(&name).filter(|_| !back) {
+            if well {
+                come_back(&statuses, &name).await;
+            }
+            // One that came back is looked at no more. One that did not, also because its failures no longer count, is left
+            // alone for longer.
+            if let Some(round) = rounds.get_mut(&name) {
                 round.wait = (round.wait * 2).min(LONGEST);
                 round.at = clock::after(services.clock.instant(), round.wait);
             }
@@ -112,7 +116,7 @@ async fn is_well(tool: &Tool) -> bool {
     matches!(asked, Ok(Ok(true)))
 }
 
-/// Brings a tool back; says whether that could be written.
-async fn come_back(statuses: &Arc<Statuses>, name: &ToolName) -> bool {
-    statuses.apply(&Whose::everybody(name), &Event::Healthy).await.is_ok()
+/// Brings a tool back. Where that cannot be written, it is asked again.
+async fn come_back(statuses: &Arc<Statuses>, name: &ToolName) {
+    let _ = statuses.apply(&Whose::everybody(name), &Event::Healthy).await;
 }

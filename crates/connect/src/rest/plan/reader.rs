@@ -8,7 +8,7 @@ use hyper::{Method, header::HeaderName};
 
 use super::{OURS, join};
 use crate::rest::{
-    Auth, Body, Parameter, Place, Rest, RestError, Style, encode, header_name,
+    Auth, Body, KeyPlace, Parameter, Place, Rest, RestError, Style, encode, header_name,
     leaf::Leaf,
     origin::{self, Origin},
     request::{Content, Hole, PathPiece, Segment, Shape, Source},
@@ -49,11 +49,12 @@ impl<'a> Reader<'a> {
         let end = text[begin..].find(['/', '?', '#']).map_or(text.len(), |at| begin + at);
         let (head, tail) = text.split_at(end);
         if head.contains(['{', '}']) {
-            return self.wrong(setting, format!("`{head}`: scheme, host and port may not depend on an argument"));
+            let shown = origin::without_user(head);
+            return self.wrong(setting, format!("`{shown}`: scheme, host and port may not depend on an argument"));
         }
         let origin = match origin::address(head) {
             Ok((origin, _)) => origin,
-            Err(why) => return self.wrong(setting, format!("`{head}` {why}")),
+            Err(why) => return self.wrong(setting, format!("`{}` {why}", origin::without_user(head))),
         };
         if tail.contains('#') {
             return self.wrong(setting, "has a part behind `#`, which is never sent; leave it out, or write %23");
@@ -97,10 +98,13 @@ impl<'a> Reader<'a> {
             }
         }
         self.taken.extend(query.iter().map(|(name, _)| name.clone()));
-        self.taken.extend(rest.auth.as_ref().and_then(Auth::query_name).map(str::to_owned));
+        let auth = rest.auth.as_ref().and_then(Auth::pair);
+        self.taken.extend(auth.filter(|(place, _)| *place == KeyPlace::Query).map(|(_, name)| name.to_owned()));
+        let mut taken_cookies: HashSet<String> = cookies.iter().map(|(name, _)| name.clone()).collect();
+        taken_cookies.extend(auth.filter(|(place, _)| *place == KeyPlace::Cookie).map(|(_, name)| name.to_owned()));
         let body = self.body(method.as_ref());
         let (named, taken) = (std::mem::take(&mut self.named), std::mem::take(&mut self.taken));
-        Some(Shape { method: method?, path, query, headers, cookies, body, named, taken })
+        Some(Shape { method: method?, path, query, headers, cookies, body, named, taken, taken_cookies })
     }
 
     fn method(&mut self) -> Option<Method> {
@@ -183,6 +187,7 @@ impl<'a> Reader<'a> {
         all
     }
 
+    /// A text of the owner's; a broken one is not repeated.
     fn template(&mut self, setting: String, text: &str) -> Template {
         match Template::parse(text) {
             Ok(template) => {
@@ -190,7 +195,8 @@ impl<'a> Reader<'a> {
                 template
             }
             Err(why) => {
-                self.wrong::<()>(setting, format!("`{text}` {why}"));
+                // What it says may be a secret.
+                self.wrong::<()>(setting, why);
                 Template::default()
             }
         }

@@ -307,3 +307,34 @@ async fn imported_tools_ask_before_they_change_anything_unless_trusted() {
     assert_eq!(refused.error_kind(), Some(ErrorKind::ApprovalRequired), "{}", refused.model_text());
     assert!(recorder.seen.lock().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn an_address_for_tokens_may_be_relative_and_a_bad_one_costs_only_its_operations() {
+    let given = Credential::Client { id: "me".into(), secret: Secret::plain("s3cr3t") };
+    for (token_url, from, expected) in [
+        ("/oauth/token", Some("https://a.example/docs/openapi.json"), Ok("https://a.example/oauth/token")),
+        ("https://auth.example/token", None, Ok("https://auth.example/token")),
+        ("/oauth/token", None, Err("`token_url` is no address")),
+        ("ftp://auth.example/", None, Err("`token_url` begins with `ftp:`")),
+    ] {
+        let mut document = secured();
+        document["components"]["securitySchemes"]["missing"]["flows"]["clientCredentials"]["tokenUrl"] =
+            token_url.into();
+        let credentials = [("missing".to_owned(), given.clone())].into();
+        let options = Options { credentials, document_url: from.map(str::to_owned), ..Options::default() };
+        let imported = import(&document, &options);
+        let (found, warned) = (super::names(&imported), super::warnings(&imported).join("; "));
+        match expected {
+            Ok(address) => {
+                let scheme = imported.schemes.iter().find(|scheme| scheme.name == "missing").unwrap();
+                assert!(scheme.kind.words().contains(address), "{:?}", scheme.kind);
+                assert!(found.contains(&"other"), "{warned}");
+            }
+            Err(words) => {
+                assert!(!found.contains(&"other") && warned.contains(words), "{found:?} {warned}");
+            }
+        }
+        assert!(found.contains(&"header"));
+        hub(&imported).await;
+    }
+}

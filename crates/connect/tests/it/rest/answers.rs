@@ -203,3 +203,19 @@ async fn an_answer_is_read_only_up_to_its_limit() {
     let hub = hub(local(Rest::get(exact.url("/"))).max_response(1000)).await;
     call(&hub, json!({})).await.assert_success();
 }
+
+#[tokio::test]
+async fn an_answer_without_a_body_may_say_how_the_body_would_be_packed() {
+    let server = Server::new(|seen| {
+        let status = if seen.target == "/nothing" { 204 } else { 200 };
+        Response::builder().status(status).header("content-encoding", "gzip").body(Full::default()).unwrap()
+    })
+    .await;
+    for (method, path) in [("HEAD", "/"), ("GET", "/"), ("DELETE", "/nothing")] {
+        let hub = hub(local(Rest::new(method, server.url(path)))).await;
+        call(&hub, json!({})).await.assert_success();
+    }
+    let strange = Server::new(|_| Response::builder().header("content-encoding", "br").body(Full::default()).unwrap());
+    let hub = hub(local(Rest::new("HEAD", strange.await.url("/")))).await;
+    call(&hub, json!({})).await.assert_success();
+}

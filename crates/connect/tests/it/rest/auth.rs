@@ -153,3 +153,19 @@ async fn without_a_token_nothing_is_sent() {
         assert!(api.seen().is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_token_whose_end_is_told_as_a_text_is_a_token() {
+    let server = Server::new(|seen| match seen.target.as_str() {
+        "/token" => ok(json!({"access_token": "t1", "token_type": "Bearer", "expires_in": "3600"})),
+        _ => ok(json!(seen.header("authorization"))),
+    })
+    .await;
+    let auth = Auth::client_credentials(server.url("/token"), "me", Secret::plain("s3cr3t"));
+    let hub = hub(local(Rest::get(server.url("/x"))).auth(auth)).await;
+    for _ in 0..2 {
+        assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("Bearer t1"));
+    }
+    let fetched = server.seen().iter().filter(|seen| seen.target == "/token").count();
+    assert_eq!(fetched, 1);
+}

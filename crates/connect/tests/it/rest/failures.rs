@@ -53,6 +53,9 @@ async fn each_status_has_its_row_in_the_table() {
     for code in [300, 304, 305] {
         status(code, "", ErrorKind::ToolRefused, Effect::None).await;
     }
+    for code in [301, 302, 303] {
+        status(code, "", ErrorKind::ToolRefused, Effect::Unknown).await;
+    }
 }
 
 #[tokio::test]
@@ -209,4 +212,34 @@ async fn the_key_and_the_trace_of_a_call_go_along_and_nothing_of_its_caller() {
     assert!(!format!("{seen:?}").contains("canary-caller"));
     let names: Vec<&str> = seen.headers.keys().map(hyper::header::HeaderName::as_str).collect();
     assert!(!names.contains(&"authorization") && !names.contains(&"cookie"), "{names:?}");
+}
+
+#[tokio::test]
+async fn arguments_too_long_for_an_address_say_nothing_against_the_service() {
+    let server = Server::echo().await;
+    let hub = hub(local(Rest::get(server.url("/{id}")))).await;
+    let long = "x".repeat(70_000);
+    for arguments in [json!({"id": long}), json!({"id": 1, "q": long}), json!({"id": 2, "q": long, "r": 1})] {
+        let outcome = call(&hub, arguments).await;
+        outcome.assert_effect(Effect::None).assert_error(ErrorKind::ToolRefused);
+        let error = outcome.error.unwrap();
+        assert!(!error.counts && error.model.contains("too long"), "{error:?}");
+    }
+    call(&hub, json!({"id": 1})).await.assert_success();
+}
+
+#[tokio::test]
+async fn a_secret_is_hidden_however_a_service_writes_it() {
+    for (auth, said) in [
+        (Auth::bearer(Secret::plain(r#"back\slash"quote"#)), json!({"error": r#"no such key: back\slash"quote"#})),
+        (Auth::basic("me", Secret::plain("hunter2")), json!({"error": "wrong word hunter2 of me"})),
+        (Auth::query_key("k", Secret::plain("a b+c/d")), json!({"error": "bad query k=a+b%2Bc%2Fd"})),
+    ] {
+        let server = Server::new(move |_| answer(400, "application/json", said.to_string())).await;
+        let hub = hub(local(Rest::get(server.url("/"))).auth(auth)).await;
+        let error = call(&hub, json!({})).await.error.unwrap();
+        let told = format!("{error:?}");
+        assert!(told.contains("••••"), "{told}");
+        assert!(!told.contains("slash") && !told.contains("hunter2") && !told.contains("c%2Fd"), "{told}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Where arguments go.
 
 use serde_json::{Value, json};
-use toolhub_connect::rest::{Body, FormField, Parameter, Rest, Style};
+use toolhub_connect::rest::{Auth, Body, FormField, KeyPlace, Parameter, Rest, Secret, Style};
 use toolhub_core::{ErrorKind, testing::AssertOutcome};
 
 use super::support::{Seen, Server, call, hub, local};
@@ -182,4 +182,33 @@ async fn what_has_no_place_or_would_take_anothers_is_refused() {
         refused(Rest::get(server.url("/")).header("X-A", "{x}"), json!({"x": bad}), "`x`").await;
     }
     assert!(server.seen().is_empty(), "nothing was sent");
+}
+
+#[tokio::test]
+async fn no_argument_takes_the_place_of_what_the_request_says_itself() {
+    let server = Server::echo().await;
+    let auth = |rest: Rest, place| rest.auth(Auth::ApiKey { place, name: "key".into(), key: Secret::plain("ours") });
+    let form = Body::Form(vec![("kind".into(), "small".into()), ("n".into(), "{n}".into())]);
+    let exploded = |parameter: Parameter, style| parameter.style(style).explode(true);
+    let url = || server.url("/x?fixed=1");
+    for (rest, arguments) in [
+        (Rest::post(url()).body(form), json!({"n": 1, "kind": "big"})),
+        (
+            Rest::get(url()).parameter(exploded(Parameter::query("o"), Style::SpaceDelimited)),
+            json!({"o": {"fixed": 2}}),
+        ),
+        (Rest::get(url()).parameter(exploded(Parameter::query("o"), Style::PipeDelimited)), json!({"o": {"fixed": 2}})),
+        (auth(Rest::get(url()), KeyPlace::Query), json!({"key": "mine"})),
+        (auth(Rest::get(url()).parameter(Parameter::cookie("o")), KeyPlace::Cookie), json!({"o": {"key": "mine"}})),
+        (Rest::get(url()).cookie("own", "1").parameter(Parameter::cookie("o")), json!({"o": {"own": "2"}})),
+    ] {
+        let hub = hub(local(rest)).await;
+        let outcome = call(&hub, arguments.clone()).await;
+        outcome.assert_error(ErrorKind::ToolRefused);
+        assert!(outcome.error.unwrap().model.contains("the request sets it itself"), "{arguments}");
+    }
+    assert!(server.seen().is_empty());
+    let fine = hub(local(Rest::get(url()).cookie("own", "1").parameter(Parameter::cookie("o")))).await;
+    call(&fine, json!({"o": {"a": 1}})).await.assert_success();
+    assert_eq!(server.only().header("cookie"), "own=1; a=1");
 }

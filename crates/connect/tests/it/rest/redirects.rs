@@ -3,9 +3,9 @@
 use hyper::Response;
 use serde_json::json;
 use toolhub_connect::rest::{Auth, Redirects, Rest, Secret};
-use toolhub_core::{ErrorKind, testing::AssertOutcome};
+use toolhub_core::{Effect, ErrorKind, testing::AssertOutcome};
 
-use super::support::{Answer, Server, call, hub, local, ok};
+use super::support::{Answer, Server, answer, call, hub, local, ok};
 
 fn to(status: u16, location: &str) -> Answer {
     Response::builder().status(status).header("location", location).body(Default::default()).unwrap()
@@ -75,4 +75,25 @@ async fn another_host_must_be_named() {
     assert!(other.seen().is_empty());
     let goes = hub(rest().redirects(Redirects::To(vec!["localhost".into()]))).await;
     assert_eq!(call(&goes, json!({})).await.assert_success(), &json!("elsewhere"));
+}
+
+#[tokio::test]
+async fn what_goes_wrong_behind_a_see_other_does_not_undo_what_was_done_before_it() {
+    for (status, kind) in [(404, ErrorKind::ToolRefused), (403, ErrorKind::ToolRefused), (429, ErrorKind::ToolError)] {
+        for first in [301, 302, 303] {
+            let server = Server::new(move |seen| match seen.target.as_str() {
+                "/orders" => to(first, "/orders/7"),
+                _ => answer(status, "text/plain", "not now"),
+            })
+            .await;
+            let hub = hub(local(Rest::post(server.url("/orders")))).await;
+            call(&hub, json!({"n": 1})).await.assert_effect(Effect::Unknown).assert_error(kind);
+            let ordered = server.seen().iter().filter(|seen| seen.method == "POST").count();
+            assert_eq!(ordered, 1, "{first}, then {status}: an order is made once");
+        }
+    }
+    // A service that says "send it there" has not taken it.
+    let server = Server::new(|seen| if seen.target == "/a" { to(307, "/b") } else { answer(404, "", "") }).await;
+    let hub = hub(local(Rest::post(server.url("/a")))).await;
+    call(&hub, json!({})).await.assert_effect(Effect::None).assert_error(ErrorKind::ToolRefused);
 }

@@ -1,11 +1,11 @@
 //! Cookies, kept for each thread where the owner wants that.
 
-use std::sync::Arc;
+use std::{io, net::IpAddr, sync::Arc};
 
 use hyper::Response;
 use serde_json::{Value, json};
-use toolhub_connect::rest::{Rest, Upstreams};
-use toolhub_core::{ContextId, StateKind, ToolHub, backend::Memory, ids::Tenant, testing::AssertOutcome};
+use toolhub_connect::rest::{Resolve, Rest, Upstreams};
+use toolhub_core::{BoxFuture, ContextId, StateKind, ToolHub, backend::Memory, ids::Tenant, testing::AssertOutcome};
 
 use super::support::{Server, anything, ok};
 
@@ -107,4 +107,32 @@ async fn calls_of_one_thread_that_end_together_lose_no_cookie() {
     say(&hub, "me", "t1", json!({"n": 0})).await;
     let sent = server.seen().pop().unwrap();
     assert_eq!(sent.header("cookie").split("; ").count(), 20, "{}", sent.header("cookie"));
+}
+
+/// Every host is this machine.
+struct Here;
+
+impl Resolve for Here {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) })
+    }
+}
+
+#[tokio::test]
+async fn hosts_whose_names_are_alike_have_sessions_of_their_own() {
+    let server = service().await;
+    let (port, long) = (server.address.port(), ["x"; 3].map(|x| x.repeat(50)).join("."));
+    for (one, other) in [
+        (format!("{long}.one.example"), format!("{long}.two.example")),
+        ("a!b.example".into(), "a$b.example".into()),
+        ("a!b.example".into(), "a_b.example".into()),
+    ] {
+        let tool = |name: &str, host: &str| {
+            let rest = Rest::get(format!("http://{host}:{port}/{name}")).allow_host(host).session(true);
+            rest.upstreams(&Upstreams::resolving(Here)).tool_with(name, anything())
+        };
+        let hub = ToolHub::builder().tool(tool("login", &one)).tool(tool("me", &other)).build().await.unwrap();
+        assert_eq!(say(&hub, "login", "t", json!({"name": "ann"})).await, json!("user=ann"), "{one}");
+        assert_eq!(say(&hub, "me", "t", json!({})).await, json!(""), "{other}");
+    }
 }

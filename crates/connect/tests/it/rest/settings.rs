@@ -94,3 +94,22 @@ fn a_base_and_a_path_are_one_address() {
         assert_eq!(Rest::at("GET", base, path).problems(), [], "{base} {path}");
     }
 }
+
+#[test]
+fn no_problem_shows_what_may_be_secret() {
+    for rest in [
+        Rest::get("https://me:hunter2@api.example/x"),
+        Rest::get("https://me:hunter2@api.example:99999/x"),
+        Rest::at("GET", "https://me:hunter2@api.example", "/x"),
+        Rest::get(URL).health_url("https://me:hunter2@api.example/"),
+        Rest::get(URL).health_url("https://api.example:99999/?key=hunter2"),
+        Rest::get(URL).header("Authorization", "hunter2{"),
+        Rest::get(URL).query("key", "hunter2}"),
+        Rest::get("https://api.example/?key=hunter2}"),
+        Rest::get(URL).cookie("c", "hunter2{"),
+        Rest::post(URL).json(json!({"password": "hunter2{"})),
+    ] {
+        let problems = format!("{:?}", rest.problems());
+        assert!(problems.contains("RestError") && !problems.contains("hunter2"), "{problems}");
+    }
+}
