@@ -74,8 +74,11 @@ async fn is_well(plan: &Plan, origin: &Origin, target: &str) -> bool {
     let mut outgoing = Outgoing { method: hyper::Method::GET, target: target.to_owned(), headers, body };
     let asking = async {
         // Who we are is shown only to the service the tool is for.
-        if let Some(shown) = plan.credentials.as_ref().filter(|_| *origin == plan.origin) {
-            shown.add(&mut outgoing, plan).await.ok()?;
+        if *origin == plan.origin {
+            secret_headers(plan, &mut outgoing).ok()?;
+            if let Some(shown) = &plan.credentials {
+                shown.add(&mut outgoing, plan).await.ok()?;
+            }
         }
         let (status, _) = credentials::ask(plan, origin, &outgoing, send::UNWANTED).await.ok()?;
         Some(status.is_success())
@@ -103,6 +106,17 @@ async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
         session.close(&plan.origin, result.as_ref().err()).await;
     }
     result
+}
+
+/// Adds the headers whose values are secrets; answers those, which must not be told.
+fn secret_headers(plan: &Plan, outgoing: &mut Outgoing) -> Result<Vec<Arc<str>>, Trouble> {
+    let mut secrets = Vec::new();
+    for (name, secret) in &plan.secret_headers {
+        let text = secret.read().map_err(|error| Trouble::Credentials(error.to_string()))?;
+        credentials::put(&mut outgoing.headers, name.clone(), &text)?;
+        secrets.push(text);
+    }
+    Ok(secrets)
 }
 
 /// What every request carries, and what is passed on of the call: its key and its place in a trace, never who made it.
@@ -151,11 +165,7 @@ impl Trip<'_> {
 
     async fn make(&mut self, mut outgoing: Outgoing, turn: Turn) -> Result<Reply, Trouble> {
         let method = outgoing.method.clone();
-        for (name, secret) in &self.plan.secret_headers {
-            let text = secret.read().map_err(|error| Trouble::Credentials(error.to_string()))?;
-            credentials::put(&mut outgoing.headers, name.clone(), &text)?;
-            self.secrets.push(text);
-        }
+        self.secrets = secret_headers(self.plan, &mut outgoing)?;
         let Some(shown) = &self.plan.credentials else {
             let opened = self.follow(outgoing, Some(turn)).await?;
             return self.read(opened, &method).await;

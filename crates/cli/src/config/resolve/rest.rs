@@ -97,7 +97,11 @@ pub(super) fn resolve(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) -> Optio
         for RestError { setting, problem, .. } in found.request().problems() {
             let problem = hidden.iter().fold(problem, |problem, text| problem.replace(text, "••••"));
             let (path, name) = place(at, &setting);
-            let message = if problem.starts_with("is ") { format!("`{name}` {problem}") } else { problem };
+            let message = if problem.starts_with("is ") || problem.starts_with("has ") {
+                format!("`{name}` {problem}")
+            } else {
+                problem
+            };
             desk.wrong(&path, message, "docs/guide/rest.md has examples");
         }
     }

@@ -307,3 +307,25 @@ async fn a_longer_time_for_requests_is_a_longer_time_for_calls() {
     assert_eq!(limits(120).await.timeout, Duration::from_secs(120));
     assert_eq!(limits(5).await.timeout, Duration::from_secs(30));
 }
+
+#[tokio::test]
+async fn an_answer_nobody_asked_for_is_nobodys_answer() {
+    let address = raw(|mut stream| async move {
+        let mut asked = [0; 4096];
+        let answer = |text: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+        let mut first = answer("mine");
+        while let Ok(1..) = stream.read(&mut asked).await {
+            // One more than was asked for, for whoever comes next.
+            first += &answer("poison");
+            if stream.write_all(first.as_bytes()).await.is_err() {
+                return;
+            }
+            first = answer("mine");
+        }
+    })
+    .await;
+    let hub = hub(local(Rest::get(format!("http://{address}/")))).await;
+    for _ in 0..20 {
+        assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("mine"));
+    }
+}

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::json;
-use toolhub_connect::rest::Rest;
+use toolhub_connect::rest::{Auth, Rest, Secret};
 use toolhub_core::{ConnectionStateConfig, ErrorKind, ToolHub, View, status::ToolStatus, testing::AssertOutcome};
 
 use super::support::{Server, answer, anything, local, ok, until};
@@ -94,4 +94,23 @@ async fn a_service_that_says_no_is_well() {
         hub.call("it", json!({})).thread("t1").await.assert_error(ErrorKind::ToolRefused);
     }
     assert_eq!(word(&hub, View::Shared).await, ToolStatus::Available);
+}
+
+#[tokio::test]
+async fn the_question_for_health_shows_who_asks_to_its_own_service_only() {
+    let well = || Server::new(|seen| if seen.target == "/health" { ok(json!(1)) } else { answer(503, "", "") });
+    let (home, elsewhere) = (well().await, well().await);
+    for (server, keys) in [(&home, ("mine", "Bearer mine")), (&elsewhere, ("", ""))] {
+        let rest = local(Rest::post(home.url("/work"))).health_url(server.url("/health")).connection(once());
+        let rest = rest.secret_header("X-Key", Secret::plain("mine")).auth(Auth::bearer(Secret::plain("mine")));
+        let hub = ToolHub::builder().tool(rest.tool_with("it", anything())).build().await.unwrap();
+        for _ in 0..3 {
+            hub.call("it", json!({})).await.assert_error(ErrorKind::UpstreamError);
+        }
+        let health = || server.seen().into_iter().find(|seen| seen.target == "/health");
+        skip(Duration::from_secs(11)).await;
+        until(|| health().is_some()).await;
+        let seen = health().unwrap();
+        assert_eq!((seen.header("x-key"), seen.header("authorization")), keys);
+    }
 }
