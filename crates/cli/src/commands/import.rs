@@ -1,7 +1,7 @@
 //! `import`: tools that are described elsewhere, written into the config.
 //!
-//! In: a document. Out: what it comes to, and lines at the end of the config file. They are written only if the config is right with
-//! them; one that would not be stays as it is.
+//! In: a document. Out: what it comes to, and lines at the end of the config file. A config that is wrong with them is put back as it
+//! was.
 
 use std::{
     fs,
