@@ -1,0 +1,1 @@
+//! What agents and models do, through the doors of the crate.
