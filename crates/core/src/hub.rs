@@ -275,7 +275,9 @@ impl ToolHub {
         self.engine.services.events.tell(self.now(), news);
     }
 
-    fn now(&self) -> Timestamp {
+    /// What time it is, by the hub's clock.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
         self.engine.services.clock.now()
     }
 }
