@@ -238,7 +238,7 @@ impl Found {
     fn runs_in_place(&self) -> bool {
         let Way { call, tool, base, .. } = &self.0;
         let proves = *base != Base::No && call.thread.is_some();
-        let plain = call.key.is_none() && !call.detached && !tool.stateful && !proves;
+        let plain = call.key.is_none() && !call.own_id && !call.detached && !tool.stateful && !proves;
         tool.definition.annotations.read_only && plain && !tool.gate.may_ask()
     }
 }

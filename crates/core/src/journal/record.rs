@@ -80,6 +80,9 @@ pub(crate) struct Opening {
     /// Where it stands in a trace that began elsewhere.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) trace: Option<Box<TraceContext>>,
+    /// How often it is tried again, whatever its tool says.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) retries: Option<u32>,
 }
 
 /// A call that is open, and which writing of its row that is. Only whoever knows the last one can close it.

@@ -197,6 +197,15 @@ impl Tools {
         Self { by_name, bases: self.bases.clone(), revision: self.revision }
     }
 
+    /// Whether a call among these would meet the same tools as one among the others, down to their limits and to what others
+    /// wait for.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        let same = |(name, tool): (&ToolName, &Arc<Tool>)| {
+            other.by_name.get(name).is_some_and(|theirs| Arc::ptr_eq(tool, theirs))
+        };
+        self.by_name.len() == other.by_name.len() && self.by_name.iter().all(same) && self.bases == other.bases
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
