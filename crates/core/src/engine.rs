@@ -164,6 +164,7 @@ impl Drop for Running {
         if live.get(call).is_some_and(|found| Arc::ptr_eq(found, &self.whereabouts)) {
             live.remove(call);
         }
+        self.whereabouts.ends();
         // A flood of calls must not leave its size behind. Halved at a quarter, so that it is not moved back and forth.
         if live.capacity() > FEW && live.len() < live.capacity() / 4 {
             let room = live.capacity() / 2;

@@ -13,6 +13,7 @@ mod explain;
 mod journal;
 mod monitor;
 mod offer;
+mod outside;
 mod recovery;
 mod request;
 mod sessions;

@@ -29,6 +29,8 @@ use plan::{Plan, Planned, State, Turn, earlier_bases};
 pub enum Waiting {
     /// A person, who was asked this question.
     Person(ApprovalId),
+    /// The result, which somebody outside has to report.
+    Result,
 }
 
 /// Told when a call of the step begins to wait.
@@ -95,6 +97,11 @@ impl Member {
         self.step.with(|plan| plan.asks(self.at));
         self.step.changed.notify_waiters();
         self.tell(call, Waiting::Person(question));
+    }
+
+    /// Somebody outside does the work of the call. It counts as running.
+    pub(crate) fn hands_out(&self, call: CallId) {
+        self.tell(call, Waiting::Result);
     }
 
     fn tell(&self, call: CallId, waiting: Waiting) {

@@ -44,6 +44,8 @@ pub(crate) struct Call {
     pub(crate) timeout: Option<Duration>,
     /// How often it is tried again, whatever its tool says.
     pub(crate) retries: Option<u32>,
+    /// Somebody outside does the work instead of the tool's executor, and has this long for it.
+    pub(crate) external: Option<Duration>,
     /// When it arrived, by the wall.
     pub(crate) arrived: Timestamp,
     /// When it arrived, for measuring.

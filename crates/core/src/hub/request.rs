@@ -42,6 +42,7 @@ impl<'hub> CallRequest<'hub> {
             trace: None,
             timeout: None,
             retries: None,
+            external: None,
             arrived,
             since: clock.instant(),
             among: None,
@@ -127,6 +128,15 @@ impl<'hub> CallRequest<'hub> {
     /// it stays: only what may be repeated is, inside the call's time and the tool's budget for that.
     pub fn retries(mut self, again: u32) -> Self {
         self.call.retries = Some(again);
+        self
+    }
+
+    /// Somebody outside does the work: the call passes every door as any other, and where its tool would run it waits until
+    /// the result is [reported](super::ToolHub::report_call), or this time is over and it ends with `timeout`. The time takes
+    /// the place of the tool's own. It counts as if the tool had run here, but is tried once, answers nobody else's call, and
+    /// what the tool remembers is neither read nor written. Such a call has a record before it waits.
+    pub fn external(mut self, deadline: Duration) -> Self {
+        self.call.external = Some(deadline);
         self
     }
 

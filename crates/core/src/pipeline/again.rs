@@ -150,6 +150,7 @@ fn call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationTo
         trace: record.opening.as_ref().and_then(|opening| opening.trace.clone()),
         timeout: None,
         retries: record.opening.as_ref().and_then(|opening| opening.retries),
+        external: record.opening.as_ref().and_then(|opening| opening.external),
         arrived: clock.now(),
         since: clock.instant(),
         among: None,

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Done, Opened, Slot, Way, admission, deadline, output, ticket::Ticket};
+use super::{Done, Opened, Slot, Way, admission, deadline, output, outside, ticket::Ticket};
 use crate::{
     call::Effect,
     clock::{self, Instant},
@@ -56,6 +56,11 @@ pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>
 
 /// Runs the tool, and again where that is safe and may help.
 pub(super) async fn run(services: &Services, trying: &mut Trying, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
+    if trying.context.way().call.external.is_some() {
+        let result = Box::pin(outside::wait(&trying.context, ticket)).await;
+        trying.slot.give_back();
+        return result;
+    }
     let result = attempt(&trying.context, ticket).await;
     // The slot is free when nobody waits for the tool any more; what follows is ours.
     trying.slot.give_back();

@@ -6,7 +6,7 @@
 
 use futures_core::future::BoxFuture;
 
-use super::{Allowed, Along, Opened, Placed, Way, interrupted, policy, replay, ticket::Ticket};
+use super::{Allowed, Along, Opened, Placed, Way, interrupted, policy, replay, ticket::Ticket, time_limit};
 use crate::{
     backend::{Batch, Partition, Seen, StoreError, Table},
     call::{Effect, Outcome, Status},
@@ -49,6 +49,9 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
         // What was written ahead of it is this record now.
         whereabouts.take_ahead();
         whereabouts.at(Status::Executing);
+        if way.call.external.is_some() {
+            whereabouts.hands_out(&way.call.arguments, services.clock.now() + time_limit(&way));
+        }
     }
     if services.events.heard() {
         let (call_id, run_id, tool_name) = (way.call.id, way.call.run, way.call.tool.clone());
@@ -102,7 +105,11 @@ struct Stage {
 
 fn must_open(way: &Way) -> bool {
     let call = &way.call;
-    !way.tool.definition.annotations.read_only || call.key.is_some() || call.own_id || way.permit().is_some()
+    !way.tool.definition.annotations.read_only
+        || call.key.is_some()
+        || call.own_id
+        || call.external.is_some()
+        || way.permit().is_some()
 }
 
 async fn write(engine: &Engine, way: &Way, stage: Stage) -> Result<OpenCall, CallError> {
@@ -117,10 +124,12 @@ async fn write(engine: &Engine, way: &Way, stage: Stage) -> Result<OpenCall, Cal
         model_call: way.call.model_call.clone(),
         trace: way.call.trace.clone(),
         retries: way.call.retries,
+        external: way.call.external,
     };
     let record = CallRecord::opened(&way.call, &way.tool.definition.name, now);
     let Stage { status, approval } = stage;
-    let record = CallRecord { status, approval, opening: Some(Box::new(opening)), ..record };
+    let external_until = way.call.external.filter(|_| runs).map(|_| now + time_limit(way));
+    let record = CallRecord { status, approval, external_until, opening: Some(Box::new(opening)), ..record };
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
     let mut batch = Batch::on(partition.clone()).with(journal.open(&record)?);
     if way.call.own_id {
@@ -234,10 +243,14 @@ async fn rewrite(engine: &Engine, way: &Way, mut call: OpenCall) -> Result<OpenC
             model_call: None,
             trace: None,
             retries: None,
+            external: way.call.external,
         })
     });
     opening.node = journal.node.clone();
     opening.starts += u32::from(runs);
+    if runs && way.call.external.is_some() {
+        call.record.external_until = Some(engine.services.clock.now() + time_limit(way));
+    }
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
     let batch = Batch::on(partition).with(journal.take_over(&call)?);
     let batch = if runs { using_up(engine, way, batch).await? } else { batch };

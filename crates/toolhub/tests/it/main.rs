@@ -21,6 +21,7 @@ mod errors;
 mod events;
 mod events_kept;
 mod executors;
+mod external;
 mod folder;
 mod hooks;
 mod house;
