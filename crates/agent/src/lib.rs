@@ -7,4 +7,7 @@ mod message;
 mod model;
 
 pub use message::{AskedCall, CallResult, Message, Picture};
-pub use model::{Hear, Heard, Model, ModelError, ModelFault, Prompt, Reply, Stop, Usage};
+pub use model::{
+    Anthropic, Hear, Heard, Model, ModelError, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Reply, Secret,
+    SettingsError, Stop, UnknownProvider, Usage, connect,
+};
