@@ -3,8 +3,29 @@
 //! Use the crate `toolhub`; this one is what its feature `agent` is made of.
 #![forbid(unsafe_code)]
 
+mod agent;
+mod calls;
+mod driver;
+mod follow;
+mod live;
 mod message;
+mod meters;
 mod model;
+mod plan;
+mod record;
+mod rules;
+mod run;
+mod service;
+mod shelf;
+mod window;
 
+pub use agent::{Agent, AgentBuilder};
+pub use follow::events;
 pub use message::{AskedCall, CallResult, Message, Picture};
+pub use meters::{AgentStats, Meters, SECONDS, Spread, TOKENS};
 pub use model::{Hear, Heard, Model, ModelError, ModelFault, Prompt, Reply, Stop, Usage};
+pub use plan::{AgentPlan, ToolExecution};
+pub use record::{RunRecord, RunStatus};
+pub use run::{RunCall, RunError};
+pub use service::{AgentError, AgentService, CancelRun, DEFAULT_AGENT, RunHandle, Said, ThreadExport};
+pub use shelf::KeptMessage;
