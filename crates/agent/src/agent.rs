@@ -5,8 +5,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::stream::BoxStream;
 use toolhub_core::{
-    CallError, Offer, Restored, Stream, ToolError, ToolHub, ToolStatusInfo, View,
+    CallError, Offer, Restored, ToolError, ToolHub, ToolStatusInfo, View,
     events::Event,
     ids::{CallId, Tenant, ThreadId},
     status::ToolStatus,
@@ -173,13 +174,10 @@ impl Agent {
     ///
     /// # Errors
     /// When a run is open in the thread, or the store does not answer.
-    pub async fn stream(
-        &self,
-        said: impl Into<Said>,
-    ) -> Result<impl Stream<Item = Arc<Event>> + Send + use<>, AgentError> {
+    pub async fn stream(&self, said: impl Into<Said>) -> Result<BoxStream<'static, Arc<Event>>, AgentError> {
         let news = self.service.hub().subscribe();
         let handle = self.start(said).await?;
-        Ok(follow::events(news, handle))
+        Ok(Box::pin(follow::events(news, handle)))
     }
 
     /// Brings the result of a call that was handed out.
@@ -234,7 +232,7 @@ impl Agent {
         &self,
         tool: &str,
         status: ToolStatus,
-        reason: Option<&str>,
+        reason: Option<String>,
     ) -> Result<ToolStatusInfo, CallError> {
         let Owner { tenant, thread } = &self.owner;
         self.service.hub().set_tool_status(tool, status, reason, None, View::Thread(tenant, thread)).await

@@ -7,7 +7,11 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolhub_core::{CallRequest, Cancel, Content, Outcome, Status, Tools, Waiting, backend::StoreError, events::{MessageCall, News}};
+use toolhub_core::{
+    CallRequest, Cancel, Content, Outcome, Status, Tools, Waiting,
+    backend::StoreError,
+    events::{MessageCall, News},
+};
 
 use crate::{
     driver::Driver,
@@ -130,6 +134,7 @@ fn note(record: &mut RunRecord, id: toolhub_core::ids::CallId, waiting: &Waiting
     match waiting {
         Waiting::Person(approval) => (call.status, call.approval) = (Status::AwaitingApproval, Some(*approval)),
         Waiting::Result => (call.status, call.arguments) = (Status::Executing, asked.cloned()),
+        _ => {}
     }
 }
 
@@ -142,5 +147,5 @@ fn tell(driver: &Driver, planned: &[Planned]) {
         arguments: call.asked.arguments.clone(),
     });
     let (run_id, content) = (driver.held.open.run.id, driver.held.open.run.saying().to_owned());
-    driver.tell(News::MessageCompleted { run_id, role: "assistant", content, calls: calls.collect() });
+    driver.tell(News::MessageCompleted { run_id, role: "assistant".into(), content, calls: calls.collect() });
 }

@@ -13,15 +13,15 @@ use toolhub_core::{
 
 use crate::{
     calls,
-    meters::Meters,
     message::Message,
+    meters::Meters,
     model::{Heard, ModelError, ModelFault, Prompt, Reply},
     plan::AgentPlan,
     record::{RunRecord, RunStatus},
     rules,
     run::{RunError, Todo},
     shelf::{Held, Owner, Shelf},
-    window::{Measured, left_out, size, told, tokens},
+    window::{Measured, left_out, size, tokens, told},
 };
 
 /// How often a store that fails is asked again before the run is left as it is.
@@ -100,12 +100,14 @@ impl Driver {
             let said: Vec<Message> = match self.held.open.run.todo() {
                 Todo::Ask { may_call } => self.ask(&tail, may_call).await?,
                 Todo::Call(_) => self.call().await?,
-                Todo::Nothing(_) => return Ok(RunRecord::of(
-                    &self.held.open.run,
-                    &self.owner.thread,
-                    &self.held.open.agent,
-                    self.hub.now(),
-                )),
+                Todo::Nothing(_) => {
+                    return Ok(RunRecord::of(
+                        &self.held.open.run,
+                        &self.owner.thread,
+                        &self.held.open.agent,
+                        self.hub.now(),
+                    ));
+                }
             };
             let record = self.shelf.go_on(&self.owner, &mut self.held, &said, self.hub.now()).await?;
             for message in said {
@@ -174,12 +176,13 @@ impl Driver {
         let messages = told(tail, left_out(tail.last().map_or(0, |last| last.upto), room));
         let (run_id, now) = (self.held.open.run.id, hub.now());
         let left = self.held.open.run.until().map(|until| until.since(now));
-        let hear = |piece: Heard<'_>| {
+        let (to, whose) = (hub.clone(), owner.clone());
+        let hear = move |piece: Heard<'_>| {
             let (text, again) = match piece {
                 Heard::Text(text) => (text.to_owned(), false),
                 Heard::Again => (String::new(), true),
             };
-            self.tell(News::MessageDelta { run_id, text, again });
+            to.announce(&whose.tenant, &whose.thread, News::MessageDelta { run_id, text, again });
         };
         let prompt = Prompt {
             system: &system,
@@ -229,7 +232,12 @@ impl Driver {
     fn tell_said(&self, said: Option<&Message>) {
         let run_id = self.held.open.run.id;
         if let Some(Message::Assistant { content, .. }) = said {
-            self.tell(News::MessageCompleted { run_id, role: "assistant", content: content.clone(), calls: Vec::new() });
+            self.tell(News::MessageCompleted {
+                run_id,
+                role: "assistant".into(),
+                content: content.clone(),
+                calls: Vec::new(),
+            });
         }
     }
 
@@ -239,7 +247,7 @@ impl Driver {
             Some(RunError { code, message }) => {
                 News::RunFailed { run_id, steps, code: code.clone(), message: message.clone() }
             }
-            None => News::RunCompleted { run_id, steps, status: record.status.as_str() },
+            None => News::RunCompleted { run_id, steps, status: record.status.as_str().into() },
         });
     }
 }

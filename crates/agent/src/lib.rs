@@ -26,6 +26,6 @@ pub use meters::{AgentStats, Meters, SECONDS, Spread, TOKENS};
 pub use model::{Hear, Heard, Model, ModelError, ModelFault, Prompt, Reply, Stop, Usage};
 pub use plan::{AgentPlan, ToolExecution};
 pub use record::{RunRecord, RunStatus};
-pub use run::{RunCall, RunError};
+pub use run::{Bounds, End, Planned, Run, RunCall, RunError, Todo};
 pub use service::{AgentError, AgentService, CancelRun, DEFAULT_AGENT, RunHandle, Said, ThreadExport};
 pub use shelf::KeptMessage;

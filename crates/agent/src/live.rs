@@ -57,11 +57,6 @@ impl Live {
         driven.find(|it| it.run == run).cloned()
     }
 
-    /// How many runs are driven here.
-    pub(crate) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<Owner, Option<Driven>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -17,11 +17,22 @@ use crate::{
 };
 
 /// The upper ends of the buckets of times, in seconds.
-pub const SECONDS: [f64; 14] =
-    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+pub const SECONDS: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 /// The upper ends of the buckets of tokens.
 pub const TOKENS: [f64; 14] = [
-    1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0,
+    1.0,
+    4.0,
+    16.0,
+    64.0,
+    256.0,
+    1024.0,
+    4096.0,
+    16384.0,
+    65536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
     67_108_864.0,
 ];
 
@@ -75,7 +86,9 @@ impl Meters {
         let mut stats = self.lock();
         let error = match reply {
             Ok(_) => SmolStr::default(),
-            Err(error) => serde_json::to_value(error.fault).ok().and_then(|it| it.as_str().map(SmolStr::from)).unwrap_or_default(),
+            Err(error) => {
+                serde_json::to_value(error.fault).ok().and_then(|it| it.as_str().map(SmolStr::from)).unwrap_or_default()
+            }
         };
         stats.requests.entry((model.into(), error)).or_default().add(&SECONDS, took.as_secs_f64());
         if let Ok(reply) = reply {

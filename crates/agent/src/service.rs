@@ -201,7 +201,12 @@ impl AgentService {
     /// # Errors
     /// When a run is open in the thread, there is no such agent, the key was used for something else, or the store does not
     /// answer.
-    pub async fn send(&self, tenant: &Tenant, thread: &ThreadId, said: impl Into<Said>) -> Result<RunHandle, AgentError> {
+    pub async fn send(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        said: impl Into<Said>,
+    ) -> Result<RunHandle, AgentError> {
         let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
         self.begin(&owner, said.into()).await
     }
@@ -329,12 +334,7 @@ impl AgentService {
     }
 
     /// Goes on with the open run of a thread, if there is one.
-    async fn go_on(
-        &self,
-        place: Place,
-        owner: &Owner,
-        cancel: CancellationToken,
-    ) -> Result<bool, StoreError> {
+    async fn go_on(&self, place: Place, owner: &Owner, cancel: CancellationToken) -> Result<bool, StoreError> {
         if self.0.stopping.is_cancelled() {
             return Ok(false);
         }

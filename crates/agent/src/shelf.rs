@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
-    backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Row, Seen, StoreError, Table, Write, decode, encode},
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Key, Partition, Row, Seen, StoreError, Table, Write, decode, encode,
+    },
     clock::Timestamp,
     ids::{Caller, IdempotencyKey, RunId, Tenant, ThreadId},
 };

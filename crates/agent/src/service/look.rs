@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use toolhub_core::{
-    CallQuery, CallQueryError, CallRecord, CancellationToken, Status, StateError, ThreadInfo,
+    CallQuery, CallQueryError, CallRecord, CancellationToken, StateError, Status, ThreadInfo,
     backend::StoreError,
     ids::{RunId, Tenant, ThreadId},
 };

@@ -10,7 +10,11 @@ use toolhub_core::{
 };
 
 use super::{HEAD, Head, Held, OPEN, OpenRun, Owner, Shelf, number, read};
-use crate::{message::Message, record::RunRecord, window::{Measured, left_out}};
+use crate::{
+    message::Message,
+    record::RunRecord,
+    window::{Measured, left_out},
+};
 
 /// How many rows are read at once.
 const PAGE: usize = 100;
@@ -72,12 +76,7 @@ impl Shelf {
 
     /// The end of a conversation: what a model with this room would be told of it, and the message before that, if there is
     /// one.
-    pub(crate) async fn tail(
-        &self,
-        owner: &Owner,
-        room: u64,
-        now: Timestamp,
-    ) -> Result<Vec<Measured>, StoreError> {
+    pub(crate) async fn tail(&self, owner: &Owner, room: u64, now: Timestamp) -> Result<Vec<Measured>, StoreError> {
         let mut scan = Scan::of(Table::Messages, Scope::Partition(owner.partition())).prefix("0").limit(PAGE);
         scan.newest = true;
         let (mut tail, mut from, mut question) = (Vec::new(), None, false);
@@ -119,7 +118,12 @@ impl Shelf {
     }
 
     /// A run, wherever it is.
-    pub(crate) async fn run(&self, tenant: &Tenant, run: RunId, now: Timestamp) -> Result<Option<RunRecord>, StoreError> {
+    pub(crate) async fn run(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        now: Timestamp,
+    ) -> Result<Option<RunRecord>, StoreError> {
         let scan = Scan::of(Table::Runs, Scope::Tenant(tenant.clone())).prefix(run.to_string()).limit(1);
         let row = self.store.scan(scan, now).await?.rows.pop();
         row.map(|(key, row)| read(&key, &row).map(|(record, _)| record)).transpose()

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 #![allow(clippy::needless_pass_by_value, reason = "tools take their arguments by value")]
 
+mod agents;
 mod alloc;
 mod approvals;
 mod asynchronous;
