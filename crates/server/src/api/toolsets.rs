@@ -52,13 +52,7 @@ async fn list(State(app): State<App>, Who(_): Who) -> Answer<Json<Toolsets>> {
         let fits = Toolset::of(set.tools.iter().map(String::as_str));
         let fits = |name: &str| fits.as_ref().is_ok_and(|fits| fits.has(name));
         let tools = all.iter().map(|tool| tool.definition.name.clone()).filter(|name| fits(name)).collect();
-        ToolsetView {
-            name: set.name,
-            description: set.description,
-            patterns: set.tools,
-            tools,
-            agents: set.agents,
-        }
+        ToolsetView { name: set.name, description: set.description, patterns: set.tools, tools, agents: set.agents }
     });
     Ok(Json(Toolsets { items: items.collect() }))
 }

@@ -91,8 +91,11 @@ fn agents(text: &mut Text, app: &App) {
     let help = "How long models took to answer, with all that was tried again.";
     let mut family = text.family("gen_ai_client_operation_duration_seconds", Sort::Histogram, help);
     for ((model, error), spread) in &stats.requests {
-        let labels =
-            [("gen_ai_operation_name", "chat"), ("gen_ai_request_model", model.as_str()), ("error_type", error.as_str())];
+        let labels = [
+            ("gen_ai_operation_name", "chat"),
+            ("gen_ai_request_model", model.as_str()),
+            ("error_type", error.as_str()),
+        ];
         family.spread(&labels, &toolhub_agent::SECONDS, spread);
     }
     let help = "How many tokens models read and wrote, answer by answer.";

@@ -6,7 +6,9 @@ pub(super) const NONE: &str = "";
 /// The advice for a code.
 pub(super) fn of(code: &str) -> &'static str {
     match code {
-        "agent_not_found" => "Name one of `suggestions`, or none for `default`. Where there are no agents, the config needs `[llm]`.",
+        "agent_not_found" => {
+            "Name one of `suggestions`, or none for `default`. Where there are no agents, the config needs `[llm]`."
+        }
         "already_resolved" => {
             "Read the approval to see how it was answered. Ask for a new one by making the call again."
         }

@@ -75,7 +75,8 @@ async fn a_run_whose_process_died_while_the_model_thought_goes_on_in_the_next() 
         let (pay, _) = scripted("pay", []);
         let first = Actor::new([]);
         let asked = first.clone();
-        let run = dies(shelf.clone(), pay, first, async move |_: &ToolHub, _: &AgentService, _| !asked.told().is_empty());
+        let run =
+            dies(shelf.clone(), pay, first, async move |_: &ToolHub, _: &AgentService, _| !asked.told().is_empty());
         let (pay, paying) = scripted("pay", []);
         let second = Actor::new([asks([("pay", json!({"sum": 5}))]), says("Paid.")]);
         let (_hub, service) = next(&shelf, pay, &second).await;

@@ -22,7 +22,10 @@ async fn a_run_makes_the_calls_a_model_asks_for_and_tells_it_their_results() {
 
     assert_eq!((run.status, run.content.as_str(), run.stop), (RunStatus::Completed, "It is 3.", Some(Stop::End)));
     assert_eq!((run.steps, run.usage.input_tokens, run.usage.output_tokens), (2, 20, 10));
-    assert_eq!(run.calls.iter().map(|call| (call.tool.as_str(), call.status)).collect::<Vec<_>>(), [("add", Status::Success)]);
+    assert_eq!(
+        run.calls.iter().map(|call| (call.tool.as_str(), call.status)).collect::<Vec<_>>(),
+        [("add", Status::Success)]
+    );
     assert_eq!(script.asked().len(), 1);
     let told = actor.told();
     assert_eq!(told[0].system, "You add.");
@@ -39,7 +42,8 @@ async fn whatever_a_model_asks_for_every_call_has_its_result() {
     let (fails, _) = scripted("fails", [Step::Fail(ToolError::failed("no paper"))]);
     let (works, _) = scripted("works", []);
     let hub = ToolHub::builder().tool(fails).tool(works).build().await.unwrap();
-    let mut odd = asks([("works", json!({})), ("wroks", json!({})), ("fails", json!({})), ("works", json!({}))]).unwrap();
+    let mut odd =
+        asks([("works", json!({})), ("wroks", json!({})), ("fails", json!({})), ("works", json!({}))]).unwrap();
     odd.calls[3].malformed = Some("{\"a\": 1".into());
     odd.stop = Stop::Length;
     let actor = Actor::new([Ok(odd), says("I see.")]);

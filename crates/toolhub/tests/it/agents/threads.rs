@@ -79,7 +79,9 @@ async fn who_is_spoken_to_is_remembered_and_who_is_unknown_is_named() {
     assert_eq!(service.send(&main, &t, to("cook")).await.unwrap().ended().await.content, "Soup.");
     assert_eq!(service.send(&main, &t, "And?").await.unwrap().ended().await.content, "More soup.");
     assert_eq!(service.send(&main, &thread("u"), "And?").await.unwrap().ended().await.content, "Left.");
-    let AgentError::NoSuchAgent { known, .. } = service.send(&main, &t, to("kook")).await.unwrap_err() else { panic!() };
+    let AgentError::NoSuchAgent { known, .. } = service.send(&main, &t, to("kook")).await.unwrap_err() else {
+        panic!()
+    };
     assert_eq!(known, ["cook", "default"]);
     assert_eq!(service.send(&main, &t, "  ").await.unwrap_err(), AgentError::Empty);
     // A thread's own agent goes before all others, until it is taken away.
