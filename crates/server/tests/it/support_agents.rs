@@ -20,6 +20,13 @@ pub(crate) struct Parrot {
     pub(crate) asked: Arc<Semaphore>,
 }
 
+impl Default for Parrot {
+    fn default() -> Self {
+        let none = || Arc::new(Semaphore::new(0));
+        Self { gate: none(), asked: none() }
+    }
+}
+
 impl Model for Parrot {
     fn name(&self) -> &str {
         "parrot"
@@ -77,8 +84,9 @@ pub(crate) struct Cafe {
 /// Agents: `default` has every tool, `sums` only `add`, `outside` leaves the work to others.
 pub(crate) async fn cafe() -> Cafe {
     let mut shop = shop().await;
-    let (gate, asked) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let model: Arc<dyn Model> = Arc::new(Parrot { gate: gate.clone(), asked: asked.clone() });
+    let parrot = Parrot::default();
+    let (gate, asked) = (parrot.gate.clone(), parrot.asked.clone());
+    let model: Arc<dyn Model> = Arc::new(parrot);
     let agents = AgentService::new(&shop.hub);
     agents.define("default", AgentPlan::new(model.clone()));
     agents.define("sums", AgentPlan::new(model.clone()).toolset(Toolset::of(["add"]).unwrap()));
