@@ -23,7 +23,10 @@ pub use agent::{Agent, AgentBuilder};
 pub use follow::events;
 pub use message::{AskedCall, CallResult, Message, Picture};
 pub use meters::{AgentStats, Meters, SECONDS, Spread, TOKENS};
-pub use model::{Hear, Heard, Model, ModelError, ModelFault, Prompt, Reply, Stop, Usage};
+pub use model::{
+    Anthropic, Hear, Heard, Model, ModelError, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Reply, Secret,
+    SettingsError, Stop, UnknownProvider, Usage, connect,
+};
 pub use plan::{AgentPlan, ToolExecution};
 pub use record::{RunRecord, RunStatus};
 pub use run::{Bounds, End, Planned, Run, RunCall, RunError, Todo};

@@ -3,6 +3,19 @@
 //! In: a [`Prompt`]. Out: a [`Reply`], and its text as it comes. How that is said to a provider is each model's own affair; so are
 //! retries of requests that did no harm.
 
+mod anthropic;
+mod calls;
+mod connect;
+mod exchange;
+mod line;
+mod openai;
+mod retry;
+mod secret;
+mod settings;
+mod spoken;
+mod sse;
+mod trouble;
+
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -11,6 +24,12 @@ use serde_json::Value;
 use toolhub_core::{BoxFuture, export::Format};
 
 use crate::message::{AskedCall, Message};
+pub use anthropic::Anthropic;
+pub use connect::{ModelSettings, Provider, UnknownProvider, connect};
+pub use line::SettingsError;
+pub use openai::OpenAi;
+pub use secret::Secret;
+use settings::settings;
 
 /// Something that continues a conversation.
 ///

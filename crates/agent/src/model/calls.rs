@@ -1,0 +1,133 @@
+//! Makes calls of what a model wrote.
+//!
+//! In: an id, a name and a text of arguments for each call, as they came. Out: calls that keep what [`super::Model`] promises: ids of
+//! their own, arguments that are an object.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+use smol_str::{SmolStr, format_smolstr};
+
+use crate::message::AskedCall;
+
+/// So much of arguments that cannot be read is kept.
+const LONGEST_MALFORMED: usize = 4096;
+/// No name of a tool and no id is longer; what a model wrote beyond it is of no use to anybody.
+const LONGEST_NAME: usize = 256;
+
+/// A call, as it came.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) id: String,
+    pub(super) tool: String,
+    pub(super) arguments: Written,
+}
+
+/// Arguments, as they came.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Written {
+    /// A text that should be JSON.
+    Text(String),
+    /// JSON already.
+    Json(Value),
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
+/// The calls, in their order.
+pub(super) fn calls(wanted: Vec<Wanted>) -> Vec<AskedCall> {
+    let mut taken: HashSet<SmolStr> = wanted.iter().map(|call| cut(&call.id)).collect();
+    let mut seen = HashSet::new();
+    let mut own_id = |id: &str| {
+        let id = cut(id);
+        if !id.is_empty() && seen.insert(id.clone()) {
+            return id;
+        }
+        let mut number = seen.len();
+        loop {
+            let id = if id.is_empty() { format_smolstr!("call_{number}") } else { format_smolstr!("{id}_{number}") };
+            if taken.insert(id.clone()) {
+                seen.insert(id.clone());
+                return id;
+            }
+            number += 1;
+        }
+    };
+    let asked = |call: Wanted| {
+        let (arguments, malformed) = call.arguments.read();
+        AskedCall { id: own_id(&call.id), tool: cut(call.tool.trim()), arguments, malformed }
+    };
+    wanted.into_iter().map(asked).collect()
+}
+
+impl Written {
+    /// The arguments; or none, and what was written instead.
+    fn read(self) -> (Value, Option<String>) {
+        let none = || Value::Object(Map::new());
+        match self {
+            Self::Json(Value::Null) => (none(), None),
+            Self::Json(Value::Object(object)) => (object.into(), None),
+            Self::Json(other) => (none(), Some(shortened(&other.to_string()))),
+            Self::Text(text) if text.trim().is_empty() => (none(), None),
+            Self::Text(text) => match serde_json::from_str::<Value>(&text) {
+                Ok(Value::Object(object)) => (object.into(), None),
+                // Some servers write `null` for a tool that takes nothing.
+                Ok(Value::Null) => (none(), None),
+                _ => (none(), Some(shortened(&text))),
+            },
+        }
+    }
+}
+
+fn cut(text: &str) -> SmolStr {
+    text.chars().take(LONGEST_NAME).collect()
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_MALFORMED) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn wanted(id: &str, text: &str) -> Wanted {
+        Wanted { id: id.into(), tool: "add".into(), arguments: Written::Text(text.into()) }
+    }
+
+    #[test]
+    fn every_call_has_an_id_of_its_own_also_beside_ids_that_look_made_up() {
+        let ids = |ids: &[&str]| -> Vec<String> {
+            let made = calls(ids.iter().map(|id| wanted(id, "")).collect());
+            made.into_iter().map(|call| call.id.to_string()).collect()
+        };
+        assert_eq!(ids(&["a", "b"]), ["a", "b"]);
+        assert_eq!(ids(&["a", "a", "a"]), ["a", "a_1", "a_2"]);
+        assert_eq!(ids(&["", "", "call_0"]), ["call_1", "call_2", "call_0"]);
+        assert_eq!(ids(&["a", "a", "a_1"]), ["a", "a_2", "a_1"]);
+    }
+
+    #[test]
+    fn arguments_are_an_object_or_said_to_be_none() {
+        let read = |text: &str| {
+            let call = calls(vec![wanted("a", text)]).remove(0);
+            (call.arguments, call.malformed)
+        };
+        assert_eq!(read(r#"{"a": 1}"#), (json!({"a": 1}), None));
+        assert_eq!(read(" "), (json!({}), None));
+        assert_eq!(read("null"), (json!({}), None));
+        assert_eq!(read(r#"{"a": 1"#), (json!({}), Some(r#"{"a": 1"#.into())));
+        assert_eq!(read("[1]"), (json!({}), Some("[1]".into())));
+        let (_, malformed) = read(&"é".repeat(10_000));
+        assert_eq!(malformed.unwrap().chars().count(), LONGEST_MALFORMED + 1);
+    }
+}

@@ -1,0 +1,98 @@
+//! Chat completions, as OpenAI has them and most others too: DeepSeek, vLLM, Ollama.
+//!
+//! In: a prompt. Out: a reply. `write` says the question, `read` understands an answer that came whole, `stream` one in pieces.
+
+mod read;
+mod stream;
+mod write;
+
+use std::time::Duration;
+
+use reqwest::{RequestBuilder, header::AUTHORIZATION};
+use serde_json::Value;
+use toolhub_core::{BoxFuture, export::Format};
+
+use super::{
+    Hear, Model, ModelError, Prompt, Reply,
+    exchange::{self, Dialect},
+    line::{Line, SettingsError},
+    secret::Secret,
+    trouble::Failed,
+};
+
+/// Where OpenAI itself is.
+const HOME: &str = "https://api.openai.com/v1";
+
+/// A model behind any server that speaks OpenAI's chat completions.
+///
+/// ```
+/// use toolhub_agent::{OpenAi, Secret};
+///
+/// let model = OpenAi::new("deepseek-chat").base_url("https://api.deepseek.com/v1").key(Secret::new("…"));
+/// ```
+#[derive(Debug, Clone)]
+pub struct OpenAi {
+    model: String,
+    max_tokens: Option<u32>,
+    line: Line,
+}
+
+impl OpenAi {
+    /// This model, at OpenAI unless another [address](Self::base_url) is given.
+    pub fn new(model: impl Into<String>) -> Self {
+        Self { model: model.into(), max_tokens: None, line: Line::new(HOME) }
+    }
+
+    /// How much it may write in one answer; without it the server decides.
+    #[must_use]
+    pub fn max_tokens(mut self, tokens: u32) -> Self {
+        self.max_tokens = Some(tokens);
+        self
+    }
+}
+
+impl Dialect for OpenAi {
+    type Ear = stream::Pieces;
+
+    fn path(&self) -> &'static [&'static str] {
+        &["chat", "completions"]
+    }
+
+    fn sign(&self, request: RequestBuilder, key: Option<&Secret>) -> Option<RequestBuilder> {
+        match key {
+            Some(key) => Some(request.header(AUTHORIZATION, key.header("Bearer ")?)),
+            None => Some(request),
+        }
+    }
+
+    fn body(&self, prompt: &Prompt<'_>) -> Value {
+        // The others know only the older name; OpenAI's newer models only the newer one.
+        let home = self.line.address(&[]).is_ok_and(|url| url.host_str() == Some("api.openai.com"));
+        let limit = if home { "max_completion_tokens" } else { "max_tokens" };
+        write::body(&self.model, self.max_tokens.map(|tokens| (limit, tokens)), prompt)
+    }
+
+    fn whole(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, Failed> {
+        read::whole(answer, key)
+    }
+
+    fn ear(&self) -> stream::Pieces {
+        stream::Pieces::default()
+    }
+}
+
+impl Model for OpenAi {
+    fn name(&self) -> &str {
+        &self.model
+    }
+
+    fn format(&self) -> Format {
+        Format::OpenAi
+    }
+
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        Box::pin(exchange::ask(self, &self.line, prompt, hear))
+    }
+}
+
+super::settings!(OpenAi);

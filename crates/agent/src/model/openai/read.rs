@@ -1,0 +1,84 @@
+//! Understands an answer of chat completions that came whole.
+
+use serde_json::Value;
+
+use super::super::{
+    ModelFault, Reply, Stop, Usage,
+    calls::{self, Wanted, Written},
+    secret::Secret,
+    trouble::{self, Failed},
+};
+
+/// The reply.
+pub(super) fn whole(answer: &Value, key: Option<&Secret>) -> Result<Reply, Failed> {
+    if answer.get("error").is_some_and(|error| !error.is_null()) {
+        return Err(trouble::of_event(answer, key));
+    }
+    let choice = answer.pointer("/choices/0").ok_or_else(|| broken("it holds no choice"))?;
+    let message = choice.get("message").ok_or_else(|| broken("it holds no message"))?;
+    let wanted = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten().map(|call| Wanted {
+        id: text(call.get("id")).to_owned(),
+        tool: text(call.pointer("/function/name")).to_owned(),
+        arguments: match call.pointer("/function/arguments") {
+            Some(Value::String(text)) => Written::Text(text.clone()),
+            Some(json) => Written::Json(json.clone()),
+            None => Written::default(),
+        },
+    });
+    let refusal = text(message.get("refusal"));
+    let mut said = words(message.get("content"));
+    said.push_str(refusal);
+    let reason = choice.get("finish_reason").and_then(Value::as_str);
+    reply(said, !refusal.is_empty(), wanted.collect(), reason, usage(answer).unwrap_or_default())
+}
+
+/// A reply of its parts.
+pub(super) fn reply(
+    text: String,
+    refused: bool,
+    wanted: Vec<Wanted>,
+    reason: Option<&str>,
+    usage: Usage,
+) -> Result<Reply, Failed> {
+    let calls = calls::calls(wanted);
+    let stop = match reason {
+        // DeepSeek says so when it had to stop for want of machines.
+        Some("insufficient_system_resource") => {
+            return Err(Failed::for_now(
+                ModelFault::Failed,
+                "the model's provider broke its answer off: it is overloaded",
+            ));
+        }
+        Some("length") => Stop::Length,
+        Some("content_filter") => Stop::Refusal,
+        _ if refused => Stop::Refusal,
+        // Many say `stop`, or nothing at all, and ask for calls.
+        _ if calls.is_empty() => Stop::End,
+        _ => Stop::Calls,
+    };
+    Ok(Reply { text, calls, stop, usage })
+}
+
+/// What it cost, where that is said. What came from a cache is part of what was read.
+pub(super) fn usage(answer: &Value) -> Option<Usage> {
+    let usage = answer.get("usage").filter(|usage| usage.is_object())?;
+    let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or_default();
+    Some(Usage { input_tokens: count("prompt_tokens"), output_tokens: count("completion_tokens") })
+}
+
+/// A text, or the texts of a list of parts.
+pub(super) fn words(content: Option<&Value>) -> String {
+    match content {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => parts.iter().map(|part| text(part.get("text"))).collect(),
+        _ => String::new(),
+    }
+}
+
+pub(super) fn text(value: Option<&Value>) -> &str {
+    value.and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn broken(why: &str) -> Failed {
+    Failed::for_now(ModelFault::Broken, format!("the model's answer cannot be understood: {why}"))
+}

@@ -1,0 +1,136 @@
+//! Understands an answer of chat completions that comes in pieces.
+//!
+//! Servers differ most in how they send calls: with an index, with the same one for all, without; with the id once, in each piece, or
+//! never. A piece belongs to the call its index names, unless it begins another one.
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        Reply, Usage,
+        calls::{Wanted, Written},
+        exchange::Ear,
+        secret::Secret,
+        sse::Event,
+        trouble::{self, Failed},
+    },
+    read,
+};
+
+/// More calls than this in one answer are no calls any more.
+const MOST_CALLS: usize = 1024;
+
+/// What has come so far.
+#[derive(Debug, Default)]
+pub(in crate::model) struct Pieces {
+    text: String,
+    refused: bool,
+    calls: Vec<Growing>,
+    reason: Option<String>,
+    usage: Usage,
+    done: bool,
+}
+
+#[derive(Debug)]
+struct Growing {
+    index: Option<u64>,
+    call: Wanted,
+}
+
+impl Ear for Pieces {
+    fn hear(
+        &mut self,
+        event: &Event,
+        key: Option<&Secret>,
+        say: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<bool, Failed> {
+        let data = event.data.trim();
+        if data.is_empty() {
+            return Ok(false);
+        }
+        if data == "[DONE]" {
+            self.done = true;
+            return Ok(true);
+        }
+        let chunk: Value = serde_json::from_str(data).map_err(|_| read::broken("a piece of it is not JSON"))?;
+        let wrong = chunk.get("error").is_some_and(|error| !error.is_null());
+        if wrong || event.name == "error" || chunk.get("object").is_some_and(|object| object == "error") {
+            return Err(trouble::of_event(&chunk, key));
+        }
+        if let Some(usage) = read::usage(&chunk) {
+            self.usage = usage;
+        }
+        // The piece that tells the usage has no choices.
+        let Some(choice) = chunk.pointer("/choices/0") else { return Ok(false) };
+        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+            self.reason = Some(reason.to_owned());
+        }
+        if let Some(delta) = choice.get("delta") {
+            self.grow(delta, say)?;
+        }
+        Ok(false)
+    }
+
+    fn reply(mut self) -> Result<Reply, Failed> {
+        if !self.done && self.reason.is_none() {
+            return Err(read::broken("it was cut off before its end"));
+        }
+        if self.calls.iter().all(|one| one.index.is_some()) {
+            self.calls.sort_by_key(|one| one.index);
+        }
+        let calls = self.calls.into_iter().map(|one| one.call);
+        read::reply(self.text, self.refused, calls.collect(), self.reason.as_deref(), self.usage)
+    }
+}
+
+impl Pieces {
+    fn grow(&mut self, delta: &Value, say: &mut (dyn FnMut(&str) + Send)) -> Result<(), Failed> {
+        let refusal = read::text(delta.get("refusal"));
+        self.refused |= !refusal.is_empty();
+        for text in [read::words(delta.get("content")).as_str(), refusal] {
+            self.text.push_str(text);
+            say(text);
+        }
+        for piece in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            let id = read::text(piece.get("id"));
+            let name = read::text(piece.pointer("/function/name"));
+            let index = piece.get("index").and_then(Value::as_u64);
+            let call = self.call(index, id, name)?;
+            if call.id.is_empty() {
+                call.id.push_str(id);
+            }
+            // Some send the name with every piece, others in pieces.
+            if call.tool != name {
+                call.tool.push_str(name);
+            }
+            match (&mut call.arguments, piece.pointer("/function/arguments")) {
+                (_, None | Some(Value::Null)) => {}
+                (Written::Text(text), Some(Value::String(more))) => text.push_str(more),
+                (arguments, Some(json)) => *arguments = Written::Json(json.clone()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The call a piece belongs to.
+    fn call(&mut self, index: Option<u64>, id: &str, name: &str) -> Result<&mut Wanted, Failed> {
+        let known = match index {
+            // The newest of this index: some give all calls the same one.
+            Some(_) => self.calls.iter().rposition(|one| one.index == index),
+            None if id.is_empty() => self.calls.len().checked_sub(1),
+            None => self.calls.iter().rposition(|one| one.call.id == id),
+        };
+        let another =
+            |one: &Growing| !id.is_empty() && !name.is_empty() && !one.call.id.is_empty() && one.call.id != id;
+        let known = known.filter(|&at| !another(&self.calls[at]));
+        let at = match known {
+            Some(at) => at,
+            None if self.calls.len() == MOST_CALLS => return Err(read::broken("it asks for too many calls")),
+            None => {
+                self.calls.push(Growing { index, call: Wanted::default() });
+                self.calls.len() - 1
+            }
+        };
+        Ok(&mut self.calls[at].call)
+    }
+}

@@ -1,0 +1,56 @@
+//! Says a prompt as a request for chat completions.
+
+use serde_json::{Value, json};
+
+use super::super::{Prompt, spoken};
+use crate::message::{AskedCall, CallResult, Message};
+
+/// The body of the request.
+pub(super) fn body(model: &str, limit: Option<(&str, u32)>, prompt: &Prompt<'_>) -> Value {
+    let mut messages = Vec::new();
+    if !prompt.system.trim().is_empty() {
+        messages.push(json!({"role": "system", "content": prompt.system}));
+    }
+    for message in prompt.messages {
+        match message {
+            Message::User { content } => messages.push(json!({"role": "user", "content": content})),
+            Message::Assistant { content, calls } => messages.push(assistant(content, calls)),
+            Message::Tool { results } => messages.extend(results.iter().map(result)),
+        }
+    }
+    let mut body = json!({"model": model, "messages": messages, "stream": prompt.stream});
+    if prompt.stream {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    if let Some((name, tokens)) = limit {
+        body[name] = tokens.into();
+    }
+    // A list without tools is refused, and so is a choice among none.
+    if !prompt.tools.is_empty() {
+        body["tools"] = prompt.tools.into();
+        if !prompt.may_call {
+            body["tool_choice"] = "none".into();
+        }
+    }
+    body
+}
+
+fn assistant(content: &str, calls: &[AskedCall]) -> Value {
+    if calls.is_empty() {
+        return json!({"role": "assistant", "content": content});
+    }
+    let call = |call: &AskedCall| {
+        let function = json!({"name": spoken::name(&call.tool), "arguments": call.arguments.to_string()});
+        json!({"id": call.id, "type": "function", "function": function})
+    };
+    let content = if content.is_empty() { Value::Null } else { content.into() };
+    json!({"role": "assistant", "content": content, "tool_calls": calls.iter().map(call).collect::<Vec<_>>()})
+}
+
+fn result(result: &CallResult) -> Value {
+    let mut content = result.text.clone();
+    for _ in &result.pictures {
+        spoken::add_line(&mut content, spoken::PICTURE_LEFT_OUT);
+    }
+    json!({"role": "tool", "tool_call_id": result.id, "content": content})
+}

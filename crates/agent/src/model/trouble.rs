@@ -1,0 +1,183 @@
+//! Finds out why a provider did not answer, from its status and what it says about it.
+//!
+//! In: a status and a body, or an error inside a stream. Out: a [`ModelError`], and whether asking again may help. Both providers, and
+//! those who speak like them, say `{"error": {"type", "code", "message"}}`. A key never gets into what is said here.
+
+use serde_json::Value;
+
+use super::{ModelError, ModelFault, secret::Secret};
+
+/// A message of a provider is cut here.
+const LONGEST: usize = 300;
+/// Pieces of a key that are this long are not repeated either.
+const PIECE: usize = 8;
+
+/// Why one try came to nothing.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) error: ModelError,
+    /// Whether the same request may succeed later.
+    pub(super) again: bool,
+    /// How long the provider asks to wait.
+    pub(super) wait: Option<std::time::Duration>,
+}
+
+impl Failed {
+    /// For good.
+    pub(super) fn finally(fault: ModelFault, message: impl Into<String>) -> Self {
+        Self { error: ModelError::new(fault, message), again: false, wait: None }
+    }
+
+    /// For now.
+    pub(super) fn for_now(fault: ModelFault, message: impl Into<String>) -> Self {
+        Self { again: true, ..Self::finally(fault, message) }
+    }
+}
+
+/// What a status other than success means, with what was said in the body.
+pub(super) fn of_status(status: u16, body: &str, key: Option<&Secret>) -> Failed {
+    let parsed: Value = serde_json::from_str(body).unwrap_or_default();
+    let said = said(&parsed).map_or_else(|| plain_words(body), |text| Some(text.to_owned()));
+    let message = match said {
+        Some(said) => format!("the model's provider answers {status}: {}", clean(&said, key)),
+        None => format!("the model's provider answers {status}"),
+    };
+    let (fault, again) = match status {
+        300..400 => {
+            let message = format!("the model's provider answers {status}: redirects are not followed");
+            let mut failed = Failed::finally(ModelFault::Refused, message);
+            failed.error.status = Some(status);
+            return failed;
+        }
+        // More tries do not fill an empty purse.
+        429 if word(&parsed, "code") == Some("insufficient_quota") => (ModelFault::RateLimited, false),
+        429 => (ModelFault::RateLimited, true),
+        500.. => (ModelFault::Failed, true),
+        _ => (ModelFault::Refused, false),
+    };
+    Failed { error: ModelError::new(fault, message).status(status), again, wait: None }
+}
+
+/// An error that came after the status was sent. Its own words say what it would have been.
+pub(super) fn of_event(event: &Value, key: Option<&Secret>) -> Failed {
+    let kind = word(event, "type").or_else(|| word(event, "code")).unwrap_or_default();
+    let number = part(event, "code").and_then(Value::as_u64).unwrap_or_default();
+    let (fault, again) = match (kind, number) {
+        ("rate_limit_error" | "rate_limit_exceeded", _) | (_, 429) => (ModelFault::RateLimited, true),
+        (
+            "invalid_request_error"
+            | "authentication_error"
+            | "billing_error"
+            | "permission_error"
+            | "not_found_error"
+            | "request_too_large",
+            _,
+        )
+        | (_, 400..429 | 430..500) => (ModelFault::Refused, false),
+        _ => (ModelFault::Failed, true),
+    };
+    let said = said(event).map(|said| format!(": {}", clean(said, key))).unwrap_or_default();
+    let message = format!("the model's provider broke its answer off{said}");
+    Failed { error: ModelError::new(fault, message), again, wait: None }
+}
+
+/// What the provider says, wherever it says it.
+fn said(body: &Value) -> Option<&str> {
+    let said = part(body, "message").or_else(|| body.get("error")).or_else(|| body.get("detail"));
+    said.and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+}
+
+fn word<'a>(body: &'a Value, name: &str) -> Option<&'a str> {
+    part(body, name).and_then(Value::as_str)
+}
+
+/// A member of the error, or of the body where the error is the body.
+fn part<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
+    body.get("error").filter(|error| error.is_object()).unwrap_or(body).get(name)
+}
+
+/// A body that is a sentence and no page.
+fn plain_words(body: &str) -> Option<String> {
+    let text = body.trim();
+    (!text.is_empty() && !text.starts_with(['<', '{', '['])).then(|| text.to_owned())
+}
+
+/// One short line without keys.
+pub(super) fn clean(text: &str, key: Option<&Secret>) -> String {
+    let key = key.map(Secret::text).filter(|key| !key.is_empty());
+    let mut line = String::new();
+    // The key is looked for in words: it has no white space in it. A word that is cut by the end is looked at whole.
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        if line.chars().count() > LONGEST {
+            line.push('…');
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        let word: String = word.chars().take(LONGEST).collect();
+        line.push_str(if shows_a_key(&word, key) { "••••" } else { &word });
+    }
+    line
+}
+
+fn shows_a_key(word: &str, key: Option<&str>) -> bool {
+    let core = word.trim_start_matches(|c: char| !c.is_alphanumeric());
+    if core.starts_with("sk-") || word.contains("***") {
+        return true;
+    }
+    let Some(key) = key else { return false };
+    let letters: Vec<char> = key.chars().collect();
+    if letters.len() <= PIECE {
+        return word.contains(key);
+    }
+    letters.windows(PIECE).any(|piece| word.contains(&piece.iter().collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(clean(text, Some(&Secret::new("topsecret-0123456789"))), expected);
+    }
+
+    #[test]
+    fn no_part_of_a_key_is_repeated() {
+        check("Incorrect key topsecret-0123456789.", "Incorrect key ••••");
+        check("Incorrect key 'topsecret-01…' given", "Incorrect key •••• given");
+        check("Incorrect API key: sk-abc***xyz!\r\n\tSee \u{1b}[31mhelp", "Incorrect API key: •••• See [31mhelp");
+        check("the secret of success", "the secret of success");
+    }
+
+    #[test]
+    fn a_message_is_one_line_of_bounded_length() {
+        let long = clean(&"word ".repeat(10_000), None);
+        assert!(long.chars().count() < LONGEST + 10 && long.ends_with('…'), "{long}");
+        let word = clean(&"x".repeat(100_000), None);
+        assert!(word.chars().count() <= LONGEST, "{word}");
+    }
+
+    #[test]
+    fn statuses_say_whether_asking_again_helps() {
+        let check = |status, body: Value, fault, again, said: &str| {
+            let failed = of_status(status, &body.to_string(), None);
+            assert_eq!((failed.error.fault, failed.again), (fault, again), "{status}");
+            assert!(failed.error.message.contains(said), "{}", failed.error.message);
+            assert_eq!(failed.error.status, Some(status));
+        };
+        let error = |message: &str| json!({"error": {"message": message}});
+        check(400, error("too long"), ModelFault::Refused, false, ": too long");
+        check(401, json!({"error": "no key"}), ModelFault::Refused, false, ": no key");
+        check(404, json!({"detail": "no model"}), ModelFault::Refused, false, ": no model");
+        check(422, json!({"message": "what?"}), ModelFault::Refused, false, ": what?");
+        check(307, json!({}), ModelFault::Refused, false, "redirects are not followed");
+        check(429, error("slow down"), ModelFault::RateLimited, true, ": slow down");
+        check(429, json!({"error": {"code": "insufficient_quota"}}), ModelFault::RateLimited, false, "429");
+        check(500, json!({}), ModelFault::Failed, true, "answers 500");
+        check(529, error("Overloaded"), ModelFault::Failed, true, ": Overloaded");
+    }
+}

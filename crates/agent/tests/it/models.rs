@@ -1,0 +1,67 @@
+//! What the clients of providers understand and send: bytes as providers send them come from a small server, exactly as written here.
+#![allow(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
+
+mod anthropic;
+mod openai;
+mod retries;
+mod server;
+mod settings;
+mod split;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use toolhub_agent::{Anthropic, AskedCall, Heard, Message, Model, ModelError, OpenAi, Prompt, Reply, Secret};
+
+use server::{Answer, Server};
+
+const KEY: &str = "thk-very-secret-0123456789";
+
+/// A reply, and everything that was heard before it: `⟲` where it began anew.
+async fn ask(model: &dyn Model, prompt: Prompt<'_>) -> (Result<Reply, ModelError>, String) {
+    let heard = Arc::new(Mutex::new(String::new()));
+    let hearing = heard.clone();
+    let hear = move |piece: Heard<'_>| {
+        hearing.lock().unwrap_or_else(PoisonError::into_inner).push_str(match piece {
+            Heard::Text(text) => text,
+            Heard::Again => "⟲",
+        });
+    };
+    let reply = model.ask(prompt, &hear).await;
+    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    (reply, heard)
+}
+
+fn prompt(messages: &[Message]) -> Prompt<'_> {
+    let time = Duration::from_secs(30);
+    Prompt { system: "", messages, tools: &[], may_call: true, stream: false, time }
+}
+
+fn streamed(messages: &[Message]) -> Prompt<'_> {
+    Prompt { stream: true, ..prompt(messages) }
+}
+
+fn hello() -> Vec<Message> {
+    vec![Message::User { content: "hello".into() }]
+}
+
+fn openai(server: &Server) -> OpenAi {
+    OpenAi::new("m").base_url(server.url()).key(Secret::new(KEY)).first_wait(Duration::from_millis(1))
+}
+
+fn anthropic(server: &Server) -> Anthropic {
+    Anthropic::new("m").base_url(server.url()).key(Secret::new(KEY)).first_wait(Duration::from_millis(1))
+}
+
+/// A call that is all right.
+fn call(id: &str, tool: &str, arguments: Value) -> AskedCall {
+    AskedCall { id: id.into(), tool: tool.into(), arguments, malformed: None }
+}
+
+/// A call whose arguments make no sense.
+fn malformed(id: &str, tool: &str, text: &str) -> AskedCall {
+    AskedCall { malformed: Some(text.into()), ..call(id, tool, json!({})) }
+}

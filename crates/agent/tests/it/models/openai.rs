@@ -1,0 +1,273 @@
+//! Chat completions: what is sent, and every odd answer that is known.
+
+use serde_json::{Value, json};
+use toolhub_agent::{CallResult, Message, ModelFault, Picture, Prompt, Reply, Stop, Usage};
+
+use super::{Answer, Server, ask, call, hello, malformed, openai, prompt, streamed};
+
+/// An answer that comes whole.
+async fn whole(answer: Value) -> Reply {
+    let server = Server::start([Answer::json(200, "", &answer)]).await;
+    ask(&openai(&server).retries(0), prompt(&hello())).await.0.unwrap()
+}
+
+/// A stream of these pieces, and its end.
+async fn stream(pieces: &[Value]) -> Reply {
+    let server = Server::start([Answer::events(&written(pieces, "data: [DONE]\n\n"))]).await;
+    let (reply, heard) = ask(&openai(&server).retries(0), streamed(&hello())).await;
+    let reply = reply.unwrap();
+    assert_eq!(heard, reply.text);
+    reply
+}
+
+fn written(pieces: &[Value], end: &str) -> String {
+    let pieces = pieces.iter().map(|piece| format!("data: {piece}\n\n"));
+    pieces.chain([end.to_owned()]).collect()
+}
+
+fn delta(delta: Value) -> Value {
+    json!({"id": "x", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finish(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn piece(index: Value, id: Value, name: Value, arguments: Value) -> Value {
+    let mut call = json!({"function": {}});
+    for (place, value) in [("index", index), ("id", id)] {
+        if !value.is_null() {
+            call[place] = value;
+        }
+    }
+    for (place, value) in [("name", name), ("arguments", arguments)] {
+        if !value.is_null() {
+            call["function"][place] = value;
+        }
+    }
+    delta(json!({"tool_calls": [call]}))
+}
+
+#[tokio::test]
+async fn a_question_is_said_in_the_words_of_the_provider() {
+    let messages = [
+        Message::User { content: "weather?".into() },
+        Message::Assistant {
+            content: String::new(),
+            calls: vec![call("c1", "weather", json!({"city": "Oslo"})), malformed("c2", "we ather", "{oops")],
+        },
+        Message::Tool {
+            results: vec![
+                CallResult {
+                    id: "c1".into(),
+                    call_id: None,
+                    tool: "weather".into(),
+                    text: "4 °C".into(),
+                    is_error: false,
+                    pictures: vec![Picture { data: "AA==".into(), mime_type: "image/png".into() }],
+                },
+                CallResult {
+                    id: "c2".into(),
+                    call_id: None,
+                    tool: "we ather".into(),
+                    text: "No such tool.".into(),
+                    is_error: true,
+                    pictures: vec![],
+                },
+            ],
+        },
+        Message::Assistant { content: "4 °C.".into(), calls: vec![] },
+        Message::User { content: "thanks".into() },
+    ];
+    let tools = [json!({"type": "function", "function": {"name": "weather"}})];
+    let answer = || Answer::json(200, "", &json!({"choices": [{"message": {"content": "ok"}}]}));
+    let server = Server::start([answer(), answer(), answer()]).await;
+    let full = Prompt { system: "Be brief.", tools: &tools, ..prompt(&messages) };
+    let model = openai(&server).max_tokens(100);
+    ask(&model, full).await.0.unwrap();
+    ask(&model, Prompt { may_call: false, stream: true, ..full }).await.0.unwrap();
+    ask(&model, Prompt { tools: &[], may_call: false, ..full }).await.0.unwrap();
+    let asked = server.asked();
+    assert!(asked[0].head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{}", asked[0].head);
+    assert!(asked[0].head.contains(&format!("authorization: Bearer {}", super::KEY)), "{}", asked[0].head);
+    let said = json!([
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "weather?"},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Oslo\"}"}},
+            {"id": "c2", "type": "function", "function": {"name": "we_ather", "arguments": "{}"}},
+        ]},
+        {"role": "tool", "tool_call_id": "c1", "content": "4 °C\n(a picture is left out)"},
+        {"role": "tool", "tool_call_id": "c2", "content": "No such tool."},
+        {"role": "assistant", "content": "4 °C."},
+        {"role": "user", "content": "thanks"},
+    ]);
+    let plain = json!({"model": "m", "messages": said, "stream": false, "max_tokens": 100, "tools": tools});
+    assert_eq!(asked[0].body, plain);
+    let mut closed = plain.clone();
+    closed["stream"] = true.into();
+    closed["stream_options"] = json!({"include_usage": true});
+    closed["tool_choice"] = "none".into();
+    assert_eq!(asked[1].body, closed);
+    let mut bare = plain;
+    bare.as_object_mut().unwrap().remove("tools");
+    assert_eq!(asked[2].body, bare);
+}
+
+#[tokio::test]
+async fn a_whole_answer_is_understood() {
+    let reply = whole(json!({
+        "id": "chatcmpl-1", "object": "chat.completion", "model": "m",
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\"}"}},
+            {"id": "c2", "type": "function", "function": {"name": "clock", "arguments": ""}},
+        ]}}],
+        "usage": {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25, "prompt_tokens_details": {"cached_tokens": 10}},
+    }));
+    let calls = vec![call("c1", "weather", json!({"city": "Oslo"})), call("c2", "clock", json!({}))];
+    let usage = Usage { input_tokens: 20, output_tokens: 5 };
+    assert_eq!(reply.await, Reply { text: String::new(), calls, stop: Stop::Calls, usage });
+}
+
+#[tokio::test]
+async fn odd_answers_are_understood() {
+    let answer = |message: Value, reason: Value| json!({"choices": [{"message": message, "finish_reason": reason}]});
+    let wants = |id: &str, arguments: Value| json!({"id": id, "function": {"name": "f", "arguments": arguments}});
+    // An object where a text belongs, ids that are missing or doubled, a wrong reason.
+    let calls =
+        json!([wants("", json!({"a": 1})), wants("x", json!("{")), wants("x", json!("[1]")), wants("y", Value::Null)]);
+    let reply = whole(answer(json!({"content": "", "tool_calls": calls}), json!("stop"))).await;
+    assert_eq!(reply.stop, Stop::Calls);
+    let expected = [
+        call("call_0", "f", json!({"a": 1})),
+        malformed("x", "f", "{"),
+        malformed("x_2", "f", "[1]"),
+        call("y", "f", json!({})),
+    ];
+    assert_eq!(reply.calls, expected);
+    let reply = whole(answer(json!({"content": null, "refusal": "I will not."}), json!("stop"))).await;
+    assert_eq!((reply.text.as_str(), reply.stop), ("I will not.", Stop::Refusal));
+    let reply = whole(answer(json!({"content": "hel"}), json!("length"))).await;
+    assert_eq!((reply.text.as_str(), reply.stop), ("hel", Stop::Length));
+    let reply = whole(answer(json!({"content": ""}), json!("content_filter"))).await;
+    assert_eq!(reply.stop, Stop::Refusal);
+    let parts = json!([{"type": "thinking", "thinking": []}, {"type": "text", "text": "hi"}]);
+    let reply = whole(answer(json!({"content": parts}), Value::Null)).await;
+    assert_eq!((reply.text.as_str(), reply.stop), ("hi", Stop::End));
+}
+
+#[tokio::test]
+async fn a_stream_of_text_is_heard_as_it_comes_and_its_usage_is_counted() {
+    let reply = stream(&[
+        delta(json!({"role": "assistant", "content": "", "refusal": null})),
+        delta(json!({"reasoning_content": "hmm"})),
+        delta(json!({"content": "Hé"})),
+        delta(json!({"content": "llo 🙂"})),
+        finish("stop"),
+        json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}),
+    ])
+    .await;
+    let usage = Usage { input_tokens: 7, output_tokens: 3 };
+    assert_eq!(reply, Reply { text: "Héllo 🙂".into(), calls: vec![], stop: Stop::End, usage });
+}
+
+#[tokio::test]
+async fn calls_in_pieces_are_put_together_as_openai_sends_them() {
+    let none = Value::Null;
+    let reply = stream(&[
+        delta(json!({"role": "assistant", "content": null})),
+        piece(json!(0), json!("c1"), json!("weather"), json!("")),
+        piece(json!(0), none.clone(), none.clone(), json!("{\"ci")),
+        piece(json!(1), json!("c2"), json!("clock"), json!("")),
+        piece(json!(0), none.clone(), none.clone(), json!("ty\": \"Oslo\"}")),
+        piece(json!(1), none.clone(), none.clone(), json!("{}")),
+        finish("tool_calls"),
+    ])
+    .await;
+    assert_eq!(reply.calls, [call("c1", "weather", json!({"city": "Oslo"})), call("c2", "clock", json!({}))]);
+    assert_eq!(reply.stop, Stop::Calls);
+}
+
+#[tokio::test]
+async fn calls_in_pieces_are_put_together_as_others_send_them() {
+    let none = Value::Null;
+    let one = [call("c1", "weather", json!({"city": "Oslo"}))];
+    let two = [call("c1", "weather", json!({"city": "Oslo"})), call("c2", "clock", json!({}))];
+    let (half, rest) = (json!("{\"city\":"), json!("\"Oslo\"}"));
+    let full = json!("{\"city\": \"Oslo\"}");
+    let check = async |what: &str, pieces: &[Value], expected: &[toolhub_agent::AskedCall]| {
+        assert_eq!(stream(pieces).await.calls, expected, "{what}");
+    };
+    let pieces = [
+        piece(json!(3), json!("c1"), json!("weather"), full.clone()),
+        piece(json!(7), json!("c2"), json!("clock"), json!("{}")),
+    ];
+    check("gaps in the index", &pieces, &two).await;
+    let pieces = [
+        piece(none.clone(), json!("c1"), json!("weather"), half.clone()),
+        piece(none.clone(), none.clone(), none.clone(), rest.clone()),
+        piece(none.clone(), json!("c2"), json!("clock"), none.clone()),
+    ];
+    check("no index", &pieces, &two).await;
+    let pieces = [
+        piece(json!(0), json!("c1"), json!("weather"), half.clone()),
+        piece(json!(0), json!("c1"), json!("weather"), rest.clone()),
+        piece(json!(1), json!("c2"), json!("clock"), json!("{}")),
+    ];
+    check("id and name in every piece", &pieces, &two).await;
+    let pieces = [
+        piece(json!(0), json!("c1"), json!("weather"), full.clone()),
+        piece(json!(0), json!("c2"), json!("clock"), json!("{}")),
+    ];
+    check("the same index for all", &pieces, &two).await;
+    let pieces = [
+        piece(json!(0), json!("c1"), json!("wea"), json!("")),
+        piece(json!(0), json!(""), json!("ther"), half.clone()),
+        piece(json!(0), json!(""), none.clone(), rest.clone()),
+    ];
+    check("a name in pieces", &pieces, &one).await;
+    let pieces = [piece(json!(0), json!("c1"), json!("weather"), json!({"city": "Oslo"}))];
+    check("arguments that are no text", &pieces, &one).await;
+    let both = json!({"tool_calls": [
+        {"index": 1, "id": "c2", "function": {"name": "clock", "arguments": "{}"}},
+        {"index": 0, "id": "c1", "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\"}"}},
+    ]});
+    check("several in one piece, in no order", &[delta(both)], &two).await;
+    let pieces = [
+        piece(json!(0), none.clone(), json!("clock"), json!("{}")),
+        piece(json!(1), none.clone(), json!("clock"), json!("{\"a\"")),
+    ];
+    let unnamed = [call("call_0", "clock", json!({})), malformed("call_1", "clock", "{\"a\"")];
+    check("no ids, and arguments that end too soon", &pieces, &unnamed).await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_stream_is_its_mark_or_its_reason() {
+    let text = delta(json!({"content": "hi"}));
+    let check = async |stream: String, expected: Result<Stop, ModelFault>| {
+        let server = Server::start([Answer::events(&stream)]).await;
+        let (reply, _) = ask(&openai(&server).retries(0), streamed(&hello())).await;
+        assert_eq!(reply.map(|reply| reply.stop).map_err(|error| error.fault), expected, "{stream}");
+    };
+    let said = std::slice::from_ref(&text);
+    check(written(said, "data: [DONE]\n\n"), Ok(Stop::End)).await;
+    check(written(&[text.clone(), finish("stop")], ""), Ok(Stop::End)).await;
+    check(written(&[text.clone(), finish("length")], "data: [DONE]\n\n"), Ok(Stop::Length)).await;
+    check(written(&[delta(json!({"refusal": "No."}))], "data: [DONE]\n\n"), Ok(Stop::Refusal)).await;
+    check(written(said, ""), Err(ModelFault::Broken)).await;
+    check(written(said, "data: {\"choices\": [{\n\n"), Err(ModelFault::Broken)).await;
+    check(String::new(), Err(ModelFault::Broken)).await;
+    let error = |error: Value| written(&[text.clone(), json!({"error": error})], "data: [DONE]\n\n");
+    check(error(json!({"message": "fell over", "type": "server_error"})), Err(ModelFault::Failed)).await;
+    check(error(json!({"message": "too long", "code": 400})), Err(ModelFault::Refused)).await;
+    check(error(json!({"message": "slow down", "type": "rate_limit_error"})), Err(ModelFault::RateLimited)).await;
+    check(written(&[text, finish("insufficient_system_resource")], "data: [DONE]\n\n"), Err(ModelFault::Failed)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_heard_at_its_end() {
+    let answer = json!({"choices": [{"message": {"content": "all at once"}, "finish_reason": "stop"}]});
+    let server = Server::start([Answer::json(200, "", &answer)]).await;
+    let (reply, heard) = ask(&openai(&server), streamed(&hello())).await;
+    assert_eq!((reply.unwrap().text.as_str(), heard.as_str()), ("all at once", "all at once"));
+}
