@@ -43,8 +43,8 @@ pub(crate) use self::{
     show::values,
 };
 pub(crate) use resolve::{
-    Agent, Agents, Auth, Backend, Execution, Key, Llm, Opened, Policies, Provider, Scheduler, Server, State, Store,
-    StoreTrouble, Telemetry, Threads, Tools, Toolset,
+    Agent, Agents, Auth, Backend, Execution, Key, Llm, Opened, Policies, Scheduler, Server, State, Store, StoreTrouble,
+    Telemetry, Threads, Tools,
 };
 
 /// What holds. Each section can be compared with that of another config.

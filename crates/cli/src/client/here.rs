@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use axum::{Router, body::Body, http};
-use toolhub::ToolHub;
+use toolhub::{ToolHub, agent::AgentService};
 use tower::ServiceExt;
 
 use super::{
@@ -26,6 +26,8 @@ pub(crate) struct Opened {
     pub(crate) router: Router,
     /// The hub behind them.
     pub(crate) hub: ToolHub,
+    /// The agents on it.
+    pub(crate) agents: AgentService,
 }
 
 /// The hub in this process.
@@ -68,6 +70,7 @@ impl Here {
 
     /// Lets what runs come to its end, and writes down what is still to be written.
     pub(super) async fn close(self, interrupted: bool) {
+        self.0.agents.stop().await;
         self.0.hub.shutdown(if interrupted { HURRY } else { GRACE }).await;
     }
 }

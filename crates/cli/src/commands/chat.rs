@@ -119,12 +119,7 @@ fn tell(session: &Session, ended: Result<Ended, Failure>) -> Result<(), Failure>
 }
 
 /// Says that a conversation is gone on with, and sees a run to its end that is still open in it.
-async fn go_on(
-    session: &Session,
-    thread: &str,
-    screen: &mut Screen,
-    keyboard: &mut Keyboard,
-) -> Result<(), Failure> {
+async fn go_on(session: &Session, thread: &str, screen: &mut Screen, keyboard: &mut Keyboard) -> Result<(), Failure> {
     let runs = match session.ask(Request::get(["threads", thread, "runs"]).query("limit", Some(1))).await {
         Ok(answer) => answer.items()?,
         // It is made by the first message.

@@ -55,7 +55,9 @@ pub(crate) async fn run(session: &Session, asked: Runs) -> Result<Exit, Failure>
     match asked {
         Runs::List { of, paging } => {
             let thread = of.or_else(|| session.global.thread.clone()).ok_or_else(|| {
-                Failure::usage("it is not said which thread").help("toolhub runs list THREAD").help("toolhub threads list")
+                Failure::usage("it is not said which thread")
+                    .help("toolhub runs list THREAD")
+                    .help("toolhub threads list")
             })?;
             made(session, &thread, &paging).await
         }

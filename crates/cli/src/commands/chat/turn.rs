@@ -121,7 +121,9 @@ pub(super) async fn turn(
                 screen.end();
                 let (code, message) = (text(&event.data, "/code"), text(&event.data, "/message"));
                 let failure = Failure::new(&code, format!("the agent could not answer: {message}"));
-                return Err(failure.see("run", format!("toolhub runs show {}{}", text(&event.data, "/runId"), session.flags())));
+                return Err(
+                    failure.see("run", format!("toolhub runs show {}{}", text(&event.data, "/runId"), session.flags()))
+                );
             }
             _ => {}
         }
@@ -178,7 +180,8 @@ fn waits(session: &Session, tool: &str, approval: &str, run: Option<&str>) -> Fa
 }
 
 fn broke_off(session: &Session, run: Option<&str>) -> Failure {
-    let failure = Failure::new("unreachable", "the server went away in the middle of the run; the run goes on by itself");
+    let failure =
+        Failure::new("unreachable", "the server went away in the middle of the run; the run goes on by itself");
     match run {
         Some(run) => failure.see("run", format!("toolhub runs show {run}{}", session.flags())),
         None => failure,

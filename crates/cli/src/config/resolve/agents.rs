@@ -3,6 +3,8 @@
 //! In: what is said, and which tools there are. Out: plain values that can be compared. Nobody is asked whether the model answers: a
 //! server whose model is away still serves its tools.
 
+mod model;
+
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use toolhub::Glob;
@@ -69,6 +71,8 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Agent {
     pub(crate) system_prompt: String,
+    /// The toolsets it has, by name; empty where it has every tool.
+    pub(crate) toolsets: Vec<String>,
     /// Globs over names of tools; none for all.
     pub(crate) tools: Option<Vec<String>>,
     /// Another model than the usual one.
@@ -174,6 +178,7 @@ fn one(name: &str, said: &raw::Agent, toolsets: &BTreeMap<String, Toolset>, step
     }
     Agent {
         system_prompt: said.system_prompt.clone(),
+        toolsets: said.toolsets.clone().unwrap_or_default(),
         tools: said.toolsets.is_some().then_some(globs),
         model: said.model.clone(),
         max_steps: said.max_steps.unwrap_or(steps),
@@ -205,12 +210,13 @@ fn llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
         let help = "name the model as its server calls it, such as model = \"deepseek-chat\"";
         desk.wrong(&at("model"), "it is not said which model is asked", help);
     }
+    let before = desk.problems.len();
     let provider = match said.provider {
         raw::Provider::Scripted => Provider::Scripted(script(said, desk)?),
         raw::Provider::Openai => Provider::Openai(place(said, desk)?),
         raw::Provider::Anthropic => Provider::Anthropic(place(said, desk)?),
     };
-    Some(Llm {
+    let llm = Llm {
         provider,
         model: said.model.clone().unwrap_or_else(|| "demo".into()),
         request_timeout: said.request_timeout.0,
@@ -218,7 +224,12 @@ fn llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
         idle_timeout: said.idle_timeout.0,
         max_tokens: said.max_tokens,
         retries: said.retries,
-    })
+    };
+    // What is wrong with its address and its key was said before.
+    if !scripted && let (Err(error), true) = (llm.model(&llm.model), desk.problems.len() == before) {
+        desk.wrong(&Path::of(["llm"]), error.to_string(), "correct what the section says about the model's server");
+    }
+    Some(llm)
 }
 
 /// The script, if it is one from a file; nothing at all where it cannot be used.
