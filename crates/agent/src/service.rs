@@ -3,7 +3,9 @@
 //! In: what a user says in a thread. Out: a run that goes on by itself, and everything that is known about runs and conversations. All
 //! that must survive is in the hub's store; here is only which agent a thread has, and which runs are driven.
 
+mod handle;
 mod look;
+mod nobody;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,25 +17,26 @@ use smol_str::SmolStr;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::TaskTracker;
 use toolhub_core::{
-    BoxFuture, CancellationToken, ToolHub, Toolset,
+    CancellationToken, ToolHub, Toolset,
     backend::StoreError,
-    export::Format,
     ids::{Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     status::Language,
 };
+
+use nobody::nobody;
 
 use crate::{
     agent::Agent,
     driver::Driver,
     live::{Driven, Live, Place},
     meters::Meters,
-    model::{Hear, Model, ModelError, ModelFault, Prompt, Reply},
     plan::AgentPlan,
-    record::{RunRecord, RunStatus},
+    record::RunRecord,
     run::Run,
     shelf::{Begun, Claimed, Held, OpenRun, Opening, Owner, Shelf},
 };
 
+pub use handle::RunHandle;
 pub use look::{CancelRun, ThreadExport};
 
 /// The agent of a message that names none.
@@ -107,14 +110,6 @@ struct Inner {
     language: Language,
     tasks: TaskTracker,
     stopping: CancellationToken,
-}
-
-/// A run that goes on by itself.
-#[derive(Debug, Clone)]
-pub struct RunHandle {
-    told: watch::Receiver<RunRecord>,
-    replayed: bool,
-    cancel: Option<CancellationToken>,
 }
 
 impl AgentService {
@@ -423,73 +418,9 @@ impl AgentService {
     }
 }
 
-impl RunHandle {
-    /// The run.
-    #[must_use]
-    pub fn id(&self) -> RunId {
-        self.told.borrow().id
-    }
-
-    /// Whether the same message had begun this run before.
-    #[must_use]
-    pub fn replayed(&self) -> bool {
-        self.replayed
-    }
-
-    /// The run as it stands.
-    #[must_use]
-    pub fn record(&self) -> RunRecord {
-        self.told.borrow().clone()
-    }
-
-    /// Waits until the run has ended, or waits for somebody. A run that its process lets go of is told as it stands then.
-    pub async fn reached(&mut self) -> RunRecord {
-        self.wait(|status| status != RunStatus::Running).await
-    }
-
-    /// Waits until the run has ended. A run that its process lets go of is told as it stands then.
-    pub async fn ended(&mut self) -> RunRecord {
-        self.wait(RunStatus::is_end).await
-    }
-
-    /// Whether the process has let go of the run before its end.
-    #[must_use]
-    pub fn is_let_go(&self) -> bool {
-        self.told.has_changed().is_err() && !self.told.borrow().status.is_end()
-    }
-
-    /// Asks the run to stop. It still has an end: cancelled, or what it was if that was faster.
-    pub fn cancel(&self) {
-        if let Some(cancel) = &self.cancel {
-            cancel.cancel();
-        }
-    }
-
-    async fn wait(&mut self, until: impl Fn(RunStatus) -> bool) -> RunRecord {
-        let found = self.told.wait_for(|record| until(record.status)).await.ok().map(|record| record.clone());
-        found.unwrap_or_else(|| self.record())
-    }
-}
-
-/// An agent that is no longer defined: its run can only end.
-fn nobody(name: &SmolStr) -> Arc<AgentPlan> {
-    Arc::new(AgentPlan::new(Arc::new(Nobody(name.clone()))))
-}
-
-struct Nobody(SmolStr);
-
-impl Model for Nobody {
-    fn name(&self) -> &str {
-        "none"
-    }
-
-    fn format(&self) -> Format {
-        Format::OpenAi
-    }
-
-    fn ask<'a>(&'a self, _: Prompt<'a>, _: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        let text = format!("there is no agent `{}` any more", self.0);
-        Box::pin(async move { Err(ModelError::new(ModelFault::Refused, text)) })
+impl std::fmt::Debug for AgentService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentService").field("agents", &self.agents()).finish_non_exhaustive()
     }
 }
 

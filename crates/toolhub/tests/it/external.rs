@@ -239,3 +239,33 @@ async fn a_call_whose_process_died_is_interrupted_and_takes_no_result() {
     assert_eq!(hub.report_call(&main(), id, Ok(json!(1))).await, Err(ReportError::Late));
     assert!(script.asked().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waited_for_a_person_when_its_process_died_is_handed_out_after_the_yes() {
+    let store: Arc<Memory> = Arc::default();
+    let (id, dead) = (CallId::mint(TestClock::new().now()), store.clone());
+    let ask = || scripted("ask", []).0.confirm().approval_timeout(10 * MINUTE);
+    let asked: Arc<Mutex<Option<Recorder>>> = Arc::default();
+    let heard = asked.clone();
+    dies(
+        async move || ToolHub::builder().shared_store(dead).tool(ask()).build().await.unwrap(),
+        move |hub| {
+            *asked.lock().unwrap() = Some(Recorder::of(hub));
+            let call = hub.call("ask", json!({"n": 1})).thread("t1").with_id(id).external(MINUTE).detached();
+            (vec![call.start()], ())
+        },
+        move || heard.lock().unwrap().as_mut().is_some_and(|it| it.names().contains(&"approval.requested")),
+    );
+    let (tool, script) = scripted("ask", []);
+    let hub = ToolHub::builder().shared_store(store).tool(tool.confirm()).build().await.unwrap();
+    tokio::time::sleep(MINUTE).await;
+    let question = hub.call_record(&main(), id).await.unwrap().unwrap().approval.unwrap();
+    let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());
+    hub.resolve_approval(&main(), question, answer).await.unwrap();
+    tokio::time::sleep(MOMENT).await;
+    assert_eq!(hub.handed_out(&main(), id), Some(json!({"n": 1})));
+    hub.report_call(&main(), id, Ok(json!("done"))).await.unwrap();
+    let end = hub.wait(&main(), id).await.unwrap().unwrap().outcome.unwrap();
+    assert_eq!(end.assert_success(), &json!("done"));
+    assert!(script.asked().is_empty(), "the tool itself has nothing to do");
+}

@@ -47,6 +47,7 @@ async fn a_model_that_thinks_for_ever_is_cancelled_with_its_run() {
             Ok(run) => break run,
             Err(busy) => assert!(busy.to_string().contains("is open"), "{busy}"),
         }
+        tokio::task::yield_now().await;
     };
     next.cancel();
     next.ended().await;

@@ -15,7 +15,7 @@ async fn calls_are_handed_out_and_their_results_brought_back() {
     let actor = Actor::new([two, says("Both blue.")]);
     let agent = AgentBuilder::new(actor.clone()).external(Duration::from_secs(60)).build(&hub).await.unwrap();
     let mut run = agent.start("Look").await.unwrap();
-    for (at, result) in [("sea", Ok(json!("blue"))), ("sky", Err(ToolError::failed("clouds")))] {
+    for (at, result) in [("sea", Ok(json!("blue"))), ("sky", Err(ToolError::new("clouds")))] {
         // A tool with effects runs alone, so its calls are handed out one after the other.
         let call = loop {
             let record = run.record();

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    Answer, ApprovalOutcome, Status,
+    Status,
     ids::{RunId, ThreadId},
     prelude::*,
     testing::{Scripted, Step, scripted},
@@ -24,14 +24,14 @@ fn thread() -> ThreadId {
 /// A process that says something to an agent and dies when this has come about.
 fn dies(
     shelf: Shelf,
-    tool: ToolBuilder,
+    tools: Vec<ToolBuilder>,
     actor: Arc<Actor>,
     come_about: impl AsyncFn(&ToolHub, &AgentService, RunId) -> bool + Send + 'static,
 ) -> RunId {
     let life = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let told = runtime.block_on(async {
-            let hub = shelf.hub().await.tool(tool).build().await.unwrap();
+            let hub = shelf.hub().await.tools(tools).build().await.unwrap();
             let service = AgentService::new(&hub);
             service.define("default", AgentPlan::new(actor));
             let run = service.send(&main(), &thread(), "Pay the bill").await.unwrap().id();
@@ -75,8 +75,9 @@ async fn a_run_whose_process_died_while_the_model_thought_goes_on_in_the_next() 
         let (pay, _) = scripted("pay", []);
         let first = Actor::new([]);
         let asked = first.clone();
-        let run =
-            dies(shelf.clone(), pay, first, async move |_: &ToolHub, _: &AgentService, _| !asked.told().is_empty());
+        let run = dies(shelf.clone(), vec![pay], first, async move |_: &ToolHub, _: &AgentService, _| {
+            !asked.told().is_empty()
+        });
         let (pay, paying) = scripted("pay", []);
         let second = Actor::new([asks([("pay", json!({"sum": 5}))]), says("Paid.")]);
         let (_hub, service) = next(&shelf, pay, &second).await;
@@ -93,7 +94,7 @@ async fn a_call_that_had_begun_is_not_made_again_and_the_model_hears_of_it() {
     for shelf in Shelf::both() {
         let (pay, paying) = scripted("pay", [Step::Hang]);
         let first = Actor::new([asks([("pay", json!({"sum": 5}))])]);
-        let run = dies(shelf.clone(), pay, first, begun(&paying));
+        let run = dies(shelf.clone(), vec![pay], first, begun(&paying));
         let (pay, paying) = scripted("pay", []);
         let second = Actor::new([says("I do not know whether it was paid.")]);
         let (_hub, service) = next(&shelf, pay, &second).await;
@@ -118,7 +119,7 @@ async fn a_run_that_waits_for_a_person_waits_on_in_the_next_process() {
         let waits = async |_: &ToolHub, service: &AgentService, run| {
             service.run(&main(), run).await.unwrap().unwrap().status == RunStatus::Waiting
         };
-        let run = dies(shelf.clone(), pay.confirm(), first, waits);
+        let run = dies(shelf.clone(), vec![pay.confirm()], first, waits);
         let (pay, paying) = scripted("pay", []);
         let second = Actor::new([says("Paid.")]);
         let (hub, service) = next(&shelf, pay.confirm(), &second).await;
@@ -133,7 +134,9 @@ async fn a_run_that_waits_for_a_person_waits_on_in_the_next_process() {
         assert_eq!(record.calls[0].status, Status::AwaitingApproval);
         let question = record.calls[0].approval.unwrap();
         assert_eq!(paying.asked().len(), 0);
-        hub.resolve(&main(), question, Answer::new(ApprovalOutcome::ProceedOnce)).await.unwrap();
+        hub.resolve_approval(&main(), question, Answer::new(ApprovalOutcome::ProceedOnce, Caller::default()))
+            .await
+            .unwrap();
         let record = ended(&service, run).await;
         assert_eq!((record.content.as_str(), paying.asked().len()), ("Paid.", 1));
     }
@@ -147,7 +150,8 @@ async fn what_was_said_before_a_restart_is_told_after_it() {
         let over = async |_: &ToolHub, service: &AgentService, run| {
             service.run(&main(), run).await.unwrap().unwrap().status.is_end()
         };
-        dies(shelf.clone(), look, first, over);
+        let (order, _) = scripted("order", []);
+        dies(shelf.clone(), vec![look, order.after("look")], first, over);
         let (look, _) = scripted("look", []);
         let (order, _) = scripted("order", []);
         let second = Actor::new([says("Yes.")]);

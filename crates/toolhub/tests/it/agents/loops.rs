@@ -39,7 +39,7 @@ async fn a_run_makes_the_calls_a_model_asks_for_and_tells_it_their_results() {
 
 #[tokio::test]
 async fn whatever_a_model_asks_for_every_call_has_its_result() {
-    let (fails, _) = scripted("fails", [Step::Fail(ToolError::failed("no paper"))]);
+    let (fails, _) = scripted("fails", [Step::Fail(ToolError::new("no paper"))]);
     let (works, _) = scripted("works", []);
     let hub = ToolHub::builder().tool(fails).tool(works).build().await.unwrap();
     let mut odd =
@@ -54,11 +54,9 @@ async fn whatever_a_model_asks_for_every_call_has_its_result() {
     let [.., Message::Assistant { calls, .. }, Message::Tool { results }] = told[1].messages.as_slice() else {
         panic!("{told:?}")
     };
-    let ids = |ids: Vec<&str>| ids;
-    assert_eq!(
-        ids(calls.iter().map(|call| call.id.as_str()).collect()),
-        ids(results.iter().map(|result| result.id.as_str()).collect())
-    );
+    let asked: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+    let answered: Vec<&str> = results.iter().map(|result| result.id.as_str()).collect();
+    assert_eq!(asked, answered);
     let errors: Vec<bool> = results.iter().map(|result| result.is_error).collect();
     assert_eq!(errors, [false, true, true, true]);
     assert!(results[1].text.contains("`works`"), "the closest name is told: {}", results[1].text);
@@ -70,7 +68,7 @@ async fn whatever_a_model_asks_for_every_call_has_its_result() {
 async fn each_step_offers_exactly_the_tools_that_may_be_used_now() {
     let (look, _) = scripted("look", []);
     let (order, _) = scripted("order", []);
-    let (broken, _) = scripted("broken", (0..3).map(|_| Step::Fail(ToolError::failed("no paper"))));
+    let (broken, _) = scripted("broken", (0..3).map(|_| Step::Fail(ToolError::new("no paper"))));
     let hub = ToolHub::builder().tool(look).tool(order.after("look")).tool(broken).build().await.unwrap();
     let actor = Actor::new([
         asks([("broken", json!({}))]),
@@ -140,12 +138,12 @@ async fn a_program_manages_the_tools_of_its_agent() {
     let thread = ThreadId::new("t1").unwrap();
     let agent = AgentBuilder::new(actor.clone()).thread(thread).internal(2).build(&hub).await.unwrap();
     agent.initialize().await.unwrap();
-    agent.set_tool_status("test", toolhub::status::ToolStatus::Maintenance, Some("tidying up")).await.unwrap();
+    agent.set_tool_status("test", toolhub::status::ToolStatus::Maintenance, Some("tidying up".into())).await.unwrap();
     agent.invoke("Go").await.unwrap();
     assert_eq!(actor.told()[0].tools, ["other"]);
     let details = agent.tool_status_details().await.unwrap();
-    let words: Vec<String> = details.iter().map(|info| format!("{} {}", info.tool_name, info.status)).collect();
-    assert_eq!(words, ["other available", "test maintenance"]);
+    let words: Vec<String> = details.iter().map(|info| format!("{} {:?}", info.tool_name, info.status)).collect();
+    assert_eq!(words, ["other Available", "test Maintenance"]);
     let saved = agent.serialize_tool_states().await.unwrap();
     agent.reset_tool_status("test").await.unwrap();
     assert_eq!(agent.rebind().await.unwrap().names().len(), 2);
