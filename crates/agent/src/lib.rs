@@ -5,9 +5,17 @@
 
 mod message;
 mod model;
+#[cfg(feature = "stub")]
+mod script;
+#[cfg(feature = "stub")]
+mod stub;
 
 pub use message::{AskedCall, CallResult, Message, Picture};
 pub use model::{
     Anthropic, Hear, Heard, Model, ModelError, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Reply, Secret,
     SettingsError, Stop, UnknownProvider, Usage, connect,
 };
+#[cfg(feature = "stub")]
+pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, Scripted};
+#[cfg(feature = "stub")]
+pub use stub::Stub;
