@@ -18,6 +18,10 @@ mod run;
 mod service;
 mod shelf;
 mod window;
+#[cfg(feature = "stub")]
+mod script;
+#[cfg(feature = "stub")]
+mod stub;
 
 pub use agent::{Agent, AgentBuilder};
 pub use follow::events;
@@ -32,3 +36,7 @@ pub use record::{RunRecord, RunStatus};
 pub use run::{Bounds, End, Planned, Run, RunCall, RunError, Todo};
 pub use service::{AgentError, AgentService, CancelRun, DEFAULT_AGENT, RunHandle, Said, ThreadExport};
 pub use shelf::KeptMessage;
+#[cfg(feature = "stub")]
+pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, Scripted};
+#[cfg(feature = "stub")]
+pub use stub::Stub;

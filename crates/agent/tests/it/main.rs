@@ -2,3 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
 mod models;
+#[cfg(feature = "stub")]
+mod script;
+#[cfg(feature = "stub")]
+mod stub;

@@ -118,7 +118,7 @@ async fn said(session: &Session, id: &str, paging: &Paging) -> Result<Exit, Fail
         show.say("nothing was said here");
     }
     let mut fields = Fields::default();
-    for message in messages.iter().map(|kept| kept.get("message").unwrap_or(kept)) {
+    for message in &messages {
         match text(message, "/role").as_str() {
             "user" => fields.add("you", text(message, "/content")),
             "assistant" => fields.add("agent", text(message, "/content")),

@@ -22,11 +22,10 @@ pub(super) type Plans = Vec<(String, AgentPlan)>;
 /// When a model cannot be made, in words.
 pub(super) fn plans(agents: &Agents) -> Result<Plans, String> {
     let Some(llm) = &agents.llm else { return Ok(Plans::new()) };
-    let model = |name: &str| llm.model(name).map_err(|error| error.to_string());
-    let usual = model(&llm.model)?;
+    let usual = llm.model(&llm.model)?;
     let one = |(name, agent): (&String, &config::Agent)| {
         let model = match &agent.model {
-            Some(other) if *other != llm.model => model(other)?,
+            Some(other) if *other != llm.model => llm.model(other)?,
             _ => usual.clone(),
         };
         Ok((name.clone(), plan(agent, llm, model)?))

@@ -5,9 +5,9 @@
 
 mod model;
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fs, time::Duration};
 
-use toolhub::Glob;
+use toolhub::{Glob, agent};
 
 use super::{
     super::{
@@ -44,7 +44,7 @@ pub(crate) struct Llm {
 /// Who makes its answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Provider {
-    /// A script: its text, and the file it was read from; none for the one that the binary carries.
+    /// A script from a file; none for the one that the binary carries.
     Scripted(Option<Script>),
     /// A server that speaks as OpenAI's does.
     Openai(Place),
@@ -55,7 +55,6 @@ pub(crate) enum Provider {
 /// A script from a file. What it says counts, not where it lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Script {
-    pub(crate) file: PathBuf,
     pub(crate) text: String,
 }
 
@@ -226,8 +225,8 @@ fn llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
         retries: said.retries,
     };
     // What is wrong with its address and its key was said before.
-    if !scripted && let (Err(error), true) = (llm.model(&llm.model), desk.problems.len() == before) {
-        desk.wrong(&Path::of(["llm"]), error.to_string(), "correct what the section says about the model's server");
+    if let (Err(error), true) = (llm.model(&llm.model), desk.problems.len() == before) {
+        desk.wrong(&Path::of(["llm"]), error, "correct what the section says about the model's server");
     }
     Some(llm)
 }
@@ -243,7 +242,14 @@ fn script(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Option<Script>> {
     }
     let file = desk.file(&path, text);
     match fs::read_to_string(&file) {
-        Ok(text) => Some(Some(Script { file, text })),
+        Ok(script) => {
+            // All that is wrong with it, and where it stands in the script.
+            for wrong in agent::Script::parse(&script).err().into_iter().flat_map(|error| error.problems) {
+                let help = wrong.help.unwrap_or_else(|| "docs/stub-llm.md says how scripts are written".into());
+                desk.wrong(&path, format!("{text}:{}: {}", wrong.line, wrong.message), help);
+            }
+            Some(Some(Script { text: script }))
+        }
         Err(error) => {
             let help = "check the path; it begins where this file is";
             desk.wrong(&path, format!("{text} cannot be read: {error}"), help);

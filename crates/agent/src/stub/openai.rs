@@ -1,0 +1,86 @@
+//! Writes answers as chat completions.
+
+use serde_json::{Value, json};
+
+use super::{
+    read::Asked,
+    wire::{Answer, Call, Written, pieces},
+};
+
+/// When everything was made: a clock has no part in it.
+const CREATED: u64 = 1_767_225_600;
+
+/// The answer, whole or in pieces.
+pub(super) fn write(answer: &Answer, asked: &Asked) -> Written {
+    if asked.stream { Written::Events(events(answer, asked.usage)) } else { Written::Whole(whole(answer)) }
+}
+
+/// An error.
+pub(super) fn failure(status: u16, message: &str) -> Value {
+    let (kind, code) = match status {
+        429 => ("requests", json!("rate_limit_exceeded")),
+        401 => ("invalid_request_error", json!("invalid_api_key")),
+        404 => ("invalid_request_error", json!("not_found")),
+        400..500 => ("invalid_request_error", Value::Null),
+        _ => ("server_error", Value::Null),
+    };
+    json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
+}
+
+fn id(answer: &Answer) -> String {
+    format!("chatcmpl-{}", answer.number)
+}
+
+fn call_id(call: &Call) -> String {
+    format!("call_{}", call.id)
+}
+
+fn reason(answer: &Answer) -> &'static str {
+    if answer.calls.is_empty() { "stop" } else { "tool_calls" }
+}
+
+fn usage(answer: &Answer) -> Value {
+    let usage = answer.usage;
+    let total = usage.input_tokens + usage.output_tokens;
+    json!({"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens, "total_tokens": total})
+}
+
+fn whole(answer: &Answer) -> Value {
+    let content = if answer.text.is_empty() { Value::Null } else { answer.text.as_str().into() };
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+    if !answer.calls.is_empty() {
+        let call = |call: &Call| json!({"id": call_id(call), "type": "function", "function": {"name": call.tool, "arguments": call.written}});
+        message["tool_calls"] = answer.calls.iter().map(call).collect();
+    }
+    let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": reason(answer)});
+    json!({
+        "id": id(answer), "object": "chat.completion", "created": CREATED, "model": answer.model,
+        "choices": [choice], "usage": usage(answer),
+    })
+}
+
+fn events(answer: &Answer, with_usage: bool) -> Vec<String> {
+    let chunk = |choices: Value| json!({"id": id(answer), "object": "chat.completion.chunk", "created": CREATED, "model": answer.model, "choices": choices});
+    let delta = |delta: Value, reason: Value| {
+        chunk(json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}]))
+    };
+    let mut chunks = vec![delta(json!({"role": "assistant", "content": ""}), Value::Null)];
+    chunks.extend(pieces(&answer.text).into_iter().map(|piece| delta(json!({"content": piece}), Value::Null)));
+    for (index, call) in answer.calls.iter().enumerate() {
+        let function = json!({"name": call.tool, "arguments": ""});
+        let begin = json!({"index": index, "id": call_id(call), "type": "function", "function": function});
+        chunks.push(delta(json!({"tool_calls": [begin]}), Value::Null));
+        for piece in pieces(&call.written) {
+            let more = json!({"index": index, "function": {"arguments": piece}});
+            chunks.push(delta(json!({"tool_calls": [more]}), Value::Null));
+        }
+    }
+    chunks.push(delta(json!({}), reason(answer).into()));
+    if with_usage {
+        let mut last = chunk(json!([]));
+        last["usage"] = usage(answer);
+        chunks.push(last);
+    }
+    let events = chunks.into_iter().map(|chunk| format!("data: {chunk}\n\n"));
+    events.chain(["data: [DONE]\n\n".to_owned()]).collect()
+}
