@@ -3,19 +3,40 @@
 //! Use the crate `toolhub`; this one is what its feature `agent` is made of.
 #![forbid(unsafe_code)]
 
+mod agent;
+mod calls;
+mod driver;
+mod follow;
+mod live;
 mod message;
+mod meters;
 mod model;
+mod plan;
+mod record;
+mod rules;
+mod run;
 #[cfg(feature = "stub")]
 mod script;
+mod service;
+mod shelf;
 #[cfg(feature = "stub")]
 mod stub;
+mod window;
 
+pub use agent::{Agent, AgentBuilder};
+pub use follow::events;
 pub use message::{AskedCall, CallResult, Message, Picture};
+pub use meters::{AgentStats, Meters, SECONDS, Spread, TOKENS};
 pub use model::{
     Anthropic, Hear, Heard, Model, ModelError, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Reply, Secret,
     SettingsError, Stop, UnknownProvider, Usage, connect,
 };
+pub use plan::{AgentPlan, ToolExecution};
+pub use record::{RunRecord, RunStatus};
+pub use run::{Bounds, End, Planned, Run, RunCall, RunError, Todo};
 #[cfg(feature = "stub")]
 pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, Scripted};
+pub use service::{AgentError, AgentService, CancelRun, DEFAULT_AGENT, RunHandle, Said, ThreadExport};
+pub use shelf::KeptMessage;
 #[cfg(feature = "stub")]
 pub use stub::Stub;

@@ -140,6 +140,7 @@ impl Approvals {
         let news = News::ApprovalRequested {
             approval_id: approval.id,
             call_id: approval.call_id,
+            run_id: approval.run,
             tool_name: approval.tool.clone(),
             rule: approval.rule.clone(),
             reason: approval.reason.clone(),
@@ -279,6 +280,7 @@ impl Approvals {
         let news = News::ApprovalResolved {
             approval_id: approval.id,
             call_id: approval.call_id,
+            run_id: approval.run,
             tool_name: approval.tool.clone(),
             state: approval.state,
             outcome: approval.answer.as_ref().map(|answer| answer.outcome),

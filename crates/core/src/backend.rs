@@ -22,7 +22,7 @@ pub(crate) use bounded::Bounded;
 pub use error::StoreError;
 pub use memory::Memory;
 pub use partition::{Partition, Place};
-pub(crate) use record::{decode, encode};
+pub use record::{decode, encode};
 pub use row::{Key, Row, Seen, Table};
 pub use scan::{Cursor, Page, Scan, Scope};
 pub(crate) use scan::{read_all, read_pages};

@@ -6,6 +6,7 @@ mod content;
 mod outcome;
 mod progress;
 mod reached;
+mod reported;
 mod request;
 mod whereabouts;
 
@@ -14,5 +15,6 @@ pub use outcome::{Acknowledged, Effect, Outcome, Status};
 pub use progress::Progress;
 pub(crate) use progress::ProgressSink;
 pub use reached::Reached;
+pub use reported::ReportError;
 pub(crate) use request::Call;
 pub(crate) use whereabouts::Whereabouts;

@@ -184,8 +184,8 @@ impl CallContext {
         *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(services.clock.instant());
         let at = services.clock.now();
         if services.events.heard() {
-            let (call_id, tool_name) = (self.call_id(), self.tool().clone());
-            let news = News::CallProgress { call_id, tool_name, message: message.clone(), fraction };
+            let (call_id, run_id, tool_name) = (self.call_id(), self.run(), self.tool().clone());
+            let news = News::CallProgress { call_id, run_id, tool_name, message: message.clone(), fraction };
             services.events.tell_tenant(at, self.tenant(), self.thread(), news);
         }
         if let Some(sink) = &self.call().progress {

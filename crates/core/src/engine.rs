@@ -105,12 +105,13 @@ impl Live {
         let call = whereabouts.id;
         let mut running = self.running();
         let first = running.is_empty();
-        running.insert(call, whereabouts.clone());
+        // Two calls may have one id, if their caller minted it: the first is found, and the second will be refused.
+        running.entry(call).or_insert_with(|| whereabouts.clone());
         drop(running);
         if first {
             self.0.begun.notify_one();
         }
-        Running { call, live: self.clone() }
+        Running { whereabouts: whereabouts.clone(), live: self.clone() }
     }
 
     /// Where a call is, if it runs here.
@@ -152,14 +153,18 @@ impl Live {
 
 /// A call that is running.
 pub(crate) struct Running {
-    call: CallId,
+    whereabouts: Arc<Whereabouts>,
     live: Live,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         let mut live = self.live.running();
-        live.remove(&self.call);
+        let call = &self.whereabouts.id;
+        if live.get(call).is_some_and(|found| Arc::ptr_eq(found, &self.whereabouts)) {
+            live.remove(call);
+        }
+        self.whereabouts.ends();
         // A flood of calls must not leave its size behind. Halved at a quarter, so that it is not moved back and forth.
         if live.capacity() > FEW && live.len() < live.capacity() / 4 {
             let room = live.capacity() / 2;

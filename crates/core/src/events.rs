@@ -22,7 +22,7 @@ use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 use kept::Waiting;
 pub use kept::{EventPage, KeptEvent};
 pub(crate) use kept::{Kept, keep};
-pub use news::News;
+pub use news::{MessageCall, News};
 
 use crate::{
     clock::Timestamp,

@@ -13,6 +13,7 @@ mod explain;
 mod journal;
 mod monitor;
 mod offer;
+mod outside;
 mod recovery;
 mod request;
 mod sessions;
@@ -40,7 +41,7 @@ pub use threads::ThreadError;
 
 use crate::{
     artifact::{self, Artifact},
-    backend::StoreError,
+    backend::{Backend, StoreError},
     clock::Timestamp,
     engine::Engine,
     events::News,
@@ -181,6 +182,19 @@ impl ToolHub {
         self.engine.services.state.clone()
     }
 
+    /// Where the hub keeps its durable records, for rooms that keep theirs beside them. Every answer of it has an end, as for
+    /// the hub's own questions. Rows are written with the time of [`now`](Self::now).
+    #[must_use]
+    pub fn store(&self) -> Arc<dyn Backend> {
+        self.engine.services.store.clone()
+    }
+
+    /// What time it is for the hub: a test may have chosen it.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.engine.services.clock.now()
+    }
+
     /// The tools as they are now. The list stays as it is while it is held, and a call may be made
     /// [among](CallRequest::among) exactly these.
     #[must_use]
@@ -273,9 +287,5 @@ impl ToolHub {
 
     fn tell(&self, news: News) {
         self.engine.services.events.tell(self.now(), news);
-    }
-
-    fn now(&self) -> Timestamp {
-        self.engine.services.clock.now()
     }
 }

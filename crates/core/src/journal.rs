@@ -128,6 +128,12 @@ impl Journal {
         self.put_open(record, Expect::Absent)
     }
 
+    /// What must hold where the caller minted the id of a call that is opened: no call with it has ended.
+    pub(crate) fn never_ended(&self, call: CallId) -> Write {
+        let (expect, durability) = (Expect::Absent, Durability::KillSafe);
+        Write { table: Table::Calls, id: call.into(), expect, change: Change::Keep, durability }
+    }
+
     /// The write that takes over an open call, to run it once more.
     pub(crate) fn take_over(&self, call: &OpenCall) -> Result<Write, StoreError> {
         self.put_open(&call.record, Expect::Same(call.seen))

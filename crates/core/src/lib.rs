@@ -49,7 +49,7 @@ mod trace;
 
 pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant};
 pub use artifact::Artifact;
-pub use call::{Acknowledged, Content, Effect, Outcome, Progress, Reached, Status};
+pub use call::{Acknowledged, Content, Effect, Outcome, Progress, Reached, ReportError, Status};
 pub use context::CallContext;
 pub use error::{CallError, Counts, Detail, ErrorKind, ErrorRow, FailureScope, ToolError};
 pub use executor::{BoxFuture, Executor, Job, Reply};
@@ -71,13 +71,14 @@ pub use policy::{
     AnnotationMatch, ArgumentMatch, Decision, Glob, Limits, OnExcess, Policy, PolicyError, RateLimit, RateScope, Retry,
     Rule, RuleError,
 };
-pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools};
+pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools, Toolset};
 pub use state::{
     BusinessStateConfig, ConflictResolution, ConnectionState, ConnectionStateConfig, ContextFilter, ContextId,
     ContextInfo, ContextPage, ContextState, FormatError, Happened, HistoryEntry, JsonState, KindInfo, ManagerType,
     PersistenceFormat, SessionState, State, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry,
     StateError, StateKind, StateManager, StateManagerConfig, StateStats, StateVersion, ToolState,
 };
+pub use step::Waiting;
 pub(crate) use text_schema::text_schema;
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};
 pub use tokio_util::sync::CancellationToken;

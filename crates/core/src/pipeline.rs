@@ -17,6 +17,7 @@ mod interrupted;
 mod launch;
 mod open;
 mod output;
+mod outside;
 mod policy;
 mod prepare;
 mod replay;
@@ -26,7 +27,7 @@ mod status;
 mod ticket;
 mod validate;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     approvals::Permit,
@@ -238,13 +239,19 @@ impl Found {
     fn runs_in_place(&self) -> bool {
         let Way { call, tool, base, .. } = &self.0;
         let proves = *base != Base::No && call.thread.is_some();
-        let plain = call.key.is_none() && !call.detached && !tool.stateful && !proves;
+        let known = call.key.is_some() || call.own_id || call.external.is_some();
+        let plain = !known && !call.detached && !tool.stateful && !proves;
         tool.definition.annotations.read_only && plain && !tool.gate.may_ask()
     }
 }
 
-/// When a call must be done: the tool's time, or the caller's where that is shorter.
+/// How long a call may take: the tool's time, or what somebody outside has for it; or the caller's where that is shorter.
+fn time_limit(way: &Way) -> Duration {
+    let own = way.call.external.unwrap_or(way.tool.limits.timeout);
+    way.call.timeout.map_or(own, |wanted| wanted.min(own))
+}
+
+/// When a call must be done.
 fn deadline(way: &Way, now: Instant) -> Instant {
-    let own = way.tool.limits.timeout;
-    clock::after(now, way.call.timeout.map_or(own, |wanted| wanted.min(own)))
+    clock::after(now, time_limit(way))
 }

@@ -7,6 +7,7 @@ mod builder;
 mod depends;
 mod error;
 mod tools;
+mod toolset;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +18,7 @@ pub(crate) use builder::Workshop;
 pub use error::RegistryError;
 pub(crate) use tools::{Base, Registration};
 pub use tools::{Filter, Tool, Tools};
+pub use toolset::Toolset;
 
 use crate::{policy::PolicyBook, state::Homes, tool::ToolName};
 

@@ -16,12 +16,25 @@ use tokio::sync::Notify;
 use crate::{
     call::{Call, Outcome},
     engine::Engine,
-    ids::ThreadId,
+    ids::{ApprovalId, CallId, ThreadId},
     pipeline,
     registry::{Tool, Tools},
     tool::DependsOn,
 };
 use plan::{Plan, Planned, State, Turn, earlier_bases};
+
+/// What a call of a step has begun to wait for, longer than for a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Waiting {
+    /// A person, who was asked this question.
+    Person(ApprovalId),
+    /// The result, which somebody outside has to report.
+    Result,
+}
+
+/// Told when a call of the step begins to wait.
+pub(crate) type Hear = Box<dyn Fn(CallId, Waiting) + Send + Sync>;
 
 /// A call's place among the calls of its step.
 #[derive(Clone)]
@@ -34,13 +47,14 @@ pub(crate) struct Member {
 struct Step {
     plan: Mutex<Plan>,
     changed: Notify,
+    hear: Option<Hear>,
 }
 
 /// Runs the calls of one step. The outcomes are in the order of the calls.
-pub(crate) async fn run(engine: &Arc<Engine>, mut calls: Vec<Call>) -> Vec<Outcome> {
+pub(crate) async fn run(engine: &Arc<Engine>, mut calls: Vec<Call>, hear: Option<Hear>) -> Vec<Outcome> {
     let tools: Vec<Option<Arc<Tool>>> = calls.iter().map(|call| find(&engine.registry.snapshot(), call)).collect();
     share_a_thread(&mut calls, &tools);
-    let step = Arc::new(Step { plan: Mutex::new(plan(&calls, &tools)), changed: Notify::new() });
+    let step = Arc::new(Step { plan: Mutex::new(plan(&calls, &tools)), changed: Notify::new(), hear });
     let mut waiting: Vec<Option<Call>> = calls.into_iter().map(Some).collect();
     let mut outcomes: Vec<Option<Outcome>> = waiting.iter().map(|_| None).collect();
     // Before the calls, so that it is dropped after them: those that are cancelled with the step know it by then.
@@ -79,9 +93,21 @@ impl Drop for Order<'_> {
 
 impl Member {
     /// The call waits for a person; others may go past it.
-    pub(crate) fn asks(&self) {
+    pub(crate) fn asks(&self, call: CallId, question: ApprovalId) {
         self.step.with(|plan| plan.asks(self.at));
         self.step.changed.notify_waiters();
+        self.tell(call, Waiting::Person(question));
+    }
+
+    /// Somebody outside does the work of the call. It counts as running.
+    pub(crate) fn hands_out(&self, call: CallId) {
+        self.tell(call, Waiting::Result);
+    }
+
+    fn tell(&self, call: CallId, waiting: Waiting) {
+        if let Some(hear) = &self.step.hear {
+            hear(call, waiting);
+        }
     }
 
     /// The person said yes: the call goes on when it is its turn.

@@ -51,9 +51,12 @@
 //! - Where records are kept: in memory, or in one file with `Sqlite`; and what tools remember alone, in readable files with
 //!   `Files` (the feature `disk`, on unless it is left out).
 //! - Tools that are HTTP requests: `rest::Rest`, with the feature `connect`.
+//! - Agents, which offer a model the tools that work now and keep their threads: `agent::AgentBuilder`, with the feature `agent`.
 //! - For tests of tools: `toolhub::testing`, with the feature `testing`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "agent")]
+pub use toolhub_agent as agent;
 #[cfg(feature = "connect")]
 pub use toolhub_connect::{command, openapi, rest};
 pub use toolhub_core::*;

@@ -4,6 +4,7 @@ mod again;
 mod imports;
 mod line;
 mod process;
+mod runs_killed;
 mod service;
 mod signals;
 mod tools;

@@ -8,12 +8,18 @@ use smol_str::SmolStr;
 use super::{Row, Seen, StoreError, Table};
 
 /// The bytes of a record.
-pub(crate) fn encode<T: Serialize>(table: Table, id: &SmolStr, record: &T) -> Result<Arc<[u8]>, StoreError> {
+///
+/// # Errors
+/// When it is nothing JSON can say.
+pub fn encode<T: Serialize>(table: Table, id: &SmolStr, record: &T) -> Result<Arc<[u8]>, StoreError> {
     serde_json::to_vec(record).map(Into::into).map_err(|error| StoreError::unreadable(table, id.clone(), &error))
 }
 
-/// The record in a row that was written with this layout.
-pub(crate) fn decode<T: DeserializeOwned>(
+/// The record in a row that was written with this layout, and which writing of the row it is.
+///
+/// # Errors
+/// When the row has another layout, or cannot be read.
+pub fn decode<T: DeserializeOwned>(
     table: Table,
     id: &SmolStr,
     layout: u32,

@@ -45,11 +45,15 @@ pub enum Table {
     Audit,
     /// Tools that were made at run time, as they were asked for.
     Tools,
+    /// What agents did in threads: the runs that have ended, and under [`Table::OPEN_RUN`] the one that has not.
+    Runs,
+    /// What was said in threads.
+    Messages,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -67,7 +71,13 @@ impl Table {
         Self::Keys,
         Self::Audit,
         Self::Tools,
+        Self::Runs,
+        Self::Messages,
     ];
+
+    /// The id of the run that is open in a thread, in the table [`Runs`](Self::Runs). There is one at most, and a thread that
+    /// has it is not idle.
+    pub const OPEN_RUN: &'static str = "~";
 
     /// The word in file, table and key names.
     #[must_use]
@@ -90,6 +100,8 @@ impl Table {
             Self::Keys => "keys",
             Self::Audit => "audit",
             Self::Tools => "tools",
+            Self::Runs => "runs",
+            Self::Messages => "messages",
         }
     }
 }

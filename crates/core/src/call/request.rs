@@ -20,6 +20,8 @@ use crate::{
 pub(crate) struct Call {
     /// This call, for ever.
     pub(crate) id: CallId,
+    /// Whether its caller minted the id, and may have made a call with it before.
+    pub(crate) own_id: bool,
     /// The tool's name as the caller wrote it.
     pub(crate) tool: SmolStr,
     /// What to give the tool.
@@ -40,6 +42,10 @@ pub(crate) struct Call {
     pub(crate) trace: Option<Box<TraceContext>>,
     /// A shorter time than the tool's own.
     pub(crate) timeout: Option<Duration>,
+    /// How often it is tried again, whatever its tool says.
+    pub(crate) retries: Option<u32>,
+    /// Somebody outside does the work instead of the tool's executor, and has this long for it.
+    pub(crate) external: Option<Duration>,
     /// When it arrived, by the wall.
     pub(crate) arrived: Timestamp,
     /// When it arrived, for measuring.

@@ -10,9 +10,10 @@ use smol_str::SmolStr;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, Status};
+use super::{Call, ReportError, Status};
 use crate::{
     clock::Timestamp,
+    error::ToolError,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     journal::{CallRecord, OpenCall},
     tool::ToolName,
@@ -49,6 +50,26 @@ struct Stage {
     left: bool,
     /// It was cancelled because the hub goes down, and not because anybody wants it to end.
     cut_off: bool,
+    /// What is known of its result, if somebody outside does the work.
+    outside: Outside,
+    /// Until when the result must be there, once the work was handed out.
+    external_until: Option<Timestamp>,
+    /// It does not run any more.
+    ended: bool,
+}
+
+/// How far the work of a call is that somebody outside does.
+enum Outside {
+    /// Nobody outside has anything to do with it.
+    Never,
+    /// It was not handed out yet.
+    Later,
+    /// Somebody does it.
+    HandedOut,
+    /// It is done.
+    Reported(Result<Value, ToolError>),
+    /// The result was taken, or it is too late for one.
+    Over,
 }
 
 impl Whereabouts {
@@ -61,6 +82,9 @@ impl Whereabouts {
             written: false,
             left: false,
             cut_off: false,
+            outside: if call.external.is_some() { Outside::Later } else { Outside::Never },
+            external_until: None,
+            ended: false,
         };
         Arc::new(Self {
             id: call.id,
@@ -101,6 +125,80 @@ impl Whereabouts {
         (stage.ahead, stage.written) = (Some(Box::new(open.clone())), true);
         drop(stage);
         self.changed.notify_waiters();
+    }
+
+    /// Somebody outside may do the work from here on, with these arguments.
+    pub(crate) fn hands_out(&self, arguments: &Value, until: Timestamp) {
+        let mut stage = self.stage();
+        stage.arguments = arguments.clone();
+        (stage.outside, stage.external_until) = (Outside::HandedOut, Some(until));
+        drop(stage);
+        self.changed.notify_waiters();
+    }
+
+    /// Until when the result of a call must be there whose work was handed out.
+    pub(crate) fn external_until(&self) -> Option<Timestamp> {
+        self.stage().external_until
+    }
+
+    /// The arguments of a call whose work somebody outside does now.
+    pub(crate) fn handed_out(&self) -> Option<Value> {
+        let stage = self.stage();
+        matches!(stage.outside, Outside::HandedOut).then(|| stage.arguments.clone())
+    }
+
+    /// The work is done. Whoever is told yes will see the call end with this result.
+    pub(crate) fn report(&self, result: Result<Value, ToolError>) -> Result<(), ReportError> {
+        let mut stage = self.stage();
+        match stage.outside {
+            Outside::Never => return Err(ReportError::NotExternal),
+            Outside::Later => return Err(ReportError::Early),
+            Outside::Reported(_) | Outside::Over => return Err(ReportError::Late),
+            Outside::HandedOut => stage.outside = Outside::Reported(result),
+        }
+        drop(stage);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Waits for the result.
+    pub(crate) async fn reported(&self) -> Result<Value, ToolError> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if matches!(self.stage().outside, Outside::Reported(_))
+                && let Some(result) = self.last_report()
+            {
+                return result;
+            }
+            changed.await;
+        }
+    }
+
+    /// The result, if it is there. After this it is too late for one.
+    pub(crate) fn last_report(&self) -> Option<Result<Value, ToolError>> {
+        match std::mem::replace(&mut self.stage().outside, Outside::Over) {
+            Outside::Reported(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// The call does not run any more.
+    pub(crate) fn ends(&self) {
+        self.stage().ended = true;
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until the call does not run any more.
+    pub(crate) async fn ended(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.stage().ended {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// The record that was written ahead and must be closed if the call is refused. From here on it is its owner's affair.
@@ -169,6 +267,7 @@ impl Whereabouts {
             arguments: stage.arguments.clone(),
             status: stage.status,
             approval: stage.asked,
+            external_until: stage.external_until,
             trace_id: self.trace_id,
             opened_at: self.arrived,
             outcome: None,

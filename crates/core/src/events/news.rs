@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use smol_str::SmolStr;
 
 use crate::{
@@ -12,10 +13,21 @@ use crate::{
     clock::Timestamp,
     error::ErrorKind,
     export::Format,
-    ids::{ApprovalId, CallId, Caller},
+    ids::{ApprovalId, CallId, Caller, RunId},
     status::ToolStatus,
     tool::ToolName,
 };
+
+/// A call that a model asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct MessageCall {
+    /// The call.
+    pub id: CallId,
+    /// The tool's name as the model wrote it.
+    pub tool: SmolStr,
+    /// What the tool is to be given, without what is secret.
+    pub arguments: Value,
+}
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -47,6 +59,9 @@ pub enum News {
     ExecutionStarted {
         /// The call.
         call_id: CallId,
+        /// The agent run the call belongs to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<RunId>,
         /// The tool.
         tool_name: SmolStr,
     },
@@ -54,6 +69,9 @@ pub enum News {
     ExecutionCompleted {
         /// The call.
         call_id: CallId,
+        /// The agent run the call belongs to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<RunId>,
         /// The tool.
         tool_name: SmolStr,
         /// What it did to the world.
@@ -69,6 +87,9 @@ pub enum News {
     ExecutionFailed {
         /// The call.
         call_id: CallId,
+        /// The agent run the call belongs to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<RunId>,
         /// The tool's name as the caller wrote it.
         tool_name: SmolStr,
         /// `error` or `cancelled`.
@@ -146,6 +167,9 @@ pub enum News {
         approval_id: ApprovalId,
         /// The call.
         call_id: CallId,
+        /// The agent run the call belongs to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<RunId>,
         /// The tool.
         tool_name: ToolName,
         /// The rule that asks.
@@ -162,6 +186,9 @@ pub enum News {
         approval_id: ApprovalId,
         /// The call that asked.
         call_id: CallId,
+        /// The agent run the call belongs to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<RunId>,
         /// The tool.
         tool_name: ToolName,
         /// How it stands now.
@@ -177,6 +204,9 @@ pub enum News {
     CallProgress {
         /// The call.
         call_id: CallId,
+        /// The agent run the call belongs to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<RunId>,
         /// The tool.
         tool_name: ToolName,
         /// In words.
@@ -184,6 +214,54 @@ pub enum News {
         /// From 0 to 1, where the tool knows.
         #[serde(skip_serializing_if = "Option::is_none")]
         fraction: Option<f64>,
+    },
+    /// `run.started`: an agent began to work on a message.
+    RunStarted {
+        /// The run.
+        run_id: RunId,
+        /// The agent.
+        agent: SmolStr,
+    },
+    /// `run.completed`: a run came to its end, and that was no failure.
+    RunCompleted {
+        /// The run.
+        run_id: RunId,
+        /// How it ended, in a word.
+        status: SmolStr,
+        /// How many steps it took.
+        steps: u32,
+    },
+    /// `run.failed`: a run could not be brought to its end.
+    RunFailed {
+        /// The run.
+        run_id: RunId,
+        /// How many steps it took.
+        steps: u32,
+        /// The stable name of what went wrong.
+        code: SmolStr,
+        /// In words.
+        message: String,
+    },
+    /// `message.delta`: a piece of what a model says, while it says it.
+    MessageDelta {
+        /// The run.
+        run_id: RunId,
+        /// The piece.
+        text: String,
+        /// Whether the model begins anew: what was heard of this message so far does not count.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
+    },
+    /// `message.completed`: a model has said what it has to say.
+    MessageCompleted {
+        /// The run.
+        run_id: RunId,
+        /// Who speaks: `assistant`.
+        role: SmolStr,
+        /// What it said.
+        content: String,
+        /// The calls it asks for.
+        calls: Vec<MessageCall>,
     },
     /// `thread.swept`: a thread is gone, with everything that was kept for it.
     ThreadSwept {
@@ -211,7 +289,7 @@ pub enum News {
 
 impl News {
     /// Every event's name, in the order of the variants.
-    pub(super) const NAMES: [&'static str; 20] = [
+    pub(super) const NAMES: [&'static str; 25] = [
         "tool.registered",
         "tool.unregistered",
         "hub.initialized",
@@ -229,6 +307,11 @@ impl News {
         "approval.requested",
         "approval.resolved",
         "call.progress",
+        "run.started",
+        "run.completed",
+        "run.failed",
+        "message.delta",
+        "message.completed",
         "thread.swept",
         "config.reloaded",
         "stream.reset",
@@ -243,6 +326,25 @@ impl News {
                 | Self::ApprovalResolved { .. }
                 | Self::ConfigReloaded { .. }
         )
+    }
+
+    /// The agent run it belongs to.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        match self {
+            Self::ExecutionStarted { run_id, .. }
+            | Self::ExecutionCompleted { run_id, .. }
+            | Self::ExecutionFailed { run_id, .. }
+            | Self::ApprovalRequested { run_id, .. }
+            | Self::ApprovalResolved { run_id, .. }
+            | Self::CallProgress { run_id, .. } => *run_id,
+            Self::RunStarted { run_id, .. }
+            | Self::RunCompleted { run_id, .. }
+            | Self::RunFailed { run_id, .. }
+            | Self::MessageDelta { run_id, .. }
+            | Self::MessageCompleted { run_id, .. } => Some(*run_id),
+            _ => None,
+        }
     }
 
     /// The event's name.
@@ -266,6 +368,11 @@ impl News {
             Self::ApprovalRequested { .. } => "approval.requested",
             Self::ApprovalResolved { .. } => "approval.resolved",
             Self::CallProgress { .. } => "call.progress",
+            Self::RunStarted { .. } => "run.started",
+            Self::RunCompleted { .. } => "run.completed",
+            Self::RunFailed { .. } => "run.failed",
+            Self::MessageDelta { .. } => "message.delta",
+            Self::MessageCompleted { .. } => "message.completed",
             Self::ThreadSwept { .. } => "thread.swept",
             Self::ConfigReloaded { .. } => "config.reloaded",
             Self::StreamReset => "stream.reset",

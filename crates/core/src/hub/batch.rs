@@ -5,13 +5,19 @@ use std::{future::IntoFuture, sync::Arc};
 use futures_core::future::BoxFuture;
 
 use super::{CallRequest, ToolHub};
-use crate::{call::Outcome, engine::Engine, ids::IdError, step};
+use crate::{
+    call::Outcome,
+    engine::Engine,
+    ids::{CallId, IdError},
+    step::{self, Hear, Waiting},
+};
 
 /// The calls of one step in the making. Await it for their outcomes, in the order of the calls.
 #[must_use = "the calls are made only when this is awaited"]
 pub struct BatchRequest<'hub> {
     engine: &'hub Arc<Engine>,
     calls: Vec<CallRequest<'hub>>,
+    hear: Option<Hear>,
 }
 
 impl ToolHub {
@@ -30,7 +36,16 @@ impl ToolHub {
     /// # Ok(()) }
     /// ```
     pub fn batch<'hub>(&'hub self, calls: impl IntoIterator<Item = CallRequest<'hub>>) -> BatchRequest<'hub> {
-        BatchRequest { engine: &self.engine, calls: calls.into_iter().collect() }
+        BatchRequest { engine: &self.engine, calls: calls.into_iter().collect(), hear: None }
+    }
+}
+
+impl BatchRequest<'_> {
+    /// Tells when a call of the step begins to wait for something that may take long, so that whoever waits for the step need not:
+    /// each time it does, in the middle of the call. What hears it must be quick.
+    pub fn when_waiting(mut self, hear: impl Fn(CallId, Waiting) + Send + Sync + 'static) -> Self {
+        self.hear = Some(Box::new(hear));
+        self
     }
 }
 
@@ -48,6 +63,6 @@ impl<'hub> IntoFuture for BatchRequest<'hub> {
                 call[0].flaw = Some(Box::new(IdError::new("model call id", "it is used twice in one batch", &id)));
             }
         }
-        Box::pin(step::run(self.engine, calls))
+        Box::pin(step::run(self.engine, calls, self.hear))
     }
 }

@@ -6,8 +6,8 @@
 use super::ToolHub;
 use crate::{
     backend::StoreError,
-    events::{EventPage, Subscription},
-    ids::Tenant,
+    events::{EventPage, News, Subscription},
+    ids::{Tenant, ThreadId},
 };
 
 impl ToolHub {
@@ -15,6 +15,23 @@ impl ToolHub {
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.engine.services.events.subscribe()
+    }
+
+    /// Whether anybody listens. Whoever has much to tell need not put it into words where nobody does.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        self.engine.services.events.heard()
+    }
+
+    /// Tells whoever listens what happened in a thread; for rooms beside the hub. What sounds secret in arguments is taken out.
+    pub fn announce(&self, tenant: &Tenant, thread: &ThreadId, mut news: News) {
+        if !self.is_heard() {
+            return;
+        }
+        if let News::MessageCompleted { calls, .. } = &mut news {
+            calls.iter_mut().for_each(|call| self.engine.services.redactor.hide(&mut call.arguments));
+        }
+        self.engine.services.events.tell_tenant(self.now(), tenant, Some(thread), news);
     }
 
     /// The events after this number that are kept and concern a tenant or everybody, a page at a time, the oldest first.

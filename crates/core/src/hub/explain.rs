@@ -13,7 +13,7 @@ use crate::{
     error::CallError,
     ids::{Caller, Tenant, ThreadId},
     policy::{Gate, Limits, RateLimit, RateScope, Rule},
-    registry::{Filter, Tool},
+    registry::{Filter, Tool, Toolset},
     scheduler::{Asker, Left},
     status::{Failure, Language, Missing, Reading, ToolStatus, helpful, next_step},
     tool::ToolName,
@@ -202,7 +202,21 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn summary(&self, tenant: &Tenant, thread: &ThreadId, language: Language) -> Result<String, CallError> {
-        let seen = self.survey(self.list(&Filter::default()), View::Thread(tenant, thread)).await?;
+        self.summary_of(tenant, thread, &Toolset::all(), language).await
+    }
+
+    /// The same about the tools of a toolset.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn summary_of(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        toolset: &Toolset,
+        language: Language,
+    ) -> Result<String, CallError> {
+        let seen = self.survey(self.of_toolset(toolset), View::Thread(tenant, thread)).await?;
         let names = |which: &dyn Fn(&Seen) -> bool| -> Vec<String> {
             seen.iter().filter(|seen| which(seen)).map(|seen| seen.tool.definition.name.to_string()).collect()
         };

@@ -1,6 +1,6 @@
 //! What a model is offered for one step, and the news that it is no longer what it would be offered now.
 //!
-//! In: a thread. Out: a list that stays as it is for as long as it is held. While it is held, a change of what the thread
+//! In: a thread, and which tools it is meant to have. Out: a list that stays as it is for as long as it is held. While it is held, a change of what the thread
 //! may use is told as `tool.rebind.required`: an addition at once, a removal only if it lasts.
 
 use std::{
@@ -20,7 +20,7 @@ use crate::{
     events::News,
     export::{self, Format},
     ids::{Tenant, ThreadId},
-    registry::{Filter, Tools},
+    registry::{Filter, Tool, Tools, Toolset},
     tool::{Definition, ToolName},
 };
 
@@ -36,6 +36,8 @@ pub struct Offer(Arc<Bound>);
 pub(crate) struct Bound {
     tenant: Tenant,
     thread: ThreadId,
+    /// Which tools the thread is meant to have; the list is those of them that may be used.
+    toolset: Toolset,
     tools: Arc<Tools>,
     news: Mutex<Heard>,
 }
@@ -89,6 +91,11 @@ impl Offers {
         offers.into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
+    /// The one of a toolset that was bound last for a thread.
+    fn last(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Option<Arc<Bound>> {
+        self.of(tenant, thread).into_iter().rfind(|bound| bound.toolset == *toolset)
+    }
+
     fn all(&self) -> Vec<Weak<Bound>> {
         self.lock().by_thread.values().flatten().cloned().collect()
     }
@@ -103,6 +110,18 @@ impl Offer {
     #[must_use]
     pub fn tools(&self) -> &Arc<Tools> {
         &self.0.tools
+    }
+
+    /// Whether a model is shown the same list: the same tools with the same definitions. Whoever shows it again then shows what it
+    /// has shown before, to the letter, and a provider that remembers the beginning of a conversation need not read it anew.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let list = |offer: &Self| offer.0.tools.list(&Filter::default());
+        let alike = |(mine, theirs): (Arc<Tool>, Arc<Tool>)| {
+            Arc::ptr_eq(&mine, &theirs) || mine.definition == theirs.definition
+        };
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.tools.len() == other.0.tools.len() && list(self).into_iter().zip(list(other)).all(alike))
     }
 
     /// Their names, in order.
@@ -121,8 +140,9 @@ impl Offer {
 }
 
 impl Bound {
-    pub(super) fn has(&self, tool: &ToolName) -> bool {
-        self.tools.get(tool).is_some()
+    /// Whether the list has a tool that may not be used, or lacks one that may be and is meant for it.
+    pub(super) fn is_wrong_about(&self, tool: &ToolName, usable: bool) -> bool {
+        self.tools.get(tool).is_some() != (usable && self.toolset.has(tool))
     }
 
     fn names(&self) -> BTreeSet<ToolName> {
@@ -137,12 +157,20 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn offer(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Offer, CallError> {
+        self.offer_of(tenant, thread, &Toolset::all()).await
+    }
+
+    /// The same, of the tools of a toolset. Lists of other toolsets that somebody holds for the thread are not touched.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn offer_of(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Result<Offer, CallError> {
         if !self.engine.statuses.settings().auto_rebind
-            && let Some(bound) = self.engine.offers.of(tenant, thread).pop()
+            && let Some(bound) = self.engine.offers.last(tenant, thread, toolset)
         {
             return Ok(Offer(bound));
         }
-        self.rebind(tenant, thread).await
+        self.rebind_of(tenant, thread, toolset).await
     }
 
     /// What a model is offered in this thread from now on, whatever somebody holds for it.
@@ -150,13 +178,25 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn rebind(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Offer, CallError> {
+        self.rebind_of(tenant, thread, &Toolset::all()).await
+    }
+
+    /// The same, of the tools of a toolset. Where nothing has changed, it is the list that somebody holds already.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn rebind_of(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Result<Offer, CallError> {
         let all = self.tools();
-        let (names, grows_old) = self.usable(tenant, thread).await?;
+        let (names, grows_old) = self.usable(tenant, thread, toolset).await?;
         let names: Vec<ToolName> = names.into_iter().collect();
         let tools = Arc::new(all.only(&names));
-        let (tenant, thread) = (tenant.clone(), thread.clone());
-        let bound = Arc::new(Bound { tenant, thread, tools, news: Mutex::default() });
-        self.engine.offers.add(&bound);
+        let held = self.engine.offers.last(tenant, thread, toolset).filter(|held| held.tools.is_alike(&tools));
+        let bound = held.unwrap_or_else(|| {
+            let (tenant, thread, toolset) = (tenant.clone(), thread.clone(), toolset.clone());
+            let bound = Arc::new(Bound { tenant, thread, toolset, tools, news: Mutex::default() });
+            self.engine.offers.add(&bound);
+            bound
+        });
         if grows_old.is_some() {
             // Nothing else will happen at that moment, so whoever tells holders must know of it now.
             self.engine.services.stirred.notify_one();
@@ -172,21 +212,29 @@ impl ToolHub {
         Ok(self.difference(&offer.0).await?.0 != Difference::default())
     }
 
-    /// The tools a thread may use now, and when one of them begins to wait again by itself.
+    /// The tools of a toolset that a thread may use now, and when one of them begins to wait again by itself.
     async fn usable(
         &self,
         tenant: &Tenant,
         thread: &ThreadId,
+        toolset: &Toolset,
     ) -> Result<(BTreeSet<ToolName>, Option<Timestamp>), CallError> {
-        let mut seen = self.survey(self.list(&Filter::default()), View::Thread(tenant, thread)).await?;
+        let mut seen = self.survey(self.of_toolset(toolset), View::Thread(tenant, thread)).await?;
         seen.retain(Seen::offered);
         let grows_old = seen.iter().filter_map(|seen| seen.reading.next_change).min();
         Ok((seen.iter().map(|seen| seen.tool.definition.name.clone()).collect(), grows_old))
     }
 
+    /// The tools of a toolset, usable or not, by name.
+    pub(super) fn of_toolset(&self, toolset: &Toolset) -> Vec<Arc<Tool>> {
+        let mut tools = self.list(&Filter::default());
+        tools.retain(|tool| toolset.has(&tool.definition.name));
+        tools
+    }
+
     /// What has changed, and when more does by itself.
     async fn difference(&self, bound: &Bound) -> Result<(Difference, Option<Timestamp>), CallError> {
-        let (now, grows_old) = self.usable(&bound.tenant, &bound.thread).await?;
+        let (now, grows_old) = self.usable(&bound.tenant, &bound.thread, &bound.toolset).await?;
         let then = bound.names();
         let less = |a: &BTreeSet<ToolName>, b: &BTreeSet<ToolName>| a.difference(b).cloned().collect();
         Ok((Difference { added: less(&now, &then), removed: less(&then, &now) }, grows_old))

@@ -209,7 +209,9 @@ fn may_run_again(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Base)> 
     if open.waits() {
         return elsewhere.then_some(found);
     }
-    let fits = |tool: &Tool| tool.rerun_interrupted && tool.schema.check(&open.record.arguments).is_ok();
+    // Somebody outside may be at it still, and would do it beside the other.
+    let inside = open.record.external_until.is_none();
+    let fits = |tool: &Tool| inside && tool.rerun_interrupted && tool.schema.check(&open.record.arguments).is_ok();
     (elsewhere && open.starts() < STARTS && fits(&found.0)).then_some(found)
 }
 

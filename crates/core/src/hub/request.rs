@@ -30,6 +30,7 @@ impl<'hub> CallRequest<'hub> {
         let arrived = clock.now();
         let call = Box::new(Call {
             id: CallId::mint(arrived),
+            own_id: false,
             tool,
             arguments,
             tenant: Tenant::default(),
@@ -40,6 +41,8 @@ impl<'hub> CallRequest<'hub> {
             model_call: None,
             trace: None,
             timeout: None,
+            retries: None,
+            external: None,
             arrived,
             since: clock.instant(),
             among: None,
@@ -59,6 +62,15 @@ impl<'hub> CallRequest<'hub> {
     #[must_use]
     pub fn id(&self) -> CallId {
         self.call.id
+    }
+
+    /// The id the caller has [minted](CallId::mint) for it, to find the call again after a crash of its own. Such a call is in the
+    /// journal before its tool runs, whatever it does, and is made once: where a call of the same thread with this id runs,
+    /// another one ends with `idempotency_in_progress`, and where one has ended, with `idempotency_key_reused`. One that was
+    /// refused before it came to its turn is in no journal, and may be made again.
+    pub fn with_id(mut self, id: CallId) -> Self {
+        (self.call.id, self.call.own_id) = (id, true);
+        self
     }
 
     /// The conversation it belongs to. A text that is no thread id makes the call fail.
@@ -109,6 +121,22 @@ impl<'hub> CallRequest<'hub> {
     /// A shorter time than the tool's own. A longer one changes nothing.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.call.timeout = Some(time);
+        self
+    }
+
+    /// How often the tool is tried again after the first time, whatever its own settings say; zero is never. All else about
+    /// it stays: only what may be repeated is, inside the call's time and the tool's budget for that.
+    pub fn retries(mut self, again: u32) -> Self {
+        self.call.retries = Some(again);
+        self
+    }
+
+    /// Somebody outside does the work: the call passes every door as any other, and where its tool would run it waits until
+    /// the result is [reported](super::ToolHub::report_call), or this time is over and it ends with `timeout`. The time takes
+    /// the place of the tool's own. It counts as if the tool had run here, but is tried once, answers nobody else's call, and
+    /// what the tool remembers is neither read nor written. Such a call has a record before it waits.
+    pub fn external(mut self, deadline: Duration) -> Self {
+        self.call.external = Some(deadline);
         self
     }
 

@@ -101,7 +101,7 @@ impl ToolHub {
                 reading.next_change = grows_old(&tool.definition.depends_on, evidence);
             }
             let offered = offered(&tool, &reading);
-            let should_rebind = held.iter().any(|offer| offer.has(&tool.definition.name) != offered);
+            let should_rebind = held.iter().any(|offer| offer.is_wrong_about(&tool.definition.name, offered));
             Seen { tool, reading, waits, should_rebind, own, shared }
         };
         tools.into_iter().map(see).collect()

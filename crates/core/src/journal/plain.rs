@@ -258,6 +258,7 @@ fn by_partition(noted: Vec<Noted>) -> impl Iterator<Item = (Partition, Vec<CallR
             arguments: call.arguments,
             status,
             approval: None,
+            external_until: None,
             trace_id,
             opened_at: call.arrived,
             outcome: Some(outcome),

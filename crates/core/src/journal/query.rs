@@ -206,6 +206,7 @@ pub(crate) fn as_it_stands(mut record: CallRecord, here: Option<&Whereabouts>) -
     if let (None, Some(here)) = (&record.outcome, here) {
         let (status, asked) = here.status();
         (record.status, record.approval) = (status, asked.or(record.approval));
+        record.external_until = here.external_until();
     }
     record
 }

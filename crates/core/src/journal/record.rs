@@ -3,6 +3,8 @@
 //! In: a call, and later its outcome. Out: the values that become rows. Which table they lie in and how they get there is
 //! said by `journal.rs`.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,6 +48,9 @@ pub struct CallRecord {
     /// The question about it: the one it waits for, or the one whose answer it is made on.
     #[serde(rename = "approvalId", skip_serializing_if = "Option::is_none", default)]
     pub approval: Option<ApprovalId>,
+    /// Somebody outside does the work, and has to report the result before this.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub external_until: Option<Timestamp>,
     /// The trace it belongs to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trace_id: Option<TraceId>,
@@ -80,6 +85,12 @@ pub(crate) struct Opening {
     /// Where it stands in a trace that began elsewhere.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) trace: Option<Box<TraceContext>>,
+    /// How often it is tried again, whatever its tool says.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) retries: Option<u32>,
+    /// How long somebody outside has to do the work.
+    #[serde(with = "crate::millis::option", skip_serializing_if = "Option::is_none", default)]
+    pub(crate) external: Option<Duration>,
 }
 
 /// A call that is open, and which writing of its row that is. Only whoever knows the last one can close it.
@@ -113,6 +124,7 @@ impl CallRecord {
             arguments: call.arguments.clone(),
             status: Status::Executing,
             approval: None,
+            external_until: None,
             trace_id: call.trace.as_ref().map(|trace| trace.trace_id),
             opened_at: now,
             outcome: None,

@@ -138,6 +138,7 @@ fn call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationTo
     let arguments = if record.arguments.is_null() { Value::Object(Map::new()) } else { record.arguments.clone() };
     Call {
         id: record.id,
+        own_id: false,
         tool: record.tool.as_str().into(),
         arguments,
         tenant,
@@ -148,6 +149,8 @@ fn call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationTo
         model_call: record.opening.as_ref().and_then(|opening| opening.model_call.clone()),
         trace: record.opening.as_ref().and_then(|opening| opening.trace.clone()),
         timeout: None,
+        retries: record.opening.as_ref().and_then(|opening| opening.retries),
+        external: record.opening.as_ref().and_then(|opening| opening.external),
         arrived: clock.now(),
         since: clock.instant(),
         among: None,

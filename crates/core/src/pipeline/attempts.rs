@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Done, Opened, Slot, Way, admission, deadline, output, ticket::Ticket};
+use super::{Done, Opened, Slot, Way, admission, deadline, output, outside, ticket::Ticket};
 use crate::{
     call::Effect,
     clock::{self, Instant},
@@ -21,7 +21,7 @@ use crate::{
     executor::{Job, Reply},
     journal::OpenCall,
     monitor::InFlight,
-    policy::{Failed, next_try},
+    policy::{Failed, Retry, next_try},
     services::Services,
     state,
     statuses::Standing,
@@ -56,6 +56,11 @@ pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>
 
 /// Runs the tool, and again where that is safe and may help.
 pub(super) async fn run(services: &Services, trying: &mut Trying, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
+    if trying.context.way().call.external.is_some() {
+        let result = Box::pin(outside::wait(&trying.context, ticket)).await;
+        trying.slot.give_back();
+        return result;
+    }
     let result = attempt(&trying.context, ticket).await;
     // The slot is free when nobody waits for the tool any more; what follows is ours.
     trying.slot.give_back();
@@ -94,7 +99,12 @@ fn may_try_again(way: &Way, failed: &ToolError) -> bool {
     // that it was another one. And what cannot be stopped may still be at work: a second one beside it would be two.
     let over = failed.kind == ErrorKind::Timeout && limits.attempt_timeout.is_none() && failed.retryable.is_none();
     let still_at_it = failed.kind == ErrorKind::Timeout && !way.tool.executor.stops_when_dropped();
-    limits.retry.attempts > 1 && retryable && !over && !still_at_it && !way.call.is_cancelled()
+    tries(way) > 1 && retryable && !over && !still_at_it && !way.call.is_cancelled()
+}
+
+/// How often the tool is tried at most, counting the first time.
+fn tries(way: &Way) -> u32 {
+    way.call.retries.map_or(way.tool.limits.retry.attempts, |again| again.saturating_add(1))
 }
 
 /// Tries again until it works, time or patience is over, or the budget is used up. No slot is held while it waits.
@@ -165,7 +175,8 @@ fn wait_for_next(
     };
     let left = deadline.saturating_duration_since(services.clock.instant());
     let may_repeat = annotations.read_only || annotations.idempotent;
-    next_try(&way.tool.limits.retry, ticket.attempts(), &failure, may_repeat, left, fastrand::f64())
+    let retry = Retry { attempts: tries(way), ..way.tool.limits.retry.clone() };
+    next_try(&retry, ticket.attempts(), &failure, may_repeat, left, fastrand::f64())
 }
 
 /// Runs the tool once. A panic of the tool, even one while it is being dropped, is the tool's failure.

@@ -58,7 +58,9 @@ async fn give(services: &Services, way: Way, answer: &Answer, ticket: &Ticket<'_
 
 async fn look_up(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<Known, CallError> {
     let Allowed(mut way) = allowed;
-    let keyed = way.call.key.is_some() || way.permit().is_some() || way.runs_again();
+    // What somebody outside says is said to this call alone.
+    let outside = way.call.external.is_some();
+    let keyed = way.call.key.is_some() || way.permit().is_some() || way.runs_again() || outside;
     if keyed || (way.base != Base::No && way.call.thread.is_some()) {
         return Ok(Known::No(Allowed(way)));
     }

@@ -59,7 +59,7 @@ pub(crate) async fn close(
 
 /// Tells listeners of a call that was closed here.
 pub(crate) fn tell(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) {
-    report::tell_of(&engine.services, tenant, (outcome.id, Some(open.record.tool.clone())), outcome);
+    report::tell_of(&engine.services, tenant, (outcome.id, open.record.run, Some(open.record.tool.clone())), outcome);
 }
 
 /// The end of a call whose process died. Nobody knows what the tool did, unless it is one that changes nothing.

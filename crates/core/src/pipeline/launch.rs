@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Found, attempts, interrupted, report, resolve, route, ticket::Ticket};
+use super::{Found, attempts, interrupted, replay, report, resolve, route, ticket::Ticket};
 use crate::{
     call::{Call, Effect, Outcome, Reached, Whereabouts},
     engine::Engine,
@@ -23,6 +23,10 @@ use crate::{
 pub(super) fn enter(engine: &Engine, call: Box<Call>) -> Result<Found, resolve::Refused> {
     if engine.is_leaving() {
         return Err(resolve::Refused { call, error: CallError::new(ErrorKind::ShuttingDown) });
+    }
+    if call.own_id && engine.live.has(call.id) {
+        let error = replay::made_before(call.id, false);
+        return Err(resolve::Refused { call, error });
     }
     resolve::find(&engine.registry, call).inspect_err(|resolve::Refused { call, .. }| {
         if let Some(thread) = &call.thread {

@@ -6,7 +6,7 @@
 
 use futures_core::future::BoxFuture;
 
-use super::{Allowed, Along, Opened, Placed, Way, interrupted, policy, ticket::Ticket};
+use super::{Allowed, Along, Opened, Placed, Way, interrupted, policy, replay, ticket::Ticket, time_limit};
 use crate::{
     backend::{Batch, Partition, Seen, StoreError, Table},
     call::{Effect, Outcome, Status},
@@ -49,9 +49,13 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
         // What was written ahead of it is this record now.
         whereabouts.take_ahead();
         whereabouts.at(Status::Executing);
+        if way.call.external.is_some() {
+            whereabouts.hands_out(&way.call.arguments, services.clock.now() + time_limit(&way));
+        }
     }
     if services.events.heard() {
-        let news = News::ExecutionStarted { call_id: way.call.id, tool_name: way.call.tool.clone() };
+        let (call_id, run_id, tool_name) = (way.call.id, way.call.run, way.call.tool.clone());
+        let news = News::ExecutionStarted { call_id, run_id, tool_name };
         services.events.tell_tenant(services.clock.now(), &way.call.tenant, way.call.thread.as_ref(), news);
     }
     Opened { way, slot, token, standing, record: record.map(Box::new) }
@@ -100,7 +104,12 @@ struct Stage {
 }
 
 fn must_open(way: &Way) -> bool {
-    !way.tool.definition.annotations.read_only || way.call.key.is_some() || way.permit().is_some()
+    let call = &way.call;
+    !way.tool.definition.annotations.read_only
+        || call.key.is_some()
+        || call.own_id
+        || call.external.is_some()
+        || way.permit().is_some()
 }
 
 async fn write(engine: &Engine, way: &Way, stage: Stage) -> Result<OpenCall, CallError> {
@@ -114,12 +123,18 @@ async fn write(engine: &Engine, way: &Way, stage: Stage) -> Result<OpenCall, Cal
         digest: way.along.as_ref().and_then(|along| along.digest.clone()),
         model_call: way.call.model_call.clone(),
         trace: way.call.trace.clone(),
+        retries: way.call.retries,
+        external: way.call.external,
     };
     let record = CallRecord::opened(&way.call, &way.tool.definition.name, now);
     let Stage { status, approval } = stage;
-    let record = CallRecord { status, approval, opening: Some(Box::new(opening)), ..record };
+    let external_until = way.call.external.filter(|_| runs).map(|_| now + time_limit(way));
+    let record = CallRecord { status, approval, external_until, opening: Some(Box::new(opening)), ..record };
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
-    let batch = Batch::on(partition.clone()).with(journal.open(&record)?);
+    let mut batch = Batch::on(partition.clone()).with(journal.open(&record)?);
+    if way.call.own_id {
+        batch.writes.push(journal.never_ended(way.call.id));
+    }
     let batch = if runs { using_up(engine, way, batch).await? } else { batch };
     let mut open = OpenCall { record, seen: Seen { version: 1, stamp: batch.stamp } };
     commit(engine, way, batch, &mut open).await?;
@@ -227,10 +242,15 @@ async fn rewrite(engine: &Engine, way: &Way, mut call: OpenCall) -> Result<OpenC
             digest: None,
             model_call: None,
             trace: None,
+            retries: None,
+            external: way.call.external,
         })
     });
     opening.node = journal.node.clone();
     opening.starts += u32::from(runs);
+    if runs && way.call.external.is_some() {
+        call.record.external_until = Some(engine.services.clock.now() + time_limit(way));
+    }
     let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
     let batch = Batch::on(partition).with(journal.take_over(&call)?);
     let batch = if runs { using_up(engine, way, batch).await? } else { batch };
@@ -238,9 +258,14 @@ async fn rewrite(engine: &Engine, way: &Way, mut call: OpenCall) -> Result<OpenC
     Ok(call)
 }
 
-/// Why nothing was written. An identical call may have used the approval in the meantime.
+/// Why nothing was written. An identical call may have used the approval in the meantime, or one with the same id was faster.
 fn refused(way: &Way, error: StoreError) -> CallError {
     match (error, way.permit()) {
+        (StoreError::Conflict { table: table @ (Table::Open | Table::Calls), .. }, _)
+            if way.call.own_id && way.left_open().is_none() =>
+        {
+            replay::made_before(way.call.id, table == Table::Calls)
+        }
         (StoreError::Conflict { table: Table::Approvals, .. }, Some(permit)) => policy::used_up(way, &permit.approval),
         (other, _) => other.into(),
     }

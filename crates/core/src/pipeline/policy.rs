@@ -176,11 +176,11 @@ fn question(engine: &Engine, way: &Way, asks: &Asks, binding: &str) -> Approval 
 /// Waits for the answer, or for the caller to give up. No slot is held meanwhile.
 async fn wait(engine: &Engine, way: &Way, asked: Permit) -> Result<Permit, CallError> {
     let approvals = &engine.approvals;
-    if let Some(member) = &way.call.member {
-        member.asks();
-    }
     let question = asked.clone();
     way.call.waits(Status::AwaitingApproval, Some(question.approval.id));
+    if let Some(member) = &way.call.member {
+        member.asks(way.call.id, question.approval.id);
+    }
     let answered = async {
         match &way.call.cancel {
             None => Some(approvals.answered(asked).await),

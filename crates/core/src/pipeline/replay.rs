@@ -1,10 +1,12 @@
-//! Door 2: a call with an idempotency key that was made before gets the answer it got then.
+//! Door 2: a call with an idempotency key that was made before gets the answer it got then. One whose caller minted its id, and
+//! has made it before, is refused.
 
 use super::{Found, Way};
 use crate::{
     call::{Effect, Outcome},
     digest,
     error::{CallError, ErrorKind},
+    ids::CallId,
     journal::Journal,
     services::Services,
 };
@@ -18,7 +20,8 @@ pub(super) enum Seen {
 }
 
 pub(super) async fn look(journal: &Journal, services: &Services, found: Found) -> Result<Seen, CallError> {
-    if found.0.call.key.is_none() || found.0.runs_again() {
+    let call = &found.0.call;
+    if (call.key.is_none() && !call.own_id) || found.0.runs_again() {
         return Ok(Seen::Never(found));
     }
     // In a box, like every part of the way that plain calls do not take: they would carry its size.
@@ -27,6 +30,15 @@ pub(super) async fn look(journal: &Journal, services: &Services, found: Found) -
 
 async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result<Seen, CallError> {
     let Found(mut way) = found;
+    if way.call.own_id {
+        let (call, now) = (&way.call, services.clock.now());
+        if let Some(record) = journal.record(&call.tenant, call.thread.as_ref(), call.id, now).await? {
+            return Err(made_before(call.id, record.outcome.is_some()));
+        }
+    }
+    if way.call.key.is_none() {
+        return Ok(Seen::Never(Found(way)));
+    }
     let digest = digest::of_json(&way.call.arguments);
     way.along().digest = Some(digest.clone());
     let Way { call, tool, .. } = &way;
@@ -52,6 +64,17 @@ async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result
             Seen::Never(Found(way))
         }
     })
+}
+
+/// Why a call is not made whose caller has made one with the same id.
+pub(super) fn made_before(call: CallId, ended: bool) -> CallError {
+    if ended {
+        return CallError::new(ErrorKind::IdempotencyKeyReused)
+            .operator(format!("{call} was made before and has ended; its record says how"))
+            .model("This call was made before and has ended. It was not made again.");
+    }
+    CallError::new(ErrorKind::IdempotencyInProgress)
+        .operator(format!("{call} was made before and has not ended; wait for its end"))
 }
 
 /// Whether a call died with its process and has changed nothing. Nobody was given its answer, and making it once more is

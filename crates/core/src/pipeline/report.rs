@@ -5,7 +5,7 @@ use crate::{
     call::Outcome,
     error::{CallError, Detail},
     events::News,
-    ids::{CallId, Tenant},
+    ids::{CallId, RunId, Tenant},
     schema::Problem,
     services::Services,
     tool::ToolName,
@@ -18,8 +18,8 @@ pub(super) fn report(ticket: Ticket<'_>, outcome: &Outcome) {
 }
 
 pub(super) fn tell(ticket: &Ticket<'_>, outcome: &Outcome) {
-    if ticket.services().events.heard() {
-        tell_of(ticket.services(), ticket.tenant(), (ticket.id(), ticket.ran()), outcome);
+    if ticket.services().events.heard() && !ticket.is_a_second(outcome) {
+        tell_of(ticket.services(), ticket.tenant(), (ticket.id(), ticket.run(), ticket.ran()), outcome);
     }
 }
 
@@ -38,21 +38,20 @@ fn told(services: &Services, error: &CallError) -> String {
 pub(super) fn tell_of(
     services: &Services,
     tenant: &Tenant,
-    (call_id, ran): (CallId, Option<ToolName>),
+    (call_id, run_id, ran): (CallId, Option<RunId>, Option<ToolName>),
     outcome: &Outcome,
 ) {
     let tool_name = outcome.tool.clone();
     let Outcome { effect, duration, replayed, .. } = *outcome;
     let (life, reported) = match &outcome.error {
         None => {
-            let life = News::ExecutionCompleted { call_id, tool_name, effect, duration, replayed };
+            let life = News::ExecutionCompleted { call_id, run_id, tool_name, effect, duration, replayed };
             (life, ran.map(|tool_name| News::ToolExecuted { tool_name }))
         }
         Some(error) => {
             let (status, kind, message) = (outcome.status, error.kind, told(services, error));
-            let life =
-                News::ExecutionFailed { call_id, tool_name, status, effect, error: kind, message: message.clone() };
-            let counts = error.counts;
+            let (counts, error, text) = (error.counts, kind, message.clone());
+            let life = News::ExecutionFailed { call_id, run_id, tool_name, status, effect, error, message: text };
             (life, ran.map(|tool_name| News::ToolFailed { tool_name, error: kind, counts, message }))
         }
     };

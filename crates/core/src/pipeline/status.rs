@@ -10,6 +10,7 @@ use futures_core::future::BoxFuture;
 use super::{
     Done, Found, Placed, Way,
     admission::{self, Slot},
+    time_limit,
 };
 use crate::{
     call::Outcome,
@@ -75,7 +76,7 @@ async fn stand(
             Admission::Pass => return Ok((standing, slot.unwrap_or_default())),
             Admission::Refuse { kind, reason, retry_after } => return Err(withheld(way, kind, &reason, retry_after)),
             Admission::Probe { thread, shared } => {
-                let lease = way.tool.limits.timeout.saturating_add(LEASE_BEYOND);
+                let lease = time_limit(way).saturating_add(LEASE_BEYOND);
                 let event = Event::ProbeTaken { id: way.call.id, lease };
                 if let Some(standing) = standing.probe(event, thread, shared).await? {
                     return Ok((standing, slot.unwrap_or_default()));

@@ -10,7 +10,7 @@ use crate::{
     call::{Acknowledged, Call, Content, Effect, Outcome, Status},
     clock::{Instant, Timestamp},
     error::{CallError, ErrorKind},
-    ids::{ApprovalId, CallId, Tenant, ThreadId},
+    ids::{ApprovalId, CallId, RunId, Tenant, ThreadId},
     registry::{Registry, Tool},
     services::Services,
     tool::ToolName,
@@ -23,6 +23,7 @@ pub(super) struct Ticket<'a> {
     tool: SmolStr,
     tenant: Tenant,
     thread: Option<ThreadId>,
+    run: Option<RunId>,
     model_call: Option<SmolStr>,
     arrived: Timestamp,
     since: Instant,
@@ -31,6 +32,8 @@ pub(super) struct Ticket<'a> {
     in_place: bool,
     read_only: bool,
     open: bool,
+    /// Whether its caller minted its id, and nothing else says which call it is.
+    own_id: bool,
     /// Whether the end of the call is among the numbers of its tool.
     counted: bool,
     approval: Option<ApprovalId>,
@@ -47,6 +50,7 @@ impl<'a> Ticket<'a> {
             tool: call.tool.clone(),
             tenant: call.tenant.clone(),
             thread: call.thread.clone(),
+            run: call.run,
             model_call: call.model_call.clone(),
             arrived: call.arrived,
             since: call.since,
@@ -55,6 +59,7 @@ impl<'a> Ticket<'a> {
             in_place: false,
             read_only: false,
             open: true,
+            own_id: call.own_id && call.key.is_none(),
             counted: false,
             approval: None,
             trace_id: call.trace.as_ref().map(|trace| trace.trace_id),
@@ -116,9 +121,21 @@ impl<'a> Ticket<'a> {
         self.attempts
     }
 
+    /// Whether this is no end of the call its id names: that one was made before, and has an end of its own.
+    pub(super) fn is_a_second(&self, outcome: &Outcome) -> bool {
+        let made_before =
+            matches!(outcome.error_kind(), Some(ErrorKind::IdempotencyInProgress | ErrorKind::IdempotencyKeyReused));
+        self.own_id && made_before && self.attempts == 0
+    }
+
     /// The tool that ran, if one did.
     pub(super) fn ran(&self) -> Option<ToolName> {
         (self.attempts > 0).then(|| ToolName::new(self.tool.clone()).ok()).flatten()
+    }
+
+    /// The agent run the call belongs to.
+    pub(super) fn run(&self) -> Option<RunId> {
+        self.run
     }
 
     pub(super) fn tenant(&self) -> &Tenant {

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::{RegistryError, depends};
+use super::{RegistryError, Toolset, depends};
 use crate::{
     executor::Executor,
     hooks::Hook,
@@ -190,11 +190,27 @@ impl Tools {
         tools
     }
 
+    /// Only those of a toolset. What others wait for is still known.
+    #[must_use]
+    pub fn within(&self, toolset: &Toolset) -> Self {
+        let names: Vec<ToolName> = self.by_name.keys().filter(|name| toolset.has(name)).cloned().collect();
+        self.only(&names)
+    }
+
     /// Only these of the list. What others wait for is still known.
     pub(crate) fn only(&self, names: &[ToolName]) -> Self {
         let chosen = names.iter().filter_map(|name| self.by_name.get_key_value(name));
         let by_name = chosen.map(|(name, tool)| (name.clone(), tool.clone())).collect();
         Self { by_name, bases: self.bases.clone(), revision: self.revision }
+    }
+
+    /// Whether a call among these would meet the same tools as one among the others, down to their limits and to what others
+    /// wait for.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        let same = |(name, tool): (&ToolName, &Arc<Tool>)| {
+            other.by_name.get(name).is_some_and(|theirs| Arc::ptr_eq(tool, theirs))
+        };
+        self.by_name.len() == other.by_name.len() && self.by_name.iter().all(same) && self.bases == other.bases
     }
 
     /// How many there are.

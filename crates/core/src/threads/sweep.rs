@@ -33,7 +33,7 @@ pub(crate) enum Removed {
     Awake,
 }
 
-/// Whether something in the thread waits for a person, or has begun and not ended.
+/// Whether something in the thread waits for a person, or has begun and not ended: a call, or a run.
 pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) -> Result<bool, StoreError> {
     let partition = || Partition::of_thread(owner.0.clone(), owner.1.clone());
     let any = async |table, holds: fn(&crate::backend::Row, Timestamp) -> bool, prefix: &str| {
@@ -53,12 +53,14 @@ pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) 
     let open_question = |row: &crate::backend::Row, now| {
         serde_json::from_slice::<Approval>(&row.value).map_or(true, |it| it.state_at(now) == ApprovalState::Pending)
     };
-    Ok(any(Table::Open, |_, _| true, "").await? || any(Table::Approvals, open_question, "apr_").await?)
+    Ok(any(Table::Open, |_, _| true, "").await?
+        || any(Table::Runs, |_, _| true, Table::OPEN_RUN).await?
+        || any(Table::Approvals, open_question, "apr_").await?)
 }
 
 /// Takes all rows of a thread away, its own row last: a sweep that was cut short is found again. As soon as the thread's own
 /// row is written by somebody, a call on this node names the thread, or one is open in it, nothing more is taken. The states in `kept` outlive the thread. What lies in `other` stores
-/// goes first.
+/// goes first; then the runs, so that nobody goes on with one whose calls are gone.
 pub(crate) async fn remove(
     book: &Book,
     (store, other): (&dyn Backend, &[Arc<dyn Backend>]),
@@ -87,7 +89,8 @@ pub(crate) async fn remove(
         Err(StoreError::Conflict { .. }) => Ok(false),
         Err(error) => Err(error),
     };
-    for table in Table::ALL.into_iter().filter(|table| *table != Table::Threads) {
+    let others = Table::ALL.into_iter().filter(|table| !matches!(table, Table::Threads | Table::Runs));
+    for table in std::iter::once(Table::Runs).chain(others) {
         let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);
         loop {
             let page = store.scan(scan.clone(), now).await?;

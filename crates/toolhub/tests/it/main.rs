@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 #![allow(clippy::needless_pass_by_value, reason = "tools take their arguments by value")]
 
+mod agents;
 mod alloc;
 mod approvals;
 mod asynchronous;
@@ -21,6 +22,7 @@ mod errors;
 mod events;
 mod events_kept;
 mod executors;
+mod external;
 mod folder;
 mod hooks;
 mod house;
@@ -38,10 +40,12 @@ mod managers;
 mod meddled_store;
 mod offers;
 mod output;
+mod own_ids;
 mod policies;
 mod registry;
 mod reload;
 mod retries;
+mod run_events;
 mod runs;
 mod secrets;
 mod shop;
@@ -67,6 +71,8 @@ mod status_views;
 mod store;
 mod storm;
 mod threads;
+mod told_to_wait;
+mod toolsets;
 mod traces;
 mod validation;
 mod waited;

@@ -55,6 +55,15 @@ async fn rows(store: &Memory, thread: &str) -> usize {
     rows
 }
 
+/// Writes a row into a thread.
+async fn put(store: &Memory, thread: &str, table: Table, row: &str) {
+    let change = Change::Put { value: b"{}".as_slice().into(), schema: 1, expires: None };
+    let (expect, durability) = (Expect::Absent, Durability::KillSafe);
+    let write = Write { table, id: row.into(), expect, change, durability };
+    let batch = Batch::on(Partition::of_thread(main(), id(thread))).with(write);
+    store.commit(batch, TestClock::new().now()).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_thread_is_made_by_whatever_names_it_even_by_a_refused_call() {
     let hub = shop(&Arc::default()).build().await.unwrap();
@@ -176,20 +185,24 @@ async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_
     buy(&hub, "ended").await;
     buy(&hub, "crashed").await;
     // A call that another node has opened, and not closed.
-    let open = Write {
-        table: Table::Open,
-        id: "call_open".into(),
-        expect: Expect::Absent,
-        change: Change::Put { value: b"{}".as_slice().into(), schema: 1, expires: None },
-        durability: Durability::KillSafe,
-    };
-    let partition = Partition::of_thread(main(), id("crashed"));
-    store.commit(Batch::on(partition).with(open), TestClock::new().now()).await.unwrap();
+    put(&store, "crashed", Table::Open, "call_open").await;
+    // An agent's run that has not ended, and one that has, with what was said in it.
+    for thread in ["agent", "answered"] {
+        buy(&hub, thread).await;
+        put(&store, thread, Table::Messages, "0001").await;
+        put(&store, thread, Table::Runs, "run_1").await;
+    }
+    put(&store, "agent", Table::Runs, Table::OPEN_RUN).await;
     tokio::time::sleep(4 * DAY).await;
-    for (thread, there) in [("asks", true), ("runs", true), ("crashed", true), ("ended", false)] {
+    for (thread, there) in
+        [("asks", true), ("runs", true), ("crashed", true), ("agent", true), ("ended", false), ("answered", false)]
+    {
         assert_eq!(is_known(&hub, thread).await, there, "{thread}");
     }
     assert_eq!(script.asked().len(), 1);
+    assert_eq!(rows(&store, "answered").await, 0);
+    assert!(hub.delete_thread(&main(), &id("agent")).await.unwrap(), "whoever deletes it means the run too");
+    assert_eq!(rows(&store, "agent").await, 0);
     running.cancel();
     running.await.assert_error(ErrorKind::Cancelled);
     // Nobody answers in time; then nothing waits any more.

@@ -8,7 +8,8 @@ use toolhub::{
     ContextPage, Definition, Explanation, Grant, HistoryEntry, InstanceInfo, JournalStats, OnExcess, RateScope,
     Restored, StateEntry, StateStats, StateVersion, ThreadInfo, ToolStats, ToolStatusInfo, View,
     backend::Memory,
-    events::{Event, EventPage, News},
+    events::{Event, EventPage, MessageCall, News},
+    ids::{CallId, RunId},
     prelude::*,
     status::{FailureWindow, StatusSettings, ToolStatus},
     testing::{AssertOutcome, Recorder, Step, scripted},
@@ -211,11 +212,30 @@ async fn events_are_as_their_schema_says() {
     assert!(!hub.export(Format::Mcp).is_empty());
     let changed = hub.apply(Change::new().remove("sick").put(scripted("new", []).0)).await.unwrap();
     hub.tell_reloaded(&changed, vec!["server.port".into()]);
-    hub.delete_thread(&tenant, &ThreadId::new("t1").unwrap()).await.unwrap();
+    let t1 = ThreadId::new("t1").unwrap();
+    let (run_id, id) = (RunId::mint(hub.now()), CallId::mint(hub.now()));
+    for news in [
+        News::RunStarted { run_id, agent: "default".into() },
+        News::MessageDelta { run_id, text: "It is".into(), again: false },
+        News::MessageDelta { run_id, text: "Let me".into(), again: true },
+        News::MessageCompleted {
+            run_id,
+            role: "assistant".into(),
+            content: "Let me see.".into(),
+            calls: vec![MessageCall { id, tool: "count".into(), arguments: json!({"password": "x"}) }],
+        },
+        News::RunCompleted { run_id, status: "completed".into(), steps: 2 },
+        News::RunFailed { run_id, steps: 1, code: "model_unreachable".into(), message: "no answer".into() },
+    ] {
+        hub.announce(&tenant, &t1, news);
+    }
+    hub.call("count", json!({})).thread("t1").run(run_id).await;
+    hub.call("ask", json!({})).run(run_id).cannot_wait().await;
+    hub.delete_thread(&tenant, &t1).await.unwrap();
     hub.clear().await;
     let told: Vec<Arc<Event>> = events.events().to_vec();
     let names: BTreeSet<_> = told.iter().map(|event| event.name()).collect();
-    assert!(names.len() >= 13, "{names:?}");
+    assert!(names.len() >= 18, "{names:?}");
     told.iter().for_each(|event| check::<Event>(event));
     let reset = serde_json::to_value(News::StreamReset).unwrap();
     assert_eq!(reset, Value::Null);

@@ -23,9 +23,14 @@ impl Answer {
 
 impl Line {
     pub(super) fn to(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server takes connections");
+        Self::try_to(port).expect("the server takes connections")
+    }
+
+    /// A connection, if the server is still there.
+    pub(super) fn try_to(port: u16) -> Option<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time can be set");
-        Self(BufReader::new(stream))
+        Some(Self(BufReader::new(stream)))
     }
 
     /// Sends a request; `None` where the connection ended before the answer was here.

@@ -1,0 +1,151 @@
+//! The calls of one step, made or found again.
+//!
+//! In: what the model asked for, with the ids the calls have here. Out: one result for each, always, in the words a model may read.
+//! They go through the hub's doors as a step of their own, and go on when nobody waits for them: whoever drives the run next finds
+//! them by their ids.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolhub_core::{
+    CallRequest, Cancel, Content, Outcome, Status, Tools, Waiting,
+    backend::StoreError,
+    events::{MessageCall, News},
+};
+
+use crate::{
+    driver::Driver,
+    message::{AskedCall, CallResult, Picture},
+    plan::ToolExecution,
+    record::RunRecord,
+    run::{Planned, Todo},
+};
+
+/// How much of arguments that cannot be read is shown.
+const SHOWN: usize = 200;
+
+type End = (CallResult, Status);
+
+/// Makes the calls of the step the run is in.
+pub(crate) async fn make(driver: &Driver) -> Result<Vec<End>, StoreError> {
+    let Todo::Call(planned) = driver.held.open.run.todo() else { return Ok(Vec::new()) };
+    tell(driver, planned);
+    let mut ends: Vec<Option<End>> = planned.iter().map(|call| unreadable(&call.asked)).collect();
+    if driver.resumed {
+        for (end, call) in ends.iter_mut().zip(planned).filter(|(end, _)| end.is_none()) {
+            *end = found(driver, call).await?;
+        }
+    }
+    // Whether a tool may be used now is decided at the doors, with a reason; one outside the toolset does not exist for the agent.
+    let among = Arc::new(driver.hub.tools().within(&driver.plan.toolset));
+    let missing: Vec<usize> = (0..planned.len()).filter(|at| ends[*at].is_none()).collect();
+    let requests: Vec<CallRequest<'_>> = missing.iter().map(|at| request(driver, &planned[*at], &among)).collect();
+    let (told, external) = (driver.told.clone(), planned.to_vec());
+    let outcomes = driver
+        .hub
+        .batch(requests)
+        .when_waiting(move |id, waiting| {
+            let asked = external.iter().find(|call| call.id == id).map(|call| &call.asked.arguments);
+            Driver::waits(&told, |record| note(record, id, &waiting, asked));
+        })
+        .await;
+    for (at, outcome) in missing.into_iter().zip(outcomes) {
+        ends[at] = Some(result(&planned[at].asked, &outcome));
+    }
+    Ok(ends.into_iter().flatten().collect())
+}
+
+fn request<'hub>(driver: &'hub Driver, call: &Planned, among: &Arc<Tools>) -> CallRequest<'hub> {
+    let Driver { hub, owner, plan, held, cancel, .. } = driver;
+    let request = hub
+        .call(call.asked.tool.clone(), call.asked.arguments.clone())
+        .with_id(call.id)
+        .tenant(owner.tenant.clone())
+        .caller(held.open.caller.clone())
+        .thread(owner.thread.as_str())
+        .run(held.open.run.id)
+        .model_call(call.asked.id.clone())
+        .among(among)
+        .cancel_on(cancel)
+        .detached();
+    match plan.execution {
+        ToolExecution::Internal { max_retries: Some(retries) } => request.retries(retries),
+        ToolExecution::Internal { max_retries: None } => request,
+        ToolExecution::External { deadline } => request.external(deadline),
+    }
+}
+
+/// What became of a call that an earlier driver may have made. None where it never began.
+async fn found(driver: &Driver, call: &Planned) -> Result<Option<End>, StoreError> {
+    let Driver { hub, owner, cancel, .. } = driver;
+    let Some(record) = hub.call_record(&owner.tenant, call.id).await? else { return Ok(None) };
+    if record.status == Status::AwaitingApproval {
+        Driver::waits(&driver.told, |told| {
+            if let Some(call) = told.calls.iter_mut().find(|it| it.id == call.id) {
+                (call.status, call.approval) = (record.status, record.approval);
+            }
+        });
+    }
+    let ended = hub.wait(&owner.tenant, call.id);
+    tokio::pin!(ended);
+    let record = tokio::select! {
+        record = &mut ended => record?,
+        () = cancel.cancelled() => match hub.cancel(&owner.tenant, call.id).await? {
+            Cancel::Elsewhere | Cancel::NotFound => None,
+            _ => ended.await?,
+        },
+    };
+    Ok(record.and_then(|record| record.outcome).map(|outcome| result(&call.asked, &outcome)))
+}
+
+/// What the model is told of a call.
+fn result(asked: &AskedCall, outcome: &Outcome) -> End {
+    let picture = |piece: &Content| match piece {
+        Content::Image { data, mime_type } => Some(Picture { data: data.clone(), mime_type: mime_type.clone() }),
+        _ => None,
+    };
+    let result = CallResult {
+        id: asked.id.clone(),
+        call_id: Some(outcome.id),
+        tool: asked.tool.clone(),
+        text: outcome.model_text().into_owned(),
+        is_error: !outcome.is_success(),
+        pictures: outcome.content.iter().filter_map(picture).collect(),
+    };
+    (result, outcome.status)
+}
+
+/// What the model is told of arguments that nobody can read: no call is made of them.
+fn unreadable(asked: &AskedCall) -> Option<End> {
+    let written = asked.malformed.as_ref()?;
+    let shown: String = written.chars().take(SHOWN).collect();
+    let text = format!(
+        "The arguments of this call are not a JSON object, so it was not made. They began: {shown}\nCall `{}` again with a \
+         complete JSON object; if your answer was cut off, make it shorter.",
+        asked.tool
+    );
+    let (id, tool) = (asked.id.clone(), asked.tool.clone());
+    Some((CallResult { id, call_id: None, tool, text, is_error: true, pictures: Vec::new() }, Status::Error))
+}
+
+/// Notes in the record that a call waits.
+fn note(record: &mut RunRecord, id: toolhub_core::ids::CallId, waiting: &Waiting, asked: Option<&Value>) {
+    let Some(call) = record.calls.iter_mut().find(|call| call.id == id) else { return };
+    match waiting {
+        Waiting::Person(approval) => (call.status, call.approval) = (Status::AwaitingApproval, Some(*approval)),
+        Waiting::Result => (call.status, call.arguments) = (Status::Executing, asked.cloned()),
+        _ => {}
+    }
+}
+
+/// Tells listeners what the model asks for.
+fn tell(driver: &Driver, planned: &[Planned]) {
+    let Todo::Call(_) = driver.held.open.run.todo() else { return };
+    let calls = planned.iter().map(|call| MessageCall {
+        id: call.id,
+        tool: call.asked.tool.clone(),
+        arguments: call.asked.arguments.clone(),
+    });
+    let (run_id, content) = (driver.held.open.run.id, driver.held.open.run.saying().to_owned());
+    driver.tell(News::MessageCompleted { run_id, role: "assistant".into(), content, calls: calls.collect() });
+}

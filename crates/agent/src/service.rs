@@ -1,0 +1,429 @@
+//! Agents by thread: they are set, found and taken away; they are spoken to, and their runs go on over restarts.
+//!
+//! In: what a user says in a thread. Out: a run that goes on by itself, and everything that is known about runs and conversations. All
+//! that must survive is in the hub's store; here is only which agent a thread has, and which runs are driven.
+
+mod handle;
+mod look;
+mod nobody;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use smol_str::SmolStr;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::task::TaskTracker;
+use toolhub_core::{
+    CancellationToken, ToolHub, Toolset,
+    backend::StoreError,
+    ids::{Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    status::Language,
+};
+
+use nobody::nobody;
+
+use crate::{
+    agent::Agent,
+    driver::Driver,
+    live::{Driven, Live, Place},
+    meters::Meters,
+    plan::AgentPlan,
+    record::RunRecord,
+    run::Run,
+    shelf::{Begun, Claimed, Held, OpenRun, Opening, Owner, Shelf},
+};
+
+pub use handle::RunHandle;
+pub use look::{CancelRun, ThreadExport};
+
+/// The agent of a message that names none.
+pub const DEFAULT_AGENT: &str = "default";
+/// How long an agent that was set for a thread is kept when nobody uses it.
+const IDLE: Duration = Duration::from_secs(3600);
+/// How soon a place that is taken is asked for again.
+const A_MOMENT: Duration = Duration::from_millis(2);
+
+/// Why an agent was not spoken to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// A run is open in the thread.
+    #[error("the run {0} is open in this thread; wait for its end, answer what it waits for, or cancel it")]
+    Busy(RunId),
+    /// There is no agent of this name.
+    #[error("there is no agent `{name}`")]
+    NoSuchAgent {
+        /// The name.
+        name: SmolStr,
+        /// Those there are.
+        known: Vec<SmolStr>,
+    },
+    /// Nothing was said.
+    #[error("the message is empty")]
+    Empty,
+    /// The key was used for another message in this thread.
+    #[error("the key was used for another message in this thread")]
+    KeyReused,
+    /// The process is about to end.
+    #[error("the agents are stopping; send the message again")]
+    Stopping,
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a user says.
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    /// The text.
+    pub content: String,
+    /// Who is spoken to; the thread's own agent, or `default`, where nothing is said.
+    pub agent: Option<SmolStr>,
+    /// The word that a repetition is the same message. It belongs to the thread, and is remembered for a day.
+    pub key: Option<IdempotencyKey>,
+    /// Who speaks.
+    pub caller: Caller,
+}
+
+impl<T: Into<String>> From<T> for Said {
+    fn from(content: T) -> Self {
+        Self { content: content.into(), ..Self::default() }
+    }
+}
+
+/// Keeps agents by thread. Cheap to clone; all clones are the same service.
+#[derive(Clone)]
+pub struct AgentService(Arc<Inner>);
+
+struct Inner {
+    hub: ToolHub,
+    shelf: Shelf,
+    live: Live,
+    meters: Arc<Meters>,
+    /// By name.
+    agents: Mutex<BTreeMap<SmolStr, Arc<AgentPlan>>>,
+    /// Those that were set for one thread.
+    threads: Mutex<HashMap<Owner, (Arc<AgentPlan>, Instant)>>,
+    language: Language,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+}
+
+impl AgentService {
+    /// A service on a hub; conversations and runs lie in the hub's store.
+    #[must_use]
+    pub fn new(hub: &ToolHub) -> Self {
+        Self::speaking(hub, Language::English)
+    }
+
+    /// The same, with a log in this language.
+    #[must_use]
+    pub fn speaking(hub: &ToolHub, language: Language) -> Self {
+        Self(Arc::new(Inner {
+            hub: hub.clone(),
+            shelf: Shelf { store: hub.store() },
+            live: Live::default(),
+            meters: Arc::default(),
+            agents: Mutex::default(),
+            threads: Mutex::default(),
+            language,
+            tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+        }))
+    }
+
+    /// The hub.
+    #[must_use]
+    pub fn hub(&self) -> &ToolHub {
+        &self.0.hub
+    }
+
+    /// Defines an agent by name, or redefines it. Runs that are open finish as they began.
+    pub fn define(&self, name: impl Into<SmolStr>, plan: AgentPlan) {
+        lock(&self.0.agents).insert(name.into(), Arc::new(plan));
+    }
+
+    /// Takes all definitions away that are not among these.
+    pub fn keep_only(&self, names: &[SmolStr]) {
+        lock(&self.0.agents).retain(|name, _| names.contains(name));
+    }
+
+    /// The agents that were defined, by name.
+    #[must_use]
+    pub fn agents(&self) -> BTreeMap<SmolStr, Arc<AgentPlan>> {
+        lock(&self.0.agents).clone()
+    }
+
+    /// Gives a thread an agent of its own. What the thread remembers is there as it was; a run that a dead process left open
+    /// goes on.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn set_agent(&self, tenant: &Tenant, thread: &ThreadId, plan: AgentPlan) -> Result<Agent, AgentError> {
+        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
+        lock(&self.0.threads).insert(owner.clone(), (Arc::new(plan), Instant::now()));
+        let agent = Agent::new(self.clone(), owner);
+        agent.initialize().await?;
+        Ok(agent)
+    }
+
+    /// The agent of a thread: its own, or the one that was spoken to last.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn get_agent(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<Agent>, AgentError> {
+        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
+        if self.own(&owner).is_some() {
+            return Ok(Some(Agent::new(self.clone(), owner)));
+        }
+        let head = self.0.shelf.head(&owner, self.0.hub.now()).await?;
+        let known = head.is_some_and(|head| lock(&self.0.agents).contains_key(&head.agent));
+        Ok(known.then(|| Agent::new(self.clone(), owner)))
+    }
+
+    /// Takes a thread's own agent away; says whether it had one. What the thread remembers stays, and a run that is open ends
+    /// as it began.
+    pub fn remove_agent(&self, tenant: &Tenant, thread: &ThreadId) -> bool {
+        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
+        lock(&self.0.threads).remove(&owner).is_some()
+    }
+
+    /// Speaks to the agent of a thread. What was said is safe when this returns, and the run goes on by itself.
+    ///
+    /// # Errors
+    /// When a run is open in the thread, there is no such agent, the key was used for something else, or the store does not
+    /// answer.
+    pub async fn send(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        said: impl Into<Said>,
+    ) -> Result<RunHandle, AgentError> {
+        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
+        self.begin(&owner, said.into()).await
+    }
+
+    pub(crate) async fn begin(&self, owner: &Owner, said: Said) -> Result<RunHandle, AgentError> {
+        if self.0.stopping.is_cancelled() {
+            return Err(AgentError::Stopping);
+        }
+        if said.content.trim().is_empty() {
+            return Err(AgentError::Empty);
+        }
+        let (agent, plan) = self.plan(owner, said.agent.as_ref()).await?;
+        let Inner { hub, shelf, live, .. } = &*self.0;
+        hub.use_thread(&owner.tenant, &owner.thread).await?;
+        let now = hub.now();
+        let run = Run::new(RunId::mint(now), now, plan.bounds(now));
+        let open = OpenRun { run, agent, caller: said.caller };
+        let opening = Opening { content: &said.content, key: said.key.as_ref(), open };
+        let place = loop {
+            match live.take(owner) {
+                Some(place) => break place,
+                None => match self.beside(owner, &said.content, said.key.as_ref()).await? {
+                    Some(handle) => return Ok(handle),
+                    // Whoever has the place is only just beginning, or has only just ended.
+                    None => tokio::time::sleep(A_MOMENT).await,
+                },
+            }
+        };
+        match shelf.begin(owner, opening, now).await? {
+            Begun::New(held) => Ok(self.drive(place, owner.clone(), plan, *held, false, CancellationToken::new())),
+            Begun::Again(run) => self.again(owner, run).await,
+            Begun::KeyReused => Err(AgentError::KeyReused),
+            Begun::Busy(run) => {
+                // A dead process has left it open.
+                self.go_on(place, owner, CancellationToken::new()).await?;
+                Err(AgentError::Busy(run))
+            }
+        }
+    }
+
+    /// Goes on with the runs that a dead process has left open; says how many.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn resume(&self) -> Result<usize, StoreError> {
+        let Inner { hub, shelf, .. } = &*self.0;
+        let mut many = 0;
+        if !shelf.store.alone() {
+            // They may be those of somebody who lives; their threads are looked at when somebody speaks in them.
+            return Ok(0);
+        }
+        for owner in shelf.open(hub.now()).await? {
+            many += usize::from(self.go_on_with(&owner).await?);
+        }
+        Ok(many)
+    }
+
+    /// Lets go of all runs. They stay as they are written down, and go on when the next process resumes them. Calls that run
+    /// go on until the hub ends them.
+    pub async fn stop(&self) {
+        self.0.stopping.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// What is counted of runs and models.
+    #[must_use]
+    pub fn meters(&self) -> &Arc<Meters> {
+        &self.0.meters
+    }
+
+    /// The tools the agent of a thread may use.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn toolset_of(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Toolset, StoreError> {
+        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
+        match self.plan(&owner, None).await {
+            Ok((_, plan)) => Ok(plan.toolset.clone()),
+            Err(AgentError::Store(error)) => Err(error),
+            Err(_) => Ok(Toolset::all()),
+        }
+    }
+
+    /// The agent of a thread, and what it is called.
+    pub(crate) async fn plan(
+        &self,
+        owner: &Owner,
+        named: Option<&SmolStr>,
+    ) -> Result<(SmolStr, Arc<AgentPlan>), AgentError> {
+        if let (None, Some(plan)) = (named, self.own(owner)) {
+            return Ok((SmolStr::new_static("own"), plan));
+        }
+        let name = match named {
+            Some(name) => name.clone(),
+            None => {
+                let head = self.0.shelf.head(owner, self.0.hub.now()).await?;
+                let last = head.map(|head| head.agent).filter(|name| lock(&self.0.agents).contains_key(name));
+                last.unwrap_or(SmolStr::new_static(DEFAULT_AGENT))
+            }
+        };
+        let agents = lock(&self.0.agents);
+        match agents.get(&name) {
+            Some(plan) => Ok((name, plan.clone())),
+            None => Err(AgentError::NoSuchAgent { name, known: agents.keys().cloned().collect() }),
+        }
+    }
+
+    /// The agent that was set for a thread. Those that nobody has used for long are let go of.
+    fn own(&self, owner: &Owner) -> Option<Arc<AgentPlan>> {
+        let mut threads = lock(&self.0.threads);
+        threads.retain(|at, (_, used)| used.elapsed() < IDLE || self.0.live.of(at).is_some());
+        threads.get_mut(owner).map(|(plan, used)| {
+            *used = Instant::now();
+            plan.clone()
+        })
+    }
+
+    /// Goes on with the run of a thread that a dead process has left open, if there is one.
+    pub(crate) async fn go_on_with(&self, owner: &Owner) -> Result<bool, StoreError> {
+        match self.0.live.take(owner) {
+            Some(place) => self.go_on(place, owner, CancellationToken::new()).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Goes on with the open run of a thread, if there is one.
+    async fn go_on(&self, place: Place, owner: &Owner, cancel: CancellationToken) -> Result<bool, StoreError> {
+        if self.0.stopping.is_cancelled() {
+            return Ok(false);
+        }
+        let Some(held) = self.0.shelf.held(owner, self.0.hub.now()).await? else { return Ok(false) };
+        let named = lock(&self.0.agents).get(&held.open.agent).cloned();
+        let plan = self.own(owner).filter(|_| held.open.agent == "own").or(named);
+        let plan = plan.unwrap_or_else(|| nobody(&held.open.agent));
+        self.drive(place, owner.clone(), plan, held, true, cancel);
+        Ok(true)
+    }
+
+    /// What to tell somebody who speaks while the place of the thread is taken; nothing where there is no run to be seen.
+    async fn beside(
+        &self,
+        owner: &Owner,
+        content: &str,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Option<RunHandle>, AgentError> {
+        let Inner { hub, shelf, .. } = &*self.0;
+        if let Some(key) = key {
+            match shelf.claimed(owner, key, content, hub.now()).await? {
+                Some(Claimed::Same(run)) => return self.again(owner, run).await.map(Some),
+                Some(Claimed::Other) => return Err(AgentError::KeyReused),
+                None => {}
+            }
+        }
+        match self.0.live.of(owner) {
+            Some(driven) => Err(AgentError::Busy(driven.run)),
+            None => Ok(None),
+        }
+    }
+
+    /// The run that the same message has begun before.
+    async fn again(&self, owner: &Owner, run: RunId) -> Result<RunHandle, AgentError> {
+        if let Some(driven) = self.0.live.of(owner).filter(|driven| driven.run == run) {
+            return Ok(RunHandle { told: driven.told, replayed: true, cancel: None });
+        }
+        let record = self.0.shelf.run(&owner.tenant, run, self.0.hub.now()).await?;
+        let gone = || StoreError::Unavailable(format!("the run {run} is not in the store any more"));
+        let (_, told) = watch::channel(record.ok_or_else(gone)?);
+        Ok(RunHandle { told, replayed: true, cancel: None })
+    }
+
+    fn drive(
+        &self,
+        place: Place,
+        owner: Owner,
+        plan: Arc<AgentPlan>,
+        held: Held,
+        resumed: bool,
+        cancel: CancellationToken,
+    ) -> RunHandle {
+        let Inner { hub, shelf, meters, tasks, stopping, language, .. } = &*self.0;
+        let record = RunRecord::of(&held.open.run, &owner.thread, &held.open.agent, hub.now());
+        let (run, agent) = (record.id, record.agent.clone());
+        let (told, hears) = watch::channel(record);
+        place.drives(Driven { run, told: hears.clone(), cancel: cancel.clone() });
+        let mut driver = Driver {
+            hub: hub.clone(),
+            shelf: shelf.clone(),
+            meters: meters.clone(),
+            owner,
+            plan,
+            held,
+            resumed,
+            language: *language,
+            told: told.clone(),
+            cancel: cancel.clone(),
+            offer: None,
+        };
+        let (stopping, meters) = (stopping.clone(), meters.clone());
+        tasks.spawn(async move {
+            let begun = Instant::now();
+            let end = tokio::select! {
+                biased;
+                end = driver.drive() => end,
+                () = stopping.cancelled() => None,
+            };
+            drop(place);
+            if let Some(record) = end {
+                meters.ran(&agent, begun.elapsed(), record.status, record.error.as_ref());
+                told.send_replace(record);
+            }
+        });
+        RunHandle { told: hears, replayed: false, cancel: Some(cancel) }
+    }
+}
+
+impl std::fmt::Debug for AgentService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentService").field("agents", &self.agents()).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

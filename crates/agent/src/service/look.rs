@@ -1,0 +1,191 @@
+//! Runs and conversations, for whoever looks: as they stand, and all of one thread at once.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use toolhub_core::{
+    CallQuery, CallQueryError, CallRecord, CancellationToken, StateError, Status, ThreadInfo,
+    backend::StoreError,
+    ids::{RunId, Tenant, ThreadId},
+};
+
+use super::{AgentService, Inner};
+use crate::{
+    record::{RunRecord, RunStatus},
+    shelf::{KeptMessage, Owner},
+};
+
+/// What became of the wish to cancel a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelRun {
+    /// It was asked to stop, and will end soon.
+    Asked,
+    /// It had ended before, like this.
+    Ended(RunStatus),
+    /// The tenant has no such run.
+    NotFound,
+}
+
+/// Everything that is kept of a thread.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ThreadExport {
+    /// The thread.
+    pub thread: Option<ThreadInfo>,
+    /// Its conversation, the oldest message first.
+    pub messages: Vec<KeptMessage>,
+    /// Its runs, the newest first.
+    pub runs: Vec<RunRecord>,
+    /// Its calls, the newest first; what is secret in their arguments is masked.
+    pub calls: Vec<CallRecord>,
+    /// How its tools stand, and which have succeeded.
+    pub tool_states: Value,
+    /// What its tools remember, one object for each context.
+    pub states: Vec<Value>,
+}
+
+impl AgentService {
+    /// A run as it stands.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn run(&self, tenant: &Tenant, run: RunId) -> Result<Option<RunRecord>, StoreError> {
+        let Inner { hub, shelf, live, .. } = &*self.0;
+        let here = live.find(tenant, run).map(|driven| driven.told.borrow().clone());
+        let record = match here {
+            Some(record) => Some(record),
+            None => shelf.run(tenant, run, hub.now()).await?,
+        };
+        match record {
+            Some(record) => self.as_it_stands(tenant, record).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The runs of a thread, the newest first: at most `limit`, those before `before`.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn runs(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        limit: usize,
+        before: Option<RunId>,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
+        let mut runs = Vec::new();
+        for record in self.0.shelf.runs(&owner, limit, before, self.0.hub.now()).await? {
+            runs.push(self.as_it_stands(tenant, record).await?);
+        }
+        Ok(runs)
+    }
+
+    /// Asks a run to stop. It still has an end: cancelled, or what it was if that was faster. Its calls are cancelled too.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn cancel(&self, tenant: &Tenant, run: RunId) -> Result<CancelRun, StoreError> {
+        let Inner { hub, shelf, live, .. } = &*self.0;
+        if let Some(driven) = live.find(tenant, run) {
+            driven.cancel.cancel();
+            return Ok(CancelRun::Asked);
+        }
+        let Some(record) = shelf.run(tenant, run, hub.now()).await? else { return Ok(CancelRun::NotFound) };
+        if record.status.is_end() {
+            return Ok(CancelRun::Ended(record.status));
+        }
+        let owner = Owner { tenant: tenant.clone(), thread: record.thread };
+        if let Some(place) = live.take(&owner) {
+            // Nobody drives it: whoever does now brings it to a clean end.
+            let cancel = CancellationToken::new();
+            cancel.cancel();
+            self.go_on(place, &owner, cancel).await?;
+        }
+        Ok(CancelRun::Asked)
+    }
+
+    /// Messages of a conversation, the oldest first: at most `limit`, those after the number `after`.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn messages(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        limit: usize,
+        after: Option<u64>,
+    ) -> Result<Vec<KeptMessage>, StoreError> {
+        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
+        self.0.shelf.messages(&owner, limit, after, self.0.hub.now()).await
+    }
+
+    /// Everything that is kept of a thread, for whom it belongs to. [`ToolHub::delete_thread`](toolhub_core::ToolHub::delete_thread)
+    /// takes the same away.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn export(&self, tenant: &Tenant, thread: &ThreadId) -> Result<ThreadExport, StoreError> {
+        const PAGE: usize = 500;
+        let hub = &self.0.hub;
+        let mut messages = Vec::new();
+        loop {
+            let page = self.messages(tenant, thread, PAGE, messages.last().map(|last: &KeptMessage| last.seq)).await?;
+            let more = page.len() == PAGE;
+            messages.extend(page);
+            if !more {
+                break;
+            }
+        }
+        let mut runs = Vec::new();
+        loop {
+            let page = self.runs(tenant, thread, PAGE, runs.last().map(|last: &RunRecord| last.id)).await?;
+            let more = page.len() == PAGE;
+            runs.extend(page);
+            if !more {
+                break;
+            }
+        }
+        let mut calls = Vec::new();
+        let mut query = CallQuery { thread: Some(thread.clone()), limit: PAGE, ..CallQuery::default() };
+        loop {
+            let page = hub.calls(tenant, &query).await.map_err(|error| match error {
+                CallQueryError::Store(error) => error,
+                other => StoreError::Unavailable(other.to_string()),
+            })?;
+            calls.extend(page.calls);
+            match page.next {
+                Some(next) => query.cursor = Some(next),
+                None => break,
+            }
+        }
+        let tool_states = hub.serialize_tool_states(tenant, thread).await;
+        let tool_states = tool_states.map_err(|error| StoreError::Unavailable(error.operator))?;
+        let states = hub.state().export(tenant, Some(thread)).await.map_err(|error| match error {
+            StateError::Store(error) => error,
+            other => StoreError::Unavailable(other.to_string()),
+        })?;
+        let json = |text: &str| serde_json::from_str(text).unwrap_or(Value::Null);
+        let thread = hub.thread(tenant, thread).await?;
+        let (tool_states, states) = (json(&tool_states), states.lines().map(json).collect());
+        Ok(ThreadExport { thread, messages, runs, calls, tool_states, states })
+    }
+
+    /// A record with its calls as they stand now: whether they wait is known by nobody else.
+    async fn as_it_stands(&self, tenant: &Tenant, mut record: RunRecord) -> Result<RunRecord, StoreError> {
+        if record.status.is_end() {
+            return Ok(record);
+        }
+        let mut waits = false;
+        for call in record.calls.iter_mut().filter(|call| !call.status.is_end()) {
+            if let Some(now) = self.0.hub.call_record(tenant, call.id).await? {
+                (call.status, call.approval) = (now.status, now.approval.filter(|_| !now.status.is_end()));
+            }
+            waits |= call.status == Status::AwaitingApproval || call.arguments.is_some() && !call.status.is_end();
+        }
+        record.status = if waits { RunStatus::Waiting } else { RunStatus::Running };
+        Ok(record)
+    }
+}

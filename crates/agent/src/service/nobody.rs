@@ -1,0 +1,33 @@
+//! What drives the run of an agent that is no longer there: it can only end, in words.
+
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+use toolhub_core::{BoxFuture, export::Format};
+
+use crate::{
+    model::{Hear, Model, ModelError, ModelFault, Prompt, Reply},
+    plan::AgentPlan,
+};
+
+/// An agent that is no longer defined: its run can only end.
+pub(super) fn nobody(name: &SmolStr) -> Arc<AgentPlan> {
+    Arc::new(AgentPlan::new(Arc::new(Nobody(name.clone()))))
+}
+
+struct Nobody(SmolStr);
+
+impl Model for Nobody {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    fn format(&self) -> Format {
+        Format::OpenAi
+    }
+
+    fn ask<'a>(&'a self, _: Prompt<'a>, _: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let text = format!("there is no agent `{}` any more", self.0);
+        Box::pin(async move { Err(ModelError::new(ModelFault::Refused, text)) })
+    }
+}

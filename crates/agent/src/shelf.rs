@@ -1,0 +1,282 @@
+//! Where conversations and runs are kept: rows beside the other records of their thread.
+//!
+//! In: what was said and how far a run is. Out: rows in one batch, on the condition that nobody else has written meanwhile, so a
+//! step is there whole or not at all, and two processes never drive one run. A thread has a head (how long its conversation
+//! is), its messages by number, its runs by id, and while a run is open the run itself.
+
+mod read;
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sha2::{Digest, Sha256};
+use smol_str::{SmolStr, format_smolstr};
+use toolhub_core::{
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Key, Partition, Row, Seen, StoreError, Table, Write, decode, encode,
+    },
+    clock::Timestamp,
+    ids::{Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+};
+
+use crate::{
+    message::Message,
+    record::RunRecord,
+    run::Run,
+    window::{Measured, size},
+};
+
+pub use read::KeptMessage;
+
+/// The layout of all these rows.
+const LAYOUT: u32 = 1;
+/// The row that says how long a conversation is.
+const HEAD: SmolStr = SmolStr::new_static("~");
+/// The row of an open run.
+const OPEN: SmolStr = SmolStr::new_static(Table::OPEN_RUN);
+/// How often a message is written down anew because somebody else was quicker.
+const TRIES: usize = 8;
+/// How long the key of a message is remembered.
+const KEY_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// Whose conversation it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    pub(crate) tenant: Tenant,
+    pub(crate) thread: ThreadId,
+}
+
+/// How long a conversation is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Head {
+    /// The number of the last message.
+    pub(crate) last: u64,
+    /// How large all of it is, in tokens.
+    pub(crate) upto: u64,
+    /// The agent that was spoken to last.
+    pub(crate) agent: SmolStr,
+}
+
+/// A run that has not ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OpenRun {
+    pub(crate) run: Run,
+    pub(crate) agent: SmolStr,
+    pub(crate) caller: Caller,
+}
+
+/// Which run a key belongs to.
+#[derive(Serialize, Deserialize)]
+struct Claim {
+    run: RunId,
+    /// Of what was said, so that a reused key is noticed.
+    digest: String,
+}
+
+/// A run that is open, and the writings it was read from. Only whoever knows the last ones can go on with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) open: OpenRun,
+    pub(crate) head: Head,
+    head_seen: Option<Seen>,
+    open_seen: Seen,
+}
+
+/// What became of a message that was to begin a run.
+pub(crate) enum Begun {
+    /// A run was begun.
+    New(Box<Held>),
+    /// The same message had begun this one before.
+    Again(RunId),
+    /// Another one is open.
+    Busy(RunId),
+    /// The key was used for another message.
+    KeyReused,
+}
+
+/// What a key was used for.
+pub(crate) enum Claimed {
+    /// The same message, which began this run.
+    Same(RunId),
+    /// Another one.
+    Other,
+}
+
+/// What somebody says to an agent.
+pub(crate) struct Opening<'a> {
+    pub(crate) content: &'a str,
+    pub(crate) key: Option<&'a IdempotencyKey>,
+    pub(crate) open: OpenRun,
+}
+
+/// The rows of all conversations in a store.
+#[derive(Clone)]
+pub(crate) struct Shelf {
+    pub(crate) store: Arc<dyn Backend>,
+}
+
+impl Owner {
+    pub(crate) fn partition(&self) -> Partition {
+        Partition::of_thread(self.tenant.clone(), self.thread.clone())
+    }
+
+    fn key(&self, table: Table, id: SmolStr) -> Key {
+        Key { partition: self.partition(), table, id }
+    }
+}
+
+impl Shelf {
+    /// Writes down what a user says, with the run it begins. It is safe when this returns.
+    pub(crate) async fn begin(&self, owner: &Owner, opening: Opening<'_>, now: Timestamp) -> Result<Begun, StoreError> {
+        let Opening { content, key, open } = opening;
+        let claim = key.map(|key| (claim_id(key), digest(content)));
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut keys = vec![owner.key(Table::Messages, HEAD), owner.key(Table::Runs, OPEN)];
+            keys.extend(claim.iter().map(|(id, _)| owner.key(Table::Runs, id.clone())));
+            let rows = self.store.load(&keys, now).await?;
+            let row = |at: usize| rows.get(at).and_then(Option::as_ref);
+            if let Some(row) = row(2) {
+                return Ok(match claimed(&keys[2], row, content)? {
+                    Claimed::Same(run) => Begun::Again(run),
+                    Claimed::Other => Begun::KeyReused,
+                });
+            }
+            if let Some(row) = row(1) {
+                return Ok(Begun::Busy(read::<OpenRun>(&keys[1], row)?.0.run.id));
+            }
+            let head: Option<(Head, Seen)> = row(0).map(|row| read(&keys[0], row)).transpose()?;
+            let (mut head, head_seen) = head.map_or_else(Default::default, |(head, seen)| (head, Some(seen)));
+            head.agent.clone_from(&open.agent);
+            let mut batch = Batch::on(owner.partition());
+            let said = Message::User { content: content.to_owned() };
+            add(&mut batch, &mut head, open.run.id, &said, now)?;
+            let record = RunRecord::of(&open.run, &owner.thread, &open.agent, now);
+            batch.writes.push(put(Table::Runs, open.run.id.to_string().into(), Expect::Absent, &record)?);
+            if let Some((id, digest)) = &claim {
+                let claim = Claim { run: open.run.id, digest: digest.clone() };
+                let mut write = put(Table::Runs, id.clone(), Expect::Absent, &claim)?;
+                if let Change::Put { expires, .. } = &mut write.change {
+                    *expires = Some(now + KEY_KEPT);
+                }
+                batch.writes.push(write);
+            }
+            batch.writes.push(put(Table::Runs, OPEN, Expect::Absent, &open)?);
+            let expect = head_seen.map_or(Expect::Absent, Expect::Same);
+            batch.writes.push(put(Table::Messages, HEAD, expect, &head)?);
+            for write in &mut batch.writes {
+                write.durability = Durability::PowerSafe;
+            }
+            let stamp = batch.stamp;
+            match self.store.commit(batch, now).await {
+                Ok(versions) => {
+                    let (head_seen, open_seen) = last_two(&versions, stamp);
+                    return Ok(Begun::New(Box::new(Held { open, head, head_seen: Some(head_seen), open_seen })));
+                }
+                // Somebody else was quicker; what that was is seen when we look again.
+                Err(StoreError::Conflict { .. }) if tries < TRIES => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether a key was used in a thread before, and for the same message.
+    pub(crate) async fn claimed(
+        &self,
+        owner: &Owner,
+        key: &IdempotencyKey,
+        content: &str,
+        now: Timestamp,
+    ) -> Result<Option<Claimed>, StoreError> {
+        let key = owner.key(Table::Runs, claim_id(key));
+        let row = self.store.load(std::slice::from_ref(&key), now).await?.pop().flatten();
+        row.map(|row| claimed(&key, &row, content)).transpose()
+    }
+
+    /// Writes down how far a run is, with what was said meanwhile; or that it is over. All of it or nothing.
+    pub(crate) async fn go_on(
+        &self,
+        owner: &Owner,
+        held: &mut Held,
+        said: &[Message],
+        now: Timestamp,
+    ) -> Result<RunRecord, StoreError> {
+        let mut batch = Batch::on(owner.partition());
+        let (mut head, open) = (held.head.clone(), &held.open);
+        for message in said {
+            add(&mut batch, &mut head, open.run.id, message, now)?;
+        }
+        let record = RunRecord::of(&open.run, &owner.thread, &open.agent, now);
+        batch.writes.push(put(Table::Runs, open.run.id.to_string().into(), Expect::Any, &record)?);
+        let mut open_write = put(Table::Runs, OPEN, Expect::Same(held.open_seen), open)?;
+        let over = record.status.is_end();
+        if over {
+            open_write.change = Change::Remove;
+            open_write.durability = Durability::PowerSafe;
+        }
+        batch.writes.push(open_write);
+        // A thread that was deleted meanwhile has no head, and must not come back to life by this.
+        let expect = held.head_seen.map_or(Expect::Absent, Expect::Same);
+        batch.writes.push(put(Table::Messages, HEAD, expect, &head)?);
+        let stamp = batch.stamp;
+        let versions = self.store.commit(batch, now).await?;
+        let (head_seen, open_seen) = last_two(&versions, stamp);
+        (held.head, held.head_seen, held.open_seen) = (head, Some(head_seen), open_seen);
+        Ok(record)
+    }
+}
+
+/// The writings of the last two rows of a batch: the head and the open run.
+fn last_two(versions: &[u64], stamp: u64) -> (Seen, Seen) {
+    let seen = |from_end: usize| {
+        let version = versions.len().checked_sub(from_end).and_then(|at| versions.get(at)).copied().unwrap_or_default();
+        Seen { version, stamp }
+    };
+    (seen(1), seen(2))
+}
+
+/// Adds a message to a conversation.
+fn add(batch: &mut Batch, head: &mut Head, run: RunId, said: &Message, now: Timestamp) -> Result<(), StoreError> {
+    head.last += 1;
+    head.upto += size(said);
+    let kept = KeptMessage { seq: head.last, run_id: run, at: now, upto: head.upto, message: said.clone() };
+    // Expected to be absent: no message is ever written over.
+    batch.writes.push(put(Table::Messages, number(head.last), Expect::Absent, &kept)?);
+    Ok(())
+}
+
+/// A message's number as the id of its row: in the order of the texts.
+fn number(seq: u64) -> SmolStr {
+    format_smolstr!("{seq:012}")
+}
+
+fn put<T: Serialize>(table: Table, id: SmolStr, expect: Expect, record: &T) -> Result<Write, StoreError> {
+    let change = Change::Put { value: encode(table, &id, record)?, schema: LAYOUT, expires: None };
+    Ok(Write { table, id, expect, change, durability: Durability::KillSafe })
+}
+
+fn read<T: DeserializeOwned>(key: &Key, row: &Row) -> Result<(T, Seen), StoreError> {
+    decode(key.table, &key.id, LAYOUT, row)
+}
+
+fn claim_id(key: &IdempotencyKey) -> SmolStr {
+    format_smolstr!("key/{key}")
+}
+
+fn claimed(key: &Key, row: &Row, content: &str) -> Result<Claimed, StoreError> {
+    let (claim, _): (Claim, _) = read(key, row)?;
+    Ok(if claim.digest == digest(content) { Claimed::Same(claim.run) } else { Claimed::Other })
+}
+
+fn digest(content: &str) -> String {
+    Sha256::digest(content.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl From<&KeptMessage> for Measured {
+    fn from(kept: &KeptMessage) -> Self {
+        Self { message: kept.message.clone(), upto: kept.upto }
+    }
+}

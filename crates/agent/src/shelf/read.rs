@@ -1,0 +1,146 @@
+//! Reading conversations and runs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+use toolhub_core::{
+    backend::{Cursor, Key, Scan, Scope, Seen, StoreError, Table},
+    clock::Timestamp,
+    ids::{RunId, Tenant},
+};
+
+use super::{HEAD, Head, Held, OPEN, OpenRun, Owner, Shelf, number, read};
+use crate::{
+    message::Message,
+    record::RunRecord,
+    window::{Measured, left_out},
+};
+
+/// How many rows are read at once.
+const PAGE: usize = 100;
+
+/// A message of a conversation, as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct KeptMessage {
+    /// Its number in the conversation, from 1.
+    pub seq: u64,
+    /// The run it belongs to.
+    pub run_id: RunId,
+    /// When it was written down.
+    pub at: Timestamp,
+    /// About how many tokens the conversation has up to its end.
+    pub upto: u64,
+    /// What was said.
+    #[serde(flatten)]
+    pub message: Message,
+}
+
+impl Shelf {
+    /// The head of a conversation.
+    pub(crate) async fn head(&self, owner: &Owner, now: Timestamp) -> Result<Option<Head>, StoreError> {
+        let key = owner.key(Table::Messages, HEAD);
+        let row = self.store.load(std::slice::from_ref(&key), now).await?.pop().flatten();
+        row.map(|row| read(&key, &row).map(|(head, _)| head)).transpose()
+    }
+
+    /// The open run of a thread, to go on with it.
+    pub(crate) async fn held(&self, owner: &Owner, now: Timestamp) -> Result<Option<Held>, StoreError> {
+        let keys = [owner.key(Table::Messages, HEAD), owner.key(Table::Runs, OPEN)];
+        let mut rows = self.store.load(&keys, now).await?.into_iter();
+        let (head, open) = (rows.next().flatten(), rows.next().flatten());
+        let Some(open) = open else { return Ok(None) };
+        let (open, open_seen): (OpenRun, Seen) = read(&keys[1], &open)?;
+        let head: Option<(Head, Seen)> = head.map(|row| read(&keys[0], &row)).transpose()?;
+        let (head, head_seen) = head.map_or_else(Default::default, |(head, seen)| (head, Some(seen)));
+        Ok(Some(Held { open, head, head_seen, open_seen }))
+    }
+
+    /// The threads with an open run, whoever drives them.
+    pub(crate) async fn open(&self, now: Timestamp) -> Result<Vec<Owner>, StoreError> {
+        let mut scan = Scan::of(Table::Runs, Scope::All).prefix(Table::OPEN_RUN).limit(PAGE);
+        let mut found = Vec::new();
+        loop {
+            let page = self.store.scan(scan.clone(), now).await?;
+            found.extend(page.rows.into_iter().filter_map(|(key, _)| {
+                let thread = key.partition.thread()?.clone();
+                Some(Owner { tenant: key.partition.tenant, thread })
+            }));
+            match page.next {
+                Some(next) => scan.after = Some(next),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// The end of a conversation: what a model with this room would be told of it, and the message before that, if there is
+    /// one.
+    pub(crate) async fn tail(&self, owner: &Owner, room: u64, now: Timestamp) -> Result<Vec<Measured>, StoreError> {
+        let mut scan = Scan::of(Table::Messages, Scope::Partition(owner.partition())).prefix("0").limit(PAGE);
+        scan.newest = true;
+        let (mut tail, mut from, mut question) = (Vec::new(), None, false);
+        loop {
+            let page = self.store.scan(scan.clone(), now).await?;
+            for (key, row) in page.rows {
+                let (kept, _): (KeptMessage, _) = read(&key, &row)?;
+                let from = *from.get_or_insert_with(|| left_out(kept.upto, room));
+                let enough = question && kept.upto <= from;
+                question |= matches!(kept.message, Message::User { .. });
+                tail.push(Measured::from(&kept));
+                if enough {
+                    tail.reverse();
+                    return Ok(tail);
+                }
+            }
+            match page.next {
+                Some(next) => scan.after = Some(next),
+                None => break,
+            }
+        }
+        tail.reverse();
+        Ok(tail)
+    }
+
+    /// Messages of a conversation, the oldest first.
+    pub(crate) async fn messages(
+        &self,
+        owner: &Owner,
+        limit: usize,
+        after: Option<u64>,
+        now: Timestamp,
+    ) -> Result<Vec<KeptMessage>, StoreError> {
+        let mut scan = Scan::of(Table::Messages, Scope::Partition(owner.partition())).prefix("0").limit(limit.max(1));
+        scan.after = after.map(|seq| Cursor(owner.key(Table::Messages, number(seq))));
+        let rows = self.store.scan(scan, now).await?.rows;
+        let kept = |(key, row): (Key, _)| read(&key, &row).map(|(kept, _)| kept);
+        rows.into_iter().map(kept).collect()
+    }
+
+    /// A run, wherever it is.
+    pub(crate) async fn run(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        now: Timestamp,
+    ) -> Result<Option<RunRecord>, StoreError> {
+        let scan = Scan::of(Table::Runs, Scope::Tenant(tenant.clone())).prefix(run.to_string()).limit(1);
+        let row = self.store.scan(scan, now).await?.rows.pop();
+        row.map(|(key, row)| read(&key, &row).map(|(record, _)| record)).transpose()
+    }
+
+    /// The runs of a thread, the newest first.
+    pub(crate) async fn runs(
+        &self,
+        owner: &Owner,
+        limit: usize,
+        before: Option<RunId>,
+        now: Timestamp,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let mut scan = Scan::of(Table::Runs, Scope::Partition(owner.partition())).prefix("run_").limit(limit.max(1));
+        scan.newest = true;
+        scan.after = before.map(|run| Cursor(owner.key(Table::Runs, SmolStr::from(run.to_string()))));
+        let rows = self.store.scan(scan, now).await?.rows;
+        rows.into_iter().map(|(key, row)| read(&key, &row).map(|(record, _)| record)).collect()
+    }
+}

@@ -1,0 +1,209 @@
+//! Runs of agents through the death of the server, at any moment.
+//!
+//! A real server with tools that keep a ledger of their own, synced before they answer. It is killed at random moments while
+//! several threads have runs of several steps, and started again. What must hold: every message that was acknowledged is in its
+//! thread once; every call a model asked for has its result; no effect happens twice; every run ends.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{Folder, Line, Process, soak};
+
+/// Appends what it was given to a file, and answers only when that is on the disk.
+const LEDGER: &str = r#"
+import json, os, sys
+asked = json.load(sys.stdin)["arguments"]
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+os.write(file, (json.dumps([sys.argv[2], asked["bill"]]) + "\n").encode())
+os.fsync(file)
+print(json.dumps({"paid": asked["bill"]}))
+"#;
+
+/// Three steps: pay, note, and an answer.
+const SCRIPT: &str = r#"
+[[turn]]
+when = { user = "bill (?<bill>[a-z0-9-]+)" }
+call = [{ tool = "pay", args = { bill = "$bill" } }]
+[[turn]]
+when = { tool_result = "pay" }
+call = [{ tool = "note", args = { bill = "$bill" } }, { tool = "calculator", args = { expression = "1+1" } }]
+[[turn]]
+when = { tool_result = "note" }
+say = "All is done for $bill."
+"#;
+
+const THREADS: usize = 4;
+
+fn config(folder: &Path) -> String {
+    let parameters = r#"{ type = "object", required = ["bill"], properties = { bill = { type = "string" } } }"#;
+    let tool = |name: &str| {
+        let ledger = folder.join("ledger").display().to_string();
+        format!(
+            "[tools.{name}]\ndescription = \"Keeps a ledger.\"\ncommand = \"python3\"\nargs = [\"ledger.py\", \"{ledger}\", \"{name}\"]\n\
+             parameters = {parameters}\n"
+        )
+    };
+    format!(
+        "[llm]\nprovider = \"scripted\"\nmodel = \"demo\"\nscript = \"script.toml\"\n[tools.calculator]\nbuiltin = \"calculator\"\n{}{}",
+        tool("pay"),
+        tool("note")
+    )
+}
+
+fn server(folder: &Folder) -> Process {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let variables = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("PATH", &path)];
+    Process::start(folder.path(), &["serve", "--port", "0"], &variables)
+}
+
+/// Says things in one thread until the server is gone, and notes what was acknowledged.
+fn speak(port: u16, thread: usize, round: usize, over: &AtomicBool, acknowledged: &Mutex<Vec<String>>) {
+    let Some(mut line) = Line::try_to(port) else { return };
+    for at in 0.. {
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        let bill = format!("{thread}-{round}-{at}");
+        let body = json!({"content": format!("Please pay bill {bill}")}).to_string();
+        let what = format!("POST /api/v1/threads/t{thread}/messages");
+        let key = format!("idempotency-key: {bill}\r\nprefer: respond-async\r\n");
+        let Some(answer) = line.try_ask(&what, &key, &body) else { return };
+        match answer.status {
+            202 | 200 => acknowledged.lock().expect("nobody panicked").push(bill),
+            409 => {}
+            status => panic!("{status}: {}", answer.text),
+        }
+        while !over.load(Ordering::Relaxed) {
+            let what = format!("GET /api/v1/threads/t{thread}/runs?limit=1");
+            let Some(answer) = line.try_ask(&what, "", "") else { return };
+            let status = &answer.json()["items"][0]["status"];
+            if status == "completed" || status == "failed" {
+                break;
+            }
+            thread::park_timeout(Duration::from_millis(3));
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_at_any_moment_loses_no_message_and_repeats_no_effect() {
+    let folder = Folder::new("runs-killed");
+    folder.write("toolhub.toml", &config(folder.path()));
+    folder.write("ledger.py", LEDGER);
+    folder.write("script.toml", SCRIPT);
+    let acknowledged = Mutex::new(Vec::new());
+    let kills = if soak() { 200 } else { 30 };
+    let mut chance = 0x2545_f491_4f6c_dd1d_u64;
+    for round in 0..kills {
+        let server = server(&folder);
+        let over = AtomicBool::new(false);
+        chance ^= chance << 13;
+        chance ^= chance >> 7;
+        chance ^= chance << 17;
+        let life = Duration::from_millis(30 + chance % 470);
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (over, acknowledged, port) = (&over, &acknowledged, server.port);
+                scope.spawn(move || speak(port, thread, round, over, acknowledged));
+            }
+            thread::sleep(life);
+            server.signal("KILL");
+            over.store(true, Ordering::Relaxed);
+        });
+        server.end();
+    }
+    let server = server(&folder);
+    let mut line = Line::to(server.port);
+    let acknowledged = acknowledged.into_inner().expect("nobody panicked");
+    assert!(acknowledged.len() >= kills, "there was hardly any load: {} messages", acknowledged.len());
+    for thread in 0..THREADS {
+        every_run_ends(&mut line, thread);
+        conversation(&mut line, thread, &acknowledged);
+    }
+    ledger(&folder, &mut line);
+}
+
+fn every_run_ends(line: &mut Line, thread: usize) {
+    let since = Instant::now();
+    loop {
+        let runs = line.ask(&format!("GET /api/v1/threads/t{thread}/runs?limit=500"), "", "").json();
+        let open = |run: &&Value| run["status"] != "completed" && run["status"] != "failed";
+        let Some(run) = runs["items"].as_array().expect("a list").iter().find(open).cloned() else { return };
+        assert!(since.elapsed() < Duration::from_secs(60), "a run does not end: {run}");
+        thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// Every acknowledged message is there once, and every call has its result right behind it.
+fn conversation(line: &mut Line, thread: usize, acknowledged: &[String]) {
+    let mut messages: Vec<Value> = Vec::new();
+    let mut next = format!("/api/v1/threads/t{thread}/messages?limit=500");
+    loop {
+        let page = line.ask(&format!("GET {next}"), "", "").json();
+        messages.extend(page["items"].as_array().expect("a list").iter().cloned());
+        match page["nextCursor"].as_str() {
+            Some(cursor) => next = format!("/api/v1/threads/t{thread}/messages?limit=500&cursor={cursor}"),
+            None => break,
+        }
+    }
+    let said = |bill: &str| {
+        let ends = format!("bill {bill}");
+        messages.iter().filter(|it| it["role"] == "user" && it["content"].as_str().is_some_and(|text| text.ends_with(&ends))).count()
+    };
+    for bill in acknowledged.iter().filter(|bill| bill.starts_with(&format!("{thread}-"))) {
+        assert_eq!(said(bill), 1, "the message about {bill}");
+    }
+    for (at, message) in messages.iter().enumerate() {
+        assert_eq!(message["seq"], at as u64 + 1, "no message is missing");
+        let calls = message["calls"].as_array().map_or(0, Vec::len);
+        if calls > 0 {
+            let results = &messages.get(at + 1).unwrap_or(&Value::Null)["results"];
+            let asked: Vec<&Value> = message["calls"].as_array().expect("a list").iter().map(|it| &it["id"]).collect();
+            let told: Vec<&Value> = results.as_array().expect("results").iter().map(|it| &it["id"]).collect();
+            assert_eq!(asked, told, "{message}");
+        }
+        if message["role"] == "tool" {
+            assert!(messages[at - 1]["calls"].is_array(), "a result without its call: {message}");
+        }
+    }
+}
+
+/// No effect happened twice, and every call that says it was done has one.
+fn ledger(folder: &Folder, line: &mut Line) {
+    let written = fs::read_to_string(folder.path().join("ledger")).expect("the ledger was written");
+    let mut effects: HashMap<String, usize> = HashMap::new();
+    for entry in written.lines() {
+        *effects.entry(entry.to_owned()).or_default() += 1;
+    }
+    let twice: Vec<_> = effects.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(twice.is_empty(), "effects that happened twice: {twice:?}");
+    let mut next = "/api/v1/calls?limit=500".to_owned();
+    let mut done = 0;
+    loop {
+        let page = line.ask(&format!("GET {next}"), "", "").json();
+        for call in page["items"].as_array().expect("a list") {
+            assert!(call["status"] == "success" || call["status"] == "error", "an open call: {call}");
+            if call["status"] == "success" && call["tool"] != "calculator" {
+                let entry = json!([call["tool"], call["output"]["paid"]]).to_string().replace("\",\"", "\", \"");
+                assert_eq!(effects.get(&entry), Some(&1), "{call}");
+                done += 1;
+            }
+        }
+        match page["nextCursor"].as_str() {
+            Some(cursor) => next = format!("/api/v1/calls?limit=500&cursor={cursor}"),
+            None => break,
+        }
+    }
+    assert!(done > 0, "no call was ever done");
+}

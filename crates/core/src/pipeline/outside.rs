@@ -1,0 +1,49 @@
+//! Door 12 for a call whose work somebody outside does: waits for the result.
+//!
+//! In: an opened call that was handed out. Out: what was reported, or that nobody did in time. A report that came before the
+//! time was over counts, however close it was.
+
+use super::{ticket::Ticket, time_limit};
+use crate::{
+    context::CallContext,
+    error::{ErrorKind, ToolError},
+    executor::Reply,
+    monitor::InFlight,
+};
+
+pub(super) async fn wait(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
+    ticket.attempt();
+    let way = context.way();
+    let call = &way.call;
+    let Some(whereabouts) = &call.whereabouts else {
+        return Err(ToolError::hidden(ErrorKind::Internal, "a call that was handed out cannot be found"));
+    };
+    if let Some(member) = &call.member {
+        member.hands_out(call.id);
+    }
+    let _with_somebody = InFlight::begin(&way.tool.desk.meter);
+    let reported = tokio::time::timeout_at(context.deadline(), whereabouts.reported());
+    let in_time = match &call.cancel {
+        None => reported.await.map_err(|_| ErrorKind::Timeout),
+        Some(cancel) => match cancel.run_until_cancelled(reported).await {
+            None => Err(ErrorKind::Cancelled),
+            Some(reported) => reported.map_err(|_| ErrorKind::Timeout),
+        },
+    };
+    let end = match in_time {
+        Ok(result) => Ok(result),
+        // From here on a report is late.
+        Err(why) => whereabouts.last_report().ok_or(why),
+    };
+    match end {
+        Ok(result) => result.map(Reply::from),
+        Err(ErrorKind::Timeout) => {
+            let late =
+                ToolError::of(ErrorKind::Timeout, format!("nobody reported the result within {:?}", time_limit(way)));
+            // A caller that is in a greater hurry than the work was given time for says nothing about the tool.
+            let hurried = call.timeout.is_some_and(|wanted| call.external.is_some_and(|given| wanted < given));
+            Err(if hurried { late.uncounted() } else { late })
+        }
+        Err(_) => Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call")),
+    }
+}

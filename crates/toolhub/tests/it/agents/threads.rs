@@ -1,0 +1,134 @@
+//! A service that keeps agents by thread: one run at a time, keys, and what is kept and taken away.
+
+use toolhub::{
+    ids::{IdempotencyKey, ThreadId},
+    prelude::*,
+    testing::{Step, scripted},
+};
+use toolhub_agent::{AgentError, AgentPlan, AgentService, CancelRun, Message, RunStatus, Said};
+
+use super::{Actor, asks, says};
+
+fn main() -> Tenant {
+    Tenant::default()
+}
+
+fn thread(id: &str) -> ThreadId {
+    ThreadId::new(id).unwrap()
+}
+
+#[tokio::test]
+async fn a_thread_has_one_run_at_a_time_and_a_cancelled_one_makes_room() {
+    let (hang, script) = scripted("hang", [Step::Hang]);
+    let hub = ToolHub::builder().tool(hang).build().await.unwrap();
+    let service = AgentService::new(&hub);
+    service.define("default", AgentPlan::new(Actor::new([asks([("hang", json!({}))]), says("Next.")])));
+    let (main, t) = (main(), thread("t"));
+    let mut first = service.send(&main, &t, "One").await.unwrap();
+    while script.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let refused = service.send(&main, &t, "Two").await.unwrap_err();
+    assert_eq!(refused, AgentError::Busy(first.id()));
+    assert_eq!(service.cancel(&Tenant::new("other").unwrap(), first.id()).await.unwrap(), CancelRun::NotFound);
+    assert_eq!(service.cancel(&main, first.id()).await.unwrap(), CancelRun::Asked);
+    assert_eq!(first.ended().await.status, RunStatus::Cancelled);
+    assert_eq!(service.cancel(&main, first.id()).await.unwrap(), CancelRun::Ended(RunStatus::Cancelled));
+    let mut second = service.send(&main, &t, "Three").await.unwrap();
+    assert_eq!(second.ended().await.content, "Next.");
+    // The cancelled call has its result like any other, and what was refused was never said.
+    let messages = service.messages(&main, &t, 100, None).await.unwrap();
+    let said: Vec<&Message> = messages.iter().map(|kept| &kept.message).collect();
+    let [Message::User { .. }, Message::Assistant { .. }, Message::Tool { results }, Message::User { content }, _] =
+        said.as_slice()
+    else {
+        panic!("{said:?}")
+    };
+    assert!(results[0].is_error);
+    assert_eq!(content, "Three");
+}
+
+#[tokio::test]
+async fn the_same_message_with_a_key_is_one_run() {
+    let hub = ToolHub::builder().build().await.unwrap();
+    let service = AgentService::new(&hub);
+    let actor = Actor::new([says("Hello."), says("Again?")]);
+    service.define("default", AgentPlan::new(actor.clone()));
+    let (main, t) = (main(), thread("t"));
+    let said = |text: &str| Said { key: Some(IdempotencyKey::new("k1").unwrap()), ..Said::from(text) };
+    let mut first = service.send(&main, &t, said("Hi")).await.unwrap();
+    let mut beside = service.send(&main, &t, said("Hi")).await.unwrap();
+    assert_eq!((beside.id(), beside.replayed()), (first.id(), true));
+    assert_eq!(first.ended().await.content, "Hello.");
+    assert_eq!(beside.ended().await.content, "Hello.");
+    let mut later = service.send(&main, &t, said("Hi")).await.unwrap();
+    assert_eq!((later.replayed(), later.ended().await.content.as_str()), (true, "Hello."));
+    assert_eq!(service.send(&main, &t, said("Something else")).await.unwrap_err(), AgentError::KeyReused);
+    assert_eq!(actor.told().len(), 1);
+}
+
+#[tokio::test]
+async fn who_is_spoken_to_is_remembered_and_who_is_unknown_is_named() {
+    let hub = ToolHub::builder().build().await.unwrap();
+    let service = AgentService::new(&hub);
+    let (cook, guide) = (Actor::new([says("Soup."), says("More soup.")]), Actor::new([says("Left.")]));
+    service.define("cook", AgentPlan::new(cook));
+    service.define("default", AgentPlan::new(guide));
+    let (main, t) = (main(), thread("t"));
+    let to = |name: &str| Said { agent: Some(name.into()), ..Said::from("Hm?") };
+    assert_eq!(service.send(&main, &t, to("cook")).await.unwrap().ended().await.content, "Soup.");
+    assert_eq!(service.send(&main, &t, "And?").await.unwrap().ended().await.content, "More soup.");
+    assert_eq!(service.send(&main, &thread("u"), "And?").await.unwrap().ended().await.content, "Left.");
+    let AgentError::NoSuchAgent { known, .. } = service.send(&main, &t, to("kook")).await.unwrap_err() else {
+        panic!()
+    };
+    assert_eq!(known, ["cook", "default"]);
+    assert_eq!(service.send(&main, &t, "  ").await.unwrap_err(), AgentError::Empty);
+    // A thread's own agent goes before all others, until it is taken away.
+    let own = AgentPlan::new(Actor::new([says("Mine.")]));
+    let agent = service.set_agent(&main, &t, own).await.unwrap();
+    assert_eq!(agent.invoke("Who?").await.unwrap().content, "Mine.");
+    assert!(service.get_agent(&main, &t).await.unwrap().is_some());
+    assert!(service.remove_agent(&main, &t));
+    assert!(!service.remove_agent(&main, &t));
+    assert!(service.get_agent(&main, &thread("never")).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn everything_of_a_thread_can_be_taken_out_and_taken_away() {
+    let (note, _) = scripted("note", []);
+    let hub = ToolHub::builder().tool(note).build().await.unwrap();
+    let service = AgentService::new(&hub);
+    service.define("default", AgentPlan::new(Actor::new([asks([("note", json!({"text": "milk"}))]), says("Noted.")])));
+    let (main, t) = (main(), thread("t"));
+    service.send(&main, &t, "Milk!").await.unwrap().ended().await;
+    let all = service.export(&main, &t).await.unwrap();
+    assert_eq!((all.messages.len(), all.runs.len(), all.calls.len()), (4, 1, 1));
+    assert_eq!(all.tool_states["states"][0]["reason"], "executed successfully", "{}", all.tool_states);
+    assert!(hub.delete_thread(&main, &t).await.unwrap());
+    let all = service.export(&main, &t).await.unwrap();
+    assert_eq!((all.thread.is_none(), all.messages.len(), all.runs.len(), all.calls.len()), (true, 0, 0, 0));
+    assert!(service.run(&main, toolhub::ids::RunId::mint(hub.now())).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_hundred_threads_at_once_do_not_hear_each_other() {
+    let (echo, _) = scripted("echo", []);
+    let hub = ToolHub::builder().tool(echo.read_only()).build().await.unwrap();
+    let service = AgentService::new(&hub);
+    let main = main();
+    let runs = (0..100).map(|at| {
+        let (service, main) = (service.clone(), main.clone());
+        async move {
+            let actor = Actor::new([asks([("echo", json!({"n": at}))]), says(&format!("answer {at}"))]);
+            let t = thread(&format!("t{at}"));
+            let agent = service.set_agent(&main, &t, AgentPlan::new(actor.clone())).await.unwrap();
+            let run = agent.invoke(format!("question {at}")).await.unwrap();
+            assert_eq!(run.content, format!("answer {at}"));
+            let told = actor.told();
+            assert_eq!(told[1].messages.len(), 3);
+            assert_eq!(told[1].messages[0], Message::User { content: format!("question {at}") });
+        }
+    });
+    futures_util::future::join_all(runs).await;
+}

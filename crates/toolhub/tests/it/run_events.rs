@@ -1,0 +1,86 @@
+//! What is told of agents and their runs, and which calls belong to which.
+
+use std::sync::Arc;
+
+use toolhub::{
+    backend::Memory,
+    events::{MessageCall, News},
+    ids::{CallId, RunId},
+    prelude::*,
+    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+};
+
+async fn hub() -> ToolHub {
+    let tools = [scripted("it", [Step::Progress("half".into())]).0, scripted("ask", []).0.confirm()];
+    let builder = ToolHub::builder().clock(TestClock::new()).shared_store(Arc::new(Memory::new()));
+    builder.tools(tools).build().await.unwrap()
+}
+
+fn t1() -> ThreadId {
+    ThreadId::new("t1").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_call_tells_names_the_run_it_belongs_to() {
+    let hub = hub().await;
+    let run = RunId::mint(hub.now());
+    let mut events = Recorder::of(&hub);
+    hub.call("it", json!({})).thread("t1").run(run).await.assert_success();
+    hub.call("nobody", json!({})).thread("t1").run(run).await.assert_error(ErrorKind::ToolNotFound);
+    let asked = hub.call("ask", json!({})).thread("t1").run(run).cannot_wait().await;
+    let approval = asked.error.unwrap().approval().unwrap();
+    let answer = Answer::new(ApprovalOutcome::Cancel, Caller::new("boss").unwrap());
+    hub.resolve_approval(&Tenant::default(), approval, answer).await.unwrap();
+    let of_a_run = [
+        "tool.execution.started",
+        "call.progress",
+        "tool.execution.completed",
+        "tool.execution.failed",
+        "approval.requested",
+        "approval.resolved",
+    ];
+    for name in of_a_run {
+        let told: Vec<_> = events.events().iter().filter(|event| event.name() == name).cloned().collect();
+        assert!(!told.is_empty(), "{name}");
+        for event in told {
+            assert_eq!(event.news.run(), Some(run), "{name}");
+            assert_eq!(serde_json::to_value(&*event).unwrap()["runId"], json!(run), "{name}");
+        }
+    }
+    let mut events = Recorder::of(&hub);
+    hub.call("it", json!({})).thread("t1").await.assert_success();
+    for event in events.events() {
+        assert_eq!(event.news.run(), None);
+        assert_eq!(serde_json::to_value(&**event).unwrap().get("runId"), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_agents_say_is_told_in_their_thread_without_secrets_and_kept_nowhere() {
+    let hub = hub().await;
+    let (tenant, run_id, id) = (Tenant::default(), RunId::mint(hub.now()), CallId::mint(hub.now()));
+    let said = || News::MessageCompleted {
+        run_id,
+        role: "assistant".into(),
+        content: "Let me see.".into(),
+        calls: vec![MessageCall { id, tool: "it".into(), arguments: json!({"city": "Oslo", "api_key": "abc"}) }],
+    };
+    assert!(!hub.is_heard());
+    hub.announce(&tenant, &t1(), said());
+    let mut events = Recorder::of(&hub);
+    assert!(hub.is_heard());
+    hub.announce(&tenant, &t1(), said());
+    let delta = |again| News::MessageDelta { run_id, text: "Let".into(), again };
+    hub.announce(&tenant, &t1(), delta(false));
+    hub.announce(&tenant, &t1(), delta(true));
+    let told = events.events();
+    assert_eq!(told.len(), 3, "what nobody heard was not told");
+    assert!(told.iter().all(|event| event.thread == Some(t1()) && event.news.run() == Some(run_id)));
+    let told: Vec<Value> = told.iter().map(|event| serde_json::to_value(&**event).unwrap()).collect();
+    assert_eq!(told[0]["event"], "message.completed");
+    let call = &told[0]["calls"][0];
+    assert_eq!((&call["id"], &call["tool"], &call["arguments"]["city"]), (&json!(id), &json!("it"), &json!("Oslo")));
+    assert!(!call.to_string().contains("abc"), "{call}");
+    assert_eq!((told[1].get("again"), &told[2]["again"]), (None, &json!(true)));
+    assert!(hub.events_since(&tenant, 0).await.unwrap().events.is_empty());
+}

@@ -1,0 +1,122 @@
+//! Lists of some of the tools, and what their holders hear and show.
+
+use std::time::Duration;
+
+use toolhub::{
+    Change, Offer, Policy, Toolset, View,
+    events::News,
+    prelude::*,
+    status::{Language, StatusSettings, ToolStatus},
+    testing::{AssertOutcome, Recorder, TestClock, scripted},
+};
+
+fn main() -> Tenant {
+    Tenant::default()
+}
+
+fn t1() -> ThreadId {
+    ThreadId::new("t1").unwrap()
+}
+
+fn names(offer: &Offer) -> Vec<String> {
+    offer.names().iter().map(ToString::to_string).collect()
+}
+
+async fn hub(status: StatusSettings) -> ToolHub {
+    let tools = ["clock", "fs__read", "fs__write", "pay"].map(|name| scripted(name, []).0);
+    let late = scripted("fs__late", []).0.after("fs__write");
+    ToolHub::builder().clock(TestClock::new()).status(status).tools(tools).tool(late).build().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_is_offered_the_tools_of_its_toolset_that_may_be_used() {
+    let hub = hub(StatusSettings::default()).await;
+    let files = Toolset::of(["fs__*", "clock"]).unwrap();
+    let offer = async |toolset: &Toolset| names(&hub.offer_of(&main(), &t1(), toolset).await.unwrap());
+    assert_eq!(offer(&files).await, ["clock", "fs__read", "fs__write"]);
+    assert_eq!(offer(&Toolset::of(["f*d"]).unwrap()).await, ["fs__read"]);
+    assert!(offer(&Toolset::of(Vec::<String>::new()).unwrap()).await.is_empty());
+    assert_eq!(offer(&Toolset::all()).await, names(&hub.offer(&main(), &t1()).await.unwrap()));
+    assert!(Toolset::of([""]).is_err());
+    let line = hub.summary_of(&main(), &t1(), &files, Language::English).await.unwrap();
+    let expected =
+        "tools 4 (available 3, failed 0, roots 3): [clock, fs__read, fs__write] [waiting: fs__late ← fs__write]";
+    assert_eq!(line, expected);
+    // What is not on the list cannot be called among it, and evidence counts all the same.
+    let bound = hub.offer_of(&main(), &t1(), &files).await.unwrap();
+    let call = |tool: &str| hub.call(tool, json!({})).thread("t1").among(bound.tools());
+    call("pay").await.assert_error(ErrorKind::ToolNotFound);
+    call("fs__write").await.assert_success();
+    assert_eq!(offer(&files).await, ["clock", "fs__late", "fs__read", "fs__write"]);
+    let written = serde_json::to_value([&files, &Toolset::all()]).unwrap();
+    assert_eq!(written, json!([["fs__*", "clock"], null]));
+    assert_eq!(serde_json::from_value::<[Toolset; 2]>(written).unwrap(), [files, Toolset::all()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_hears_only_of_tools_that_are_meant_for_it() {
+    let hub = hub(StatusSettings::default()).await;
+    let toolset = Toolset::of(["fs__*"]).unwrap();
+    let offer = hub.offer_of(&main(), &t1(), &toolset).await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    let set = |tool, status| hub.set_tool_status(tool, status, None, None, View::Shared);
+    set("pay", ToolStatus::Maintenance).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!recorder.names().contains(&"tool.rebind.required"));
+    assert!(!hub.should_rebind(&offer).await.unwrap());
+    let status = async |tool| hub.tool_status(tool, View::Thread(&main(), &t1())).await.unwrap().should_rebind;
+    assert!(!status("pay").await && !status("clock").await, "nobody holds a list that they belong on");
+    set("fs__read", ToolStatus::Maintenance).await.unwrap();
+    assert!(hub.should_rebind(&offer).await.unwrap());
+    assert!(status("fs__read").await);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let told = recorder.events().iter().filter_map(|event| match &event.news {
+        News::RebindRequired { added, removed, .. } => {
+            Some((added.len(), removed.iter().map(ToString::to_string).collect()))
+        }
+        _ => None,
+    });
+    let told: Vec<(usize, Vec<String>)> = told.collect();
+    assert_eq!(told, [(0, vec!["fs__read".to_owned()])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_auto_rebind_each_toolset_of_a_thread_keeps_its_own_list() {
+    let hub = hub(StatusSettings { auto_rebind: false, ..StatusSettings::default() }).await;
+    let (files, all) = (Toolset::of(["fs__*"]).unwrap(), Toolset::all());
+    let of = async |toolset: &Toolset| hub.offer_of(&main(), &t1(), toolset).await.unwrap();
+    let (some, every) = (of(&files).await, of(&all).await);
+    hub.set_tool_status("fs__read", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    assert_eq!(names(&of(&files).await), ["fs__read", "fs__write"]);
+    assert_eq!(names(&of(&all).await), names(&every));
+    assert_eq!(names(&hub.rebind_of(&main(), &t1(), &files).await.unwrap()), ["fs__write"]);
+    assert_eq!(names(&of(&all).await), names(&every), "the other list was not bound again");
+    drop((some, every));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_is_shown_another_list_only_where_something_has_changed() {
+    let hub = hub(StatusSettings::default()).await;
+    let files = Toolset::of(["fs__*"]).unwrap();
+    let of = async || hub.offer_of(&main(), &t1(), &files).await.unwrap();
+    let shown = |offer: &Offer| serde_json::to_string(&offer.export(Format::OpenAi)).unwrap();
+    let first = of().await;
+    // Nothing that happens elsewhere changes what is shown.
+    hub.set_tool_status("pay", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    hub.register(scripted("another", []).0).unwrap();
+    hub.call("fs__read", json!({})).thread("t1").await.assert_success();
+    let tighter = Policy { timeout: Some(Duration::from_secs(1)), ..Policy::default() };
+    hub.apply(Change::new().policy("fs__*", tighter)).await.unwrap();
+    let second = of().await;
+    assert!(first.is_same(&second) && second.is_same(&first));
+    assert_eq!(shown(&first), shown(&second));
+    // A tool that goes, one that comes, and one that describes itself in other words.
+    hub.set_tool_status("fs__read", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
+    let less = of().await;
+    assert!(!less.is_same(&second));
+    hub.set_tool_status("fs__read", ToolStatus::Available, None, None, View::Shared).await.unwrap();
+    let back = of().await;
+    assert!(back.is_same(&first) && shown(&back) == shown(&first));
+    hub.apply(Change::new().put(scripted("fs__read", []).0.description("In other words."))).await.unwrap();
+    assert!(!of().await.is_same(&first));
+}
