@@ -14,6 +14,7 @@ mod list;
 pub(crate) mod restore;
 pub(crate) mod settings;
 pub(crate) mod state;
+pub(crate) mod stub_llm;
 pub(crate) mod threads;
 pub(crate) mod tools;
 pub(crate) mod version;
