@@ -264,3 +264,8 @@ fn a_backup_is_made_and_put_back() {
 fn a_bad_config_is_told_by_every_command() {
     plays("bad_config");
 }
+
+#[test]
+fn a_script_that_makes_no_sense_is_told_with_its_lines() {
+    plays("stub_llm");
+}
