@@ -4,12 +4,14 @@
 //! and asks the same routes inside this process. `way` decides between them; no command knows which it was.
 
 mod document;
+mod events;
 mod here;
 mod remote;
 mod request;
 mod way;
 
 pub(crate) use document::{fetch, without_secrets};
+pub(crate) use events::{Event, Events, Streamed};
 pub(crate) use here::{Here, Opened};
 pub(crate) use remote::Remote;
 pub(crate) use request::{Answer, Request};
@@ -43,6 +45,18 @@ impl Client {
     /// When nobody answered, or with a problem.
     pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Failure> {
         self.send(request).await?.good()
+    }
+
+    /// Sends one request that asks for a stream of events, and waits for its beginning.
+    ///
+    /// # Errors
+    /// When nobody answered.
+    pub(crate) async fn stream(&self, request: Request) -> Result<Streamed, Failure> {
+        let request = request.header("accept", Some("text/event-stream"));
+        match self {
+            Self::Remote(remote) => remote.stream(request).await,
+            Self::Here(here) => here.stream(request).await,
+        }
     }
 
     /// The server that is asked; none where this process does it itself.

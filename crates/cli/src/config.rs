@@ -43,7 +43,8 @@ pub(crate) use self::{
     show::values,
 };
 pub(crate) use resolve::{
-    Auth, Backend, Key, Opened, Policies, Scheduler, Server, State, Store, StoreTrouble, Telemetry, Threads, Tools,
+    Agent, Agents, Auth, Backend, Execution, Key, Llm, Opened, Policies, Scheduler, Server, State, Store, StoreTrouble,
+    Telemetry, Threads, Tools,
 };
 
 /// What holds. Each section can be compared with that of another config.
@@ -58,6 +59,7 @@ pub(crate) struct Config {
     pub(crate) threads: Threads,
     pub(crate) policies: Policies,
     pub(crate) tools: Tools,
+    pub(crate) agents: Agents,
     /// What whoever runs it should know although nothing is wrong, such as operations that became no tools.
     pub(crate) words: Vec<String>,
     pub(crate) telemetry: Telemetry,

@@ -45,11 +45,15 @@ impl Exit {
             | "unsupported_media_type"
             | "too_large" => Self::Usage,
             "unauthenticated" | "forbidden" | "foreign_origin" | "misdirected" => Self::Auth,
-            "unreachable" | "upstream_unreachable" | "store_unavailable" | "store_in_use" | "shutting_down" => {
-                Self::Unreachable
-            }
+            "unreachable"
+            | "upstream_unreachable"
+            | "model_unreachable"
+            | "store_unavailable"
+            | "store_in_use"
+            | "shutting_down" => Self::Unreachable,
             "tool_error" | "crashed" | "upstream_error" | "interrupted" | "cancelled" | "state_conflict"
-            | "state_too_large" | "state_limit" => Self::Failed,
+            | "state_too_large" | "state_limit" | "model_failed" | "model_refused" | "model_broken" | "max_steps"
+            | "token_budget" => Self::Failed,
             "approval_required" | "approval_denied" | "approval_timeout" | "forbidden_by_rule" => Self::Denied,
             "tool_failed_status"
             | "tool_maintenance"
@@ -57,8 +61,10 @@ impl Exit {
             | "dependency_not_met"
             | "rate_limited"
             | "overloaded"
+            | "model_rate_limited"
+            | "run_open"
             | "idempotency_in_progress" => Self::NotRun,
-            "timeout" => Self::Timeout,
+            "timeout" | "model_timeout" | "time_budget" => Self::Timeout,
             missing if missing == "not_found" || missing.ends_with("_not_found") => Self::Failed,
             _ => Self::Unexpected,
         }
@@ -88,11 +94,46 @@ mod tests {
         check(1, &["internal", "state_unreadable", "conflict", "already_resolved", "precondition_failed", "brand_new"]);
         check(2, &["usage", "config_invalid", "arguments_invalid", "invalid_request", "idempotency_key_reused"]);
         check(3, &["unauthenticated", "forbidden", "foreign_origin"]);
-        check(4, &["unreachable", "upstream_unreachable", "store_unavailable", "store_in_use", "shutting_down"]);
-        check(5, &["tool_error", "crashed", "upstream_error", "tool_not_found", "call_not_found", "not_found"]);
+        check(
+            4,
+            &[
+                "unreachable",
+                "model_unreachable",
+                "upstream_unreachable",
+                "store_unavailable",
+                "store_in_use",
+                "shutting_down",
+            ],
+        );
+        check(
+            5,
+            &[
+                "tool_error",
+                "model_failed",
+                "max_steps",
+                "agent_not_found",
+                "run_not_found",
+                "crashed",
+                "upstream_error",
+                "tool_not_found",
+                "call_not_found",
+                "not_found",
+            ],
+        );
         check(6, &["approval_required", "approval_denied", "approval_timeout", "forbidden_by_rule"]);
-        check(7, &["tool_failed_status", "tool_maintenance", "dependency_not_met", "rate_limited", "overloaded"]);
-        check(124, &["timeout"]);
+        check(
+            7,
+            &[
+                "tool_failed_status",
+                "run_open",
+                "model_rate_limited",
+                "tool_maintenance",
+                "dependency_not_met",
+                "rate_limited",
+                "overloaded",
+            ],
+        );
+        check(124, &["timeout", "model_timeout", "time_budget"]);
     }
 
     #[test]

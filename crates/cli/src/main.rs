@@ -29,8 +29,8 @@ use clap::{
 
 use crate::{
     commands::{
-        approvals, backup, call, calls, completions, demo_words, doctor, import, keys, restore, settings, state,
-        stub_llm, threads, tools, version,
+        approvals, backup, call, calls, chat, completions, demo_words, doctor, import, keys, restore, runs, settings,
+        state, stub_llm, threads, tools, version,
     },
     exit::Exit,
     failure::Failure,
@@ -67,6 +67,8 @@ enum Command {
     Demo(serve::Demo),
     /// Call a tool
     Call(call::Call),
+    /// Talk to an agent that uses the tools
+    Chat(chat::Chat),
     /// Look at tools and change their statuses
     #[command(subcommand, visible_alias = "tool")]
     Tools(tools::Tools),
@@ -76,6 +78,9 @@ enum Command {
     /// Look at calls that were made, and cancel those that run
     #[command(subcommand)]
     Calls(calls::Calls),
+    /// Look at runs of agents, and cancel those that are open
+    #[command(subcommand, alias = "run")]
+    Runs(runs::Runs),
     /// Look at conversations and their tools
     #[command(subcommand, alias = "thread")]
     Threads(threads::Threads),
@@ -121,7 +126,8 @@ async fn command() -> ExitCode {
     let show = cli.global.show();
     let session = Session::new(cli.global, show.clone());
     // A command that is cut off is dropped, which cancels what it waited for; what it opened is closed all the same.
-    let ends_itself = matches!(cli.command, Command::Serve(_) | Command::Demo(_) | Command::StubLlm(_));
+    let ends_itself =
+        matches!(cli.command, Command::Serve(_) | Command::Demo(_) | Command::Chat(_) | Command::StubLlm(_));
     let ended = tokio::select! {
         ended = run(&session, cli.command) => ended,
         Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => {
@@ -148,9 +154,11 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Serve(serve) => serve::serve(session, serve).await,
         Command::Demo(demo) => serve::demo(session, demo).await,
         Command::Call(call) => call::run(session, call).await,
+        Command::Chat(chat) => chat::run(session, chat).await,
         Command::Tools(tools) => tools::run(session, tools).await,
         Command::Approvals(approvals) => approvals::run(session, approvals).await,
         Command::Calls(calls) => calls::run(session, calls).await,
+        Command::Runs(runs) => runs::run(session, runs).await,
         Command::Threads(threads) => threads::run(session, threads).await,
         Command::State(state) => state::run(session, state).await,
         Command::Config(config) => settings::run(session, &config).await,

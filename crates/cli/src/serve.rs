@@ -3,6 +3,7 @@
 //! In: the config. Out: a hub, its routes, and a server that runs until it is told to stop. `house` is the hub with all that
 //! belongs to it; `logs` says on stderr what happens; `signals` and `watch` are how a person reaches a running server.
 
+mod agents;
 mod greeting;
 mod house;
 mod logs;
@@ -98,7 +99,7 @@ pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure>
 /// When the store is in use or cannot be opened.
 pub(crate) async fn open(local: &Local) -> Result<Opened, Failure> {
     let house = Arc::new(House::open(local, local.file()).await?);
-    Ok(Opened { router: house.clone().local_router(), hub: house.hub.clone() })
+    Ok(Opened { router: house.clone().local_router(), hub: house.hub.clone(), agents: house.agents.clone() })
 }
 
 /// Listens, greets and serves until a signal comes.

@@ -4,10 +4,14 @@
 use std::{error::Error, io::Read, sync::Arc};
 
 use serde_json::{Value, json};
+use toolhub_agent::{
+    AgentPlan, AgentService, AskedCall, Hear, Heard, Message, Model, ModelError, Prompt, Reply, Stop,
+};
 use toolhub_core::{
     BoxFuture, CallContext, JsonReply, RateLimit, ToolError, ToolHub,
     backend::Memory,
     dynamic, dynamic_stateful,
+    export::Format,
     ids::{Tenant, ThreadId},
 };
 use toolhub_server::{
@@ -34,7 +38,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         key = Some(new.key);
     }
     let steward = Arc::new(Keeper(hub.clone()));
-    let bound = Server::with_steward(hub, store, settings, steward).bind().await?;
+    let agents = AgentService::new(&hub);
+    agents.define("default", AgentPlan::new(Arc::new(Weatherman)));
+    let bound = Server::with_steward(hub, store, settings, steward).agents(agents).bind().await?;
     println!("http://{}", bound.address());
     if let Some(key) = key {
         println!("{key}");
@@ -67,6 +73,42 @@ fn tools(hub: toolhub_core::HubBuilder) -> toolhub_core::HubBuilder {
         .tool(order.description("Orders something, if a person agrees").confirm())
         .tool(rare.description("May be called twice an hour").rate_limit(RateLimit::per_hour(2)))
         .tool(report.description("Comes after `weather`").read_only().after("weather"))
+}
+
+/// A model that knows one sentence, `weather in …`, and tells what came of its call.
+struct Weatherman;
+
+impl Model for Weatherman {
+    fn name(&self) -> &str {
+        "weatherman"
+    }
+
+    fn format(&self) -> Format {
+        Format::OpenAi
+    }
+
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let mut reply = Reply::default();
+        match prompt.messages.last() {
+            Some(Message::User { content }) => match content.split_once("weather in ") {
+                Some((_, city)) => {
+                    let (arguments, stop) = (json!({ "city": city }), Stop::Calls);
+                    let call = AskedCall { id: "c1".into(), tool: "weather".into(), arguments, malformed: None };
+                    reply = Reply { calls: vec![call], stop, ..reply };
+                }
+                None => reply.text = "Ask me for the weather in a city.".into(),
+            },
+            Some(Message::Tool { results }) => {
+                let texts: Vec<&str> = results.iter().map(|result| result.text.as_str()).collect();
+                reply.text = format!("The station says {}", texts.join(", "));
+            }
+            _ => {}
+        }
+        for word in reply.text.split_inclusive(' ') {
+            hear(Heard::Text(word));
+        }
+        Box::pin(async { Ok(reply) })
+    }
 }
 
 /// A program around the server that makes tools which say what they are given.

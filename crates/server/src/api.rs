@@ -15,14 +15,18 @@ mod exports;
 mod grants;
 mod health;
 mod keys;
+mod messages;
 mod problems;
 mod reports;
+mod results;
+mod runs;
 mod snapshots;
 mod state;
 mod stats;
 mod system;
 mod threads;
 mod tools;
+mod toolsets;
 
 use axum::{
     extract::{Request, State},
@@ -40,9 +44,13 @@ use crate::{
 pub(crate) fn routes() -> Vec<Route> {
     [
         tools::routes(),
+        toolsets::routes(),
         exports::routes(),
         calls::routes(),
+        results::routes(),
         batches::routes(),
+        messages::routes(),
+        runs::routes(),
         approvals::routes(),
         grants::routes(),
         agents::routes(),

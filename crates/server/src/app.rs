@@ -1,8 +1,9 @@
 //! What every handler may reach.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::time::Instant;
+use toolhub_agent::AgentService;
 use toolhub_core::{
     CancellationToken, ToolHub,
     backend::Backend,
@@ -19,6 +20,8 @@ struct Parts {
     hub: ToolHub,
     store: Arc<dyn Backend>,
     steward: Option<Arc<dyn Steward>>,
+    /// Given after the rest, or never.
+    agents: OnceLock<AgentService>,
     settings: Settings,
     front: Front,
     keys: Arc<Keys>,
@@ -38,7 +41,8 @@ impl App {
         let (front, keys) = (Front::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
         let audit = Audit::new(store.clone());
         let (meters, begun, stopping) = (Meters::default(), Instant::now(), CancellationToken::new());
-        Self(Arc::new(Parts { hub, store, steward, settings, front, keys, audit, meters, begun, stopping }))
+        let agents = OnceLock::new();
+        Self(Arc::new(Parts { hub, store, steward, agents, settings, front, keys, audit, meters, begun, stopping }))
     }
 
     /// The hub behind the doors.
@@ -54,6 +58,16 @@ impl App {
     /// The program around the server, if there is one that takes requests.
     pub(crate) fn steward(&self) -> Option<&Arc<dyn Steward>> {
         self.0.steward.as_ref()
+    }
+
+    /// Takes the agents in; only the first time.
+    pub(crate) fn with_agents(&self, agents: AgentService) {
+        let _ = self.0.agents.set(agents);
+    }
+
+    /// The agents; some that are none where nobody gave any.
+    pub(crate) fn agents(&self) -> &AgentService {
+        self.0.agents.get_or_init(|| AgentService::new(&self.0.hub))
     }
 
     /// What the owner said.

@@ -276,6 +276,8 @@ impl Hall {
         let _ = timeout_at(first, self.tasks.wait()).await;
         // A request that has not come by now would be refused, and nobody need wait for its rest.
         self.lines.cut_half_asked();
+        // Runs stay as they are written down, and go on in the next process; whoever waits for one is told how far it is.
+        self.app.agents().stop().await;
         let left = end.saturating_duration_since(Instant::now());
         let hub = self.app.hub().shutdown(left);
         let connections = async {

@@ -26,13 +26,14 @@ mod steward;
 use std::sync::Arc;
 
 use axum::Router;
+use toolhub_agent::AgentService;
 use toolhub_core::{ToolHub, backend::Backend};
 
 pub use door::{Bound, ServeError};
 pub use keys::{KeyError, KeyRing, NewKey};
 pub use scope::{NoScope, Scope};
 pub use settings::{Auth, KeySetting, Limits, Settings};
-pub use steward::{Backup, ConfigProblem, Reloaded, Steward, StewardError, ToolChangeError};
+pub use steward::{Backup, ConfigProblem, NamedToolset, Reloaded, Steward, StewardError, ToolChangeError};
 
 use app::App;
 
@@ -57,6 +58,12 @@ impl Server {
     /// The program around it, that is asked for its config, reloads and backups.
     pub fn with_steward(hub: ToolHub, store: Arc<dyn Backend>, settings: Settings, steward: Arc<dyn Steward>) -> Self {
         Self { app: App::new(hub, store, Some(steward), settings) }
+    }
+
+    /// The agents that messages are for. A server that is given none has none, and says so.
+    pub fn agents(self, agents: AgentService) -> Self {
+        self.app.with_agents(agents);
+        self
     }
 
     /// All routes, for whoever has a way of their own to bring requests: no socket, no limits of connections and time.

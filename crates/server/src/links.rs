@@ -8,7 +8,7 @@ use axum::{
     extract::FromRequestParts,
     http::{header, request::Parts},
 };
-use toolhub_core::ids::{ApprovalId, CallId};
+use toolhub_core::ids::{ApprovalId, CallId, RunId};
 
 use crate::{app::App, extract::Describe, openapi::Operation};
 
@@ -44,4 +44,9 @@ impl Links {
 /// Where a call can be looked at, on this server.
 pub(crate) fn call(id: CallId) -> String {
     format!("/api/v1/calls/{id}")
+}
+
+/// Where a run can be looked at, on this server.
+pub(crate) fn run(id: RunId) -> String {
+    format!("/api/v1/runs/{id}")
 }

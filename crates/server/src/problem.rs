@@ -42,6 +42,8 @@ codes! {
     TOOL_NOT_FOUND "tool_not_found" 404 "There is no such tool";
     THREAD_NOT_FOUND "thread_not_found" 404 "There is no such thread";
     CALL_NOT_FOUND "call_not_found" 404 "There is no such call";
+    RUN_NOT_FOUND "run_not_found" 404 "There is no such run";
+    AGENT_NOT_FOUND "agent_not_found" 404 "There is no such agent";
     APPROVAL_NOT_FOUND "approval_not_found" 404 "There is no such approval";
     GRANT_NOT_FOUND "grant_not_found" 404 "There is no such grant";
     ARTIFACT_NOT_FOUND "artifact_not_found" 404 "There is no such artifact";
@@ -52,6 +54,8 @@ codes! {
     TOO_SLOW "too_slow" 408 "The request took too long to arrive";
     CONFLICT "conflict" 409 "It is not as the request expects";
     CALL_ENDED "call_ended" 409 "The call has ended";
+    RUN_OPEN "run_open" 409 "A run is open in the thread";
+    RUN_ENDED "run_ended" 409 "The run has ended";
     TOOL_EXISTS "tool_exists" 409 "There is a tool of that name";
     THREAD_BUSY "thread_busy" 409 "Calls run in the thread";
     ALREADY_RESOLVED "already_resolved" 409 "The question was answered before";
@@ -219,6 +223,9 @@ pub(crate) struct ProblemBody {
     /// The call that was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) call_id: Option<String>,
+    /// The run that is open in the thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) run_id: Option<String>,
     /// The question that must be answered, or was answered with no.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) approval_id: Option<String>,

@@ -26,6 +26,11 @@ pub trait Steward: Send + Sync + 'static {
     /// Makes a backup of the store.
     fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>>;
 
+    /// The toolsets of the config, by name.
+    fn toolsets(&self) -> Vec<NamedToolset> {
+        Vec::new()
+    }
+
     /// Makes a tool of what came over the API: an object with its `name`, and what its kind needs. A command never comes this
     /// way. The tool is registered when this answers.
     fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
@@ -44,6 +49,19 @@ pub trait Steward: Send + Sync + 'static {
         let _ = name;
         Box::pin(async { Err(ToolChangeError::Configured) })
     }
+}
+
+/// Tools that the config puts together under a name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamedToolset {
+    /// The name.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Names of tools, and globs over them.
+    pub tools: Vec<String>,
+    /// The agents that are offered them.
+    pub agents: Vec<String>,
 }
 
 /// Why a tool was not made, changed or taken away over the API.

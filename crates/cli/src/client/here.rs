@@ -6,10 +6,13 @@
 use std::time::Duration;
 
 use axum::{Router, body::Body, http};
-use toolhub::ToolHub;
+use toolhub::{ToolHub, agent::AgentService};
 use tower::ServiceExt;
 
-use super::request::{Answer, Request};
+use super::{
+    events::{Events, Source, Streamed},
+    request::{Answer, Request},
+};
 use crate::failure::Failure;
 
 /// How long calls that were begun may go on after the command has said all it has to say.
@@ -23,6 +26,8 @@ pub(crate) struct Opened {
     pub(crate) router: Router,
     /// The hub behind them.
     pub(crate) hub: ToolHub,
+    /// The agents on it.
+    pub(crate) agents: AgentService,
 }
 
 /// The hub in this process.
@@ -34,8 +39,19 @@ impl Here {
     }
 
     pub(super) async fn send(&self, request: Request) -> Result<Answer, Failure> {
-        let unexpected =
-            |error: &dyn std::fmt::Display| Failure::unexpected(format!("the request is not valid: {error}"));
+        whole(self.ask(request).await?).await
+    }
+
+    pub(super) async fn stream(&self, request: Request) -> Result<Streamed, Failure> {
+        let answer = self.ask(request).await?;
+        let media = answer.headers().get("content-type").and_then(|media| media.to_str().ok()).unwrap_or_default();
+        if media.starts_with("text/event-stream") {
+            return Ok(Streamed::Events(Events::new(Source::Here(answer.into_body().into_data_stream()))));
+        }
+        whole(answer).await.map(Streamed::Answer)
+    }
+
+    async fn ask(&self, request: Request) -> Result<http::Response<Body>, Failure> {
         let mut sent = http::Request::builder().method(request.method).uri(request.target).header("host", "localhost");
         for (name, value) in request.headers {
             sent = sent.header(name, value);
@@ -49,13 +65,22 @@ impl Here {
         };
         let sent = sent.body(body).map_err(|error| unexpected(&error))?;
         let Ok(answer) = self.0.router.clone().oneshot(sent).await;
-        let status = answer.status().as_u16();
-        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.map_err(|error| unexpected(&error))?;
-        Ok(Answer { status, body: body.to_vec() })
+        Ok(answer)
     }
 
     /// Lets what runs come to its end, and writes down what is still to be written.
     pub(super) async fn close(self, interrupted: bool) {
+        self.0.agents.stop().await;
         self.0.hub.shutdown(if interrupted { HURRY } else { GRACE }).await;
     }
+}
+
+async fn whole(answer: http::Response<Body>) -> Result<Answer, Failure> {
+    let status = answer.status().as_u16();
+    let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.map_err(|error| unexpected(&error))?;
+    Ok(Answer { status, body: body.to_vec() })
+}
+
+fn unexpected(error: &dyn std::fmt::Display) -> Failure {
+    Failure::unexpected(format!("the request is not valid: {error}"))
 }

@@ -4,7 +4,10 @@
 
 use std::{sync::Once, time::Duration};
 
-use super::request::{Answer, Request};
+use super::{
+    events::{Events, Source, Streamed},
+    request::{Answer, Request},
+};
 use crate::failure::Failure;
 
 /// How long a server may take to take the connection.
@@ -57,6 +60,19 @@ impl Remote {
     }
 
     pub(super) async fn send(&self, request: Request) -> Result<Answer, Failure> {
+        self.whole(self.ask(request).await?).await
+    }
+
+    pub(super) async fn stream(&self, request: Request) -> Result<Streamed, Failure> {
+        let answer = self.ask(request).await?;
+        let media = answer.headers().get("content-type").and_then(|media| media.to_str().ok()).unwrap_or_default();
+        if media.starts_with("text/event-stream") {
+            return Ok(Streamed::Events(Events::new(Source::Remote(Box::new(answer)))));
+        }
+        self.whole(answer).await.map(Streamed::Answer)
+    }
+
+    async fn ask(&self, request: Request) -> Result<reqwest::Response, Failure> {
         let mut sent = self.http.request(request.method, format!("{}{}", self.url, request.target));
         if let Some(token) = &self.token {
             sent = sent.bearer_auth(token);
@@ -67,7 +83,10 @@ impl Remote {
         if let Some(body) = request.body {
             sent = sent.header("content-type", "application/json").body(body.to_string());
         }
-        let answer = sent.send().await.map_err(|error| self.nobody(&error))?;
+        sent.send().await.map_err(|error| self.nobody(&error))
+    }
+
+    async fn whole(&self, answer: reqwest::Response) -> Result<Answer, Failure> {
         let status = answer.status().as_u16();
         let body = answer.bytes().await.map_err(|error| self.nobody(&error))?.to_vec();
         Ok(Answer { status, body })

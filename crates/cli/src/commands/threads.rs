@@ -11,9 +11,12 @@ use crate::{
     client::{Answer, Request},
     exit::Exit,
     failure::Failure,
-    output::{Column, Table, ago, status},
+    output::{Column, Fields, Table, ago, short, status},
     session::Session,
 };
+
+/// So much of what a tool was given or returned is shown.
+const WIDE: usize = 200;
 
 /// Look at conversations and their tools.
 #[derive(Debug, Subcommand)]
@@ -23,6 +26,19 @@ pub(crate) enum Threads {
     List {
         #[command(flatten)]
         paging: Paging,
+    },
+    /// Show what was said in a thread
+    #[command(alias = "show")]
+    Messages {
+        /// The thread
+        id: String,
+        #[command(flatten)]
+        paging: Paging,
+    },
+    /// Print everything that is kept of a thread, as JSON
+    Export {
+        /// The thread
+        id: String,
     },
     /// Show how each tool stands in a thread
     States {
@@ -41,6 +57,12 @@ pub(crate) enum Threads {
 pub(crate) async fn run(session: &Session, asked: Threads) -> Result<Exit, Failure> {
     match asked {
         Threads::List { paging } => known(session, &paging).await,
+        Threads::Messages { id, paging } => said(session, &id, &paging).await,
+        Threads::Export { id } => {
+            let answer = session.ask(Request::get(["threads", &id, "export"])).await.map_err(unknown)?;
+            session.show.document(&answer.text());
+            Ok(Exit::Fine)
+        }
         Threads::States { id } => states(session, &id).await,
         Threads::Reset { id, tool } => {
             let request = Request::at_root(Method::POST, ["agents", &id, "tool-states", "reset"]);
@@ -84,6 +106,33 @@ async fn known(session: &Session, paging: &Paging) -> Result<Exit, Failure> {
         ]);
     }
     show.data(&table.lines(show.width, show.ascii));
+    Ok(Exit::Fine)
+}
+
+/// What was said in a thread, the oldest first.
+async fn said(session: &Session, id: &str, paging: &Paging) -> Result<Exit, Failure> {
+    let request = Request::get(["threads", id, "messages"]);
+    let Some(messages) = list::items(session, request, paging).await.map_err(unknown)? else { return Ok(Exit::Fine) };
+    let show = &session.show;
+    if messages.is_empty() {
+        show.say("nothing was said here");
+    }
+    let mut fields = Fields::default();
+    for message in &messages {
+        match text(message, "/role").as_str() {
+            "user" => fields.add("you", text(message, "/content")),
+            "assistant" => fields.add("agent", text(message, "/content")),
+            _ => {}
+        }
+        for call in message["calls"].as_array().into_iter().flatten() {
+            fields.add("call", format!("{} {}", text(call, "/tool"), short(&call["arguments"], WIDE, show.ascii)));
+        }
+        for result in message["results"].as_array().into_iter().flatten() {
+            let name = if result["isError"] == true { "error" } else { "result" };
+            fields.add(name, short(&result["text"], WIDE, show.ascii));
+        }
+    }
+    show.data(&fields.lines(show.width, 0));
     Ok(Exit::Fine)
 }
 

@@ -1,7 +1,7 @@
 //! What is different between two configs, for a hub that goes on running.
 //!
 //! In: the config that holds and the one that is to hold. Out: which tools come, which are replaced, which go, whether
-//! policies and keys change, and which keys wait for a restart. Tools are compared by what was worked out for them, so
+//! policies, keys and agents change, and which keys wait for a restart. Tools are compared by what was worked out for them, so
 //! that one whose lines were only moved stays untouched.
 
 use std::collections::BTreeMap;
@@ -25,6 +25,8 @@ pub(crate) struct ChangePlan {
     pub(crate) status: bool,
     /// Whether the keys of `[auth]` are others.
     pub(crate) keys: bool,
+    /// Whether `[llm]`, `[agents]` or `[toolsets]` say something else.
+    pub(crate) agents: bool,
     /// The keys that say something else and hold only after a restart.
     pub(crate) needs_restart: Vec<String>,
 }
@@ -47,6 +49,7 @@ impl Config {
             policies: self.policies != old.policies,
             status: self.status != old.status,
             keys: self.auth.keys != old.auth.keys,
+            agents: self.agents != old.agents,
             needs_restart: changed.cloned().collect(),
         }
     }
@@ -58,7 +61,7 @@ pub(super) fn fixed(raw: &Raw) -> BTreeMap<String, Value> {
         Ok(Value::Object(whole)) => whole,
         _ => Map::new(),
     };
-    for section in ["tools", "imports", "defaults", "limits", "policy", "status"] {
+    for section in ["tools", "imports", "defaults", "limits", "policy", "status", "llm", "agents", "toolsets"] {
         whole.remove(section);
     }
     if let Some(auth) = whole.get_mut("auth").and_then(Value::as_object_mut) {

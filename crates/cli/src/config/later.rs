@@ -9,9 +9,6 @@ use super::tree::{Node, Path, Step, Value};
 
 /// Sections and keys; `*` stands for any name.
 const KEYS: &[(&str, &str)] = &[
-    ("llm", "agents of toolhub's own are not built yet; remove the section"),
-    ("agents", "agents of toolhub's own are not built yet; remove the section"),
-    ("toolsets", "toolsets are not built yet: every thread sees every tool; remove the section"),
     ("mcp_servers", "MCP servers are not built yet; remove the section"),
     ("mcp_endpoint", "the MCP endpoint is not built yet; remove the section"),
     ("imports.mcp_json", "MCP servers are not built yet; remove the key"),
@@ -33,7 +30,6 @@ const KEYS: &[(&str, &str)] = &[
         "a time to live for one tool's state is not built yet; `ttl` in [state] holds for all states",
     ),
     ("tools.*.state.type", "tools keep business state, the only type that is built; remove the key"),
-    ("tools.*.toolset", "toolsets are not built yet: every thread sees every tool; remove the key"),
 ];
 
 /// Keys of tools of kinds that are not built.

@@ -4,6 +4,7 @@
 //! files to the schema; so a key that is here is a key that exists, is documented and can be set. What a value means is
 //! worked out in `resolve.rs`.
 
+mod agents;
 mod auth;
 mod calls;
 mod command;
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use agents::{Agent, DEMO_SCRIPT, Execution, Llm, Provider, Toolset};
 pub(crate) use auth::{Auth, Mode, Scope};
 pub(crate) use calls::{Backoff, Calls, Decided, Limit, Matching, RateLimit, RateLimits, RateScope, Retry, Rule};
 pub(crate) use command::Command;
@@ -63,6 +65,16 @@ pub(crate) struct Raw {
     pub(crate) tools: BTreeMap<String, Tool>,
     /// Tools that are described elsewhere.
     pub(crate) imports: Imports,
+    /// The model that agents ask. Without this section there are no agents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) llm: Option<Llm>,
+    /// The agents, by name: letters, digits, `_` and `-`. A message that names none is for `default`, which there is too where no
+    /// agent is written down.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) agents: BTreeMap<String, Agent>,
+    /// Tools under one name, for agents.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) toolsets: BTreeMap<String, Toolset>,
     /// Logs, metrics, and what is hidden in them.
     pub(crate) telemetry: Telemetry,
 }

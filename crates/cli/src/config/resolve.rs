@@ -3,6 +3,7 @@
 //! In: the config as it is written, with the origins of its values. Out: a `Config`, or everything that is wrong. One file below
 //! for each part; each adds its problems and goes on, so that all are told at once.
 
+mod agents;
 mod auth;
 mod calls;
 mod command;
@@ -21,6 +22,7 @@ use toolhub::{
     status::{FailureWindow, StatusSettings},
 };
 
+pub(crate) use agents::{Agent, Agents, Execution, Llm};
 pub(crate) use auth::{Auth, Key};
 pub(crate) use server::Server;
 pub(crate) use state::State;
@@ -87,7 +89,9 @@ pub(crate) fn resolve(
     here: &FilePath,
 ) -> Result<Config, Problems> {
     let mut desk = Desk { tree, folder, here, environment, problems: Vec::new() };
-    let (imported, words) = imports::resolve(&raw.imports, &mut desk);
+    let (imported, mut words) = imports::resolve(&raw.imports, &mut desk);
+    let tools = tools::resolve(&raw.tools, imported, &mut desk);
+    let agents = agents::resolve(raw, &tools, &mut words, &mut desk);
     let config = Config {
         server: server::resolve(&raw.server, raw.auth.mode, &mut desk),
         auth: auth::resolve(&raw.auth, &mut desk),
@@ -101,7 +105,8 @@ pub(crate) fn resolve(
             instances_in_all: count(raw.threads.instances_in_all),
         },
         policies: calls::resolve(raw, &mut desk),
-        tools: tools::resolve(&raw.tools, imported, &mut desk),
+        tools,
+        agents,
         words,
         telemetry: Telemetry {
             format: raw.telemetry.log.format,

@@ -36,10 +36,11 @@ pub(super) fn demo(show: &Show, url: &str, service: &str, house: &House) {
     show.data(&format!("  API page     {url}/docs"));
     show.data(&format!("  metrics      {url}/metrics"));
     show.data("\n");
-    show.data("  three things to try in another terminal:");
+    show.data("  four things to try in another terminal:");
     show.data(&format!("  1. {me} call calculator expression='2+3*4'"));
     show.data(&format!("  2. {me} call dangerous folder=/tmp/old      it asks you first"));
-    show.data(&format!("  3. curl -s {url}/agents/demo/tool-states"));
+    show.data(&format!("  3. {me} chat \"weather in Oslo, then a report\""));
+    show.data(&format!("  4. curl -s {url}/agents/demo/tool-states"));
     show.data("\n");
     show.data(&format!("  `flaky` fails three times, is withheld, and comes back: {me} call flaky --thread demo"));
     show.data(&format!(

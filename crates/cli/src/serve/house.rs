@@ -13,16 +13,17 @@ use axum::Router;
 use serde_json::Value;
 use toolhub::{
     BoxFuture, Change, ToolHub,
+    agent::AgentService,
     backend::Backend,
     clock::{Clock, SystemClock},
     server::{
-        Auth, Backup, ConfigProblem, KeyError, KeyRing, KeySetting, Limits, Reloaded, Server, Settings, Steward,
-        StewardError, ToolChangeError,
+        Auth, Backup, ConfigProblem, KeyError, KeyRing, KeySetting, Limits, NamedToolset, Reloaded, Server, Settings,
+        Steward, StewardError, ToolChangeError,
     },
     sqlite::OpenError,
 };
 
-use super::made;
+use super::{agents, made};
 use crate::{
     config::{self, Asked, Config, Loaded, Mode, Opened, Problems, StoreTrouble},
     failure::Failure,
@@ -32,6 +33,7 @@ use crate::{
 /// A hub and all that belongs to it.
 pub(crate) struct House {
     pub(crate) hub: ToolHub,
+    pub(crate) agents: AgentService,
     store: Opened,
     /// How the config was asked for, to ask again.
     asked: Asked,
@@ -61,11 +63,22 @@ impl House {
             tracing::warn!("{word}");
         }
         let made = made::builders(&made, &config.server.tool_hosts, |name| config.tools.contains_key(name));
+        let plans = agents::plans(&config.agents)
+            .map_err(|error| Failure::new("config_invalid", error).help("toolhub config check"))?;
         let built = config.hub(&store).tools(made).build().await;
         let hub =
             built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
+        let service = AgentService::new(&hub);
+        agents::define(&service, plans);
+        // What a process that died has left open goes on here.
+        match service.resume().await {
+            Ok(0) => {}
+            Ok(many) => tracing::info!(many, "runs of agents go on that were open"),
+            Err(error) => tracing::error!(%error, "open runs of agents could not be looked up"),
+        }
         Ok(Self {
             hub,
+            agents: service,
             store,
             asked: local.asked.clone(),
             file: file.map(Path::to_owned),
@@ -80,6 +93,7 @@ impl House {
     pub(crate) fn server(self: Arc<Self>) -> Server {
         let settings = settings(&self.loaded().config);
         let server = Server::with_steward(self.hub.clone(), self.backend(), settings, self.clone());
+        let server = server.agents(self.agents.clone());
         let _ = self.keys.set(server.key_ring());
         server
     }
@@ -88,7 +102,8 @@ impl House {
     pub(crate) fn local_router(self: Arc<Self>) -> Router {
         let mut settings = settings(&self.loaded().config);
         settings.auth = Auth::Local;
-        Server::with_steward(self.hub.clone(), self.backend(), settings, self).router()
+        let agents = self.agents.clone();
+        Server::with_steward(self.hub.clone(), self.backend(), settings, self).agents(agents).router()
     }
 
     /// The address people use for a server that listens there.
@@ -150,6 +165,7 @@ impl House {
         config::rehearse(&next).await.map_err(|problems| wrong(&problems))?;
         let mut plan = next.config.change_from(&self.loaded().config);
         plan.needs_restart = next.config.change_from(&self.began.config).needs_restart;
+        let plans = agents::plans(&next.config.agents).map_err(|error| StewardError::Failed(error.into()))?;
         let pieces = next.config.pieces(&plan);
         let change = Change::new().defaults(pieces.defaults).status(pieces.status);
         let change = pieces.put.into_iter().fold(change, Change::put);
@@ -170,6 +186,9 @@ impl House {
             let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key).collect();
             let told = |wrong: Vec<KeyError>| wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             ring.replace(&keys).map_err(|wrong| StewardError::Failed(told(wrong).into()))?;
+        }
+        if plan.agents {
+            agents::define(&self.agents, plans);
         }
         self.hub.tell_reloaded(&changed, plan.needs_restart.clone());
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
@@ -211,6 +230,10 @@ impl Steward for House {
 
     fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
         Box::pin(self.make_backup())
+    }
+
+    fn toolsets(&self) -> Vec<NamedToolset> {
+        agents::toolsets(&self.loaded().config.agents)
     }
 
     fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {

@@ -177,7 +177,11 @@ async fn reset(
     let ResetBody { tool_name, evidence } = body.unwrap_or_default();
     let names = match tool_name {
         Some(name) => vec![name],
-        None => hub.tools().list(&Default::default()).iter().map(|tool| tool.definition.name.to_string()).collect(),
+        None => {
+            let meant = app.agents().toolset_of(tenant, &thread.id).await?;
+            let all = hub.tools().list(&Default::default()).into_iter().map(|tool| tool.definition.name.to_string());
+            all.filter(|name| meant.has(name)).collect()
+        }
     };
     for name in &names {
         hub.reset_tool_status(name, View::Thread(tenant, &thread.id)).await?;
@@ -199,7 +203,9 @@ async fn known(app: &App, tenant: &Tenant, id: &str) -> Answer<ThreadInfo> {
 
 async fn states(app: &App, tenant: &Tenant, thread: &ThreadInfo, full: bool, language: Language) -> Answer<ToolStates> {
     let statuses = app.hub().tool_statuses_in(View::Thread(tenant, &thread.id), language).await?;
-    let tool_states = statuses.into_iter().map(|info| {
+    let meant = app.agents().toolset_of(tenant, &thread.id).await?;
+    let meant = statuses.into_iter().filter(|info| meant.has(&info.tool_name));
+    let tool_states = meant.map(|info| {
         let name = info.tool_name.to_string();
         (name, ToolState::of(info, thread.created, full))
     });

@@ -28,7 +28,7 @@ use crate::{
     route::{Access, Route},
     scope::Scope,
 };
-pub(super) use view::CallView;
+pub(super) use view::{ApprovalLink, CallView};
 
 /// Why a call may be refused before its tool runs.
 pub(super) const REFUSALS: &[ErrorKind] = &[
@@ -86,18 +86,18 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// A call in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct OfCall {
+pub(super) struct OfCall {
     /// The call.
-    id: String,
+    pub(super) id: String,
 }
 
 impl OfCall {
-    fn id(&self) -> Answer<CallId> {
+    pub(super) fn id(&self) -> Answer<CallId> {
         self.id.parse().map_err(|_| unknown(&self.id))
     }
 }
 
-fn unknown(id: &str) -> Problem {
+pub(super) fn unknown(id: &str) -> Problem {
     Problem::new(Code::CALL_NOT_FOUND, format!("there is no call `{id}`, or nothing is kept of it"))
 }
 
@@ -177,7 +177,7 @@ async fn cancel(
 }
 
 /// A call as it is now, if anything is known of it.
-async fn find(app: &App, tenant: &Tenant, id: CallId, links: &Links) -> Answer<Option<CallView>> {
+pub(super) async fn find(app: &App, tenant: &Tenant, id: CallId, links: &Links) -> Answer<Option<CallView>> {
     let record = app.hub().call_record(tenant, id).await?;
     Ok(record.map(|record| CallView::kept(record, links)))
 }

@@ -34,6 +34,7 @@ pub(crate) async fn page(app: &App) -> String {
     let mut text = Text::default();
     let stats = app.hub().stats();
     calls(&mut text, app, &stats);
+    agents(&mut text, app);
     statuses(&mut text, app).await;
     changes(&mut text, app);
     hub(&mut text, app);
@@ -77,6 +78,32 @@ fn calls(text: &mut Text, app: &App, stats: &[ToolStats]) {
     each("toolhub_rate_limited_total", Sort::Counter, "Calls a rate limit held back.", |tool| tool.rate_limited);
     each("toolhub_tool_in_flight", Sort::Gauge, "Calls that are with the tool.", |tool| tool.in_flight);
     each("toolhub_tool_stuck", Sort::Gauge, "Calls that run on though nobody waits.", |tool| tool.stuck as u64);
+}
+
+fn agents(text: &mut Text, app: &App) {
+    let stats = app.agents().meters().read();
+    let help = "How long runs of agents took, waits included; `error_type` is empty for a run that completed.";
+    let mut family = text.family("gen_ai_invoke_agent_duration_seconds", Sort::Histogram, help);
+    for ((agent, error), spread) in &stats.runs {
+        let labels = [("gen_ai_agent_name", agent.as_str()), ("error_type", error.as_str())];
+        family.spread(&labels, &toolhub_agent::SECONDS, spread);
+    }
+    let help = "How long models took to answer, with all that was tried again.";
+    let mut family = text.family("gen_ai_client_operation_duration_seconds", Sort::Histogram, help);
+    for ((model, error), spread) in &stats.requests {
+        let labels = [
+            ("gen_ai_operation_name", "chat"),
+            ("gen_ai_request_model", model.as_str()),
+            ("error_type", error.as_str()),
+        ];
+        family.spread(&labels, &toolhub_agent::SECONDS, spread);
+    }
+    let help = "How many tokens models read and wrote, answer by answer.";
+    let mut family = text.family("gen_ai_client_token_usage", Sort::Histogram, help);
+    for ((model, sort), spread) in &stats.tokens {
+        let labels = [("gen_ai_request_model", model.as_str()), ("gen_ai_token_type", *sort)];
+        family.spread(&labels, &toolhub_agent::TOKENS, spread);
+    }
 }
 
 async fn statuses(text: &mut Text, app: &App) {

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use toolhub_agent::Spread;
 use toolhub_core::Latency;
 
 /// A page of numbers in the making.
@@ -70,6 +71,18 @@ impl Family<'_> {
         self.part("_bucket", &[labels, &[("le", "+Inf")]].concat(), took.count);
         self.part("_sum", labels, took.mean.as_secs_f64() * took.count as f64);
         self.part("_count", labels, took.count);
+    }
+
+    /// How values are spread, as counts up to each of these bounds.
+    pub(crate) fn spread(&mut self, labels: &[(&str, &str)], bounds: &[f64], spread: &Spread) {
+        let mut below = 0;
+        for (bound, many) in bounds.iter().zip(&spread.buckets) {
+            below += many;
+            self.part("_bucket", &[labels, &[("le", &bound.to_string())]].concat(), below);
+        }
+        self.part("_bucket", &[labels, &[("le", "+Inf")]].concat(), spread.count());
+        self.part("_sum", labels, spread.sum);
+        self.part("_count", labels, spread.count());
     }
 
     /// One number of a part of it, such as `_sum`.

@@ -9,14 +9,16 @@ use axum::{
     http::{Method, Request, header},
 };
 use serde_json::{Value, json};
+use toolhub_agent::{AgentPlan, AgentService, RunStatus};
 use toolhub_core::{
     Answer, ApprovalOutcome, CallContext, Content, JsonReply, Reached, ToolError, ToolHub,
     backend::Memory,
     dynamic, dynamic_stateful,
-    ids::{Caller, Tenant},
+    ids::{Caller, Tenant, ThreadId},
 };
 use toolhub_server::{Scope, Server};
 
+use crate::support_agents::Parrot;
 use crate::support_door::{key, read, send, with_keys};
 
 /// In everything that tenant `a` has.
@@ -24,14 +26,17 @@ const CANARY: &str = "canary-of-tenant-a";
 
 /// The routes that make things of the asker's own under whatever name they are given. For all others a thing of somebody else
 /// is not there.
-const MAKES_ITS_OWN: [(&str, &str); 3] = [
+const MAKES_ITS_OWN: [(&str, &str); 4] = [
+    ("POST", "/api/v1/threads/{id}/messages"),
     ("POST", "/api/v1/threads/{id}/batches"),
     ("PUT", "/api/v1/state/contexts/{contextId}/{kind}"),
     ("PUT", "/api/v1/threads/{id}/snapshot"),
 ];
 
 /// What a route wants to be sent, so that it is not refused for its form.
-const BODIES: [(&str, &str); 6] = [
+const BODIES: [(&str, &str); 8] = [
+    ("POST /api/v1/threads/{id}/messages", r#"{"content": "hello"}"#),
+    ("POST /api/v1/calls/{id}/result", r#"{"output": 1}"#),
     ("POST /api/v1/approvals/{id}", r#"{"outcome": "proceed_once"}"#),
     ("POST /api/v1/threads/{id}/batches", r#"{"role": "assistant", "tool_calls": []}"#),
     ("PUT /api/v1/state/contexts/{contextId}/{kind}", r#"{"data": {"of": "b"}}"#),
@@ -78,14 +83,19 @@ async fn two() -> Two {
     }
     let grant = hub.grants(&a).await.unwrap().remove(0).id.to_string();
     let question = ask("t-a").await;
+    let agents = AgentService::new(&hub);
+    agents.define("default", AgentPlan::new(Arc::new(Parrot::default())));
+    let mut run = agents.send(&a, &ThreadId::new("t-a").unwrap(), CANARY).await.unwrap();
+    assert_eq!(run.ended().await.status, RunStatus::Completed);
     let made = [key("a", "a", &Scope::ALL[..5]), key("b", "b", &Scope::ALL[..5]), key("b-admin", "b", &[Scope::Admin])];
     let keys = made.iter().map(|(setting, text)| (setting.name.clone(), text.clone())).collect();
-    let server = Server::new(hub, store, with_keys(made.into_iter().map(|(setting, _)| setting)));
+    let server = Server::new(hub, store, with_keys(made.into_iter().map(|(setting, _)| setting))).agents(agents);
     let ids = vec![
         ("/api/v1/approvals/", question.to_string()),
         ("/api/v1/artifacts/", artifact),
         ("/api/v1/calls/", ended.id.to_string()),
         ("/api/v1/grants/", grant),
+        ("/api/v1/runs/", run.id().to_string()),
         ("/api/v1/state/contexts/", "t-a%2Fcart".into()),
         ("/api/v1/threads/", "t-a".into()),
         ("/agents/", "t-a".into()),
@@ -127,7 +137,7 @@ impl Two {
                 let (status, mut body) = self.ask("a", "GET", &filled, None).await;
                 assert_eq!(status, 200, "{filled}: {body}");
                 // When it was asked is another moment each time.
-                for place in ["/data/timestamp", "/timestamp", "/savedAt"] {
+                for place in ["/data/timestamp", "/toolStates/timestamp", "/timestamp", "/savedAt"] {
                     body.pointer_mut(place).map(Value::take);
                 }
                 all.insert(filled, body);

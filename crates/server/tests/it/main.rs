@@ -1,6 +1,8 @@
 //! The behaviour of the server, through its router and its door.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
+mod agents_messages;
+mod agents_runs;
 mod api_agents;
 mod api_approvals;
 mod api_batches;
@@ -24,6 +26,7 @@ mod state_pages;
 mod state_system;
 mod state_threads;
 mod state_tools;
+mod support_agents;
 mod support_api;
 mod support_door;
 mod support_state;

@@ -151,7 +151,18 @@ impl Shop {
 
     /// The events of a stream, as they come.
     pub(crate) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Events {
-        let response = self.router.clone().oneshot(request("GET", path, None, headers)).await.unwrap();
+        self.streamed("GET", path, None, headers).await
+    }
+
+    /// The same, asked for in another way.
+    pub(crate) async fn streamed(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<String>,
+        headers: &[(&str, &str)],
+    ) -> Events {
+        let response = self.router.clone().oneshot(request(method, path, body, headers)).await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         assert_eq!(response.headers()["x-accel-buffering"], "no");

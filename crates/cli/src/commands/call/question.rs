@@ -62,7 +62,7 @@ fn waits(session: &Session, call: &Value) -> Failure {
         .see("then", format!("toolhub calls show {id}{flags}"))
 }
 
-async fn show(session: &Session, question: &Value) {
+pub(crate) async fn show(session: &Session, question: &Value) {
     let (show, tool) = (&session.show, text(question, "/tool"));
     let known = match session.ask(Request::get(["tools", &tool])).await {
         Ok(answer) => answer.value().unwrap_or_default(),
@@ -85,7 +85,11 @@ async fn show(session: &Session, question: &Value) {
 }
 
 /// Asks until there is an answer that the hub takes.
-async fn answer(session: &Session, approval: &str, lines: &mut mpsc::Receiver<String>) -> Result<(), Failure> {
+pub(crate) async fn answer(
+    session: &Session,
+    approval: &str,
+    lines: &mut mpsc::Receiver<String>,
+) -> Result<(), Failure> {
     loop {
         let line = next(KEYS, lines).await;
         let mut said = ask::read(line.as_deref());
@@ -121,7 +125,7 @@ async fn answer(session: &Session, approval: &str, lines: &mut mpsc::Receiver<St
     }
 }
 
-async fn next(prompt: &str, lines: &mut mpsc::Receiver<String>) -> Option<String> {
+pub(crate) async fn next(prompt: &str, lines: &mut mpsc::Receiver<String>) -> Option<String> {
     let mut out = anstream::stderr();
     let _ = write!(out, "{prompt}").and_then(|()| out.flush());
     lines.recv().await

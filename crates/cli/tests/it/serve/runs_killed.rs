@@ -159,7 +159,10 @@ fn conversation(line: &mut Line, thread: usize, acknowledged: &[String]) {
     }
     let said = |bill: &str| {
         let ends = format!("bill {bill}");
-        messages.iter().filter(|it| it["role"] == "user" && it["content"].as_str().is_some_and(|text| text.ends_with(&ends))).count()
+        messages
+            .iter()
+            .filter(|it| it["role"] == "user" && it["content"].as_str().is_some_and(|text| text.ends_with(&ends)))
+            .count()
     };
     for bill in acknowledged.iter().filter(|bill| bill.starts_with(&format!("{thread}-"))) {
         assert_eq!(said(bill), 1, "the message about {bill}");

@@ -6,6 +6,9 @@ pub(super) const NONE: &str = "";
 /// The advice for a code.
 pub(super) fn of(code: &str) -> &'static str {
     match code {
+        "agent_not_found" => {
+            "Name one of `suggestions`, or none for `default`. Where there are no agents, the config needs `[llm]`."
+        }
         "already_resolved" => {
             "Read the approval to see how it was answered. Ask for a new one by making the call again."
         }
@@ -53,6 +56,13 @@ pub(super) fn of(code: &str) -> &'static str {
         "overloaded" => "Wait as long as `Retry-After` says and try again, or raise the tool's `max_concurrency`.",
         "precondition_failed" => "Read the thing again, and repeat the request with its new `ETag`.",
         "rate_limited" => "Wait as long as `Retry-After` says.",
+        "run_ended" => "Read the run: it has its end, and what the agent said.",
+        "run_not_found" => {
+            "Check the id and the key: only a tenant's own runs are there, and they go with their thread."
+        }
+        "run_open" => {
+            "Wait for the end of the run in `runId`, answer what it waits for, or cancel it; then say it again."
+        }
         "shutting_down" => "Try again in a moment; another process may be serving by then.",
         "state_conflict" => {
             "Read the state again, apply the change to what is there now, and write with the new `ETag` in `If-Match`."

@@ -1,0 +1,148 @@
+//! `chat`: a conversation with an agent.
+//!
+//! In: what a person types, or one prompt. Out: what the agent says on stdout, and on stderr what it does meanwhile. `turn` is one
+//! message to its end, `screen` how its events look. A conversation is a thread: it can be gone on with later, from anywhere.
+
+mod screen;
+mod turn;
+
+use std::io::{self, IsTerminal, Read as _};
+
+use serde_json::{Value, json};
+
+use super::list::text;
+use crate::{client::Request, exit::Exit, failure::Failure, session::Session};
+use screen::Screen;
+use turn::{Ended, Keyboard, turn};
+
+/// Talk to an agent.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  toolhub chat                                    a conversation; Ctrl-D ends it, Ctrl-C stops what runs
+  toolhub chat \"weather in Oslo, then a report\"
+  toolhub chat -p \"what is 2+3*4?\"                only the answer, for scripts
+  toolhub chat --thread t1                        go on with a conversation")]
+pub(crate) struct Chat {
+    /// What to say first; read from stdin where that is no terminal
+    #[arg(value_name = "PROMPT")]
+    prompt: Option<String>,
+    /// Print only the answer, and end
+    #[arg(short, long)]
+    print: bool,
+    /// The agent to talk to [default: the one of the thread, or `default`]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+}
+
+/// Words that end a conversation.
+const ENDS: [&str; 4] = ["/quit", "/exit", "/q", "/bye"];
+
+pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> {
+    let from_terminal = io::stdin().is_terminal();
+    let first = match chat.prompt {
+        Some(prompt) => Some(prompt),
+        None if from_terminal => None,
+        None => {
+            let mut all = String::new();
+            let cannot = |error| Failure::usage(format!("stdin cannot be read: {error}"));
+            io::stdin().read_to_string(&mut all).map_err(cannot)?;
+            Some(all.trim().to_owned())
+        }
+    };
+    if chat.print && first.is_none() {
+        return Err(Failure::usage("there is nothing to say").help("toolhub chat -p \"what is 2+3*4?\""));
+    }
+    let once = chat.print || session.show.json || !from_terminal || !io::stdout().is_terminal();
+    let somebody = from_terminal && io::stderr().is_terminal() && !session.global.no_input;
+    let mut keyboard = Keyboard::new(somebody);
+    let mut screen = Screen::new(session.show.clone(), chat.print);
+    let thread = match &session.global.thread {
+        Some(thread) => {
+            go_on(session, thread, &mut screen, &mut keyboard).await?;
+            thread.clone()
+        }
+        None => text(&session.ask(Request::post(["threads"]).body(json!({}))).await?.value()?, "/id"),
+    };
+    let message = |content: &str| {
+        let mut body = json!({ "content": content });
+        if let Some(agent) = &chat.agent {
+            body["agent"] = agent.as_str().into();
+        }
+        Request::post(["threads", &thread, "messages"]).body(body)
+    };
+    let come_back = |session: &Session| {
+        if session.global.thread.is_none() {
+            session.show.say(&format!("toolhub chat --thread {thread}{} goes on with this", session.flags()));
+        }
+    };
+    if let Some(prompt) = &first {
+        let ended = turn(session, message(prompt), &mut screen, &mut keyboard).await;
+        if once {
+            return match ended? {
+                Ended::Completed => {
+                    come_back(session);
+                    Ok(Exit::Fine)
+                }
+                Ended::Cancelled => Err(Failure::new("cancelled", "the run was cancelled")),
+                Ended::Interrupted => Ok(Exit::Interrupted),
+            };
+        }
+        tell(session, ended)?;
+    }
+    if once {
+        return Err(Failure::usage("there is nothing to say").help("toolhub chat \"what is 2+3*4?\""));
+    }
+    session.show.say("Ctrl-D ends the conversation, Ctrl-C stops what runs.");
+    while let Some(line) = keyboard.line("you> ").await {
+        match line.trim() {
+            "" => {}
+            word if ENDS.contains(&word) => break,
+            said => tell(session, turn(session, message(said), &mut screen, &mut keyboard).await)?,
+        }
+    }
+    come_back(session);
+    Ok(Exit::Fine)
+}
+
+/// Says how a turn ended, in a conversation that goes on; only what would end every turn ends it.
+fn tell(session: &Session, ended: Result<Ended, Failure>) -> Result<(), Failure> {
+    match ended {
+        Ok(Ended::Completed) => {}
+        Ok(Ended::Cancelled | Ended::Interrupted) => session.show.say("it was stopped; the conversation goes on"),
+        Err(failure) if matches!(failure.exit, Exit::Auth | Exit::Usage) || failure.code == "unreachable" => {
+            return Err(failure);
+        }
+        Err(failure) => session.show.failure(&failure),
+    }
+    Ok(())
+}
+
+/// Says that a conversation is gone on with, and sees a run to its end that is still open in it.
+async fn go_on(session: &Session, thread: &str, screen: &mut Screen, keyboard: &mut Keyboard) -> Result<(), Failure> {
+    let runs = match session.ask(Request::get(["threads", thread, "runs"]).query("limit", Some(1))).await {
+        Ok(answer) => answer.items()?,
+        // It is made by the first message.
+        Err(failure) if failure.code == "thread_not_found" => return Ok(()),
+        Err(failure) => return Err(failure),
+    };
+    let Some(last) = runs.first() else { return Ok(()) };
+    let agent = text(last, "/agent");
+    session.show.say(&format!("going on with the conversation {thread} (agent {agent})"));
+    if has_ended(last) {
+        return Ok(());
+    }
+    let id = text(last, "/id");
+    session.show.say(&format!("its last run is still open: {id}"));
+    let events = Request::get(["runs", &id, "events"]);
+    let asked = last["calls"].as_array().into_iter().flatten();
+    let asked = asked.filter_map(|call| call["approvalId"].as_str().map(String::from)).collect();
+    keyboard.owed(asked);
+    let ended = turn(session, events, screen, keyboard).await;
+    tell(session, ended)
+}
+
+/// Whether a run has come to its end.
+pub(super) fn has_ended(run: &Value) -> bool {
+    matches!(run["status"].as_str(), Some("completed" | "failed" | "cancelled"))
+}

@@ -1,0 +1,189 @@
+//! One message, from being sent to the end of its run.
+//!
+//! In: the request that answers with a stream of events. Out: how the run ended. Questions are asked here, in the middle of the
+//! stream; Ctrl-C cancels the run and waits for its end, a second one waits for nothing.
+
+use std::collections::VecDeque;
+
+use tokio::sync::mpsc;
+
+use super::{super::list::text, screen::Screen};
+use crate::{
+    ask,
+    client::{Event, Events, Request, Streamed},
+    commands::call::question,
+    failure::Failure,
+    output::Spinner,
+    session::Session,
+};
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The agent has answered.
+    Completed,
+    /// Somebody cancelled the run.
+    Cancelled,
+    /// The person did, here.
+    Interrupted,
+}
+
+/// The person at the keyboard, if there is one; and the questions that were asked before anybody listened.
+pub(super) struct Keyboard {
+    somebody: bool,
+    lines: Option<mpsc::Receiver<String>>,
+    owed: VecDeque<String>,
+}
+
+impl Keyboard {
+    pub(super) fn new(somebody: bool) -> Self {
+        Self { somebody, lines: None, owed: VecDeque::new() }
+    }
+
+    /// These questions wait already.
+    pub(super) fn owed(&mut self, questions: VecDeque<String>) {
+        self.owed = questions;
+    }
+
+    fn lines(&mut self) -> &mut mpsc::Receiver<String> {
+        self.lines.get_or_insert_with(ask::typed)
+    }
+
+    /// The next line; none at the end of input, and where the person interrupts.
+    pub(super) async fn line(&mut self, prompt: &str) -> Option<String> {
+        tokio::select! {
+            line = question::next(prompt, self.lines()) => line,
+            _ = tokio::signal::ctrl_c() => None,
+        }
+    }
+}
+
+/// Sends a request and follows the run it is about.
+///
+/// # Errors
+/// When it was refused, the run failed, or it waits for a person and nobody can be asked here.
+pub(super) async fn turn(
+    session: &Session,
+    request: Request,
+    screen: &mut Screen,
+    keyboard: &mut Keyboard,
+) -> Result<Ended, Failure> {
+    screen.begin();
+    let client = session.client().await?;
+    let mut events = match client.stream(request).await? {
+        Streamed::Events(events) => events,
+        Streamed::Answer(answer) => {
+            return Err(match answer.good() {
+                Err(refused) => refused,
+                Ok(_) => Failure::unexpected("the answer is no stream of events"),
+            });
+        }
+    };
+    let mut run = None;
+    // What was heard while somebody was asked.
+    let mut heard = VecDeque::new();
+    let mut stopped = false;
+    loop {
+        if let Some(approval) = keyboard.owed.pop_front() {
+            settle(session, &approval, run.as_deref(), screen, keyboard, &mut events, &mut heard).await?;
+        }
+        let event = match heard.pop_front() {
+            Some(event) => event,
+            None => {
+                let _waits = screen.at_line_start().then(|| Spinner::start(&session.show, "working"));
+                tokio::select! {
+                    event = events.next() => match event? {
+                        Some(event) => event,
+                        None => return Err(broke_off(session, run.as_deref())),
+                    },
+                    _ = tokio::signal::ctrl_c() => {
+                        let Some(id) = run.as_deref().filter(|_| !stopped) else { return Ok(Ended::Interrupted) };
+                        stopped = true;
+                        client.send(Request::post(["runs", id, "cancel"])).await?;
+                        continue;
+                    }
+                }
+            }
+        };
+        run = run.or_else(|| event.data["runId"].as_str().map(String::from));
+        screen.show(&event);
+        match event.name.as_str() {
+            "approval.requested" if !stopped => keyboard.owed.push_back(text(&event.data, "/approvalId")),
+            "run.completed" => {
+                screen.end();
+                return Ok(match text(&event.data, "/status").as_str() {
+                    "cancelled" if stopped => Ended::Interrupted,
+                    "cancelled" => Ended::Cancelled,
+                    _ => Ended::Completed,
+                });
+            }
+            "run.failed" => {
+                screen.end();
+                let (code, message) = (text(&event.data, "/code"), text(&event.data, "/message"));
+                let failure = Failure::new(&code, format!("the agent could not answer: {message}"));
+                return Err(
+                    failure.see("run", format!("toolhub runs show {}{}", text(&event.data, "/runId"), session.flags()))
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Has a question answered by whoever sits here; what is heard meanwhile is kept. If it is answered elsewhere, that is as good.
+async fn settle(
+    session: &Session,
+    approval: &str,
+    run: Option<&str>,
+    screen: &mut Screen,
+    keyboard: &mut Keyboard,
+    events: &mut Events,
+    heard: &mut VecDeque<Event>,
+) -> Result<(), Failure> {
+    let question = session.ask(Request::get(["approvals", approval])).await?.value()?;
+    if text(&question, "/state") != "pending" {
+        return Ok(());
+    }
+    screen.end();
+    if !keyboard.somebody {
+        return Err(waits(session, &text(&question, "/tool"), approval, run));
+    }
+    question::show(session, &question).await;
+    let about = |event: &Event| text(&event.data, "/approvalId") == approval;
+    loop {
+        tokio::select! {
+            answered = question::answer(session, approval, keyboard.lines()) => return answered,
+            event = events.next() => {
+                let Some(event) = event? else { return Ok(()) };
+                let over = (event.name == "approval.resolved" && about(&event)) || event.name.starts_with("run.");
+                heard.push_back(event);
+                if over {
+                    eprintln!();
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Nobody can be asked here.
+fn waits(session: &Session, tool: &str, approval: &str, run: Option<&str>) -> Failure {
+    let flags = session.flags();
+    let failure = Failure::new("approval_required", format!("`{tool}` waits for a person"))
+        .help("approve it, or deny it, and the run goes on:")
+        .help(format!("toolhub approvals approve {approval}{flags}"))
+        .help(format!("toolhub approvals deny {approval}{flags}"));
+    match run {
+        Some(run) => failure.see("then", format!("toolhub runs show {run}{flags}")),
+        None => failure,
+    }
+}
+
+fn broke_off(session: &Session, run: Option<&str>) -> Failure {
+    let failure =
+        Failure::new("unreachable", "the server went away in the middle of the run; the run goes on by itself");
+    match run {
+        Some(run) => failure.see("run", format!("toolhub runs show {run}{}", session.flags())),
+        None => failure,
+    }
+}

@@ -1,0 +1,282 @@
+//! What holds for `[llm]`, `[agents.NAME]` and `[toolsets.NAME]`.
+//!
+//! In: what is said, and which tools there are. Out: plain values that can be compared. Nobody is asked whether the model answers: a
+//! server whose model is away still serves its tools.
+
+mod model;
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use toolhub::{Glob, agent};
+
+use super::{
+    super::{
+        closest::closest,
+        raw::{self, DEMO_SCRIPT, Raw},
+        secret::Hidden,
+        tree::Path,
+    },
+    Desk, Tools,
+    auth::fetch,
+};
+
+/// The agents, what they ask, and what they may be offered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Agents {
+    /// None: there are no agents.
+    pub(crate) llm: Option<Llm>,
+    pub(crate) agents: BTreeMap<String, Agent>,
+    pub(crate) toolsets: BTreeMap<String, Toolset>,
+}
+
+/// The model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Llm {
+    pub(crate) provider: Provider,
+    pub(crate) model: String,
+    pub(crate) request_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) retries: u32,
+}
+
+/// Who makes its answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Provider {
+    /// A script from a file; none for the one that the binary carries.
+    Scripted(Option<Script>),
+    /// A server that speaks as OpenAI's does.
+    Openai(Place),
+    /// A server that speaks as Anthropic's does.
+    Anthropic(Place),
+}
+
+/// A script from a file. What it says counts, not where it lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Script {
+    pub(crate) text: String,
+}
+
+/// Where a model's server is, and the key for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// None: the provider's own.
+    pub(crate) base_url: Option<String>,
+    pub(crate) key: Option<Hidden>,
+}
+
+/// One agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Agent {
+    pub(crate) system_prompt: String,
+    /// The toolsets it has, by name; empty where it has every tool.
+    pub(crate) toolsets: Vec<String>,
+    /// Globs over names of tools; none for all.
+    pub(crate) tools: Option<Vec<String>>,
+    /// Another model than the usual one.
+    pub(crate) model: Option<String>,
+    pub(crate) max_steps: u32,
+    pub(crate) token_budget: Option<u64>,
+    pub(crate) time_budget: Option<Duration>,
+    pub(crate) context_window: Option<u32>,
+    pub(crate) execution: Execution,
+}
+
+/// Who does the work of its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Execution {
+    /// The hub, which tries a call again so often.
+    Internal(Option<u32>),
+    /// Somebody outside, within this time.
+    External(Duration),
+}
+
+/// Tools under one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Toolset {
+    pub(crate) description: Option<String>,
+    pub(crate) tools: Vec<String>,
+}
+
+/// How long somebody outside has, where nothing is said.
+const OUTSIDE: Duration = Duration::from_secs(5 * 60);
+
+/// Works it out; what is odd and does no harm becomes a word.
+pub(super) fn resolve(said: &Raw, tools: &Tools, words: &mut Vec<String>, desk: &mut Desk<'_>) -> Agents {
+    let toolsets = said.toolsets.iter().map(|(name, set)| (name.clone(), toolset(name, set, tools, words, desk)));
+    let toolsets: BTreeMap<String, Toolset> = toolsets.collect();
+    let llm = said.llm.as_ref().and_then(|said| llm(said, desk));
+    let steps = said.llm.as_ref().map_or(1, |llm| llm.max_steps);
+    let mut agents = BTreeMap::new();
+    for (name, agent) in &said.agents {
+        named("agents", name, desk);
+        agents.insert(name.clone(), one(name, agent, &toolsets, steps, desk));
+    }
+    if said.llm.is_none() && !said.agents.is_empty() {
+        let help = "add the model they ask: [llm] with provider = \"scripted\" to try it out, or with \"openai\" or \
+                    \"anthropic\", a `model` and an `api_key`";
+        desk.wrong(&Path::of(["agents"]), "there are agents, but no model they could ask", help);
+    }
+    if said.llm.is_some() && said.agents.is_empty() {
+        let usual = one("default", &raw::Agent::default(), &toolsets, steps, desk);
+        agents.insert("default".into(), usual);
+    }
+    Agents { llm, agents, toolsets }
+}
+
+/// Looks at the name of a section.
+fn named(section: &str, name: &str, desk: &mut Desk<'_>) {
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || name.len() > 64 || !name.chars().all(legal) {
+        let message = format!("`{name}` cannot be a name: 1 to 64 letters, digits, `_` and `-` can");
+        desk.wrong(&Path::of([section, name]), message, format!("rename the section: [{section}.basic]"));
+    }
+}
+
+fn toolset(name: &str, said: &raw::Toolset, tools: &Tools, words: &mut Vec<String>, desk: &mut Desk<'_>) -> Toolset {
+    named("toolsets", name, desk);
+    for (place, text) in said.tools.iter().enumerate() {
+        let at = Path::of(["toolsets", name, "tools"]).place(place);
+        match Glob::new(text.as_str()) {
+            Err(why) => desk.wrong(&at, why, "name a tool, or write a glob such as \"fs__*\""),
+            // A tool may still be made over the API, so it is no mistake.
+            Ok(_) if !text.contains(['*', '?']) && !tools.contains_key(text) => {
+                let meant = closest(text, tools.keys().map(String::as_str));
+                let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
+                words.push(format!("the toolset `{name}` names `{text}`, and the config has no such tool{meant}"));
+            }
+            Ok(_) => {}
+        }
+    }
+    Toolset { description: said.description.clone(), tools: said.tools.clone() }
+}
+
+fn one(name: &str, said: &raw::Agent, toolsets: &BTreeMap<String, Toolset>, steps: u32, desk: &mut Desk<'_>) -> Agent {
+    let at = Path::of(["agents", name]);
+    let mut globs = Vec::new();
+    for (place, wanted) in said.toolsets.iter().flatten().enumerate() {
+        match toolsets.get(wanted) {
+            Some(set) => globs.extend(set.tools.iter().cloned()),
+            None => {
+                let help = match closest(wanted, toolsets.keys().map(String::as_str)) {
+                    Some(meant) => format!("did you mean {meant:?}?"),
+                    None => format!("add [toolsets.{wanted}] with its `tools`, or leave `toolsets` out for every tool"),
+                };
+                desk.wrong(&at.key("toolsets").place(place), format!("there is no toolset `{wanted}`"), help);
+            }
+        }
+    }
+    let (internal, external) = (raw::Execution::Internal, raw::Execution::External);
+    for (key, right, word) in [("max_retries", internal, "internal"), ("external_deadline", external, "external")] {
+        let path = at.key(key);
+        if said.tool_execution != right && desk.said(&path) {
+            let message = format!("`{path}` does nothing unless `tool_execution` is {word:?}");
+            desk.wrong(&path, message, format!("write tool_execution = {word:?}, or remove `{key}`"));
+        }
+    }
+    Agent {
+        system_prompt: said.system_prompt.clone(),
+        toolsets: said.toolsets.clone().unwrap_or_default(),
+        tools: said.toolsets.is_some().then_some(globs),
+        model: said.model.clone(),
+        max_steps: said.max_steps.unwrap_or(steps),
+        token_budget: said.token_budget.map(u64::from),
+        time_budget: said.time_budget.map(|time| time.0),
+        context_window: said.context_window,
+        execution: match said.tool_execution {
+            raw::Execution::Internal => Execution::Internal(said.max_retries),
+            raw::Execution::External => Execution::External(said.external_deadline.map_or(OUTSIDE, |time| time.0)),
+        },
+    }
+}
+
+fn llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
+    let at = |key: &str| Path::of(["llm", key]);
+    let scripted = said.provider == raw::Provider::Scripted;
+    let foreign: &[&str] = if scripted { &["base_url", "api_key", "max_tokens"] } else { &["script"] };
+    for key in foreign {
+        if desk.said(&at(key)) {
+            let message = if scripted {
+                format!("a scripted model has no `{key}`")
+            } else {
+                "only a scripted model has a `script`".into()
+            };
+            desk.wrong(&at(key), message, format!("remove `{key}`, or name another `provider`"));
+        }
+    }
+    if !scripted && said.model.is_none() {
+        let help = "name the model as its server calls it, such as model = \"deepseek-chat\"";
+        desk.wrong(&at("model"), "it is not said which model is asked", help);
+    }
+    let before = desk.problems.len();
+    let provider = match said.provider {
+        raw::Provider::Scripted => Provider::Scripted(script(said, desk)?),
+        raw::Provider::Openai => Provider::Openai(place(said, desk)?),
+        raw::Provider::Anthropic => Provider::Anthropic(place(said, desk)?),
+    };
+    let llm = Llm {
+        provider,
+        model: said.model.clone().unwrap_or_else(|| "demo".into()),
+        request_timeout: said.request_timeout.0,
+        connect_timeout: said.connect_timeout.0,
+        idle_timeout: said.idle_timeout.0,
+        max_tokens: said.max_tokens,
+        retries: said.retries,
+    };
+    // What is wrong with its address and its key was said before.
+    if let (Err(error), true) = (llm.model(&llm.model), desk.problems.len() == before) {
+        desk.wrong(&Path::of(["llm"]), error, "correct what the section says about the model's server");
+    }
+    Some(llm)
+}
+
+/// The script, if it is one from a file; nothing at all where it cannot be used.
+fn script(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Option<Script>> {
+    let path = Path::of(["llm", "script"]);
+    let Some(text) = said.script.as_deref().filter(|text| *text != DEMO_SCRIPT) else { return Some(None) };
+    if let Some(name) = text.strip_prefix("builtin:") {
+        let message = format!("there is no script `{name}` in the binary");
+        desk.wrong(&path, message, format!("write {DEMO_SCRIPT:?}, or the path of a file"));
+        return None;
+    }
+    let file = desk.file(&path, text);
+    match fs::read_to_string(&file) {
+        Ok(script) => {
+            // All that is wrong with it, and where it stands in the script.
+            for wrong in agent::Script::parse(&script).err().into_iter().flat_map(|error| error.problems) {
+                let help = wrong.help.unwrap_or_else(|| "docs/stub-llm.md says how scripts are written".into());
+                desk.wrong(&path, format!("{text}:{}: {}", wrong.line, wrong.message), help);
+            }
+            Some(Some(Script { text: script }))
+        }
+        Err(error) => {
+            let help = "check the path; it begins where this file is";
+            desk.wrong(&path, format!("{text} cannot be read: {error}"), help);
+            None
+        }
+    }
+}
+
+fn place(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Place> {
+    let at = |key: &str| Path::of(["llm", key]);
+    // `"${URL:-}"` says nothing where the variable is not set.
+    let base_url = said.base_url.as_deref().filter(|url| !url.is_empty());
+    if let Some(url) = base_url {
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+        if !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['?', '#', '@', ' '])) {
+            let help = "write it like \"https://api.deepseek.com/v1\"; the key belongs into `api_key`";
+            desk.wrong(&at("base_url"), "`llm.base_url` is no URL of a model's server", help);
+        }
+    }
+    if base_url.is_none() && said.api_key.is_none() {
+        let variable = if said.provider == raw::Provider::Anthropic { "ANTHROPIC_API_KEY" } else { "OPENAI_API_KEY" };
+        let help = format!("add api_key = {{ env = \"{variable}\" }}; or the `base_url` of a server that wants none");
+        desk.wrong(&at("api_key"), "the provider's own server answers nobody without a key", help);
+    }
+    let key = match &said.api_key {
+        Some(key) => Some(Hidden::new(fetch(key, &at("api_key"), desk)?)),
+        None => None,
+    };
+    Some(Place { base_url: base_url.map(|url| url.trim_end_matches('/').to_owned()), key })
+}

@@ -1,0 +1,90 @@
+//! The model of `[llm]`, made of what holds. Nobody is asked anything by that, and nothing listens.
+
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+use toolhub::{
+    BoxFuture,
+    agent::{
+        self, Hear, Model, ModelError, ModelFault, ModelSettings, Prompt, Reply, Script, Secret, SettingsError, Stub,
+    },
+    export::Format,
+};
+
+use super::{Llm, Place, Provider};
+
+impl Llm {
+    /// The model of this name.
+    ///
+    /// # Errors
+    /// When its address, its key or its script cannot be used, in words.
+    pub(crate) fn model(&self, name: &str) -> Result<Arc<dyn Model>, String> {
+        let words = |error: SettingsError| error.to_string();
+        match &self.provider {
+            Provider::Openai(place) => {
+                agent::connect(self.settings(agent::Provider::OpenAi, name, Some(place))).map_err(words)
+            }
+            Provider::Anthropic(place) => {
+                agent::connect(self.settings(agent::Provider::Anthropic, name, Some(place))).map_err(words)
+            }
+            Provider::Scripted(script) => {
+                let script = match script {
+                    Some(file) => Script::parse(&file.text).map_err(|error| error.to_string())?,
+                    None => Script::demo(),
+                };
+                let settings = self.settings(agent::Provider::OpenAi, name, None);
+                Ok(Arc::new(Scripted { script, settings, served: OnceCell::new() }))
+            }
+        }
+    }
+
+    fn settings(&self, provider: agent::Provider, name: &str, place: Option<&Place>) -> ModelSettings {
+        ModelSettings {
+            base_url: place.and_then(|place| place.base_url.clone()),
+            key: place.and_then(|place| place.key.as_ref()).map(|key| Secret::new(key.reveal())),
+            request_timeout: Some(self.request_timeout),
+            connect_timeout: Some(self.connect_timeout),
+            idle_timeout: Some(self.idle_timeout),
+            max_tokens: self.max_tokens,
+            retries: Some(self.retries),
+            ..ModelSettings::new(provider, name)
+        }
+    }
+}
+
+/// A model that follows a script, behind a server of its own and the client of real ones. The server begins to listen when the model is
+/// first asked, and goes away with the last run that knows it.
+struct Scripted {
+    script: Script,
+    settings: ModelSettings,
+    served: OnceCell<(Stub, Arc<dyn Model>)>,
+}
+
+impl Scripted {
+    async fn serve(&self) -> Result<(Stub, Arc<dyn Model>), ModelError> {
+        let unreachable = |error: String| ModelError::new(ModelFault::Unreachable, error);
+        let stub = Stub::serve(self.script.clone(), 0)
+            .await
+            .map_err(|error| unreachable(format!("the scripted model cannot listen: {error}")))?;
+        let settings = ModelSettings { base_url: Some(stub.base_url()), ..self.settings.clone() };
+        let model = agent::connect(settings).map_err(|error| unreachable(error.to_string()))?;
+        Ok((stub, model))
+    }
+}
+
+impl Model for Scripted {
+    fn name(&self) -> &str {
+        &self.settings.model
+    }
+
+    fn format(&self) -> Format {
+        Format::OpenAi
+    }
+
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        Box::pin(async move {
+            let (_, model) = self.served.get_or_try_init(|| self.serve()).await?;
+            model.ask(prompt, hear).await
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! What is said in a thread: sent to its agent, and looked up.
+//!
+//! In: a message of a user. Out: 200 with the agent's answer, 202 where the run waits for somebody or the client does not wait, or a
+//! stream of everything that happens until the end of the run. A run belongs to its thread, not to the request: a client that
+//! goes away ends nothing.
+
+mod answer;
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolhub_agent::{AgentError, KeptMessage, RunHandle, RunRecord, Said};
+use toolhub_core::{CallError, ErrorKind, ids::ThreadId};
+
+use super::{
+    runs::{self, Following},
+    threads::{self, OfThread},
+};
+use crate::{
+    app::App,
+    extract::{Body, Key, Params, Prefer, Query, Who},
+    links::{self, Links},
+    page::{self, Cursor, Here, Limit, List, Listed},
+    problem::{Answer, Code, Flaw, Problem},
+    route::{Access, Route},
+    scope::Scope,
+};
+use answer::MessageAnswer;
+
+const LIST: &str = "messages";
+/// The name of an agent is not longer.
+const LONGEST_NAME: usize = 64;
+
+pub(super) fn routes() -> Vec<Route> {
+    let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
+    vec![
+        Route::new(Method::POST, "/api/v1/threads/{id}/messages", call, "agents", send)
+            .says("Say something to the agent of a thread; the thread is made when it is not there")
+            .answers::<MessageAnswer>(200, "The run has ended; how is in it")
+            .answers_as(200, "text/event-stream", "What happens in the run, until `run.completed` or `run.failed`")
+            .answers::<MessageAnswer>(
+                202,
+                "The run goes on alone, or waits for a person or for results; look at `Location` for its end",
+            )
+            .problems(&[Code::INVALID_KEY, Code::THREAD_NOT_FOUND, Code::AGENT_NOT_FOUND, Code::RUN_OPEN])
+            .refusals(&[ErrorKind::IdempotencyKeyReused, ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/threads/{id}/messages", read, "agents", list)
+            .says("What was said in a thread, the oldest first")
+            .answers::<List<KeptMessage>>(200, "A page of it")
+            .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+    ]
+}
+
+/// What is said.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "NewMessage")]
+struct MessageBody {
+    /// The text.
+    #[schemars(length(min = 1))]
+    content: String,
+    /// The agent it is said to; the one that was spoken to last in the thread, or `default`, where nothing is said.
+    #[schemars(length(min = 1, max = 64))]
+    agent: Option<String>,
+}
+
+/// Which messages are wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    #[serde(default)]
+    limit: Limit,
+    cursor: Option<Cursor>,
+}
+
+#[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
+async fn send(
+    State(app): State<App>,
+    Who(principal): Who,
+    Params(OfThread { id }): Params<OfThread>,
+    Key(key): Key,
+    prefer: Prefer,
+    headers: HeaderMap,
+    links: Links,
+    Body(body): Body<MessageBody>,
+) -> Answer<Response> {
+    let unknown = |_| Problem::new(Code::THREAD_NOT_FOUND, format!("`{}` cannot be a thread", shortened(&id)));
+    let thread = ThreadId::new(id.as_str()).map_err(unknown)?;
+    if body.agent.as_ref().is_some_and(|name| name.is_empty() || name.len() > LONGEST_NAME) {
+        return Err(flawed("/agent", "takes 1 to 64 characters"));
+    }
+    let streams = wants_stream(&headers);
+    // Listened to before it begins: nothing of it is missed. Who does not stream does not listen.
+    let news = streams.then(|| app.hub().subscribe());
+    let (agent, caller) = (body.agent.map(Into::into), principal.caller.clone());
+    let said = Said { content: body.content, agent, key, caller };
+    let mut run = app.agents().send(&principal.tenant, &thread, said).await.map_err(refused)?;
+    let replayed = run.replayed();
+    let mut response = match news {
+        Some(news) => {
+            let following = Following::new(&app, principal.tenant.clone(), &run.record(), news);
+            runs::streamed(&app, principal, following)
+        }
+        None => told(wait(&mut run, prefer).await, prefer, &links),
+    };
+    if replayed {
+        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// The run as it is when the client has waited long enough.
+async fn wait(run: &mut RunHandle, prefer: Prefer) -> RunRecord {
+    match prefer {
+        Prefer { wait: Some(wait), .. } => match tokio::time::timeout(wait, run.ended()).await {
+            Ok(record) => record,
+            Err(_) => run.record(),
+        },
+        Prefer { respond_async: true, .. } => run.record(),
+        _ => run.reached().await,
+    }
+}
+
+fn told(record: RunRecord, prefer: Prefer, links: &Links) -> Response {
+    let (over, id) = (record.status.is_end(), record.id);
+    let body = Json(MessageAnswer::of(record, links));
+    let mut response = if over {
+        body.into_response()
+    } else {
+        (StatusCode::ACCEPTED, [(header::LOCATION, links::run(id))], body).into_response()
+    };
+    if let Some(value) = prefer.applied().and_then(|words| HeaderValue::try_from(words).ok()) {
+        response.headers_mut().insert("preference-applied", value);
+    }
+    response
+}
+
+/// Whether a client names streams among what it takes.
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let said = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut media = said.flat_map(|value| value.split(',')).map(|one| one.split(';').next().unwrap_or_default().trim());
+    media.any(|one| one.eq_ignore_ascii_case("text/event-stream"))
+}
+
+fn flawed(pointer: &str, detail: &str) -> Problem {
+    let flaw = Flaw { pointer: pointer.into(), detail: detail.into() };
+    Problem::new(Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..])).with("errors", [flaw])
+}
+
+/// Why nobody was spoken to.
+fn refused(error: AgentError) -> Problem {
+    match error {
+        AgentError::Busy(run) => Problem::new(Code::RUN_OPEN, error.to_string())
+            .hint(format!("GET /api/v1/runs/{run} shows what it waits for; POST /api/v1/runs/{run}/cancel ends it"))
+            .with("runId", run),
+        AgentError::NoSuchAgent { ref name, ref known } => match known.as_slice() {
+            [] => Problem::new(Code::AGENT_NOT_FOUND, "this server has no agents").hint(
+                "add [llm] to its config: provider = \"scripted\" to try it out; or \"openai\" or \"anthropic\", with \
+                 `model` and `api_key`",
+            ),
+            known => Problem::new(Code::AGENT_NOT_FOUND, format!("there is no agent `{}`", shortened(name)))
+                .hint(format!("there are `{}`", known.join("`, `")))
+                .with("suggestions", known),
+        },
+        AgentError::Empty => flawed("/content", "is empty"),
+        AgentError::KeyReused => CallError::new(ErrorKind::IdempotencyKeyReused).operator(error.to_string()).into(),
+        AgentError::Stopping => Problem::new(Code::SHUTTING_DOWN, error.to_string()),
+        AgentError::Store(error) => error.into(),
+        other => {
+            tracing::error!(error = %other, "an agent was not spoken to");
+            Problem::new(Code::INTERNAL, other.to_string())
+        }
+    }
+}
+
+/// A text from outside may be of any length.
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+async fn list(
+    State(app): State<App>,
+    Who(who): Who,
+    Params(of): Params<OfThread>,
+    Query(wanted): Query<Wanted>,
+    here: Here,
+) -> Answer<Listed<KeptMessage>> {
+    let thread = threads::find(&app, &who.tenant, &of.id).await?;
+    let after = page::place(wanted.cursor.as_ref(), LIST)?.map(|place| place.parse::<u64>()).transpose();
+    let after = after.map_err(|_| page::no_such_place())?;
+    let limit = wanted.limit.get();
+    // One more than is wanted tells whether there is a next page.
+    let mut messages = app.agents().messages(&who.tenant, &thread.id, limit + 1, after).await?;
+    let more = messages.len() > limit;
+    messages.truncate(limit);
+    let next = messages.last().filter(|_| more).map(|last| last.seq.to_string());
+    Ok(here.list(LIST, messages, next))
+}

@@ -1,0 +1,150 @@
+//! Runs of agents: listed, looked at, followed, cancelled; and everything that is kept of a thread, at once.
+
+mod follow;
+
+use axum::{
+    Json,
+    extract::State,
+    http::{Method, StatusCode},
+    response::Response,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolhub_agent::{CancelRun, RunRecord, ThreadExport};
+use toolhub_core::{
+    ErrorKind,
+    ids::{RunId, Tenant},
+};
+
+use super::threads::{self, OfThread};
+use crate::{
+    app::App,
+    extract::{Params, Query, Who},
+    page::{self, Cursor, Here, Limit, List, Listed},
+    problem::{Answer, Code, Problem},
+    route::{Access, Route},
+    scope::Scope,
+};
+pub(super) use follow::{Following, streamed};
+
+const LIST: &str = "runs";
+
+pub(super) fn routes() -> Vec<Route> {
+    let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
+    vec![
+        Route::new(Method::GET, "/api/v1/threads/{id}/runs", read, "agents", list)
+            .says("The runs of a thread, the newest first")
+            .answers::<List<RunRecord>>(200, "A page of them")
+            .problems(&[Code::THREAD_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/runs/{id}", read, "agents", show)
+            .says("One run")
+            .answers::<RunRecord>(200, "Where it is, or how it ended")
+            .problems(&[Code::RUN_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/runs/{id}/events", read, "agents", follow)
+            .says("Follow one run: what happens in it from now on, then its end")
+            .answers_as(200, "text/event-stream", "Events; the last one is `run.completed` or `run.failed`")
+            .problems(&[Code::RUN_NOT_FOUND])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::POST, "/api/v1/runs/{id}/cancel", call, "agents", cancel)
+            .says("Ask a run to stop, and its calls with it")
+            .answers::<RunRecord>(202, "It was asked; it still has an end, and an answer that was faster wins")
+            .problems(&[Code::RUN_NOT_FOUND, Code::RUN_ENDED])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(
+            Method::GET,
+            "/api/v1/threads/{id}/export",
+            Access::Needs(Scope::StateRead),
+            "threads",
+            export,
+        )
+        .says("Everything that is kept of a thread: messages, runs, calls, how its tools stand, and what they remember")
+        .answers::<ThreadExport>(200, "All of it; `DELETE /api/v1/threads/{id}` takes the same away")
+        .problems(&[Code::THREAD_NOT_FOUND])
+        .refusals(&[ErrorKind::StoreUnavailable]),
+    ]
+}
+
+/// A run in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct OfRun {
+    /// The run.
+    id: String,
+}
+
+impl OfRun {
+    fn id(&self) -> Answer<RunId> {
+        self.id.parse().map_err(|_| unknown(&self.id))
+    }
+
+    /// The run as it stands.
+    async fn find(&self, app: &App, tenant: &Tenant) -> Answer<RunRecord> {
+        app.agents().run(tenant, self.id()?).await?.ok_or_else(|| unknown(&self.id))
+    }
+}
+
+fn unknown(id: &str) -> Problem {
+    let id: String = id.chars().take(64).collect();
+    Problem::new(Code::RUN_NOT_FOUND, format!("there is no run `{id}`, or nothing is kept of it"))
+}
+
+/// Which runs are wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    #[serde(default)]
+    limit: Limit,
+    cursor: Option<Cursor>,
+}
+
+async fn list(
+    State(app): State<App>,
+    Who(who): Who,
+    Params(of): Params<OfThread>,
+    Query(wanted): Query<Wanted>,
+    here: Here,
+) -> Answer<Listed<RunRecord>> {
+    let thread = threads::find(&app, &who.tenant, &of.id).await?;
+    let before = page::place(wanted.cursor.as_ref(), LIST)?.map(|place| place.parse::<RunId>()).transpose();
+    let before = before.map_err(|_| page::no_such_place())?;
+    let limit = wanted.limit.get();
+    // One more than is wanted tells whether there is a next page.
+    let mut runs = app.agents().runs(&who.tenant, &thread.id, limit + 1, before).await?;
+    let more = runs.len() > limit;
+    runs.truncate(limit);
+    let next = runs.last().filter(|_| more).map(|last| last.id.to_string());
+    Ok(here.list(LIST, runs, next))
+}
+
+async fn show(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>) -> Answer<Json<RunRecord>> {
+    of.find(&app, &who.tenant).await.map(Json)
+}
+
+async fn follow(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>) -> Answer<Response> {
+    // Listened to before it is looked at: no end can fall in between.
+    let news = app.hub().subscribe();
+    let record = of.find(&app, &who.tenant).await?;
+    let following = Following::new(&app, who.tenant.clone(), &record, news);
+    Ok(streamed(&app, who, following))
+}
+
+async fn cancel(
+    State(app): State<App>,
+    Who(who): Who,
+    Params(of): Params<OfRun>,
+) -> Answer<(StatusCode, Json<RunRecord>)> {
+    let id = of.id()?;
+    match app.agents().cancel(&who.tenant, id).await? {
+        CancelRun::Asked => Ok((StatusCode::ACCEPTED, Json(of.find(&app, &who.tenant).await?))),
+        CancelRun::Ended(status) => {
+            Err(Problem::new(Code::RUN_ENDED, format!("`{id}` has ended already")).with("runStatus", status))
+        }
+        _ => Err(unknown(&of.id)),
+    }
+}
+
+async fn export(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<Json<ThreadExport>> {
+    let thread = threads::find(&app, &who.tenant, &of.id).await?;
+    Ok(Json(app.agents().export(&who.tenant, &thread.id).await?))
+}

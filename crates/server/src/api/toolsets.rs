@@ -1,0 +1,58 @@
+//! Toolsets: names under which the config puts tools together.
+
+use axum::{Json, extract::State, http::Method};
+use schemars::JsonSchema;
+use serde::Serialize;
+use toolhub_core::{Filter, ToolName, Toolset};
+
+use crate::{
+    app::App,
+    extract::Who,
+    problem::Answer,
+    route::{Access, Route},
+    scope::Scope,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/api/v1/toolsets", Access::Needs(Scope::ToolsRead), "tools", list)
+            .says("The toolsets of the config, by name")
+            .answers::<Toolsets>(200, "All of them"),
+    ]
+}
+
+/// All toolsets.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Toolsets {
+    /// By name.
+    items: Vec<ToolsetView>,
+}
+
+/// A toolset.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Toolset")]
+struct ToolsetView {
+    /// Its name.
+    name: String,
+    /// What it is for.
+    description: Option<String>,
+    /// Names of tools, and globs over them.
+    patterns: Vec<String>,
+    /// The tools that fit now.
+    tools: Vec<ToolName>,
+    /// The agents that are offered them.
+    agents: Vec<String>,
+}
+
+async fn list(State(app): State<App>, Who(_): Who) -> Answer<Json<Toolsets>> {
+    let known = app.steward().map(|steward| steward.toolsets()).unwrap_or_default();
+    let all = app.hub().list(&Filter::default());
+    let items = known.into_iter().map(|set| {
+        let fits = Toolset::of(set.tools.iter().map(String::as_str));
+        let fits = |name: &str| fits.as_ref().is_ok_and(|fits| fits.has(name));
+        let tools = all.iter().map(|tool| tool.definition.name.clone()).filter(|name| fits(name)).collect();
+        ToolsetView { name: set.name, description: set.description, patterns: set.tools, tools, agents: set.agents }
+    });
+    Ok(Json(Toolsets { items: items.collect() }))
+}
