@@ -41,7 +41,9 @@ paths: { /pets: { get: { operationId: listPets } } }
 fn the_configs_of_the_guides_are_right() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut checked = 0;
-    for page in ["README.md", "docs/guide/rest.md", "docs/guide/commands.md", "docs/guide/openapi.md", "docs/guide/agents.md"] {
+    for page in
+        ["README.md", "docs/guide/rest.md", "docs/guide/commands.md", "docs/guide/openapi.md", "docs/guide/agents.md"]
+    {
         let text = std::fs::read_to_string(root.join(page)).expect("the page is there");
         let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
         for block in blocks.filter(|block| !block.starts_with("[dependencies]")) {
@@ -49,7 +51,8 @@ fn the_configs_of_the_guides_are_right() {
             std::fs::create_dir_all(folder.path().join("specs")).expect("a folder can be made");
             folder.write("specs/pets.yaml", PETS);
             folder.write("toolhub.toml", block);
-            let secrets = ["WEATHER_KEY", "WEATHER_TOKEN", "SHOP_TOKEN", "PET_API_KEY", "DEEPSEEK_API_KEY"].map(|name| (name, "a-secret"));
+            let secrets = ["WEATHER_KEY", "WEATHER_TOKEN", "SHOP_TOKEN", "PET_API_KEY", "DEEPSEEK_API_KEY"]
+                .map(|name| (name, "a-secret"));
             let ran = toolhub(folder.path(), &["config", "check"], &secrets);
             assert_eq!(ran.code, 0, "{page}\n{block}\n{}", ran.err);
             checked += 1;
