@@ -16,6 +16,7 @@ pub(crate) mod restore;
 pub(crate) mod runs;
 pub(crate) mod settings;
 pub(crate) mod state;
+pub(crate) mod stub_llm;
 pub(crate) mod threads;
 pub(crate) mod tools;
 pub(crate) mod version;

@@ -30,7 +30,7 @@ use clap::{
 use crate::{
     commands::{
         approvals, backup, call, calls, chat, completions, demo_words, doctor, import, keys, restore, runs, settings,
-        state, threads, tools, version,
+        state, stub_llm, threads, tools, version,
     },
     exit::Exit,
     failure::Failure,
@@ -102,6 +102,8 @@ enum Command {
     Restore(restore::Restore),
     /// Check config, store, address and clock; say how to mend what is wrong
     Doctor(doctor::Doctor),
+    /// Serve a scripted model, for demos and tests without a key
+    StubLlm(stub_llm::StubLlm),
     /// Print what lets a shell complete commands
     Completions(completions::Completions),
     /// Print the version
@@ -124,7 +126,8 @@ async fn command() -> ExitCode {
     let show = cli.global.show();
     let session = Session::new(cli.global, show.clone());
     // A command that is cut off is dropped, which cancels what it waited for; what it opened is closed all the same.
-    let ends_itself = matches!(cli.command, Command::Serve(_) | Command::Demo(_) | Command::Chat(_));
+    let ends_itself =
+        matches!(cli.command, Command::Serve(_) | Command::Demo(_) | Command::Chat(_) | Command::StubLlm(_));
     let ended = tokio::select! {
         ended = run(&session, cli.command) => ended,
         Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => {
@@ -164,6 +167,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Backup(_) => backup::run(session).await,
         Command::Restore(restore) => restore::run(session, &restore),
         Command::Doctor(_) => doctor::run(session).await,
+        Command::StubLlm(stub) => stub_llm::run(session, stub).await,
         Command::Completions(completions) => completions::run(session, &completions, &mut Cli::command()),
         Command::Version(_) => version::run(session),
         Command::DemoWords => demo_words::run(),

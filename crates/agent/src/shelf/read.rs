@@ -31,6 +31,7 @@ pub struct KeptMessage {
     /// When it was written down.
     pub at: Timestamp,
     /// About how many tokens the conversation has up to its end.
+    #[serde(rename = "tokensSoFar")]
     pub upto: u64,
     /// What was said.
     #[serde(flatten)]

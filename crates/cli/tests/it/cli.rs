@@ -269,3 +269,8 @@ fn an_agent_is_talked_to() {
 fn a_bad_config_is_told_by_every_command() {
     plays("bad_config");
 }
+
+#[test]
+fn a_script_that_makes_no_sense_is_told_with_its_lines() {
+    plays("stub_llm");
+}

@@ -8,6 +8,7 @@ mod process;
 mod runs_killed;
 mod service;
 mod signals;
+mod stub_llm;
 mod tools;
 
 use std::{

@@ -32,7 +32,7 @@ fn play(script: &Script, conversation: &str) {
         }
         match who {
             "offered" => {
-                talk.asked.tools = text.split(", ").filter(|name| !name.is_empty()).map(String::from).collect()
+                talk.asked.tools = text.split(", ").filter(|name| !name.is_empty()).map(String::from).collect();
             }
             "system" => talk.asked.system = text.to_owned(),
             "user" => said = talk.user(text),
