@@ -47,10 +47,11 @@ pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> 
             let mut all = String::new();
             let cannot = |error| Failure::usage(format!("stdin cannot be read: {error}"));
             io::stdin().read_to_string(&mut all).map_err(cannot)?;
-            Some(all.trim().to_owned())
+            Some(all)
         }
     };
-    if chat.print && first.is_none() {
+    let empty = first.as_ref().map_or(chat.print, |prompt| prompt.trim().is_empty());
+    if empty {
         return Err(Failure::usage("there is nothing to say").help("toolhub chat -p \"what is 2+3*4?\""));
     }
     let once = chat.print || session.show.json || !from_terminal || !io::stdout().is_terminal();
@@ -59,7 +60,10 @@ pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> 
     let mut screen = Screen::new(session.show.clone(), chat.print);
     let thread = match &session.global.thread {
         Some(thread) => {
+            // Whoever wants only the answer does not want an older one.
+            screen.mute(chat.print);
             go_on(session, thread, &mut screen, &mut keyboard).await?;
+            screen.mute(false);
             thread.clone()
         }
         None => text(&session.ask(Request::post(["threads"]).body(json!({}))).await?.value()?, "/id"),
@@ -77,7 +81,7 @@ pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> 
         }
     };
     if let Some(prompt) = &first {
-        let ended = turn(session, message(prompt), &mut screen, &mut keyboard).await;
+        let ended = turn(session, message(prompt.trim()), &mut screen, &mut keyboard).await;
         if once {
             return match ended? {
                 Ended::Completed => {

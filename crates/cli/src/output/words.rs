@@ -14,12 +14,12 @@ const QUIET: Style = Style::new().dimmed();
 /// A status with its sign: of a tool, a call or an approval.
 pub(crate) fn status(word: &str, ascii: bool) -> (String, Style) {
     let (sign, letter, style) = match word {
-        "available" | "success" | "approved" => ('●', '*', GOOD),
+        "available" | "success" | "approved" | "completed" => ('●', '*', GOOD),
         "failed" | "error" | "denied" => ('✖', 'x', BAD),
         "unavailable" | "scheduled" | "validating" => ('◌', 'o', WAITS),
         "maintenance" => ('‖', '=', WAITS),
-        "awaiting_approval" | "pending" => ('?', '?', WAITS),
-        "executing" => ('▸', '>', GOOD),
+        "awaiting_approval" | "pending" | "waiting" => ('?', '?', WAITS),
+        "executing" | "running" => ('▸', '>', GOOD),
         "cancelled" | "timed_out" | "withdrawn" | "used" => ('–', '-', QUIET),
         _ => ('·', '.', Style::new()),
     };

@@ -261,6 +261,11 @@ fn a_backup_is_made_and_put_back() {
 }
 
 #[test]
+fn an_agent_is_talked_to() {
+    plays("chat");
+}
+
+#[test]
 fn a_bad_config_is_told_by_every_command() {
     plays("bad_config");
 }

@@ -1,6 +1,7 @@
 //! The binary as a server: reloads under load, orderly ends, secrets that stay secret, and the demo.
 
 mod again;
+mod agents;
 mod imports;
 mod line;
 mod process;

@@ -27,6 +27,8 @@ pub(super) struct Screen {
     show: Show,
     /// Whether only the answer is wanted.
     only_answer: bool,
+    /// Whether nothing is wanted for the moment.
+    muted: bool,
     /// What was heard of the message that is being said.
     heard: String,
     /// The last message that asked for no calls.
@@ -40,7 +42,12 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn new(show: Show, only_answer: bool) -> Self {
         let (heard, answer, calls) = (String::new(), String::new(), BTreeMap::new());
-        Self { show, only_answer, heard, answer, open: false, calls }
+        Self { show, only_answer, muted: false, heard, answer, open: false, calls }
+    }
+
+    /// Nothing is shown from now on; or again.
+    pub(super) fn mute(&mut self, muted: bool) {
+        self.muted = muted;
     }
 
     /// A turn begins.
@@ -57,6 +64,9 @@ impl Screen {
 
     /// Shows one event.
     pub(super) fn show(&mut self, event: &Event) {
+        if self.muted {
+            return;
+        }
         if self.show.json {
             return self.show.foreign(&event.text);
         }
