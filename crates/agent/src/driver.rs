@@ -55,10 +55,7 @@ impl Driver {
         let mut tries = 0;
         loop {
             let error = match self.steps().await {
-                Ok(record) => {
-                    self.tell_end(&record);
-                    return Some(record);
-                }
+                Ok(record) => return Some(record),
                 Err(error) => error,
             };
             tries += 1;
@@ -241,7 +238,8 @@ impl Driver {
         }
     }
 
-    fn tell_end(&self, record: &RunRecord) {
+    /// Tells listeners that the run is over. Whoever hears of it may begin the next one.
+    pub(crate) fn tell_end(&self, record: &RunRecord) {
         let (run_id, steps) = (record.id, record.steps);
         self.tell(match &record.error {
             Some(RunError { code, message }) => {

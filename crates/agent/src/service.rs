@@ -410,6 +410,7 @@ impl AgentService {
             };
             drop(place);
             if let Some(record) = end {
+                driver.tell_end(&record);
                 meters.ran(&agent, begun.elapsed(), record.status, record.error.as_ref());
                 told.send_replace(record);
             }

@@ -16,6 +16,7 @@ use std::{
     sync::Arc,
 };
 
+use axum::serve::ListenerExt;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::script::Script;
@@ -55,6 +56,8 @@ impl Stub {
     pub fn serve_on(script: Script, listener: TcpListener, tell: Option<Arc<Tell>>) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let routes = routes::routes(script, tell);
+        // Small pieces are sent at once: waiting for more would hold up whoever listens.
+        let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         Ok(Self { address, task: tokio::spawn(async move { axum::serve(listener, routes).await }) })
     }
 

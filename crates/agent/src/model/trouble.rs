@@ -12,6 +12,19 @@ const LONGEST: usize = 300;
 /// Pieces of a key that are this long are not repeated either.
 const PIECE: usize = 8;
 
+/// What providers call an error that passes when they are asked less often.
+const LIMITED: [&str; 2] = ["rate_limit_error", "rate_limit_exceeded"];
+/// What they call one that does not pass.
+const REFUSED: [&str; 7] = [
+    "invalid_request_error",
+    "authentication_error",
+    "billing_error",
+    "permission_error",
+    "not_found_error",
+    "request_too_large",
+    "context_length_exceeded",
+];
+
 /// Why one try came to nothing.
 #[derive(Debug)]
 pub(super) struct Failed {
@@ -60,21 +73,15 @@ pub(super) fn of_status(status: u16, body: &str, key: Option<&Secret>) -> Failed
 
 /// An error that came after the status was sent. Its own words say what it would have been.
 pub(super) fn of_event(event: &Value, key: Option<&Secret>) -> Failed {
-    let kind = word(event, "type").or_else(|| word(event, "code")).unwrap_or_default();
+    let names = [word(event, "type").unwrap_or_default(), word(event, "code").unwrap_or_default()];
     let number = part(event, "code").and_then(Value::as_u64).unwrap_or_default();
-    let (fault, again) = match (kind, number) {
-        ("rate_limit_error" | "rate_limit_exceeded", _) | (_, 429) => (ModelFault::RateLimited, true),
-        (
-            "invalid_request_error"
-            | "authentication_error"
-            | "billing_error"
-            | "permission_error"
-            | "not_found_error"
-            | "request_too_large",
-            _,
-        )
-        | (_, 400..429 | 430..500) => (ModelFault::Refused, false),
-        _ => (ModelFault::Failed, true),
+    let named = |known: &[&str]| names.iter().any(|name| known.contains(name));
+    let (fault, again) = if number == 429 || named(&LIMITED) {
+        (ModelFault::RateLimited, true)
+    } else if (400..500).contains(&number) || named(&REFUSED) {
+        (ModelFault::Refused, false)
+    } else {
+        (ModelFault::Failed, true)
     };
     let said = said(event).map(|said| format!(": {}", clean(said, key))).unwrap_or_default();
     let message = format!("the model's provider broke its answer off{said}");
@@ -106,7 +113,7 @@ fn plain_words(body: &str) -> Option<String> {
 pub(super) fn clean(text: &str, key: Option<&Secret>) -> String {
     let key = key.map(Secret::text).filter(|key| !key.is_empty());
     let mut line = String::new();
-    // The key is looked for in words: it has no white space in it. A word that is cut by the end is looked at whole.
+    // The key is looked for in words: it has no white space in it.
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
         if line.chars().count() > LONGEST {
             line.push('…');
@@ -115,8 +122,10 @@ pub(super) fn clean(text: &str, key: Option<&Secret>) -> String {
         if !line.is_empty() {
             line.push(' ');
         }
-        let word: String = word.chars().take(LONGEST).collect();
-        line.push_str(if shows_a_key(&word, key) { "••••" } else { &word });
+        match shows_a_key(word, key) {
+            true => line.push_str("••••"),
+            false => line.extend(word.chars().take(LONGEST)),
+        }
     }
     line
 }
@@ -159,6 +168,22 @@ mod tests {
         assert!(long.chars().count() < LONGEST + 10 && long.ends_with('…'), "{long}");
         let word = clean(&"x".repeat(100_000), None);
         assert!(word.chars().count() <= LONGEST, "{word}");
+    }
+
+    #[test]
+    fn an_error_inside_an_answer_says_by_its_names_whether_asking_again_helps() {
+        let check = |error: Value, fault, again| {
+            let failed = of_event(&json!({ "error": error }), None);
+            assert_eq!((failed.error.fault, failed.again), (fault, again), "{error}");
+        };
+        check(json!({"type": "tokens", "code": "rate_limit_exceeded"}), ModelFault::RateLimited, true);
+        check(json!({"type": "rate_limit_error"}), ModelFault::RateLimited, true);
+        check(json!({"code": 429}), ModelFault::RateLimited, true);
+        check(json!({"type": "invalid_request_error", "code": "context_length_exceeded"}), ModelFault::Refused, false);
+        check(json!({"code": 422}), ModelFault::Refused, false);
+        check(json!({"type": "overloaded_error"}), ModelFault::Failed, true);
+        check(json!({"code": 502}), ModelFault::Failed, true);
+        check(json!("fell over"), ModelFault::Failed, true);
     }
 
     #[test]

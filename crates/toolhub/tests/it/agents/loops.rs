@@ -105,12 +105,14 @@ async fn a_model_that_fails_fails_the_run_and_the_conversation_goes_on() {
 async fn a_run_is_heard_as_it_happens() {
     let (look, _) = scripted("look", []);
     let hub = ToolHub::builder().tool(look).build().await.unwrap();
-    let actor = Actor::new([asks([("look", json!({"at": "sea"}))]), says("It is blue.")]);
+    let actor = Actor::new([asks([("look", json!({"at": "sea"}))]), says("It is blue."), says("Still blue.")]);
     let agent = AgentBuilder::new(actor).build(&hub).await.unwrap();
     let other = AgentBuilder::new(Actor::new([says("Somebody else.")])).build(&hub).await.unwrap();
     let events = agent.stream("Look").await.unwrap();
     other.invoke("Hello").await.unwrap();
     let events: Vec<_> = events.collect().await;
+    // Whoever heard of the end may speak again at once.
+    assert_eq!(agent.invoke("And now?").await.unwrap().content, "Still blue.");
     let names: Vec<&str> = events.iter().map(|event| event.name()).collect();
     let expected = [
         "run.started",
