@@ -15,13 +15,13 @@ mod plan;
 mod record;
 mod rules;
 mod run;
-mod service;
-mod shelf;
-mod window;
 #[cfg(feature = "stub")]
 mod script;
+mod service;
+mod shelf;
 #[cfg(feature = "stub")]
 mod stub;
+mod window;
 
 pub use agent::{Agent, AgentBuilder};
 pub use follow::events;
@@ -34,9 +34,9 @@ pub use model::{
 pub use plan::{AgentPlan, ToolExecution};
 pub use record::{RunRecord, RunStatus};
 pub use run::{Bounds, End, Planned, Run, RunCall, RunError, Todo};
-pub use service::{AgentError, AgentService, CancelRun, DEFAULT_AGENT, RunHandle, Said, ThreadExport};
-pub use shelf::KeptMessage;
 #[cfg(feature = "stub")]
 pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, Scripted};
+pub use service::{AgentError, AgentService, CancelRun, DEFAULT_AGENT, RunHandle, Said, ThreadExport};
+pub use shelf::KeptMessage;
 #[cfg(feature = "stub")]
 pub use stub::Stub;

@@ -4,9 +4,7 @@
 use std::{error::Error, io::Read, sync::Arc};
 
 use serde_json::{Value, json};
-use toolhub_agent::{
-    AgentPlan, AgentService, AskedCall, Hear, Heard, Message, Model, ModelError, Prompt, Reply, Stop,
-};
+use toolhub_agent::{AgentPlan, AgentService, AskedCall, Hear, Heard, Message, Model, ModelError, Prompt, Reply, Stop};
 use toolhub_core::{
     BoxFuture, CallContext, JsonReply, RateLimit, ToolError, ToolHub,
     backend::Memory,

@@ -22,12 +22,7 @@ async fn a_message_is_answered_with_what_the_agent_said_and_did() {
     let call = cafe.shop.get(&format!("/api/v1/calls/{}", told["calls"][0]["id"].as_str().unwrap())).await.is(200);
     assert_eq!((&call["output"], &call["runId"]), (&json!(5), &told["runId"]));
     let messages = cafe.shop.get(TALK).await.is(200);
-    let roles: Vec<&Value> = messages["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|item| &item["role"])
-        .collect();
+    let roles: Vec<&Value> = messages["items"].as_array().unwrap().iter().map(|item| &item["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
 }
 
