@@ -9,7 +9,7 @@ use toolhub_core::{
     ids::{RunId, Tenant, ThreadId},
 };
 
-use super::{AgentService, Inner};
+use super::{A_MOMENT, AgentService, Inner};
 use crate::{
     record::{RunRecord, RunStatus},
     shelf::{KeptMessage, Owner},
@@ -89,22 +89,29 @@ impl AgentService {
     /// When the store does not answer.
     pub async fn cancel(&self, tenant: &Tenant, run: RunId) -> Result<CancelRun, StoreError> {
         let Inner { hub, shelf, live, .. } = &*self.0;
-        if let Some(driven) = live.find(tenant, run) {
-            driven.cancel.cancel();
-            return Ok(CancelRun::Asked);
+        loop {
+            if let Some(driven) = live.find(tenant, run) {
+                driven.cancel.cancel();
+                return Ok(CancelRun::Asked);
+            }
+            let Some(record) = shelf.run(tenant, run, hub.now()).await? else { return Ok(CancelRun::NotFound) };
+            if record.status.is_end() {
+                return Ok(CancelRun::Ended(record.status));
+            }
+            let owner = Owner { tenant: tenant.clone(), thread: record.thread };
+            if let Some(place) = live.take(&owner) {
+                // Nobody drives it: whoever does now brings it to a clean end.
+                let cancel = CancellationToken::new();
+                cancel.cancel();
+                self.go_on(place, &owner, cancel).await?;
+                return Ok(CancelRun::Asked);
+            }
+            if live.of(&owner).is_some_and(|driven| driven.run != run) {
+                return Ok(CancelRun::Asked);
+            }
+            // Whoever has the place is only just beginning, or has only just ended.
+            tokio::time::sleep(A_MOMENT).await;
         }
-        let Some(record) = shelf.run(tenant, run, hub.now()).await? else { return Ok(CancelRun::NotFound) };
-        if record.status.is_end() {
-            return Ok(CancelRun::Ended(record.status));
-        }
-        let owner = Owner { tenant: tenant.clone(), thread: record.thread };
-        if let Some(place) = live.take(&owner) {
-            // Nobody drives it: whoever does now brings it to a clean end.
-            let cancel = CancellationToken::new();
-            cancel.cancel();
-            self.go_on(place, &owner, cancel).await?;
-        }
-        Ok(CancelRun::Asked)
     }
 
     /// Messages of a conversation, the oldest first: at most `limit`, those after the number `after`.
@@ -183,7 +190,8 @@ impl AgentService {
             if let Some(now) = self.0.hub.call_record(tenant, call.id).await? {
                 (call.status, call.approval) = (now.status, now.approval.filter(|_| !now.status.is_end()));
             }
-            waits |= call.status == Status::AwaitingApproval || call.arguments.is_some() && !call.status.is_end();
+            call.arguments = self.0.hub.handed_out(tenant, call.id);
+            waits |= call.status == Status::AwaitingApproval || call.arguments.is_some();
         }
         record.status = if waits { RunStatus::Waiting } else { RunStatus::Running };
         Ok(record)
