@@ -282,15 +282,15 @@ impl Driver {
     async fn call(&mut self) -> Result<Option<Vec<Message>>, StoreError> {
         let unwanted = self.cancel.child_token();
         let left = self.held.open.run.until().map(|until| until.since(self.hub.now()));
-        let ends = {
+        let (ends, in_time) = {
             let making = calls::make(self, &unwanted);
             tokio::pin!(making);
             tokio::select! {
                 biased;
-                ends = &mut making => ends?,
+                ends = &mut making => (ends?, true),
                 () = time_is_up(left) => {
                     unwanted.cancel();
-                    making.await?
+                    (making.await?, false)
                 }
             }
         };
@@ -301,6 +301,9 @@ impl Driver {
         let said = run.called(ends).map(Vec::from).unwrap_or_default();
         if self.cancel.is_cancelled() {
             run.cancel();
+        }
+        if !in_time {
+            run.time_is_up();
         }
         Ok(Some(said))
     }

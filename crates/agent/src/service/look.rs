@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use toolhub_core::{
-    CallQuery, CallQueryError, CallRecord, CancellationToken, StateError, Status, ThreadInfo,
+    CallQuery, CallQueryError, CallRecord, CancellationToken, StateError, Status, ThreadError, ThreadInfo,
     backend::StoreError,
     ids::{RunId, Tenant, ThreadId},
 };
@@ -129,8 +129,22 @@ impl AgentService {
         self.0.shelf.messages(&owner, limit, after, self.0.hub.now()).await
     }
 
-    /// Everything that is kept of a thread, for whom it belongs to. [`ToolHub::delete_thread`](toolhub_core::ToolHub::delete_thread)
-    /// takes the same away.
+    /// Takes a thread away at once, with everything that is kept of it, and ends the run that is open in it. Says whether there was
+    /// one.
+    ///
+    /// # Errors
+    /// When calls run in it, or the store does not answer.
+    pub async fn delete_thread(&self, tenant: &Tenant, thread: &ThreadId) -> Result<bool, ThreadError> {
+        let Inner { hub, live, .. } = &*self.0;
+        let deleted = hub.delete_thread(tenant, thread).await?;
+        // Its run would notice only when its model has answered.
+        if let Some(driven) = live.of(&Owner { tenant: tenant.clone(), thread: thread.clone() }) {
+            driven.cancel.cancel();
+        }
+        Ok(deleted)
+    }
+
+    /// Everything that is kept of a thread, for whom it belongs to. [`delete_thread`](Self::delete_thread) takes the same away.
     ///
     /// # Errors
     /// When the store does not answer.

@@ -155,10 +155,8 @@ async fn of_two_services_on_one_store_both_tell_what_came_of_a_call_that_one_of_
     let store: Arc<Memory> = Arc::default();
     let first = service(&store, pay.timeout(Duration::from_secs(1))).await;
     let second = AgentService::new(first.hub());
-    let pay_it = || asks([("pay", json!({}))]);
-    for service in [&first, &second] {
-        service.define("default", AgentPlan::new(Actor::new([pay_it(), says("Done."), says("Done.")])));
-    }
+    first.define("default", AgentPlan::new(Actor::new([asks([("pay", json!({}))]), says("Done."), says("Done.")])));
+    second.define("default", AgentPlan::new(Actor::new([says("Done."), says("Done.")])));
     let run = first.send(&main(), &thread(), "Pay").await.unwrap();
     while paying.asked().is_empty() {
         tokio::task::yield_now().await;
@@ -213,4 +211,59 @@ async fn a_run_can_be_cancelled_whatever_it_waits_for() {
     assert_eq!((end.status, end.calls[0].status, paying.asked().len()), (RunStatus::Cancelled, Status::Cancelled, 0));
     let messages = second.messages(&main(), &thread(), 10, None).await.unwrap();
     assert!(matches!(messages.last().map(|kept| &kept.message), Some(Message::Tool { .. })), "{messages:?}");
+}
+
+#[tokio::test]
+async fn a_thread_that_is_taken_away_takes_its_run_with_it() {
+    let (pay, _) = scripted("pay", []);
+    let service = service(&Arc::default(), pay).await;
+    let actor = Actor::new([]);
+    service.define("default", AgentPlan::new(actor.clone()));
+    let mut run = service.send(&main(), &thread(), "Think").await.unwrap();
+    while actor.told().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(service.delete_thread(&main(), &thread()).await.unwrap());
+    assert_eq!(run.ended().await.status, RunStatus::Cancelled);
+    assert!(service.run(&main(), run.id()).await.unwrap().is_none());
+    assert!(service.messages(&main(), &thread(), 10, None).await.unwrap().is_empty());
+    // Whoever heard of the end may speak there again, as if nothing had been said.
+    let next = service.send(&main(), &thread(), "Hello").await.unwrap();
+    assert_ne!(next.id(), run.id());
+    assert_eq!(service.messages(&main(), &thread(), 10, None).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_was_handed_out_after_a_restart_can_be_seen_in_its_run() {
+    let store: Arc<Memory> = Arc::default();
+    let (pay, _) = scripted("pay", []);
+    let plan = |actor| {
+        AgentPlan::new(actor).execution(toolhub_agent::ToolExecution::External { deadline: Duration::from_secs(60) })
+    };
+    let first = service(&store, pay.confirm()).await;
+    first.define("default", plan(Actor::new([asks([("pay", json!({"sum": 5}))])])));
+    let mut run = first.send(&main(), &thread(), "Pay").await.unwrap();
+    let question = run.reached().await.calls[0].approval.unwrap();
+    first.stop().await;
+    first.hub().shutdown(Duration::from_secs(1)).await;
+    let (pay, _) = scripted("pay", []);
+    let second = service(&store, pay.confirm()).await;
+    second.define("default", plan(Actor::new([says("Paid.")])));
+    second.resume().await.unwrap();
+    let yes = Answer::new(ApprovalOutcome::ProceedOnce, Caller::default());
+    second.hub().resolve_approval(&main(), question, yes).await.unwrap();
+    let handed = async {
+        loop {
+            let record = second.run(&main(), run.id()).await.unwrap().unwrap();
+            match &record.calls[0].arguments {
+                Some(arguments) => return (record.status, arguments.clone(), record.calls[0].id),
+                None => tokio::time::sleep(Duration::from_millis(2)).await,
+            }
+        }
+    };
+    let (status, arguments, call) =
+        tokio::time::timeout(Duration::from_secs(20), handed).await.expect("it is handed out");
+    assert_eq!((status, arguments), (RunStatus::Waiting, json!({"sum": 5})));
+    second.hub().report_call(&main(), call, Ok(json!("paid"))).await.unwrap();
+    assert_eq!(ended(&second, &run.record()).await.content, "Paid.");
 }
