@@ -40,7 +40,7 @@ pub(super) fn reply(
     reason: Option<&str>,
     usage: Usage,
 ) -> Result<Reply, Failed> {
-    let calls = calls::calls(wanted);
+    let calls = calls::calls(wanted)?;
     let stop = match reason {
         // DeepSeek says so when it had to stop for want of machines.
         Some("insufficient_system_resource") => {

@@ -221,6 +221,17 @@ async fn calls_in_pieces_are_put_together_as_others_send_them() {
     ];
     check("the same index for all", &pieces, &two).await;
     let pieces = [
+        piece(json!(0), json!(""), json!("clock"), full.clone()),
+        piece(json!(0), json!(""), json!("clock"), half.clone()),
+        piece(json!(0), json!(""), json!("clock"), rest.clone()),
+        piece(json!(0), json!(""), json!("weather"), json!("{}")),
+        piece(json!(0), json!(""), json!("weather"), json!("")),
+    ];
+    let city = json!({"city": "Oslo"});
+    let three =
+        [call("call_0", "clock", city.clone()), call("call_1", "clock", city), call("call_2", "weather", json!({}))];
+    check("the same index for all, and no ids", &pieces, &three).await;
+    let pieces = [
         piece(json!(0), json!("c1"), json!("wea"), json!("")),
         piece(json!(0), json!(""), json!("ther"), half.clone()),
         piece(json!(0), json!(""), none.clone(), rest.clone()),
@@ -239,6 +250,24 @@ async fn calls_in_pieces_are_put_together_as_others_send_them() {
     ];
     let unnamed = [call("call_0", "clock", json!({})), malformed("call_1", "clock", "{\"a\"")];
     check("no ids, and arguments that end too soon", &pieces, &unnamed).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_asks_for_thousands_of_calls_is_no_answer() {
+    let calls = |many: usize| -> Vec<Value> {
+        (0..many).map(|index| json!({"index": index, "function": {"name": "clock", "arguments": "{}"}})).collect()
+    };
+    let check = async |answer: Answer, expected: Result<usize, ModelFault>| {
+        let server = Server::start([answer]).await;
+        let (reply, _) = ask(&openai(&server).retries(0), streamed(&hello())).await;
+        assert_eq!(reply.map(|reply| reply.calls.len()).map_err(|error| error.fault), expected);
+    };
+    let whole = |many| Answer::json(200, "", &json!({"choices": [{"message": {"tool_calls": calls(many)}}]}));
+    let pieces = |many| Answer::events(&written(&[delta(json!({"tool_calls": calls(many)}))], "data: [DONE]\n\n"));
+    check(whole(1024), Ok(1024)).await;
+    check(pieces(1024), Ok(1024)).await;
+    check(whole(1025), Err(ModelFault::Broken)).await;
+    check(pieces(1025), Err(ModelFault::Broken)).await;
 }
 
 #[tokio::test]
