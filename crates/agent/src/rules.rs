@@ -28,7 +28,7 @@ fn group(group: &Group) -> String {
     let list = match group {
         Group::Any { .. } => names.join(" or "),
         Group::Sequence { .. } => names.join(", then "),
-        _ => names.join(" and "),
+        Group::All { .. } => names.join(" and "),
     };
     match group.within() {
         Some(within) => format!("{list} (within the last {} s)", within.as_secs().max(1)),

@@ -29,6 +29,15 @@ use crate::{
     trace::TraceContext,
 };
 
+/// The right of a call to run, held by work that outlasts the call; see [`CallContext::hold_slot`].
+pub struct HeldSlot(#[expect(dead_code, reason = "it is held, and given back when dropped")] Slot);
+
+impl std::fmt::Debug for HeldSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HeldSlot")
+    }
+}
+
 /// The call a tool is running for.
 #[derive(Clone)]
 pub struct CallContext(Arc<Inner>);
@@ -237,6 +246,14 @@ impl CallContext {
     /// Whether the tool has not begun, because it waits for something or was cut off there.
     pub(crate) fn waits(&self) -> bool {
         self.0.waits.load(Ordering::Acquire)
+    }
+
+    /// The call's slot, for work that goes on when the call is cut off: until this is dropped, the work counts among what runs at once.
+    /// There is one only where the executor says that its work does not stop
+    /// ([`Executor::stops_when_dropped`](crate::Executor::stops_when_dropped)), and while the call runs.
+    #[must_use = "dropped at once, it holds nothing"]
+    pub fn hold_slot(&self) -> HeldSlot {
+        HeldSlot(self.slot())
     }
 
     /// A share of the call's slot, for work that cannot be stopped.

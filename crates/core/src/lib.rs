@@ -50,7 +50,7 @@ mod trace;
 pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant};
 pub use artifact::Artifact;
 pub use call::{Acknowledged, Content, Effect, Outcome, Progress, Reached, ReportError, Status};
-pub use context::CallContext;
+pub use context::{CallContext, HeldSlot};
 pub use error::{CallError, Counts, Detail, ErrorKind, ErrorRow, FailureScope, ToolError};
 pub use executor::{BoxFuture, Executor, Job, Reply};
 pub use futures_core::Stream;

@@ -102,6 +102,9 @@ mod guide {
     mod stores {}
     #[doc = include_str!("../../../docs/guide/journal.md")]
     mod journal {}
+    #[cfg(feature = "agent")]
+    #[doc = include_str!("../../../docs/guide/agents.md")]
+    mod agents {}
     #[cfg(feature = "connect")]
     #[doc = include_str!("../../../docs/guide/rest.md")]
     mod rest {}

@@ -370,13 +370,20 @@ fn the_demo_serves_its_tools_and_leaves_nothing_behind() {
     assert_eq!(call("weather", json!({"city": "Paris"}))["output"]["unit"], "°C");
     assert_eq!(call("report", json!({"title": "Trip"}))["status"], "success");
     assert_eq!(call("words", json!({"text": "two words"}))["output"], json!({"letters": 8, "words": 2}));
+    let said = json!({"content": "weather in Oslo, then a report"}).to_string();
+    let told = line.ask("POST /api/v1/threads/talk/messages", "", &said).json();
+    let made: Vec<_> = told["calls"].as_array().expect("its calls").iter().map(|call| &call["tool"]).collect();
+    assert_eq!((&told["status"], made), (&json!("completed"), vec![&json!("weather"), &json!("report")]), "{told}");
     let asks = json!({"arguments": {"folder": "/tmp/old"}}).to_string();
     let waits = line.ask("POST /api/v1/tools/dangerous/calls", "", &asks);
     assert_eq!((waits.status, &waits.json()["status"]), (202, &json!("awaiting_approval")), "{}", waits.text);
     server.signal("TERM");
     let (code, out, err) = server.end();
     assert_eq!(code, Some(0), "{err}");
-    assert!(out.contains("/docs") && out.matches("call ").count() >= 2, "{out}");
+    assert!(
+        out.contains("/docs") && out.contains(" chat \"weather in Oslo") && out.matches("call ").count() >= 2,
+        "{out}"
+    );
     let left: Vec<_> = fs::read_dir(folder.path()).expect("the folder is there").collect();
     assert!(left.is_empty(), "{left:?}");
 }

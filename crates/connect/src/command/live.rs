@@ -107,7 +107,7 @@ impl Live {
         asked += 1;
         let request = request::numbered(asked, arguments.clone(), state, cx);
         let limits = self.command.limits;
-        let mut lent = Lent::new(process, limits.grace);
+        let mut lent = Lent::new(process, limits.grace, cx);
         let answer = ask(lent.process(), &request, limits, cx).await;
         let checked = answer.and_then(|answer| match answer.belongs_to(asked, names_ids) {
             Ok(()) => Ok(answer),

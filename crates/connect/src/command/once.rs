@@ -21,7 +21,7 @@ impl Executor for Once {
         Box::pin(async move {
             let request = request::once(job.arguments, job.context);
             let process = Process::start(&self.0, job.tool.name.as_str()).map_err(|error| not_started(&error))?;
-            let mut lent = Lent::new(process, self.0.limits.grace);
+            let mut lent = Lent::new(process, self.0.limits.grace, job.context);
             match run(lent.process(), &request, self.0.limits.output).await {
                 Ok(output) => Ok(output.into()),
                 Err(failure) => Err(lent.process().failed(failure).await),

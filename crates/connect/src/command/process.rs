@@ -10,6 +10,7 @@ use tokio::{
     process::{Child, ChildStdin, Command as Start},
     runtime::Handle,
 };
+use toolhub_core::{CallContext, HeldSlot};
 
 use super::{
     Command, CommandError, Limits, environment,
@@ -189,12 +190,14 @@ fn refused(found: &Found, error: io::Error) -> CommandError {
 pub(super) struct Lent {
     process: Option<Process>,
     grace: Duration,
+    /// The place of the call among those that run at once: the process has it until it is gone.
+    slot: Option<HeldSlot>,
     runtime: Handle,
 }
 
 impl Lent {
-    pub(super) fn new(process: Process, grace: Duration) -> Self {
-        Self { process: Some(process), grace, runtime: Handle::current() }
+    pub(super) fn new(process: Process, grace: Duration, call: &CallContext) -> Self {
+        Self { process: Some(process), grace, slot: Some(call.hold_slot()), runtime: Handle::current() }
     }
 
     pub(super) fn process(&mut self) -> &mut Process {
@@ -212,7 +215,11 @@ impl Drop for Lent {
         if let Some(process) = self.process.take_if(|process| !process.is_over()) {
             // Ends by itself, after the grace and the time a killed program may take. If the runtime goes first, it drops the
             // process, which kills it.
-            self.runtime.spawn(process.end(self.grace));
+            let (grace, slot) = (self.grace, self.slot.take());
+            self.runtime.spawn(async move {
+                process.end(grace).await;
+                drop(slot);
+            });
         }
     }
 }

@@ -3,6 +3,7 @@
 //! In: the value that was read. Out: its version, and for a value with `$ref` the value it stands for. Only references into the
 //! document itself are followed, and only so far. Schemas are not resolved here: `schema.rs` keeps their references.
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::ImportError;
@@ -53,7 +54,10 @@ impl<'d> Document<'d> {
         let Some(pointer) = reference.strip_prefix('#') else {
             return Err(format!("`{reference}` is in another document; bundle the documents into one first"));
         };
-        let found = self.root.pointer(pointer).or_else(|| self.root.pointer(&percent_decoded(pointer)?));
+        let found = self.root.pointer(pointer).or_else(|| {
+            let decoded = percent_decode_str(pointer).decode_utf8().ok()?;
+            self.root.pointer(&decoded)
+        });
         found.ok_or_else(|| format!("`{reference}` leads nowhere"))
     }
 }
@@ -71,20 +75,4 @@ pub(super) fn text<'v>(value: &'v Value, member: &str) -> Option<&'v str> {
 /// Whether a member is there and true.
 pub(super) fn says(value: &Value, member: &str) -> bool {
     value.get(member) == Some(&Value::Bool(true))
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, tail) = rest.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-        rest = tail;
-    }
-    String::from_utf8(bytes).ok()
 }

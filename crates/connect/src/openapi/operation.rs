@@ -165,7 +165,7 @@ impl<'d> Import<'d> {
             auth: None,
             keys: Vec::new(),
         };
-        plan.signed(signed, self.options.auth.as_ref())?;
+        left_out.extend(plan.signed(signed, self.options.auth.as_ref())?);
         if let Some(problem) = plan.unsigned().problems().into_iter().next() {
             return Err(problem.to_string());
         }

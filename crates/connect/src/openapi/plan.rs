@@ -9,7 +9,7 @@ use serde_json::Value;
 use toolhub_core::{Annotations, ToolBuilder, ToolName};
 
 use super::{arguments::RequestBody, body::Format, gather::Gather, security::Signed};
-use crate::rest::{Auth, Body, Parameter, Rest, Secret};
+use crate::rest::{Auth, Body, KeyPlace, Parameter, Place, Rest, Secret};
 
 /// One operation of a document, ready to become a tool.
 #[derive(Debug, Clone)]
@@ -120,12 +120,13 @@ impl Plan {
         if self.trusted { tool.trusted() } else { tool }
     }
 
-    /// Takes over how requests are signed; several signatures only where the others are keys in headers.
-    pub(super) fn signed(&mut self, signed: Signed, otherwise: Option<&Auth>) -> Result<(), String> {
+    /// Takes over how requests are signed; several signatures only where the others are keys in headers. Answers what was left out for
+    /// it, in words.
+    pub(super) fn signed(&mut self, signed: Signed, otherwise: Option<&Auth>) -> Result<Vec<String>, String> {
         self.security = signed.ways;
         if signed.signatures.is_empty() {
             self.auth = otherwise.filter(|_| !signed.open).cloned();
-            return Ok(());
+            return Ok(self.keys_alone());
         }
         for signature in signed.signatures {
             match signature.key {
@@ -134,6 +135,7 @@ impl Plan {
                 None => return Err("it wants several credentials at once that cannot be sent together".into()),
             }
         }
+        let left_out = self.keys_alone();
         // Names and addresses are the document's, and one that cannot be used must not cost the other operations. Whether a
         // secret is there is asked later.
         let any = || Secret::plain("any");
@@ -144,7 +146,35 @@ impl Plan {
         for (name, _) in &self.keys {
             request = request.secret_header(name, any());
         }
-        request.problems().into_iter().next().map_or(Ok(()), |problem| Err(problem.to_string()))
+        request.problems().into_iter().next().map_or(Ok(left_out), |problem| Err(problem.to_string()))
+    }
+
+    /// Leaves out parameters that are called like a key: documents describe keys in both ways, and one that is given is no argument
+    /// any more.
+    fn keys_alone(&mut self) -> Vec<String> {
+        let in_headers = self.keys.iter().map(|(name, _)| (KeyPlace::Header, name.as_str()));
+        let keys: Vec<_> = self.auth.as_ref().and_then(Auth::pair).into_iter().chain(in_headers).collect();
+        let is_key = |said: &Parameter| {
+            keys.iter().any(|(place, key)| match (place, said.place) {
+                (KeyPlace::Header, Place::Header) => said.name.eq_ignore_ascii_case(key),
+                (KeyPlace::Query, Place::Query) | (KeyPlace::Cookie, Place::Cookie) => said.name == *key,
+                _ => false,
+            })
+        };
+        let (gone, kept) = std::mem::take(&mut self.parameters).into_iter().partition(is_key);
+        self.parameters = kept;
+        let gone: Vec<Parameter> = gone;
+        for Parameter { argument, .. } in &gone {
+            if let Some(properties) = self.schema.get_mut("properties").and_then(Value::as_object_mut) {
+                properties.remove(argument);
+            }
+            if let Some(required) = self.schema.get_mut("required").and_then(Value::as_array_mut) {
+                required.retain(|name| name != argument);
+            }
+        }
+        gone.iter()
+            .map(|said| format!("its parameter `{}` is the key, which requests have already", said.name))
+            .collect()
     }
 }
 

@@ -137,7 +137,7 @@ fn basic(user: &str, password: &str) -> String {
     BASE64_STANDARD.encode(format!("{user}:{password}"))
 }
 
-/// A header that is not shown by whoever prints headers.
+/// A header that is not shown by whoever prints headers, and that no redirect takes elsewhere.
 pub(crate) fn put(headers: &mut HeaderMap, name: HeaderName, text: &str) -> Result<(), Trouble> {
     let mut value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| unsendable())?;
     value.set_sensitive(true);

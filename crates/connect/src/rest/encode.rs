@@ -3,59 +3,38 @@
 //! In: any text. Out: the same, encoded for its place, or why it cannot stand there. Everything that could mean something to
 //! anybody on the way is encoded: only letters, digits and `-._~` stay.
 
-use std::fmt::Write;
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// What is encoded in a value.
+const MEANS_SOMETHING: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// What is encoded in the owner's own text.
+const UNSENDABLE: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}')
+    .add(b'#')
+    .add(b'?');
 
 /// A text that goes into a path, a query or a form.
 pub(crate) fn percent(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
-            _ => push_percent(&mut out, byte),
-        }
-    }
-    out
+    utf8_percent_encode(text, MEANS_SOMETHING).to_string()
 }
 
 /// The owner's own text of a path or query: what is encoded already stays so, and what cannot be sent is encoded.
 pub(crate) fn literal(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | b'#' | b'?' => push_percent(&mut out, byte),
-            b'!'..=b'~' => out.push(byte.into()),
-            _ => push_percent(&mut out, byte),
-        }
-    }
-    out
+    utf8_percent_encode(text, UNSENDABLE).to_string()
 }
 
 /// The owner's own text of a name or value in the query, read as it was meant.
 pub(crate) fn decoded(text: &str) -> String {
-    let (mut out, bytes) = (Vec::with_capacity(text.len()), text.as_bytes());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        match code
-            .filter(|code| code.bytes().all(|b| b.is_ascii_hexdigit()))
-            .and_then(|code| u8::from_str_radix(code, 16).ok())
-        {
-            Some(byte) => {
-                out.push(byte);
-                at += 3;
-            }
-            None => {
-                out.push(if bytes[at] == b'+' { b' ' } else { bytes[at] });
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-fn push_percent(out: &mut String, byte: u8) {
-    // Writing to a text cannot fail.
-    let _ = write!(out, "%{byte:02X}");
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
 /// What a path segment made of arguments may not be: it would vanish, or lead elsewhere.

@@ -11,10 +11,12 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{ACCEPT, ACCEPT_ENCODING, COOKIE, HeaderName, HeaderValue, USER_AGENT},
 };
+use tokio::time::Instant;
 use toolhub_core::{BoxFuture, CallContext, Definition, Effect, Executor, Job, Reply, ToolError};
 
 use super::{
-    RestError, answer, credentials,
+    RestError, answer,
+    credentials::{self, Credentials},
     origin::Origin,
     plan::Plan,
     redirect::{self, Hop},
@@ -139,6 +141,19 @@ fn pass_on(outgoing: &mut Outgoing, call: &CallContext) {
     }
 }
 
+fn told(error: ToolError) -> Trouble {
+    Trouble::Told(Box::new(error))
+}
+
+/// A request that shows who it is from.
+struct Signed<'a> {
+    shown: &'a Credentials,
+    /// What was shown.
+    secret: Arc<str>,
+    /// The same request without it.
+    unsigned: Outgoing,
+}
+
 /// One call on its way, over all its requests.
 struct Trip<'a> {
     plan: &'a Plan,
@@ -153,34 +168,49 @@ struct Trip<'a> {
 }
 
 impl Trip<'_> {
-    /// The time begins when it is the call's turn.
-    async fn within_its_time(&mut self, outgoing: Outgoing) -> Result<Reply, Trouble> {
-        let waiting = self.call.before_it_begins(self.plan.pool.turn());
-        let turn =
-            waiting.await.map_err(|error| Trouble::Told(Box::new(error)))?.map_err(|busy| Trouble::Busy(busy.0))?;
-        let time = self.plan.connection.timeout;
-        let done = tokio::time::timeout(time, self.make(outgoing, turn)).await;
-        done.unwrap_or(Err(Trouble::Late(time)))
+    /// The time of a request runs while something is done for it, and stands still while it waits for its turn.
+    async fn within_its_time(&mut self, mut outgoing: Outgoing) -> Result<Reply, Trouble> {
+        let (plan, call) = (self.plan, self.call);
+        let (mut time, mut signed) = (plan.connection.timeout, None);
+        let late = || Trouble::Late(plan.connection.timeout);
+        self.secrets = secret_headers(plan, &mut outgoing)?;
+        if let Some(shown) = &plan.credentials {
+            // Before the turn: whoever gives out tokens may be slow, and others need none.
+            let (began, unsigned) = (Instant::now(), outgoing.clone());
+            let signing = tokio::time::timeout(time, self.sign(shown, &mut outgoing));
+            let secret = call.before_it_begins(signing).await.map_err(told)?.unwrap_or_else(|_| Err(late()))?;
+            time = time.saturating_sub(began.elapsed());
+            signed = Some(Signed { shown, secret, unsigned });
+        }
+        let turn = call.before_it_begins(plan.pool.turn()).await.map_err(told)?;
+        let turn = turn.map_err(|busy| Trouble::Busy(busy.0))?;
+        let done = tokio::time::timeout(time, self.make(outgoing, signed, turn)).await;
+        done.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn make(&mut self, mut outgoing: Outgoing, turn: Turn) -> Result<Reply, Trouble> {
-        let method = outgoing.method.clone();
-        self.secrets = secret_headers(self.plan, &mut outgoing)?;
-        let Some(shown) = &self.plan.credentials else {
-            let opened = self.follow(outgoing, Some(turn)).await?;
-            return self.read(opened, &method).await;
-        };
-        let again = outgoing.clone();
-        let secret = shown.add(&mut outgoing, self.plan).await?;
+    /// Adds what shows who the request is from; answers it, which must not be told.
+    async fn sign(&mut self, shown: &Credentials, outgoing: &mut Outgoing) -> Result<Arc<str>, Trouble> {
+        let secret = shown.add(outgoing, self.plan).await?;
         self.secrets.push(secret.clone());
         self.secrets.extend(shown.password());
+        Ok(secret)
+    }
+
+    async fn make(&mut self, outgoing: Outgoing, signed: Option<Signed<'_>>, turn: Turn) -> Result<Reply, Trouble> {
+        let method = outgoing.method.clone();
         let mut opened = self.follow(outgoing, Some(turn)).await?;
         // A token may be taken back before its time. One that is new and refused is refused for another reason.
-        if opened.status == StatusCode::UNAUTHORIZED && shown.refused(&secret).await {
-            let turn = opened.discard().await;
-            outgoing = again;
-            self.secrets.push(shown.add(&mut outgoing, self.plan).await?);
-            opened = self.follow(outgoing, turn).await?;
+        if let Some(Signed { shown, secret, mut unsigned }) = signed
+            && opened.status == StatusCode::UNAUTHORIZED
+            && shown.refused(&secret).await
+        {
+            // Others have the turn while another token is fetched.
+            drop(opened.discard().await);
+            if self.refused == Effect::None {
+                self.left.store(false, Ordering::Relaxed);
+            }
+            self.sign(shown, &mut unsigned).await?;
+            opened = self.follow(unsigned, None).await?;
         }
         self.read(opened, &method).await
     }

@@ -6,7 +6,7 @@
 use hyper::{
     HeaderMap, Method, StatusCode,
     body::Bytes,
-    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, LOCATION, USER_AGENT},
+    header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION},
 };
 
 use super::{Redirects, origin::Origin, plan::Plan, request::Outgoing, trouble::Trouble};
@@ -24,7 +24,7 @@ pub(crate) struct Hop {
     pub(crate) behind: bool,
 }
 
-/// The headers that mean the same everywhere and say nothing of us.
+/// The headers that mean the same everywhere and say nothing of us, unless somebody hides a secret in them.
 const HARMLESS: [&str; 6] = ["traceparent", "tracestate", "accept", "accept-encoding", "user-agent", "content-type"];
 
 pub(crate) fn next(plan: &Plan, hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Result<Option<Hop>, Trouble> {
@@ -64,10 +64,10 @@ pub(crate) fn next(plan: &Plan, hop: &Hop, status: StatusCode, headers: &HeaderM
         outgoing.headers.remove(CONTENT_TYPE);
     }
     if origin != hop.origin {
-        let kept = |name: &HeaderName| HARMLESS.contains(&name.as_str());
+        let secret = |name: &HeaderName| outgoing.headers.get_all(name).iter().any(HeaderValue::is_sensitive);
+        let kept = |name: &HeaderName| HARMLESS.contains(&name.as_str()) && !secret(name);
         let names: Vec<HeaderName> = outgoing.headers.keys().filter(|name| !kept(name)).cloned().collect();
         names.iter().for_each(|name| drop(outgoing.headers.remove(name)));
-        debug_assert!([ACCEPT, ACCEPT_ENCODING, USER_AGENT].iter().all(kept));
     }
     Ok(Some(Hop { origin, outgoing, taken: hop.taken + 1, behind }))
 }

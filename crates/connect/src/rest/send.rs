@@ -68,17 +68,11 @@ const LONGEST_TARGET: usize = 65_534;
 
 /// Sends a request.
 pub(crate) async fn open(way: &Way<'_>, outgoing: &Outgoing, turn: Option<Turn>) -> Result<Opened, Trouble> {
-    let lease = way.pool.lease();
-    // If the time is up before anything has left, nothing has happened.
-    let leased = match way.call.filter(|_| !way.left.load(Ordering::Relaxed)) {
-        Some(call) => call.before_it_begins(lease).await.map_err(|error| Trouble::Told(Box::new(error)))?,
-        None => lease.await,
-    };
-    let mut leased = leased.map_err(Trouble::from)?;
+    let mut leased = way.connected(way.pool.lease()).await?;
     loop {
         let request = make(way.origin, outgoing)?;
         leased.line.stir();
-        way.left.store(true, Ordering::Relaxed);
+        let before = way.left.swap(true, Ordering::Relaxed);
         let sent = tokio::select! {
             biased;
             answer = leased.sender.try_send_request(request) => answer,
@@ -97,7 +91,21 @@ pub(crate) async fn open(way: &Way<'_>, outgoing: &Outgoing, turn: Option<Turn>)
         if !(leased.used && (unsent || may_repeat(&outgoing.method))) {
             return Err(broken(failed.error()));
         }
-        leased = way.pool.dial().await.map_err(Trouble::from)?;
+        if unsent {
+            way.left.store(before, Ordering::Relaxed);
+        }
+        leased = way.connected(way.pool.dial()).await?;
+    }
+}
+
+impl Way<'_> {
+    /// Waits for a connection. If the time is up before anything has left, nothing has happened.
+    async fn connected(&self, lease: impl Future<Output = Result<Leased, DialError>>) -> Result<Leased, Trouble> {
+        let leased = match self.call.filter(|_| !self.left.load(Ordering::Relaxed)) {
+            Some(call) => call.before_it_begins(lease).await.map_err(|error| Trouble::Told(Box::new(error)))?,
+            None => lease.await,
+        };
+        leased.map_err(Trouble::from)
     }
 }
 

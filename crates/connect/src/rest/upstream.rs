@@ -1,10 +1,11 @@
 //! Connections to services, shared by all tools that use the same one.
 //!
 //! In: where a request goes and how its owner wants to be connected. Out: a connection that is ready, with the right to use it.
-//! `dial` makes connections, `line` watches their bytes, `pool` keeps them and says how many requests run at once.
+//! `names` finds hosts, `dial` makes connections, `line` watches their bytes, `pool` keeps them and says how many requests run at once.
 
 mod dial;
 mod line;
+mod names;
 mod pool;
 mod tls;
 
@@ -24,6 +25,8 @@ pub(crate) use dial::DialError;
 pub(crate) use line::Line;
 pub(crate) use pool::{Leased, Pool, Turn};
 
+use names::Names;
+
 use super::{
     credentials::{TokenKey, Tokens},
     origin::Origin,
@@ -31,7 +34,8 @@ use super::{
 
 /// Finds the addresses of hosts. The system's way is used where nothing else is said.
 ///
-/// An implementation need not mind which addresses it finds: each is looked at before it is connected to.
+/// An implementation need not mind which addresses it finds: each is looked at before it is connected to. It is asked once for all
+/// calls that need a host at the same time, and should come to an end by itself: it is asked on when their time is up.
 pub trait Resolve: Send + Sync + 'static {
     /// The addresses of a host, best first.
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
@@ -44,7 +48,7 @@ pub trait Resolve: Send + Sync + 'static {
 pub struct Upstreams(Arc<Inner>);
 
 struct Inner {
-    resolver: Arc<dyn Resolve>,
+    names: Arc<Names>,
     pools: Mutex<HashMap<(Origin, Wiring), Weak<Pool>>>,
     gates: Mutex<HashMap<(Origin, usize), Weak<Semaphore>>>,
     tokens: Mutex<HashMap<TokenKey, Weak<Tokens>>>,
@@ -102,14 +106,14 @@ impl Upstreams {
     /// Connections apart from those of the rest of the process, to hosts that are found in another way.
     pub fn resolving(resolver: impl Resolve) -> Self {
         let (pools, gates, tokens) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { resolver: Arc::new(resolver), pools, gates, tokens }))
+        Self(Arc::new(Inner { names: Names::new(resolver), pools, gates, tokens }))
     }
 
     /// The connections to a service.
     pub(crate) fn pool(&self, origin: &Origin, wiring: &Wiring) -> Arc<Pool> {
         let gate = shared(&self.0.gates, (origin.clone(), wiring.most), || Semaphore::new(wiring.most));
         shared(&self.0.pools, (origin.clone(), wiring.clone()), || {
-            Pool::new(origin.clone(), wiring.clone(), gate, self.0.resolver.clone())
+            Pool::new(origin.clone(), wiring.clone(), gate, self.0.names.clone())
         })
     }
 

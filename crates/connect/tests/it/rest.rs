@@ -5,6 +5,8 @@ mod auth;
 mod canary;
 mod connection;
 mod failures;
+mod kept;
+mod names;
 mod places;
 mod promise;
 mod redirects;

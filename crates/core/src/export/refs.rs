@@ -4,6 +4,7 @@
 //! A type that contains itself is cut where it comes up again, and a schema that would grow without end is cut
 //! where it becomes too large: both leave a schema that accepts more. Never reads anything outside the schema.
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::walk;
@@ -123,32 +124,13 @@ fn local<'a>(root: &Value, reference: &'a str) -> &'a str {
 fn find<'a>(root: &'a Value, place: &str) -> Option<&'a Value> {
     let fragment = place.strip_prefix('#')?;
     if fragment.is_empty() || fragment.starts_with('/') {
-        return root.pointer(&percent_decoded(fragment));
+        return root.pointer(&percent_decode_str(fragment).decode_utf8_lossy());
     }
     let named = |all: &'a Value| {
         let all = all.as_object()?;
         all.values().find(|schema| schema.get("$anchor").and_then(Value::as_str) == Some(fragment))
     };
     ["$defs", "definitions"].into_iter().find_map(|list| named(root.get(list)?))
-}
-
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = tail.get(..2).filter(|_| *first == b'%').and_then(|two| std::str::from_utf8(two).ok());
-        match hex.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// What stands for a type inside itself: its kind of value and nothing about what is in it.

@@ -13,6 +13,7 @@ use jsonschema::{
     Draft, PatternOptions, Validator,
     error::{ValidationError, ValidationErrorKind},
 };
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{Problem, SchemaError, cost, explain, limits, problem::join, quote, refs::Refs, words};
@@ -23,6 +24,8 @@ const DEEPEST: usize = 64;
 const PATTERN_BYTES: usize = 1 << 20;
 /// The name of the whole schema inside the one that checks properties alone.
 const WHOLE: &str = "urn:toolhub:whole";
+/// What is encoded in a pointer that stands in a reference.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// A compiled schema; clones share it.
 #[derive(Clone)]
@@ -155,7 +158,7 @@ fn each_alone(schema: &Value) -> Value {
         let named = schema.get(keyword).and_then(Value::as_object);
         let refer = |name: &String| {
             let pointer = join(&format!("/{keyword}"), name);
-            (name.clone(), json!({"$ref": format!("{WHOLE}#{}", percent_encoded(&pointer))}))
+            (name.clone(), json!({"$ref": format!("{WHOLE}#{}", utf8_percent_encode(&pointer, ENCODED))}))
         };
         let named: Map<_, _> = named.into_iter().flat_map(|named| named.keys().map(refer)).collect();
         alone.insert(keyword.into(), named.into());
@@ -166,14 +169,6 @@ fn each_alone(schema: &Value) -> Value {
     }
     alone.insert("$defs".into(), json!({"whole": whole}));
     Value::Object(alone)
-}
-
-fn percent_encoded(pointer: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    let encoded = |byte: u8| {
-        if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-    };
-    pointer.bytes().map(encoded).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// What a subschema applies to, seen from the schema that contains it.
@@ -119,11 +120,11 @@ impl<'a> Refs<'a> {
 
     /// The schema a reference leads to.
     pub(super) fn target(&self, reference: &str) -> Option<&'a Value> {
-        let fragment = percent_decoded(reference.strip_prefix('#')?)?;
+        let fragment = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
         if fragment.is_empty() || fragment.starts_with('/') {
             return self.root.pointer(&fragment);
         }
-        self.anchors.get(fragment.as_str()).copied()
+        self.anchors.get(&*fragment).copied()
     }
 
     /// The schema itself, or what its reference leads to after at most a few steps.
@@ -138,26 +139,6 @@ impl<'a> Refs<'a> {
         }
         at
     }
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return Some(text.to_owned());
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, tail) = rest.split_at_checked(2)?;
-        let digits = std::str::from_utf8(digits).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = tail;
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -3,9 +3,12 @@
 //! In: the request that answers with a stream of events. Out: how the run ended. Questions are asked here, in the middle of the
 //! stream; Ctrl-C cancels the run and waits for its end, a second one waits for nothing.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, pin::pin};
 
-use tokio::sync::mpsc;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+};
 
 use super::{super::list::text, screen::Screen};
 use crate::{
@@ -32,12 +35,26 @@ pub(super) enum Ended {
 pub(super) struct Keyboard {
     somebody: bool,
     lines: Option<mpsc::Receiver<String>>,
+    interrupts: Interrupts,
     owed: VecDeque<String>,
+}
+
+/// Ctrl-C, from the moment this is made: none is lost between two waits.
+struct Interrupts(Option<Signal>);
+
+impl Interrupts {
+    async fn next(&mut self) {
+        match &mut self.0 {
+            Some(signal) => drop(signal.recv().await),
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl Keyboard {
     pub(super) fn new(somebody: bool) -> Self {
-        Self { somebody, lines: None, owed: VecDeque::new() }
+        let interrupts = Interrupts(signal(SignalKind::interrupt()).ok());
+        Self { somebody, lines: None, interrupts, owed: VecDeque::new() }
     }
 
     /// These questions wait already.
@@ -45,15 +62,12 @@ impl Keyboard {
         self.owed = questions;
     }
 
-    fn lines(&mut self) -> &mut mpsc::Receiver<String> {
-        self.lines.get_or_insert_with(ask::typed)
-    }
-
     /// The next line; none at the end of input, and where the person interrupts.
     pub(super) async fn line(&mut self, prompt: &str) -> Option<String> {
+        let lines = self.lines.get_or_insert_with(ask::typed);
         tokio::select! {
-            line = question::next(prompt, self.lines()) => line,
-            _ = tokio::signal::ctrl_c() => None,
+            line = question::next(prompt, lines) => line,
+            () = self.interrupts.next() => None,
         }
     }
 }
@@ -85,7 +99,11 @@ pub(super) async fn turn(
     let mut stopped = false;
     loop {
         if let Some(approval) = keyboard.owed.pop_front() {
-            settle(session, &approval, run.as_deref(), screen, keyboard, &mut events, &mut heard).await?;
+            let settled = settle(session, &approval, run.as_deref(), screen, keyboard, &mut events, &mut heard).await?;
+            if let (Settled::Interrupted, Some(id)) = (settled, run.as_deref()) {
+                stopped = true;
+                client.send(Request::post(["runs", id, "cancel"])).await?;
+            }
         }
         let event = match heard.pop_front() {
             Some(event) => event,
@@ -96,7 +114,7 @@ pub(super) async fn turn(
                         Some(event) => event,
                         None => return Err(broke_off(session, run.as_deref())),
                     },
-                    _ = tokio::signal::ctrl_c() => {
+                    () = keyboard.interrupts.next() => {
                         let Some(id) = run.as_deref().filter(|_| !stopped) else { return Ok(Ended::Interrupted) };
                         stopped = true;
                         client.send(Request::post(["runs", id, "cancel"])).await?;
@@ -130,6 +148,14 @@ pub(super) async fn turn(
     }
 }
 
+/// What became of a question.
+enum Settled {
+    /// It is answered, here or elsewhere.
+    Answered,
+    /// The person wants to hear no more of it.
+    Interrupted,
+}
+
 /// Has a question answered by whoever sits here; what is heard meanwhile is kept. If it is answered elsewhere, that is as good.
 async fn settle(
     session: &Session,
@@ -139,27 +165,31 @@ async fn settle(
     keyboard: &mut Keyboard,
     events: &mut Events,
     heard: &mut VecDeque<Event>,
-) -> Result<(), Failure> {
+) -> Result<Settled, Failure> {
     let question = session.ask(Request::get(["approvals", approval])).await?.value()?;
     if text(&question, "/state") != "pending" {
-        return Ok(());
+        return Ok(Settled::Answered);
     }
     screen.end();
     if !keyboard.somebody {
         return Err(waits(session, &text(&question, "/tool"), approval, run));
     }
     question::show(session, &question).await;
+    let lines = keyboard.lines.get_or_insert_with(ask::typed);
     let about = |event: &Event| text(&event.data, "/approvalId") == approval;
+    // One question, however much is heard meanwhile: it is not asked again for that.
+    let mut answering = pin!(question::answer(session, approval, lines));
     loop {
         tokio::select! {
-            answered = question::answer(session, approval, keyboard.lines()) => return answered,
+            answered = &mut answering => return answered.map(|()| Settled::Answered),
+            () = keyboard.interrupts.next() => return Ok(Settled::Interrupted),
             event = events.next() => {
-                let Some(event) = event? else { return Ok(()) };
+                let Some(event) = event? else { return Ok(Settled::Answered) };
                 let over = (event.name == "approval.resolved" && about(&event)) || event.name.starts_with("run.");
                 heard.push_back(event);
                 if over {
                     eprintln!();
-                    return Ok(());
+                    return Ok(Settled::Answered);
                 }
             }
         }

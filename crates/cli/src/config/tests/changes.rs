@@ -54,6 +54,19 @@ fn policies_and_statuses_change_without_touching_a_tool() {
 }
 
 #[test]
+fn agents_models_and_toolsets_change_without_a_restart() {
+    let agents = ChangePlan { agents: true, ..ChangePlan::default() };
+    let llm = "\n[llm]\nprovider = \"scripted\"\n";
+    check("llm", &format!("{BASE}{llm}"), &agents);
+    check("toolset", &format!("{BASE}\n[toolsets.basic]\ntools = [\"notes\"]"), &agents);
+    let old = config("agents-old", &format!("{BASE}{llm}"));
+    let same = format!("{BASE}{llm}request_timeout = \"120s\"\n[agents.default]\n");
+    assert_eq!(config("agents-same", &same).change_from(&old), ChangePlan::default());
+    let other = format!("{BASE}{llm}[agents.default]\nmax_steps = 3\n");
+    assert_eq!(config("agents-other", &other).change_from(&old), agents);
+}
+
+#[test]
 fn what_needs_a_restart_is_named_key_by_key() {
     let text = BASE.replace("port = 1", "port = 2\nbody_limit = \"1MiB\"");
     let text =

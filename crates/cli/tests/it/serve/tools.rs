@@ -1,5 +1,7 @@
 //! Tools that are requests, programs and documents, in a config, over the API and from the command line.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::{line::Line, process::Process, service::Service};
@@ -16,10 +18,13 @@ fn status(line: &mut Line, tool: &str) -> String {
     line.ask(&format!("GET /api/v1/tools/{tool}"), "", "").json()["status"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Asks until it is so; a test that hangs here is stopped from outside.
+/// Asks until it is so. Much longer than any of it takes: only a test that fails waits for the end of it.
+#[track_caller]
 fn until(mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
     while !so() {
-        std::thread::yield_now();
+        assert!(began.elapsed() < Duration::from_secs(60), "it never came to be");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -99,12 +99,21 @@ impl<'a> Reader<'a> {
         }
         self.taken.extend(query.iter().map(|(name, _)| name.clone()));
         let auth = rest.auth.as_ref().and_then(Auth::pair);
+        self.key_alone(auth, KeyPlace::Query, "query", &query);
+        self.key_alone(auth, KeyPlace::Cookie, "cookies", &cookies);
         self.taken.extend(auth.filter(|(place, _)| *place == KeyPlace::Query).map(|(_, name)| name.to_owned()));
         let mut taken_cookies: HashSet<String> = cookies.iter().map(|(name, _)| name.clone()).collect();
         taken_cookies.extend(auth.filter(|(place, _)| *place == KeyPlace::Cookie).map(|(_, name)| name.to_owned()));
         let body = self.body(method.as_ref());
         let (named, taken) = (std::mem::take(&mut self.named), std::mem::take(&mut self.taken));
         Some(Shape { method: method?, path, query, headers, cookies, body, named, taken, taken_cookies })
+    }
+
+    /// Two values under one name would be sent, and the service might take the one that is no key.
+    fn key_alone(&mut self, auth: Option<(KeyPlace, &str)>, place: KeyPlace, word: &str, said: &[(String, Source)]) {
+        if let Some((_, key)) = auth.filter(|(at, key)| *at == place && said.iter().any(|(name, _)| name == key)) {
+            self.wrong::<()>("auth", format!("the key `{key}` stands in the {word} already; leave one of them out"));
+        }
     }
 
     fn method(&mut self) -> Option<Method> {

@@ -17,7 +17,7 @@ use tokio::{io::AsyncRead, io::AsyncWrite, net::TcpStream};
 use tokio_rustls::TlsConnector;
 
 use super::{
-    Resolve, Wiring,
+    Names, Wiring,
     line::{Line, Watched},
 };
 use crate::rest::{guard, origin::Origin};
@@ -43,21 +43,21 @@ pub(crate) enum DialError {
 pub(super) async fn dial(
     origin: &Origin,
     wiring: &Wiring,
-    resolver: &dyn Resolve,
+    names: &Arc<Names>,
     tls: Option<Arc<ClientConfig>>,
 ) -> Result<(Sender, Arc<Line>), DialError> {
     let time = wiring.connect_timeout;
-    let dialled = tokio::time::timeout(time, connect(origin, wiring, resolver, tls)).await;
+    let dialled = tokio::time::timeout(time, connect(origin, wiring, names, tls)).await;
     dialled.unwrap_or(Err(DialError::Late(time)))
 }
 
 async fn connect(
     origin: &Origin,
     wiring: &Wiring,
-    resolver: &dyn Resolve,
+    names: &Arc<Names>,
     tls: Option<Arc<ClientConfig>>,
 ) -> Result<(Sender, Arc<Line>), DialError> {
-    let addresses = addresses(origin, wiring, resolver).await?;
+    let addresses = addresses(origin, wiring, names).await?;
     let stream = reach(origin, &addresses, wiring).await?;
     let line = Line::new();
     let watched = Watched::new(stream, line.clone(), wiring.write_timeout);
@@ -75,17 +75,17 @@ async fn connect(
 }
 
 /// The addresses that may be connected to.
-async fn addresses(origin: &Origin, wiring: &Wiring, resolver: &dyn Resolve) -> Result<Vec<IpAddr>, DialError> {
+async fn addresses(origin: &Origin, wiring: &Wiring, names: &Arc<Names>) -> Result<Vec<IpAddr>, DialError> {
     let host = &origin.host;
     let found = match origin.ip() {
         Some(ip) => vec![ip],
         None => {
             let unknown = |why: String| DialError::Unreachable(format!("the host `{host}` cannot be found: {why}"));
-            let found = resolver.resolve(host).await.map_err(|error| unknown(error.to_string()))?;
+            let found = names.addresses(host).await.map_err(|why| unknown(why.to_string()))?;
             if found.is_empty() {
                 return Err(unknown("it has no address".into()));
             }
-            found
+            found.to_vec()
         }
     };
     if origin.is_named_by(&wiring.allow_hosts) {

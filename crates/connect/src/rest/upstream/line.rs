@@ -24,11 +24,14 @@ pub(crate) struct Line {
     /// When bytes last moved, in milliseconds of its life.
     moved: AtomicU64,
     stuck: AtomicBool,
+    /// Whether something was written that is not all gone yet.
+    unsent: AtomicBool,
 }
 
 impl Line {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { born: Instant::now(), moved: AtomicU64::new(0), stuck: AtomicBool::new(false) })
+        let (moved, stuck, unsent) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { born: Instant::now(), moved, stuck, unsent })
     }
 
     pub(super) fn age(&self) -> Duration {
@@ -38,6 +41,12 @@ impl Line {
     /// Whether it ended because a write was stuck.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::Acquire)
+    }
+
+    /// Whether a part of what is to be sent waits here still. What is written is followed by a flush once all of it is gone, so a service
+    /// that has read everything before it answered has seen one.
+    pub(super) fn is_unsent(&self) -> bool {
+        self.unsent.load(Ordering::Acquire)
     }
 
     /// Something moves, or is about to.
@@ -99,6 +108,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.line.unsent.store(true, Ordering::Release);
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.bounded(cx, polled)
     }
@@ -108,6 +118,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.line.unsent.store(true, Ordering::Release);
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
         self.bounded(cx, polled)
     }
@@ -118,6 +129,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(cx);
+        if polled.is_ready() {
+            self.line.unsent.store(false, Ordering::Release);
+        }
         self.bounded(cx, polled)
     }
 

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    DialError, Line, Resolve, Wiring,
+    DialError, Line, Names, Wiring,
     dial::{self, Sender},
     tls,
 };
@@ -26,7 +26,7 @@ pub(crate) struct Pool {
     origin: Origin,
     wiring: Wiring,
     gate: Arc<Semaphore>,
-    resolver: Arc<dyn Resolve>,
+    names: Arc<Names>,
     shelf: Mutex<Shelf>,
 }
 
@@ -62,8 +62,8 @@ pub(crate) struct Leased {
 }
 
 impl Pool {
-    pub(super) fn new(origin: Origin, wiring: Wiring, gate: Arc<Semaphore>, resolver: Arc<dyn Resolve>) -> Self {
-        Self { origin, wiring, gate, resolver, shelf: Mutex::default() }
+    pub(super) fn new(origin: Origin, wiring: Wiring, gate: Arc<Semaphore>, names: Arc<Names>) -> Self {
+        Self { origin, wiring, gate, names, shelf: Mutex::default() }
     }
 
     /// Waits for the right to send a request.
@@ -92,16 +92,16 @@ impl Pool {
     /// A new connection.
     pub(crate) async fn dial(&self) -> Result<Leased, DialError> {
         let tls = if self.origin.https { Some(self.tls()?) } else { None };
-        let (sender, line) = dial::dial(&self.origin, &self.wiring, &*self.resolver, tls).await?;
+        let (sender, line) = dial::dial(&self.origin, &self.wiring, &self.names, tls).await?;
         Ok(Leased { sender, line, used: false })
     }
 
-    /// Takes a connection back that has done its work.
+    /// Takes a connection back that has done its work. One whose service has answered before it took the whole request is closed: the rest
+    /// would stand before the next one.
     pub(crate) fn give_back(self: &Arc<Self>, leased: Leased) {
         let Leased { sender, line, .. } = leased;
-        let Some(keep) = self.wiring.keep.filter(|_| !sender.is_closed() && line.age() < self.wiring.recycle) else {
-            return;
-        };
+        let is_good = !sender.is_closed() && !line.is_unsent() && line.age() < self.wiring.recycle;
+        let Some(keep) = self.wiring.keep.filter(|_| is_good) else { return };
         let mut shelf = self.shelf();
         if shelf.idle.len() >= self.wiring.pool_size {
             return;

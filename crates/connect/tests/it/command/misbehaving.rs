@@ -14,7 +14,7 @@ use tracing::{
     span,
 };
 
-use super::{Folder, call, gone, good, hub, lines, python, signing, wrong};
+use super::{Folder, PATIENCE, call, gone, good, hub, lines, python, signing, wrong};
 
 /// Calls a tool, waits for its sign, cancels the call.
 async fn cancelled(tool: ToolBuilder, folder: &Folder, sign: &str) -> (Outcome, Vec<String>) {
@@ -87,6 +87,49 @@ async fn no_second_program_is_asked_while_the_first_uses_its_grace() {
         let tool = tool.read_only().retry(retry).attempt_timeout(Duration::from_millis(100));
         let outcome = call(tool, json!({})).await;
         assert_eq!((outcome.error.unwrap().kind, outcome.attempts), (ErrorKind::Timeout, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_uses_its_grace_holds_the_place_of_its_call() {
+    // Asked to end, it stays for a while, and longer where nobody else comes.
+    let program = "
+here = os.path.join(sys.argv[1], 'here')
+def others():
+    return [name for name in os.listdir(sys.argv[1]) if name.startswith('came-')]
+def leave(*_):
+    end = time.monotonic() + 1
+    while len(others()) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    os.unlink(here)
+    os._exit(0)
+def work():
+    alone = not os.path.exists(here)
+    open(os.path.join(sys.argv[1], 'came-%d' % os.getpid()), 'w').close()
+    if not alone:
+        return 'two at once'
+    open(here, 'w').close()
+    if len(others()) == 1:
+        signal.signal(signal.SIGTERM, leave)
+        sign('begun')
+        while True:
+            time.sleep(600)
+    return 'alone'
+";
+    let (once, live) = (
+        "json.load(sys.stdin)\nprint(json.dumps(work()))",
+        "for line in sys.stdin:\n    print(json.dumps({'result': work()}), flush=True)",
+    );
+    for (name, ask) in [("grace-once", once), ("grace-live", live)] {
+        let folder = Folder::new(name);
+        let command = signing(&folder, &format!("{program}\n{ask}")).grace(Duration::from_secs(600));
+        let tool = if ask == once { command.tool("it") } else { command.stateful_tool("it") };
+        let hub = hub([tool.max_concurrency(1).queue_timeout(PATIENCE).timeout(PATIENCE)]).await;
+        let running = hub.call("it", json!({})).start();
+        lines(&folder.path("begun")).await;
+        running.cancel();
+        running.await;
+        assert_eq!(good(hub.call("it", json!({})).await), "alone", "{name}");
     }
 }
 

@@ -262,6 +262,33 @@ async fn requests_are_signed_as_their_operation_asks() {
     }
 }
 
+#[tokio::test]
+async fn a_key_that_a_document_describes_as_a_parameter_too_is_sent_once() {
+    let recorder = Recorder::start().await;
+    let mut document = secured();
+    for (path, place, name) in [("/query", "query", "k"), ("/header", "header", "x-key"), ("/other", "query", "o")] {
+        let said = |name: &str| json!({"name": name, "in": place, "required": true, "schema": {"type": "string"}});
+        document["paths"][path]["get"]["parameters"] = json!([said(name), said("word")]);
+    }
+    let token = |text: &str| Credential::Token(Secret::plain(text));
+    let credentials = [("query".to_owned(), token("q")), ("key".to_owned(), token("h"))].into();
+    let otherwise = Some(Auth::query_key("o", Secret::plain("x")));
+    let imported = import(&document, &Options { credentials, auth: otherwise, ..options(&recorder) });
+    let told: Vec<String> = imported.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(told.iter().filter(|text| text.contains("is the key")).count(), 3, "{told:?}");
+    let hub = hub(&imported).await;
+    for (tool, line, key) in [
+        ("query", "GET /v1/query?word=w&k=q", None),
+        ("header", "GET /v1/header", Some("h")),
+        ("other", "GET /v1/other?word=w&o=x", None),
+    ] {
+        let outcome = hub.call(tool, json!({"word": "w"})).await;
+        assert_eq!(outcome.status, Status::Success, "{tool}: {}", outcome.model_text());
+        let request = recorder.request();
+        assert_eq!((request.line(), request.header("x-key")), (line, key), "{tool}");
+    }
+}
+
 #[test]
 fn an_import_says_which_secrets_it_needs() {
     let options = Options { prefix: Some("pet".into()), ..Options::default() };

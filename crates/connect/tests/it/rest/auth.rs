@@ -6,10 +6,11 @@ use std::sync::{
 };
 
 use serde_json::json;
+use tokio::sync::Semaphore;
 use toolhub_connect::rest::{Auth, Rest, Secret, Upstreams};
-use toolhub_core::{ErrorKind, ToolHub, testing::AssertOutcome};
+use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, ToolHub, testing::AssertOutcome};
 
-use super::support::{Seen, Server, answer, anything, call, hub, local, ok};
+use super::support::{Seen, Server, answer, anything, call, hub, local, ok, until};
 
 async fn seen(change: impl FnOnce(Rest) -> Rest) -> Seen {
     let server = Server::echo().await;
@@ -125,6 +126,59 @@ async fn a_token_that_is_over_is_fetched_anew() {
 }
 
 #[tokio::test]
+async fn whoever_waits_for_a_token_takes_no_turn_from_others() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (opens, again) = (gate.clone(), Arc::new(AtomicUsize::new(0)));
+    let tokens = Server::waiting(move |_| {
+        let (gate, number) = (gate.clone(), again.fetch_add(1, Ordering::Relaxed) + 1);
+        Box::pin(async move {
+            gate.acquire().await.unwrap().forget();
+            ok(json!({"access_token": format!("t{number}"), "token_type": "Bearer", "expires_in": 3600}))
+        })
+    })
+    .await;
+    let api = Server::new(|seen| match seen.header("authorization") {
+        "Bearer t1" => answer(401, "text/plain", "taken back"),
+        _ => ok(json!("in")),
+    })
+    .await;
+    let upstreams = Upstreams::new();
+    let one = ConnectionStateConfig {
+        pool_size: 1,
+        max_overflow: 0,
+        pool_timeout: std::time::Duration::from_millis(50),
+        retry_attempts: 1,
+        ..Default::default()
+    };
+    let rest = || Rest::post(api.url("/")).allow_host("127.0.0.1").upstreams(&upstreams).connection(one.clone());
+    let auth = Auth::client_credentials(tokens.url("/token"), "me", Secret::plain("my secret"));
+    let (signed, open) = (rest().auth(auth).tool_with("signed", anything()), rest().tool_with("open", anything()));
+    let hub = ToolHub::builder().tool(signed).tool(open).build().await.unwrap();
+    let waits = hub.call("signed", json!({})).start();
+    // Once before the first request, and once after a token was refused.
+    for fetched in 1..=2 {
+        until(|| tokens.seen().len() == fetched).await;
+        hub.call("open", json!({})).await.assert_success();
+        opens.add_permits(1);
+    }
+    assert_eq!(waits.await.assert_success(), &json!("in"));
+}
+
+#[tokio::test]
+async fn the_time_of_a_request_includes_that_for_its_token() {
+    let tokens = Server::waiting(|_| Box::pin(std::future::pending())).await;
+    let api = Server::echo().await;
+    let auth = Auth::client_credentials(tokens.url("/token"), "me", Secret::plain("my secret"));
+    let short = std::time::Duration::from_millis(100);
+    let config = ConnectionStateConfig { timeout: short, retry_attempts: 1, ..Default::default() };
+    let hub = hub(local(Rest::post(api.url("/"))).auth(auth).connection(config)).await;
+    let outcome = call(&hub, json!({})).await;
+    outcome.assert_effect(Effect::None).assert_error(ErrorKind::Timeout);
+    assert!(outcome.error.unwrap().operator.contains("nothing could be sent within 100ms"));
+    assert!(api.seen().is_empty());
+}
+
+#[tokio::test]
 async fn a_token_that_is_refused_is_fetched_again_once() {
     let service = Granting::new(json!(null)).await;
     let hub = hub(service.rest(&Upstreams::new())).await;
@@ -147,7 +201,7 @@ async fn without_a_token_nothing_is_sent() {
         let auth = Auth::client_credentials(tokens.url("/token?k=v"), "me", Secret::plain("my secret"));
         let hub = hub(local(Rest::post(api.url("/"))).auth(auth)).await;
         let outcome = call(&hub, json!({})).await;
-        outcome.assert_effect(toolhub_core::Effect::None).assert_error(ErrorKind::UpstreamError);
+        outcome.assert_effect(Effect::None).assert_error(ErrorKind::UpstreamError);
         let error = outcome.error.unwrap();
         assert!(error.operator.contains("/token") && !error.operator.contains("my secret"), "{}", error.operator);
         assert!(api.seen().is_empty());

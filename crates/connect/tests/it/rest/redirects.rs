@@ -63,6 +63,26 @@ async fn elsewhere_nobody_learns_who_we_are() {
 }
 
 #[tokio::test]
+async fn a_secret_stays_behind_whatever_its_header_is_called() {
+    for name in ["User-Agent", "Accept", "Content-Type", "Traceparent"] {
+        let other = Server::new(|_| ok(json!("elsewhere"))).await;
+        let there = other.url("/x");
+        let server = Server::new(move |_| to(307, &there)).await;
+        let rest = || local(Rest::post(server.url("/")));
+        for rest in [
+            rest().secret_header(name, Secret::plain("mine")),
+            rest().auth(Auth::header_key(name, Secret::plain("mine"))),
+        ] {
+            call(&hub(rest).await, json!({"n": 1})).await.assert_success();
+            assert_eq!(server.seen().pop().unwrap().header(name), "mine");
+            let seen = other.take().pop().unwrap();
+            assert!(!format!("{:?}", seen.headers).contains("mine"), "{name}: {:?}", seen.headers);
+            assert_eq!(seen.json(), json!({"n": 1}));
+        }
+    }
+}
+
+#[tokio::test]
 async fn another_host_must_be_named() {
     let other = Server::new(|_| ok(json!("elsewhere"))).await;
     let there = format!("http://localhost:{}/", other.address.port());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolhub_connect::rest::{Auth, Body, Parameter, Rest, Secret, Style};
+use toolhub_connect::rest::{Auth, Body, KeyPlace, Parameter, Rest, Secret, Style};
 use toolhub_core::{ConnectionStateConfig, ToolHub};
 
 use super::support::anything;
@@ -56,6 +56,21 @@ fn each_problem_names_its_setting_and_what_to_do() {
     check(Rest::get(URL).auth(Auth::bearer(Secret::plain("a\nb"))), "auth", "line break");
     check(Rest::get(URL).auth(Auth::basic("a:b", Secret::plain("x"))), "auth", "`:`");
     check(Rest::get(URL).auth(Auth::header_key("a b", Secret::plain("x"))), "auth", "no name of a header");
+    // The service would get two values under one name, and nobody knows which it takes.
+    let key = || Auth::query_key("key", Secret::plain("x"));
+    check(Rest::get("https://api.example/x?key=1").auth(key()), "auth", "`key` stands in the query already");
+    check(Rest::get("https://api.example/x?k%65y=1").auth(key()), "auth", "`key` stands in the query already");
+    check(Rest::get(URL).query("key", "{k}").auth(key()), "auth", "`key` stands in the query already");
+    let parameter = Parameter::query("key").argument("k");
+    check(Rest::get(URL).parameter(parameter).auth(key()), "auth", "`key` stands in the query already");
+    let key = || Auth::ApiKey { place: KeyPlace::Cookie, name: "key".into(), key: Secret::plain("x") };
+    check(Rest::get(URL).cookie("key", "1").auth(key()), "auth", "`key` stands in the cookies already");
+    check(
+        Rest::get(URL).parameter(Parameter::cookie("key")).auth(key()),
+        "auth",
+        "`key` stands in the cookies already",
+    );
+    assert!(Rest::get(URL).query("key", "1").auth(key()).problems().is_empty());
     check(Rest::get(URL).auth(Auth::client_credentials("token", "", Secret::plain("x"))), "auth", "`token_url`");
     let none = ConnectionStateConfig { pool_size: 0, max_overflow: 0, timeout: Duration::ZERO, ..Default::default() };
     check(Rest::get(URL).connection(none.clone()), "connection.pool_size", "no request");

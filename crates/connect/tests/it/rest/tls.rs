@@ -1,6 +1,12 @@
 //! Services that are reached over TLS.
 
-use std::{path::PathBuf, sync::Arc, sync::OnceLock};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
@@ -28,8 +34,8 @@ pub(crate) fn authority() -> &'static (CertifiedIssuer<'static, KeyPair>, PathBu
     })
 }
 
-/// A server with a certificate for this name; answers its port.
-async fn secured(name: &str) -> u16 {
+/// A server with a certificate for this name; answers its port, and how many connections it has had.
+async fn secured(name: &str) -> (u16, Arc<AtomicUsize>) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &authority().0).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -40,23 +46,26 @@ async fn secured(name: &str) -> u16 {
         .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
         .unwrap();
     let (listener, acceptor) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), TlsAcceptor::from(Arc::new(config)));
-    let port = listener.local_addr().unwrap().port();
+    let (port, connections) = (listener.local_addr().unwrap().port(), Arc::<AtomicUsize>::default());
+    let counts = connections.clone();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
+            counts.fetch_add(1, Ordering::Relaxed);
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                let _ = stream.read(&mut [0; 1024]).await;
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure").await;
+                while let Ok(1..) = stream.read(&mut [0; 1024]).await {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure").await;
+                }
             });
         }
     });
-    port
+    (port, connections)
 }
 
 #[tokio::test]
 async fn a_service_is_believed_when_somebody_trusted_vouches_for_its_name() {
-    let port = secured("127.0.0.1").await;
+    let (port, _) = secured("127.0.0.1").await;
     let rest = |host: &str| {
         let once = ConnectionStateConfig { retry_attempts: 1, ..Default::default() };
         local(Rest::post(format!("https://{host}:{port}/"))).allow_host("localhost").connection(once)
@@ -72,4 +81,15 @@ async fn a_service_is_believed_when_somebody_trusted_vouches_for_its_name() {
         let told = outcome.error.unwrap().operator;
         assert!(told.contains(words), "{told}");
     }
+}
+
+#[tokio::test]
+async fn connections_are_used_again_over_tls_too() {
+    let (port, connections) = secured("127.0.0.1").await;
+    let rest = local(Rest::post(format!("https://127.0.0.1:{port}/"))).ca_file(&authority().1);
+    let hub = hub(rest).await;
+    for _ in 0..5 {
+        assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("secure"));
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
 }

@@ -1,0 +1,157 @@
+"""Sits at the keyboard of `toolhub chat`, on a real terminal.
+
+In: the program, as the first argument. Out: a line for each conversation; exit code 1 at the first that goes wrong.
+Each has a folder of its own with a config and a scripted model, so neither a server nor a key is needed.
+"""
+
+import os
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "demo"))
+from keyboard import END_OF_INPUT, INTERRUPT, watch  # noqa: E402
+
+YOU = "you> "
+ASKED = "[y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  >"
+# Nothing listens on this port.
+CONFIG = """
+[server]
+port = 1
+[llm]
+provider = "scripted"
+script = "script.toml"
+[tools.calculator]
+builtin = "calculator"
+[tools.dangerous]
+builtin = "dangerous"
+"""
+SCRIPT = r"""
+[[turn]]
+when = { user = 'compute (?<sum>\S+)' }
+call = [{ tool = "calculator", args = { expression = "$sum" } }]
+[[turn]]
+when = { user = 'delete (?<folder>\S+)' }
+call = [{ tool = "dangerous", args = { folder = "$folder" } }]
+[[turn]]
+when = { user = "think" }
+say = "I have thought."
+fault = { slow = "60s" }
+[[turn]]
+when = { user = "fall over" }
+say = "I fell."
+fault = { status = 400 }
+[[turn]]
+when = { tool_result = "*" }
+say = "The tool says ${result}"
+[default]
+say = "Hello to you."
+"""
+
+# What is typed at which prompt, what must be shown, what must not, the exit code, and the words after `chat`.
+CASES = [
+    (
+        "a conversation",
+        [(YOU, "compute 2+3*4\n"), (YOU, "\n"), (YOU, "hello\n"), (YOU, END_OF_INPUT)],
+        ["▸ calculator", "✓ calculator", "The tool says 14", "Hello to you.", "goes on with this"],
+        ["error"],
+        0,
+        [],
+    ),
+    ("a first prompt, then a word that ends it", [(YOU, "/quit\n")], ["Hello to you."], ["error"], 0, ["hello"]),
+    ("only the answer", [], ["The tool says 3"], [YOU], 0, ["-p", "compute 1+2"]),
+    (
+        "a yes in the middle",
+        [(YOU, "delete /tmp/old\n"), (ASKED, "y\n"), (YOU, END_OF_INPUT)],
+        ["dangerous wants to run", "The tool says /tmp/old is deleted"],
+        ["error"],
+        0,
+        [],
+    ),
+    (
+        "a no in the middle, with a reason for the model",
+        [(YOU, "delete /tmp/old\n"), (ASKED, "n not today\n"), (YOU, END_OF_INPUT)],
+        ["✖ dangerous", "not today"],
+        ["is deleted"],
+        0,
+        [],
+    ),
+    (
+        "an interrupt stops what runs and nothing else",
+        [(YOU, "think\n"), ("working", INTERRUPT), (YOU, "hello\n"), (YOU, END_OF_INPUT)],
+        ["the conversation goes on", "Hello to you."],
+        ["I have thought", "error"],
+        0,
+        [],
+    ),
+    (
+        "an interrupt instead of an answer",
+        [(YOU, "delete /tmp/old\n"), (ASKED, INTERRUPT), (YOU, "hello\n"), (YOU, END_OF_INPUT)],
+        ["the conversation goes on", "Hello to you."],
+        ["is deleted", "error:"],
+        0,
+        [],
+    ),
+    (
+        "a model that fails is told, and the conversation goes on",
+        [(YOU, "fall over\n"), (YOU, "hello\n"), (YOU, END_OF_INPUT)],
+        ["error: the agent could not answer", "Hello to you."],
+        ["I fell."],
+        0,
+        [],
+    ),
+    ("an interrupt at the prompt ends it", [(YOU, INTERRUPT)], [], ["panicked"], 0, []),
+    ("an interrupt of one prompt", [("working", INTERRUPT)], [], ["I have thought", "panicked"], 130, ["-p", "think"]),
+    ("nobody may be asked", [], ["waits for a person", "toolhub approvals approve apr_"], [ASKED], 6,
+     ["-p", "delete /tmp/old", "--no-input"]),
+]
+
+
+def complaints(program: str, case: tuple) -> list[str]:
+    """Plays one case and says what is wrong."""
+    _, typed, expected, absent, code, words = case
+    shown, ended = watch(program, typed, ["chat", *words])
+    wrong = [f"`{text}` is missing" for text in expected if text not in shown]
+    wrong += [f"`{text}` was shown" for text in absent if text in shown]
+    wrong += [f"exit code {ended} instead of {code}"] if ended != code else []
+    return [*wrong, shown] if wrong else []
+
+
+def resumed(program: str) -> list[str]:
+    """A conversation that ended while a person was to be asked is gone on with, and the question asked again."""
+    first, code = watch(program, [], ["chat", "-p", "delete /tmp/old", "--thread", "t1", "--no-input"])
+    if code != 6:
+        return [f"exit code {code} instead of 6:\n{first}"]
+    typed = [(ASKED, "y\n"), (YOU, "hello\n"), (YOU, END_OF_INPUT)]
+    again, code = watch(program, typed, ["chat", "--thread", "t1"])
+    wanted = ["going on with the conversation t1", "still open", "The tool says /tmp/old is deleted", "Hello to you."]
+    wrong = [f"`{text}` is missing" for text in wanted if text not in again]
+    return [*wrong, again] if wrong or code else []
+
+
+def main() -> int:
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    for name in ("TOOLHUB_URL", "TOOLHUB_CONFIG", "TOOLHUB_TOKEN"):
+        os.environ.pop(name, None)
+    os.environ["LANG"] = "C.UTF-8"
+    for case in [*CASES, ("a conversation that is gone on with",)]:
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "toolhub.toml").write_text(CONFIG)
+            pathlib.Path(folder, "script.toml").write_text(SCRIPT)
+            os.environ["HOME"] = folder
+            os.chdir(folder)
+            try:
+                wrong = complaints(program, case) if len(case) > 1 else resumed(program)
+            except (TimeoutError, AssertionError) as problem:
+                wrong = [str(problem)]
+            finally:
+                os.chdir("/")
+        if wrong:
+            print(f"{case[0]}: {'; '.join(wrong)}")
+            return 1
+        print(f"in a chat, {case[0]}: ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
