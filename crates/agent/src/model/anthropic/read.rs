@@ -43,7 +43,7 @@ pub(super) fn reply(text: String, wanted: Vec<Wanted>, reason: Option<&str>, cos
         _ if calls.is_empty() => Stop::End,
         _ => Stop::Calls,
     };
-    Ok(Reply { text, calls, stop, usage: cost.usage() })
+    Ok(Reply { text, reasoning: String::new(), calls, stop, usage: cost.usage() })
 }
 
 /// The newest of each number; a stream tells them more than once.

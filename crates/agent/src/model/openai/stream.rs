@@ -21,6 +21,7 @@ use super::{
 #[derive(Debug, Default)]
 pub(in crate::model) struct Pieces {
     text: String,
+    reasoning: String,
     refused: bool,
     calls: Vec<Growing>,
     reason: Option<String>,
@@ -76,7 +77,8 @@ impl Ear for Pieces {
             self.calls.sort_by_key(|one| one.index);
         }
         let calls = self.calls.into_iter().map(|one| one.call);
-        read::reply(self.text, self.refused, calls.collect(), self.reason.as_deref(), self.usage)
+        let reply = read::reply(self.text, self.refused, calls.collect(), self.reason.as_deref(), self.usage)?;
+        Ok(Reply { reasoning: self.reasoning, ..reply })
     }
 }
 
@@ -84,6 +86,7 @@ impl Pieces {
     fn grow(&mut self, delta: &Value, say: &mut (dyn FnMut(&str) + Send)) -> Result<(), Failed> {
         let refusal = read::text(delta.get("refusal"));
         self.refused |= !refusal.is_empty();
+        self.reasoning.push_str(read::text(delta.get("reasoning_content")));
         for text in [read::words(delta.get("content")).as_str(), refusal] {
             self.text.push_str(text);
             say(text);
