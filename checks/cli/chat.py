@@ -126,7 +126,11 @@ def resumed(program: str) -> list[str]:
     again, code = watch(program, typed, ["chat", "--thread", "t1"])
     wanted = ["going on with the conversation t1", "still open", "The tool says /tmp/old is deleted", "Hello to you."]
     wrong = [f"`{text}` is missing" for text in wanted if text not in again]
-    return [*wrong, again] if wrong or code else []
+    if wrong or code:
+        return [*wrong, again]
+    watch(program, [], ["chat", "-p", "delete /tmp/old", "--thread", "t2", "--no-input"])
+    stopped, code = watch(program, [(ASKED, INTERRUPT), (YOU, END_OF_INPUT)], ["chat", "--thread", "t2"])
+    return [] if "it was stopped" in stopped and code == 0 else [f"not stopped, exit code {code}:\n{stopped}"]
 
 
 def main() -> int:

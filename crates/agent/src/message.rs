@@ -22,6 +22,9 @@ pub enum Message {
     Assistant {
         /// The text; empty where it only asks for calls.
         content: String,
+        /// What it thought before it asked for calls. Some servers want to be told it with what came of them.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reasoning: String,
         /// The calls it asks for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<AskedCall>,

@@ -81,6 +81,9 @@ pub struct Prompt<'a> {
 pub struct Reply {
     /// Its text; may be empty.
     pub text: String,
+    /// What it thought aloud before, where that must be told again.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reasoning: String,
     /// The calls it asks for.
     pub calls: Vec<AskedCall>,
     /// Why it stopped.

@@ -52,7 +52,12 @@ enum Phase {
     /// The model is to be asked.
     Asking,
     /// Its calls are to be made, or run.
-    Calling { text: String, calls: Vec<Planned> },
+    Calling {
+        text: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reasoning: String,
+        calls: Vec<Planned>,
+    },
     /// There is nothing left to do.
     Over { end: End },
 }
@@ -207,13 +212,13 @@ impl Run {
         let may_call = matches!(self.todo(), Todo::Ask { may_call: true });
         self.steps += 1;
         self.usage += reply.usage;
-        let Reply { text, calls, stop, .. } = reply;
+        let Reply { text, reasoning, calls, stop, .. } = reply;
         if !calls.is_empty() && may_call {
             let calls = calls.into_iter().map(|asked| Planned { id: mint(), asked }).collect();
-            self.phase = Phase::Calling { text, calls };
+            self.phase = Phase::Calling { text, reasoning, calls };
             return None;
         }
-        let said = Message::Assistant { content: text.clone(), calls: Vec::new() };
+        let said = Message::Assistant { content: text.clone(), reasoning: String::new(), calls: Vec::new() };
         if calls.is_empty() {
             self.phase = Phase::Over { end: End::Completed { stop, content: text } };
             return Some(said);
@@ -226,14 +231,15 @@ impl Run {
 
     /// Takes in what came of the calls, in their order. Answers with the messages that belong to the conversation now.
     pub fn called(&mut self, ends: Vec<(CallResult, Status)>) -> Option<[Message; 2]> {
-        let Phase::Calling { text, calls } = &mut self.phase else { return None };
-        let (text, calls) = (std::mem::take(text), std::mem::take(calls));
+        let Phase::Calling { text, reasoning, calls } = &mut self.phase else { return None };
+        let (content, reasoning, calls) = (std::mem::take(text), std::mem::take(reasoning), std::mem::take(calls));
         self.phase = Phase::Asking;
         for (planned, (_, status)) in calls.iter().zip(&ends) {
             let tool = planned.asked.tool.clone();
             self.made.push(RunCall { id: planned.id, tool, status: *status, arguments: None, approval: None });
         }
-        let asked = Message::Assistant { content: text, calls: calls.into_iter().map(|call| call.asked).collect() };
+        let calls = calls.into_iter().map(|call| call.asked).collect();
+        let asked = Message::Assistant { content, reasoning, calls };
         Some([asked, Message::Tool { results: ends.into_iter().map(|(result, _)| result).collect() }])
     }
 

@@ -23,6 +23,7 @@ use crate::{
     message::Message,
     record::RunRecord,
     run::Run,
+    service::Said,
     window::{Measured, size},
 };
 
@@ -123,8 +124,7 @@ pub(crate) enum Claimed {
 
 /// What somebody says to an agent.
 pub(crate) struct Opening<'a> {
-    pub(crate) content: &'a str,
-    pub(crate) key: Option<&'a IdempotencyKey>,
+    pub(crate) said: &'a Said,
     pub(crate) open: OpenRun,
 }
 
@@ -147,8 +147,8 @@ impl Owner {
 impl Shelf {
     /// Writes down what a user says, with the run it begins. It is safe when this returns.
     pub(crate) async fn begin(&self, owner: &Owner, opening: Opening<'_>, now: Timestamp) -> Result<Begun, StoreError> {
-        let Opening { content, key, open } = opening;
-        let claim = key.map(|key| (claim_id(key), digest(content)));
+        let Opening { said, open } = opening;
+        let claim = said.key.as_ref().map(|key| (claim_id(key), digest(said)));
         let mut tries = 0;
         loop {
             tries += 1;
@@ -165,7 +165,7 @@ impl Shelf {
                 return Ok(Begun::New(Box::new(Held { open, head, head_seen, open_seen, tried: Vec::new() })));
             }
             if let Some(row) = row(2) {
-                return Ok(match claimed(&keys[2], row, content)? {
+                return Ok(match claimed(&keys[2], row, said)? {
                     Claimed::Same(run) => Begun::Again(run),
                     Claimed::Other => Begun::KeyReused,
                 });
@@ -175,8 +175,8 @@ impl Shelf {
             }
             head.agent.clone_from(&open.agent);
             let mut batch = Batch::on(owner.partition());
-            let said = Message::User { content: content.to_owned() };
-            add(&mut batch, &mut head, open.run.id, &said, now)?;
+            let message = Message::User { content: said.content.clone() };
+            add(&mut batch, &mut head, open.run.id, &message, now)?;
             let record = RunRecord::of(&open.run, &owner.thread, &open.agent, now);
             batch.writes.push(put(Table::Runs, open.run.id.to_string().into(), Expect::Absent, &record)?);
             if let Some((id, digest)) = &claim {
@@ -212,12 +212,12 @@ impl Shelf {
         &self,
         owner: &Owner,
         key: &IdempotencyKey,
-        content: &str,
+        said: &Said,
         now: Timestamp,
     ) -> Result<Option<Claimed>, StoreError> {
         let key = owner.key(Table::Runs, claim_id(key));
         let row = self.store.load(std::slice::from_ref(&key), now).await?.pop().flatten();
-        row.map(|row| claimed(&key, &row, content)).transpose()
+        row.map(|row| claimed(&key, &row, said)).transpose()
     }
 
     /// Writes down how far a run is, with what was said meanwhile; or that it is over. All of it or nothing.
@@ -292,13 +292,19 @@ fn claim_id(key: &IdempotencyKey) -> SmolStr {
     format_smolstr!("key/{key}")
 }
 
-fn claimed(key: &Key, row: &Row, content: &str) -> Result<Claimed, StoreError> {
+fn claimed(key: &Key, row: &Row, said: &Said) -> Result<Claimed, StoreError> {
     let (claim, _): (Claim, _) = read(key, row)?;
-    Ok(if claim.digest == digest(content) { Claimed::Same(claim.run) } else { Claimed::Other })
+    Ok(if claim.digest == digest(said) { Claimed::Same(claim.run) } else { Claimed::Other })
 }
 
-fn digest(content: &str) -> String {
-    Sha256::digest(content.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+/// What makes a message the same: its words, and whom they are for where that is said.
+fn digest(said: &Said) -> String {
+    let mut sum = Sha256::new();
+    if let Some(agent) = &said.agent {
+        sum.update(format!("to {agent}\0"));
+    }
+    sum.update(said.content.as_bytes());
+    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl From<&KeptMessage> for Measured {

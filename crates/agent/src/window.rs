@@ -28,9 +28,9 @@ pub(crate) fn size(message: &Message) -> u64 {
     AROUND
         + match message {
             Message::User { content } => tokens(content),
-            Message::Assistant { content, calls } => {
+            Message::Assistant { content, reasoning, calls } => {
                 let call = |call: &crate::message::AskedCall| AROUND + tokens(&call.arguments.to_string());
-                tokens(content) + calls.iter().map(call).sum::<u64>()
+                tokens(content) + tokens(reasoning) + calls.iter().map(call).sum::<u64>()
             }
             Message::Tool { results } => {
                 let result = |result: &crate::message::CallResult| {

@@ -112,7 +112,7 @@ async fn bare(model: &Arc<dyn Model>, tools: &[Value]) {
     let sum = add(serde_json::from_value(call.arguments.clone()).unwrap()).await.unwrap();
     let (id, tool, text) = (call.id.clone(), call.tool.clone(), sum.to_string());
     let result = CallResult { id, call_id: None, tool, text, is_error: false, pictures: Vec::new() };
-    messages.push(Message::Assistant { content: reply.text, calls: reply.calls });
+    messages.push(Message::Assistant { content: reply.text, reasoning: reply.reasoning, calls: reply.calls });
     messages.push(Message::Tool { results: vec![result] });
     assert_eq!(model.ask(prompt(&messages, tools), &|_| {}).await.unwrap().text, "That makes 3.");
 }

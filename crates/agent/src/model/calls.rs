@@ -8,12 +8,16 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 use smol_str::{SmolStr, format_smolstr};
 
+use super::{ModelFault, trouble::Failed};
 use crate::message::AskedCall;
 
 /// So much of arguments that cannot be read is kept.
 const LONGEST_MALFORMED: usize = 4096;
 /// No name of a tool and no id is longer; what a model wrote beyond it is of no use to anybody.
 const LONGEST_NAME: usize = 256;
+
+/// More calls than this in one answer are no calls any more.
+pub(super) const MOST_CALLS: usize = 1024;
 
 /// A call, as it came.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,8 +42,19 @@ impl Default for Written {
     }
 }
 
+/// An answer that asks for more calls than anybody could make.
+pub(super) fn too_many() -> Failed {
+    Failed::for_now(ModelFault::Broken, "the model's answer cannot be understood: it asks for too many calls")
+}
+
 /// The calls, in their order.
-pub(super) fn calls(wanted: Vec<Wanted>) -> Vec<AskedCall> {
+///
+/// # Errors
+/// When there are too many of them.
+pub(super) fn calls(wanted: Vec<Wanted>) -> Result<Vec<AskedCall>, Failed> {
+    if wanted.len() > MOST_CALLS {
+        return Err(too_many());
+    }
     let mut taken: HashSet<SmolStr> = wanted.iter().map(|call| cut(&call.id)).collect();
     let mut seen = HashSet::new();
     let mut own_id = |id: &str| {
@@ -61,10 +76,18 @@ pub(super) fn calls(wanted: Vec<Wanted>) -> Vec<AskedCall> {
         let (arguments, malformed) = call.arguments.read();
         AskedCall { id: own_id(&call.id), tool: cut(call.tool.trim()), arguments, malformed }
     };
-    wanted.into_iter().map(asked).collect()
+    Ok(wanted.into_iter().map(asked).collect())
 }
 
 impl Written {
+    /// Whether nothing can follow: an object that has come to its end.
+    pub(super) fn is_whole(&self) -> bool {
+        match self {
+            Self::Text(text) => text.trim_end().ends_with('}') && serde_json::from_str::<Map<_, _>>(text).is_ok(),
+            Self::Json(_) => true,
+        }
+    }
+
     /// The arguments; or none, and what was written instead.
     fn read(self) -> (Value, Option<String>) {
         let none = || Value::Object(Map::new());
@@ -107,7 +130,7 @@ mod tests {
     #[test]
     fn every_call_has_an_id_of_its_own_also_beside_ids_that_look_made_up() {
         let ids = |ids: &[&str]| -> Vec<String> {
-            let made = calls(ids.iter().map(|id| wanted(id, "")).collect());
+            let made = calls(ids.iter().map(|id| wanted(id, "")).collect()).unwrap();
             made.into_iter().map(|call| call.id.to_string()).collect()
         };
         assert_eq!(ids(&["a", "b"]), ["a", "b"]);
@@ -119,7 +142,7 @@ mod tests {
     #[test]
     fn arguments_are_an_object_or_said_to_be_none() {
         let read = |text: &str| {
-            let call = calls(vec![wanted("a", text)]).remove(0);
+            let call = calls(vec![wanted("a", text)]).unwrap().remove(0);
             (call.arguments, call.malformed)
         };
         assert_eq!(read(r#"{"a": 1}"#), (json!({"a": 1}), None));

@@ -76,7 +76,11 @@ pub(super) async fn ask<D: Dialect>(
         let failed = match tried.await {
             Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(failed)) => failed,
-            Err(_) => Failed::for_now(ModelFault::Timeout, format!("the model did not answer within {time:?}")),
+            Err(_) => {
+                // Nobody gave a time with so many digits; what is left of one has them.
+                let time = Duration::from_millis(time.as_micros().div_ceil(1000).try_into().unwrap_or(u64::MAX));
+                Failed::for_now(ModelFault::Timeout, format!("the model did not answer within {time:?}"))
+            }
         };
         let left = ends.saturating_duration_since(Instant::now());
         let next = next(line, retries, &failed, left);

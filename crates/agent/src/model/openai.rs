@@ -66,10 +66,10 @@ impl Dialect for OpenAi {
     }
 
     fn body(&self, prompt: &Prompt<'_>) -> Value {
-        // The others know only the older name; OpenAI's newer models only the newer one.
+        // The others know only the older name of the limit, OpenAI's newer models only the newer one; and OpenAI has no thoughts to tell.
         let home = self.line.address(&[]).is_ok_and(|url| url.host_str() == Some("api.openai.com"));
         let limit = if home { "max_completion_tokens" } else { "max_tokens" };
-        write::body(&self.model, self.max_tokens.map(|tokens| (limit, tokens)), prompt)
+        write::body(&self.model, self.max_tokens.map(|tokens| (limit, tokens)), !home, prompt)
     }
 
     fn whole(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, Failed> {

@@ -22,7 +22,12 @@ fn asks(tools: &[&str]) -> Reply {
         arguments: json!({}),
         malformed: None,
     };
-    Reply { calls: tools.iter().enumerate().map(call).collect(), stop: Stop::Calls, ..says("let me see") }
+    Reply {
+        calls: tools.iter().enumerate().map(call).collect(),
+        stop: Stop::Calls,
+        reasoning: "hm".into(),
+        ..says("let me see")
+    }
 }
 
 /// What came of the calls a run asks for now.
@@ -44,7 +49,7 @@ fn an_answer_without_calls_ends_the_run() {
     let mut run = run(3);
     assert_eq!(run.todo(), Todo::Ask { may_call: true });
     let said = run.answered(says("four"), mint).unwrap();
-    assert_eq!(said, Message::Assistant { content: "four".into(), calls: Vec::new() });
+    assert_eq!(said, Message::Assistant { content: "four".into(), reasoning: String::new(), calls: Vec::new() });
     assert_eq!(run.todo(), Todo::Nothing(&End::Completed { stop: Stop::End, content: "four".into() }));
     assert_eq!((run.steps(), run.usage().input_tokens), (1, 10));
 }
@@ -54,7 +59,8 @@ fn calls_and_their_results_come_into_the_conversation_together() {
     let mut run = run(3);
     assert_eq!(run.answered(asks(&["look", "send"]), mint), None);
     let [asked, told] = run.called(results(&run)).unwrap();
-    let Message::Assistant { content, calls } = asked else { panic!("{asked:?}") };
+    let Message::Assistant { content, reasoning, calls } = asked else { panic!("{asked:?}") };
+    assert_eq!(reasoning, "hm");
     let Message::Tool { results } = told else { panic!("{told:?}") };
     assert_eq!(content, "let me see");
     let ids = |ids: &mut dyn Iterator<Item = &SmolStr>| ids.cloned().collect::<Vec<_>>();
@@ -70,7 +76,7 @@ fn the_last_step_may_not_call_and_a_model_that_does_not_listen_fails_the_run() {
     run.called(results(&run));
     assert_eq!(run.todo(), Todo::Ask { may_call: false });
     let said = run.answered(asks(&["look"]), mint).unwrap();
-    assert_eq!(said, Message::Assistant { content: "let me see".into(), calls: Vec::new() });
+    assert_eq!(said, Message::Assistant { content: "let me see".into(), reasoning: String::new(), calls: Vec::new() });
     let Todo::Nothing(End::Failed(error)) = run.todo() else { panic!("{:?}", run.todo()) };
     assert_eq!(error.code, "max_steps");
 }

@@ -7,11 +7,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 use tokio::{sync::watch, time::Instant};
-use toolhub_core::{
-    CancellationToken,
-    backend::StoreError,
-    ids::{IdempotencyKey, RunId},
-};
+use toolhub_core::{CancellationToken, backend::StoreError, ids::RunId};
 
 use super::{A_MOMENT, AgentError, AgentService, Inner, OWN, RunHandle, Said, lock, nobody::nobody};
 use crate::{
@@ -37,12 +33,16 @@ impl AgentService {
         if said.content.trim().is_empty() {
             return Err(AgentError::Empty);
         }
-        let (agent, plan) = self.plan(owner, said.agent.as_ref()).await?;
+        let (agent, plan) = match self.plan(owner, said.agent.as_ref()).await {
+            Ok(found) => found,
+            // What was answered once is answered again, whoever is still there.
+            Err(refused) => return self.replay(owner, &said).await?.ok_or(refused),
+        };
         self.0.hub.use_thread(&owner.tenant, &owner.thread).await?;
         let place = loop {
             match self.0.live.take(owner) {
                 Some(place) => break place,
-                None => match self.beside(owner, &said.content, said.key.as_ref()).await? {
+                None => match self.beside(owner, &said).await? {
                     Some(handle) => return Ok(handle),
                     // Whoever has the place is only just beginning, or has only just ended.
                     None => tokio::time::sleep(A_MOMENT).await,
@@ -67,8 +67,8 @@ impl AgentService {
         let Inner { hub, shelf, .. } = &*self.0;
         let now = hub.now();
         let run = Run::new(RunId::mint(now), now, plan.bounds(now));
-        let open = OpenRun { run, agent, caller: said.caller };
-        let opening = Opening { content: &said.content, key: said.key.as_ref(), open };
+        let open = OpenRun { run, agent, caller: said.caller.clone() };
+        let opening = Opening { said: &said, open };
         match shelf.begin(&owner, opening, now).await? {
             Begun::New(held) => Ok(self.drive(place, owner, plan, *held, false, cancel)),
             Begun::KeyReused => Err(AgentError::KeyReused),
@@ -118,22 +118,22 @@ impl AgentService {
     }
 
     /// What to tell somebody who speaks while the place of the thread is taken; nothing where there is no run to be seen.
-    async fn beside(
-        &self,
-        owner: &Owner,
-        content: &str,
-        key: Option<&IdempotencyKey>,
-    ) -> Result<Option<RunHandle>, AgentError> {
-        let Inner { hub, shelf, live, .. } = &*self.0;
-        let Some(driven) = live.of(owner) else { return Ok(None) };
-        if let Some(key) = key {
-            match shelf.claimed(owner, key, content, hub.now()).await? {
-                Some(Claimed::Same(run)) => return self.again(owner, run).await.map(Some),
-                Some(Claimed::Other) => return Err(AgentError::KeyReused),
-                None => {}
-            }
+    async fn beside(&self, owner: &Owner, said: &Said) -> Result<Option<RunHandle>, AgentError> {
+        let Some(driven) = self.0.live.of(owner) else { return Ok(None) };
+        if let Some(handle) = self.replay(owner, said).await? {
+            return Ok(Some(handle));
         }
         Err(AgentError::Busy(driven.run))
+    }
+
+    /// The run of a message that was said before with the same key.
+    async fn replay(&self, owner: &Owner, said: &Said) -> Result<Option<RunHandle>, AgentError> {
+        let Some(key) = &said.key else { return Ok(None) };
+        match self.0.shelf.claimed(owner, key, said, self.0.hub.now()).await? {
+            Some(Claimed::Same(run)) => self.again(owner, run).await.map(Some),
+            Some(Claimed::Other) => Err(AgentError::KeyReused),
+            None => Ok(None),
+        }
     }
 
     /// The run that the same message has begun before.

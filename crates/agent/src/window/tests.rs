@@ -12,7 +12,10 @@ fn step(name: &str) -> [Message; 2] {
     let call = AskedCall { id: name.into(), tool: "look".into(), arguments: json!({}), malformed: None };
     let (id, tool, text) = (name.into(), "look".into(), "x".repeat(300));
     let result = CallResult { id, call_id: None, tool, text, is_error: false, pictures: Vec::new() };
-    [Message::Assistant { content: String::new(), calls: vec![call] }, Message::Tool { results: vec![result] }]
+    [
+        Message::Assistant { content: String::new(), reasoning: String::new(), calls: vec![call] },
+        Message::Tool { results: vec![result] },
+    ]
 }
 
 fn measured(messages: impl IntoIterator<Item = Message>) -> Vec<Measured> {

@@ -51,7 +51,7 @@ impl<'a> Talk<'a> {
         for call in &calls {
             words += &format!("{}{}", call.tool, call.arguments);
         }
-        self.asked.messages.push(Message::Assistant { content: said.text, calls });
+        self.asked.messages.push(Message::Assistant { content: said.text, reasoning: String::new(), calls });
         words
     }
 }

@@ -78,7 +78,11 @@ async fn a_conversation_goes_through_in_both_formats_whole_and_streamed() {
                 pictures: vec![],
             };
             let results = vec![result(0, r#"{"temp": 4}"#), result(1, "noon")];
-            messages.push(Message::Assistant { content: reply.text.clone(), calls: reply.calls.clone() });
+            messages.push(Message::Assistant {
+                content: reply.text.clone(),
+                reasoning: String::new(),
+                calls: reply.calls.clone(),
+            });
             messages.push(Message::Tool { results });
             let reply = ask(&*model, &messages, stream).await.unwrap();
             let text = "It is 4 °C in Oslo, at noon. This is a longer text in pieces: 北京 🙂";

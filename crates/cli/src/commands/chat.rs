@@ -81,7 +81,7 @@ pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> 
         }
     };
     if let Some(prompt) = &first {
-        let ended = turn(session, message(prompt.trim()), &mut screen, &mut keyboard).await;
+        let ended = turn(session, message(prompt.trim()), None, &mut screen, &mut keyboard).await;
         if once {
             return match ended? {
                 Ended::Completed => {
@@ -102,7 +102,7 @@ pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> 
         match line.trim() {
             "" => {}
             word if ENDS.contains(&word) => break,
-            said => tell(session, turn(session, message(said), &mut screen, &mut keyboard).await)?,
+            said => tell(session, turn(session, message(said), None, &mut screen, &mut keyboard).await)?,
         }
     }
     come_back(session);
@@ -142,8 +142,11 @@ async fn go_on(session: &Session, thread: &str, screen: &mut Screen, keyboard: &
     let asked = last["calls"].as_array().into_iter().flatten();
     let asked = asked.filter_map(|call| call["approvalId"].as_str().map(String::from)).collect();
     keyboard.owed(asked);
-    let ended = turn(session, events, screen, keyboard).await;
-    tell(session, ended)
+    match turn(session, events, Some(id), screen, keyboard).await {
+        // It stays open until somebody answers; nothing can be said before that.
+        Err(failure) if failure.code == "approval_required" => Err(failure),
+        ended => tell(session, ended),
+    }
 }
 
 /// Whether a run has come to its end.

@@ -30,12 +30,12 @@ pub(super) fn whole(answer: &Value, key: Option<&Secret>) -> Result<Reply, Faile
     }
     let mut cost = Cost::default();
     cost.hear(answer.get("usage"));
-    Ok(reply(said, wanted, answer.get("stop_reason").and_then(Value::as_str), &cost))
+    reply(said, wanted, answer.get("stop_reason").and_then(Value::as_str), &cost)
 }
 
 /// A reply of its parts.
-pub(super) fn reply(text: String, wanted: Vec<Wanted>, reason: Option<&str>, cost: &Cost) -> Reply {
-    let calls = calls::calls(wanted);
+pub(super) fn reply(text: String, wanted: Vec<Wanted>, reason: Option<&str>, cost: &Cost) -> Result<Reply, Failed> {
+    let calls = calls::calls(wanted)?;
     let stop = match reason {
         Some("max_tokens" | "model_context_window_exceeded") => Stop::Length,
         Some("refusal") => Stop::Refusal,
@@ -43,7 +43,7 @@ pub(super) fn reply(text: String, wanted: Vec<Wanted>, reason: Option<&str>, cos
         _ if calls.is_empty() => Stop::End,
         _ => Stop::Calls,
     };
-    Reply { text, calls, stop, usage: cost.usage() }
+    Ok(Reply { text, reasoning: String::new(), calls, stop, usage: cost.usage() })
 }
 
 /// The newest of each number; a stream tells them more than once.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     super::{
         Reply,
-        calls::{Wanted, Written},
+        calls::{self, MOST_CALLS, Wanted, Written},
         exchange::Ear,
         secret::Secret,
         sse::Event,
@@ -15,9 +15,6 @@ use super::{
     },
     read::{self, Cost},
 };
-
-/// More blocks than this in one answer are no answer any more.
-const MOST_BLOCKS: usize = 4096;
 
 /// What has come so far.
 #[derive(Debug, Default)]
@@ -74,7 +71,7 @@ impl Ear for Pieces {
             tool: one.tool,
             arguments: if one.pieces.is_empty() { Written::Json(one.whole) } else { Written::Text(one.pieces) },
         });
-        Ok(read::reply(self.text, wanted.collect(), self.reason.as_deref(), &self.cost))
+        read::reply(self.text, wanted.collect(), self.reason.as_deref(), &self.cost)
     }
 }
 
@@ -84,8 +81,8 @@ impl Pieces {
         match read::text(block.get("type")) {
             "text" => self.add(read::text(block.get("text")), say),
             "tool_use" => {
-                if self.calls.len() == MOST_BLOCKS {
-                    return Err(read::broken("it asks for too many calls"));
+                if self.calls.len() == MOST_CALLS {
+                    return Err(calls::too_many());
                 }
                 let one = Growing {
                     id: read::text(block.get("id")).to_owned(),

@@ -17,7 +17,7 @@ pub(super) fn body(model: &str, max_tokens: u32, prompt: &Prompt<'_>) -> Value {
     for message in prompt.messages {
         let (role, blocks) = match message {
             Message::User { content } => ("user", text(content).into_iter().collect()),
-            Message::Assistant { content, calls } => {
+            Message::Assistant { content, calls, .. } => {
                 ("assistant", text(content).into_iter().chain(calls.iter().map(call)).collect::<Vec<_>>())
             }
             Message::Tool { results } => ("user", results.iter().map(result).collect()),

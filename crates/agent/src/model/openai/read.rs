@@ -29,7 +29,9 @@ pub(super) fn whole(answer: &Value, key: Option<&Secret>) -> Result<Reply, Faile
     let mut said = words(message.get("content"));
     said.push_str(refusal);
     let reason = choice.get("finish_reason").and_then(Value::as_str);
-    reply(said, !refusal.is_empty(), wanted.collect(), reason, usage(answer).unwrap_or_default())
+    let mut reply = reply(said, !refusal.is_empty(), wanted.collect(), reason, usage(answer).unwrap_or_default())?;
+    text(message.get("reasoning_content")).clone_into(&mut reply.reasoning);
+    Ok(reply)
 }
 
 /// A reply of its parts.
@@ -40,7 +42,7 @@ pub(super) fn reply(
     reason: Option<&str>,
     usage: Usage,
 ) -> Result<Reply, Failed> {
-    let calls = calls::calls(wanted);
+    let calls = calls::calls(wanted)?;
     let stop = match reason {
         // DeepSeek says so when it had to stop for want of machines.
         Some("insufficient_system_resource") => {
@@ -56,7 +58,7 @@ pub(super) fn reply(
         _ if calls.is_empty() => Stop::End,
         _ => Stop::Calls,
     };
-    Ok(Reply { text, calls, stop, usage })
+    Ok(Reply { text, reasoning: String::new(), calls, stop, usage })
 }
 
 /// What it cost, where that is said. What came from a cache is part of what was read.

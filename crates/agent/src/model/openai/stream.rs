@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     super::{
         Reply, Usage,
-        calls::{Wanted, Written},
+        calls::{self, MOST_CALLS, Wanted, Written},
         exchange::Ear,
         secret::Secret,
         sse::Event,
@@ -17,13 +17,11 @@ use super::{
     read,
 };
 
-/// More calls than this in one answer are no calls any more.
-const MOST_CALLS: usize = 1024;
-
 /// What has come so far.
 #[derive(Debug, Default)]
 pub(in crate::model) struct Pieces {
     text: String,
+    reasoning: String,
     refused: bool,
     calls: Vec<Growing>,
     reason: Option<String>,
@@ -79,7 +77,8 @@ impl Ear for Pieces {
             self.calls.sort_by_key(|one| one.index);
         }
         let calls = self.calls.into_iter().map(|one| one.call);
-        read::reply(self.text, self.refused, calls.collect(), self.reason.as_deref(), self.usage)
+        let reply = read::reply(self.text, self.refused, calls.collect(), self.reason.as_deref(), self.usage)?;
+        Ok(Reply { reasoning: self.reasoning, ..reply })
     }
 }
 
@@ -87,6 +86,7 @@ impl Pieces {
     fn grow(&mut self, delta: &Value, say: &mut (dyn FnMut(&str) + Send)) -> Result<(), Failed> {
         let refusal = read::text(delta.get("refusal"));
         self.refused |= !refusal.is_empty();
+        self.reasoning.push_str(read::text(delta.get("reasoning_content")));
         for text in [read::words(delta.get("content")).as_str(), refusal] {
             self.text.push_str(text);
             say(text);
@@ -95,7 +95,9 @@ impl Pieces {
             let id = read::text(piece.get("id"));
             let name = read::text(piece.pointer("/function/name"));
             let index = piece.get("index").and_then(Value::as_u64);
-            let call = self.call(index, id, name)?;
+            let arguments = piece.pointer("/function/arguments").filter(|json| !json.is_null() && *json != "");
+            let may_begin = !name.is_empty() && (!id.is_empty() || arguments.is_some());
+            let call = self.call(index, id, may_begin)?;
             if call.id.is_empty() {
                 call.id.push_str(id);
             }
@@ -103,8 +105,8 @@ impl Pieces {
             if call.tool != name {
                 call.tool.push_str(name);
             }
-            match (&mut call.arguments, piece.pointer("/function/arguments")) {
-                (_, None | Some(Value::Null)) => {}
+            match (&mut call.arguments, arguments) {
+                (_, None) => {}
                 (Written::Text(text), Some(Value::String(more))) => text.push_str(more),
                 (arguments, Some(json)) => *arguments = Written::Json(json.clone()),
             }
@@ -113,19 +115,23 @@ impl Pieces {
     }
 
     /// The call a piece belongs to.
-    fn call(&mut self, index: Option<u64>, id: &str, name: &str) -> Result<&mut Wanted, Failed> {
+    fn call(&mut self, index: Option<u64>, id: &str, may_begin: bool) -> Result<&mut Wanted, Failed> {
         let known = match index {
             // The newest of this index: some give all calls the same one.
             Some(_) => self.calls.iter().rposition(|one| one.index == index),
             None if id.is_empty() => self.calls.len().checked_sub(1),
             None => self.calls.iter().rposition(|one| one.call.id == id),
         };
-        let another =
-            |one: &Growing| !id.is_empty() && !name.is_empty() && !one.call.id.is_empty() && one.call.id != id;
+        // Some give all calls the same index and no id: there a call is over when its arguments are whole.
+        let over = |one: &Growing| match id.is_empty() || one.call.id.is_empty() {
+            true => one.call.arguments.is_whole(),
+            false => one.call.id != id,
+        };
+        let another = |one: &Growing| may_begin && over(one);
         let known = known.filter(|&at| !another(&self.calls[at]));
         let at = match known {
             Some(at) => at,
-            None if self.calls.len() == MOST_CALLS => return Err(read::broken("it asks for too many calls")),
+            None if self.calls.len() == MOST_CALLS => return Err(calls::too_many()),
             None => {
                 self.calls.push(Growing { index, call: Wanted::default() });
                 self.calls.len() - 1

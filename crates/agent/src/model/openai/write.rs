@@ -6,7 +6,7 @@ use super::super::{Prompt, spoken};
 use crate::message::{AskedCall, CallResult, Message};
 
 /// The body of the request.
-pub(super) fn body(model: &str, limit: Option<(&str, u32)>, prompt: &Prompt<'_>) -> Value {
+pub(super) fn body(model: &str, limit: Option<(&str, u32)>, tells_thoughts: bool, prompt: &Prompt<'_>) -> Value {
     let mut messages = Vec::new();
     if !prompt.system.trim().is_empty() {
         messages.push(json!({"role": "system", "content": prompt.system}));
@@ -14,7 +14,14 @@ pub(super) fn body(model: &str, limit: Option<(&str, u32)>, prompt: &Prompt<'_>)
     for message in prompt.messages {
         match message {
             Message::User { content } => messages.push(json!({"role": "user", "content": content})),
-            Message::Assistant { content, calls } => messages.push(assistant(content, calls)),
+            Message::Assistant { content, reasoning, calls } => {
+                let mut message = assistant(content, calls);
+                // DeepSeek refuses calls of a model that thinks where its thoughts are missing.
+                if tells_thoughts && !calls.is_empty() && !reasoning.is_empty() {
+                    message["reasoning_content"] = reasoning.as_str().into();
+                }
+                messages.push(message);
+            }
             Message::Tool { results } => messages.extend(results.iter().map(result)),
         }
     }

@@ -96,7 +96,7 @@ fn assistant(blocks: &[Value]) -> Result<Message, Refused> {
             other => return refused(format!("there is no block `{}`", other.unwrap_or_default())),
         }
     }
-    Ok(Message::Assistant { content, calls })
+    Ok(Message::Assistant { content, reasoning: String::new(), calls })
 }
 
 /// What a result says.

@@ -46,7 +46,7 @@ fn assistant(message: &Value) -> Result<Message, Refused> {
         None | Some(Value::Null) => String::new(),
         Some(_) => words(message, "content")?,
     };
-    Ok(Message::Assistant { content, calls })
+    Ok(Message::Assistant { content, reasoning: String::new(), calls })
 }
 
 fn asked_call(one: &Value) -> Result<AskedCall, Refused> {

@@ -55,6 +55,7 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
         Message::User { content: " ".into() },
         Message::Assistant {
             content: "\n".into(),
+            reasoning: "of another provider".into(),
             calls: vec![call("toolu_1", "look", json!({"at": "it"})), malformed("functions.look:1", "lo ok", "{")],
         },
         Message::Tool {
@@ -64,7 +65,7 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
             ],
         },
         Message::User { content: "and?".into() },
-        Message::Assistant { content: String::new(), calls: vec![] },
+        Message::Assistant { content: String::new(), reasoning: String::new(), calls: vec![] },
         Message::User { content: "well?".into() },
     ];
     let tools = [json!({"name": "look", "input_schema": {"type": "object"}})];
@@ -126,7 +127,7 @@ async fn a_whole_answer_is_understood() {
     .await;
     let calls = vec![call("toolu_1", "look", json!({"at": "it"})), malformed("toolu_1_1", "look", "[1]")];
     let usage = Usage { input_tokens: 114, output_tokens: 9 };
-    assert_eq!(reply, Reply { text: "Let me see.".into(), calls, stop: Stop::Calls, usage });
+    assert_eq!(reply, Reply { text: "Let me see.".into(), calls, stop: Stop::Calls, usage, ..Reply::default() });
 }
 
 #[tokio::test]
@@ -174,7 +175,7 @@ async fn a_stream_is_put_together() {
         call("toolu_3", "add", json!({"a": 1})),
     ];
     let usage = Usage { input_tokens: 114, output_tokens: 9 };
-    let expected = Reply { text: "Let me sée.".into(), calls, stop: Stop::Calls, usage };
+    let expected = Reply { text: "Let me sée.".into(), calls, stop: Stop::Calls, usage, ..Reply::default() };
     assert_eq!(stream(&events).await, Ok(expected));
 }
 

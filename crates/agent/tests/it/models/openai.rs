@@ -54,6 +54,7 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
         Message::User { content: "weather?".into() },
         Message::Assistant {
             content: String::new(),
+            reasoning: "I have to look.".into(),
             calls: vec![call("c1", "weather", json!({"city": "Oslo"})), malformed("c2", "we ather", "{oops")],
         },
         Message::Tool {
@@ -76,7 +77,7 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
                 },
             ],
         },
-        Message::Assistant { content: "4 °C.".into(), calls: vec![] },
+        Message::Assistant { content: "4 °C.".into(), reasoning: "done with that".into(), calls: vec![] },
         Message::User { content: "thanks".into() },
     ];
     let tools = [json!({"type": "function", "function": {"name": "weather"}})];
@@ -93,7 +94,7 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
     let said = json!([
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "weather?"},
-        {"role": "assistant", "content": null, "tool_calls": [
+        {"role": "assistant", "content": null, "reasoning_content": "I have to look.", "tool_calls": [
             {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Oslo\"}"}},
             {"id": "c2", "type": "function", "function": {"name": "we_ather", "arguments": "{}"}},
         ]},
@@ -126,7 +127,7 @@ async fn a_whole_answer_is_understood() {
     }));
     let calls = vec![call("c1", "weather", json!({"city": "Oslo"})), call("c2", "clock", json!({}))];
     let usage = Usage { input_tokens: 20, output_tokens: 5 };
-    assert_eq!(reply.await, Reply { text: String::new(), calls, stop: Stop::Calls, usage });
+    assert_eq!(reply.await, Reply { calls, stop: Stop::Calls, usage, ..Reply::default() });
 }
 
 #[tokio::test]
@@ -157,6 +158,17 @@ async fn odd_answers_are_understood() {
 }
 
 #[tokio::test]
+async fn what_a_model_thought_before_its_calls_is_kept_for_the_next_question() {
+    let calls = json!([{"index": 0, "id": "c1", "function": {"name": "clock", "arguments": "{}"}}]);
+    let message = json!({"content": "", "reasoning_content": "What time is it?", "tool_calls": calls});
+    let reply = whole(json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]})).await;
+    assert_eq!((reply.reasoning.as_str(), reply.text.as_str()), ("What time is it?", ""));
+    let thought = |text: &str| delta(json!({"content": null, "reasoning_content": text}));
+    let reply = stream(&[thought("What time "), thought("is it?"), delta(json!({"tool_calls": calls}))]).await;
+    assert_eq!((reply.reasoning.as_str(), reply.calls.len()), ("What time is it?", 1));
+}
+
+#[tokio::test]
 async fn a_stream_of_text_is_heard_as_it_comes_and_its_usage_is_counted() {
     let reply = stream(&[
         delta(json!({"role": "assistant", "content": "", "refusal": null})),
@@ -168,7 +180,7 @@ async fn a_stream_of_text_is_heard_as_it_comes_and_its_usage_is_counted() {
     ])
     .await;
     let usage = Usage { input_tokens: 7, output_tokens: 3 };
-    assert_eq!(reply, Reply { text: "Héllo 🙂".into(), calls: vec![], stop: Stop::End, usage });
+    assert_eq!(reply, Reply { text: "Héllo 🙂".into(), reasoning: "hmm".into(), usage, ..Reply::default() });
 }
 
 #[tokio::test]
@@ -221,6 +233,17 @@ async fn calls_in_pieces_are_put_together_as_others_send_them() {
     ];
     check("the same index for all", &pieces, &two).await;
     let pieces = [
+        piece(json!(0), json!(""), json!("clock"), full.clone()),
+        piece(json!(0), json!(""), json!("clock"), half.clone()),
+        piece(json!(0), json!(""), json!("clock"), rest.clone()),
+        piece(json!(0), json!(""), json!("weather"), json!("{}")),
+        piece(json!(0), json!(""), json!("weather"), json!("")),
+    ];
+    let city = json!({"city": "Oslo"});
+    let three =
+        [call("call_0", "clock", city.clone()), call("call_1", "clock", city), call("call_2", "weather", json!({}))];
+    check("the same index for all, and no ids", &pieces, &three).await;
+    let pieces = [
         piece(json!(0), json!("c1"), json!("wea"), json!("")),
         piece(json!(0), json!(""), json!("ther"), half.clone()),
         piece(json!(0), json!(""), none.clone(), rest.clone()),
@@ -239,6 +262,24 @@ async fn calls_in_pieces_are_put_together_as_others_send_them() {
     ];
     let unnamed = [call("call_0", "clock", json!({})), malformed("call_1", "clock", "{\"a\"")];
     check("no ids, and arguments that end too soon", &pieces, &unnamed).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_asks_for_thousands_of_calls_is_no_answer() {
+    let calls = |many: usize| -> Vec<Value> {
+        (0..many).map(|index| json!({"index": index, "function": {"name": "clock", "arguments": "{}"}})).collect()
+    };
+    let check = async |answer: Answer, expected: Result<usize, ModelFault>| {
+        let server = Server::start([answer]).await;
+        let (reply, _) = ask(&openai(&server).retries(0), streamed(&hello())).await;
+        assert_eq!(reply.map(|reply| reply.calls.len()).map_err(|error| error.fault), expected);
+    };
+    let whole = |many| Answer::json(200, "", &json!({"choices": [{"message": {"tool_calls": calls(many)}}]}));
+    let pieces = |many| Answer::events(&written(&[delta(json!({"tool_calls": calls(many)}))], "data: [DONE]\n\n"));
+    check(whole(1024), Ok(1024)).await;
+    check(pieces(1024), Ok(1024)).await;
+    check(whole(1025), Err(ModelFault::Broken)).await;
+    check(pieces(1025), Err(ModelFault::Broken)).await;
 }
 
 #[tokio::test]

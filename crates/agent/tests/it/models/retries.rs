@@ -82,7 +82,11 @@ async fn nobody_waits_longer_than_there_is_time() {
     let messages = hello();
     let short = Prompt { time: Duration::from_millis(50), ..streamed(&messages) };
     let (reply, _) = ask(&openai(&server), short).await;
-    assert_eq!(reply.unwrap_err().fault, ModelFault::Timeout);
+    let error = reply.unwrap_err();
+    assert_eq!(error.fault, ModelFault::Timeout);
+    // What was left of the time is told in whole milliseconds.
+    let told = error.message.strip_prefix("the model did not answer within ").and_then(|told| told.strip_suffix("ms"));
+    assert!(told.is_some_and(|told| told.parse::<u64>().is_ok()), "{error}");
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ fn cut(bytes: &[u8], places: &BTreeSet<usize>) -> Vec<Vec<u8>> {
 fn expected() -> Reply {
     let usage = toolhub_agent::Usage { input_tokens: 3, output_tokens: 4 };
     let calls = vec![super::call("c1", "weather", json!({"city": "Ålesund 北京"}))];
-    Reply { text: "Größe 🙂".into(), calls, stop: toolhub_agent::Stop::Calls, usage }
+    Reply { text: "Größe 🙂".into(), calls, stop: toolhub_agent::Stop::Calls, usage, ..Reply::default() }
 }
 
 #[tokio::test]

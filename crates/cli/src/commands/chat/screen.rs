@@ -158,7 +158,9 @@ impl Screen {
     fn aside(&mut self, style: Style, line: &str) {
         self.line_ends();
         if !self.show.quiet {
-            let _ = writeln!(anstream::stderr(), "{style}{}{style:#}", plain(line).trim_end());
+            // One line, whatever a model calls its tools: it must not look like another one.
+            let line = plain(line).replace('\n', " ");
+            let _ = writeln!(anstream::stderr(), "{style}{}{style:#}", line.trim_end());
         }
     }
 }

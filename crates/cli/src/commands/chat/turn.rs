@@ -72,13 +72,14 @@ impl Keyboard {
     }
 }
 
-/// Sends a request and follows the run it is about.
+/// Sends a request and follows the run it is about: this one, or the one that begins with it.
 ///
 /// # Errors
 /// When it was refused, the run failed, or it waits for a person and nobody can be asked here.
 pub(super) async fn turn(
     session: &Session,
     request: Request,
+    mut run: Option<String>,
     screen: &mut Screen,
     keyboard: &mut Keyboard,
 ) -> Result<Ended, Failure> {
@@ -93,7 +94,6 @@ pub(super) async fn turn(
             });
         }
     };
-    let mut run = None;
     // What was heard while somebody was asked.
     let mut heard = VecDeque::new();
     let mut stopped = false;
@@ -102,6 +102,7 @@ pub(super) async fn turn(
             let settled = settle(session, &approval, run.as_deref(), screen, keyboard, &mut events, &mut heard).await?;
             if let (Settled::Interrupted, Some(id)) = (settled, run.as_deref()) {
                 stopped = true;
+                keyboard.owed.clear();
                 client.send(Request::post(["runs", id, "cancel"])).await?;
             }
         }

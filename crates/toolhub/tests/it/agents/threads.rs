@@ -64,6 +64,14 @@ async fn the_same_message_with_a_key_is_one_run() {
     let mut later = service.send(&main, &t, said("Hi")).await.unwrap();
     assert_eq!((later.replayed(), later.ended().await.content.as_str()), (true, "Hello."));
     assert_eq!(service.send(&main, &t, said("Something else")).await.unwrap_err(), AgentError::KeyReused);
+    // The same words to somebody else are another message.
+    service.define("cook", AgentPlan::new(actor.clone()));
+    let to = |name: &str| Said { agent: Some(name.into()), ..said("Hi") };
+    assert_eq!(service.send(&main, &t, to("cook")).await.unwrap_err(), AgentError::KeyReused);
+    // An answer that was given stays, also when whoever gave it is gone.
+    service.keep_only(&[]);
+    let mut later = service.send(&main, &t, said("Hi")).await.unwrap();
+    assert_eq!((later.replayed(), later.ended().await.content.as_str()), (true, "Hello."));
     assert_eq!(actor.told().len(), 1);
 }
 
