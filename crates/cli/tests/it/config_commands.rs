@@ -127,7 +127,8 @@ fn no_command_prints_a_secret() {
          [[auth.keys]]\nname = \"b\"\nhash = {{ env = \"KEY_HASH\" }}\nscopes = [\"admin\"]\n\
          [[auth.keys]]\nname = \"c\"\nhash = {{ file = \"hash\" }}\nscopes = [\"admin\"]\n\
          [tools.clock]\nbuiltin = \"clock\"\nversion = \"${{MY_TOKEN}}\"\n\
-         metadata = {{ api_token = \"{secret}\", nested = {{ password = \"{secret}\", pin_secret = 31415926535 }} }}\n"
+         metadata = {{ api_token = \"{secret}\", nested = {{ password = \"{secret}\", pin_secret = 31415926535 }} }}\n\
+         [llm]\nprovider = \"openai\"\nmodel = \"m\"\napi_key = \"{secret}\"\n"
     );
     folder.write("toolhub.toml", &good);
     folder.write("hash", &HASH.replace('0', "1"));
@@ -146,6 +147,9 @@ fn no_command_prints_a_secret() {
         format!("auth = {{ mode = \"keys\", keys = [{{ name = \"a\", hash = \"{secret}\", scopes = [\"admin\"] }}] }}"),
         format!("[server]\napi_key = \"{secret}\""),
         format!("[llm]\napi_key = \"{secret}"),
+        format!("[llm]\nprovider = \"openai\"\napi_key = \"{secret}\""),
+        format!("[llm]\nprovider = \"scripted\"\napi_key = \"{secret}\""),
+        format!("[llm]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"http://user:{secret}@host/v1\""),
         "[server]\nport = \"${MY_TOKEN}\"\n[defaults]\ntimeout = \"${MY_TOKEN}\"\n[store]\nbackend = \"${MY_TOKEN}\""
             .into(),
         format!("[tools.x]\nbuiltin = \"clock\"\nauth = {{ token = \"{secret}\" }}"),

@@ -266,7 +266,9 @@ fn place(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Place> {
         let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
         if !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['?', '#', '@', ' '])) {
             let help = "write it like \"https://api.deepseek.com/v1\"; the key belongs into `api_key`";
-            desk.wrong(&at("base_url"), "`llm.base_url` is no URL of a model's server", help);
+            // What stands before an `@` may be a password: then the line is not shown.
+            let place = if url.contains('@') { Path::of(["llm"]) } else { at("base_url") };
+            desk.wrong(&place, "`llm.base_url` is no URL of a model's server", help);
         }
     }
     if base_url.is_none() && said.api_key.is_none() {

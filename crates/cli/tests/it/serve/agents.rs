@@ -301,6 +301,30 @@ fn agents_are_defined_anew_when_the_config_is_read_again() {
 }
 
 #[test]
+fn a_model_that_cannot_be_reached_fails_its_run_and_its_key_is_told_nobody() {
+    const KEY: &str = "canary-of-the-model";
+    let folder = Folder::new("no-answer");
+    // Nothing listens on this port.
+    let llm = "[llm]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"\nretries = 0\n";
+    folder.write("toolhub.toml", &format!("{llm}api_key = {{ env = \"MODEL_KEY\" }}\n"));
+    let variables = [("MODEL_KEY", KEY), ("TOOLHUB__TELEMETRY__LOG__LEVEL", "trace")];
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
+    let (status, told) = say(&server, "t1", &json!({"content": "hello"}));
+    assert_eq!((status, &told["status"], &told["message"]), (200, &json!("failed"), &Value::Null), "{told}");
+    assert_eq!(told["error"]["code"], "model_unreachable", "{told}");
+    let mut seen = vec![told.to_string()];
+    for path in ["config", "threads/t1/runs", "threads/t1/messages", "threads/t1/export", "info"] {
+        seen.push(get(&server, &format!("/api/v1/{path}")).to_string());
+    }
+    seen.push(Line::to(server.port).ask("GET /metrics", "", "").text);
+    server.signal("TERM");
+    let (_, out, err) = server.end();
+    for text in seen.iter().chain([&out, &err]) {
+        assert!(!text.contains(KEY), "{text}");
+    }
+}
+
+#[test]
 fn a_config_without_a_model_says_what_to_write() {
     let folder = Folder::new("no-model");
     folder.write("toolhub.toml", "[tools.calculator]\nbuiltin = \"calculator\"\n");
