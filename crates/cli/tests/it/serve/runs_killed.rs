@@ -117,6 +117,14 @@ fn a_server_that_is_killed_at_any_moment_loses_no_message_and_repeats_no_effect(
                 let (over, acknowledged, port) = (&over, &acknowledged, server.port);
                 scope.spawn(move || speak(port, thread, round, over, acknowledged));
             }
+            // However slow the machine is: every other server lives until it has acknowledged something.
+            let (before, patience) = (acknowledged.lock().expect("nobody panicked").len(), Instant::now());
+            while round % 2 == 0
+                && acknowledged.lock().expect("nobody panicked").len() == before
+                && patience.elapsed() < Duration::from_secs(20)
+            {
+                thread::park_timeout(Duration::from_millis(1));
+            }
             thread::sleep(life);
             server.signal("KILL");
             over.store(true, Ordering::Relaxed);
@@ -126,7 +134,7 @@ fn a_server_that_is_killed_at_any_moment_loses_no_message_and_repeats_no_effect(
     let server = server(&folder);
     let mut line = Line::to(server.port);
     let acknowledged = acknowledged.into_inner().expect("nobody panicked");
-    assert!(acknowledged.len() >= kills, "there was hardly any load: {} messages", acknowledged.len());
+    assert!(acknowledged.len() >= kills / 2, "there was hardly any load: {} messages", acknowledged.len());
     let mut told = HashMap::new();
     for thread in 0..THREADS {
         every_run_ends(&mut line, thread);
