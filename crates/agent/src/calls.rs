@@ -54,7 +54,7 @@ pub(crate) async fn make(driver: &Driver, unwanted: &CancellationToken) -> Resul
         let made_before =
             matches!(outcome.error_kind(), Some(ErrorKind::IdempotencyInProgress | ErrorKind::IdempotencyKeyReused));
         // Somebody else who drives the run was faster; what came of the call is the same for both.
-        let end = if made_before { found(driver, &planned[at], unwanted).await? } else { None };
+        let end = if made_before { found_elsewhere(driver, &planned[at], unwanted).await? } else { None };
         ends[at] = Some(end.unwrap_or_else(|| result(&planned[at].asked, &outcome)));
     }
     Ok(ends.into_iter().flatten().collect())
@@ -106,6 +106,19 @@ async fn found(driver: &Driver, call: &Planned, unwanted: &CancellationToken) ->
         },
     };
     Ok(record.and_then(|record| record.outcome).map(|outcome| result(&call.asked, &outcome)))
+}
+
+/// What became of a call that somebody else makes at this moment, and may not have written down yet.
+async fn found_elsewhere(
+    driver: &Driver,
+    call: &Planned,
+    unwanted: &CancellationToken,
+) -> Result<Option<End>, StoreError> {
+    let ended = driver.hub.wait(&driver.owner.tenant, call.id);
+    if let Some(record) = unwanted.run_until_cancelled(ended).await {
+        record?;
+    }
+    found(driver, call, unwanted).await
 }
 
 /// What the model is told of a call.

@@ -205,6 +205,35 @@ async fn a_conversation_with_a_message_that_cannot_be_read_does_not_hold_its_thr
     assert!(service.send(&main(), &thread(), "And?").await.is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn two_who_make_the_same_call_at_once_both_hear_what_came_of_it() {
+    let store: Arc<Meddled> = Arc::default();
+    let (pay, paying) = scripted("pay", []);
+    let first = service(&store, pay, &Actor::new([asks([("pay", json!({}))]), says("Paid."), says("Paid.")])).await;
+    let second = AgentService::new(first.hub());
+    second.define("default", AgentPlan::new(Actor::new([says("Paid."), says("Paid.")])));
+    let (other, once) = (second.clone(), AtomicUsize::new(0));
+    store.before_commits(move |batch| {
+        let opens = batch.writes.iter().any(|write| write.table == Table::Open);
+        let other = other.clone();
+        let first_time = opens && once.fetch_add(1, Ordering::AcqRel) == 0;
+        Box::pin(async move {
+            if first_time {
+                // While the call is about to begin, somebody else goes on with its run.
+                other.send(&main(), &thread(), "Pay").await.unwrap_err();
+                tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+            }
+            Then::Made
+        })
+    });
+    let run = first.send(&main(), &thread(), "Pay").await.unwrap();
+    ended(&second, &run.record()).await;
+    let messages = second.messages(&main(), &thread(), 10, None).await.unwrap();
+    let Message::Tool { results } = &messages[2].message else { panic!("{messages:?}") };
+    assert!(!results[0].is_error, "{}", results[0].text);
+    assert_eq!((messages.len(), paying.asked().len()), (4, 1));
+}
+
 /// Waits for the end of a run, as somebody who only knows its name.
 async fn ended(service: &AgentService, run: &RunRecord) -> RunRecord {
     let over = async {
