@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::BoxStream;
 use toolhub_core::{
-    CallError, Offer, Restored, ToolError, ToolHub, ToolStatusInfo, View,
+    CallError, CancellationToken, Offer, Restored, ToolError, ToolHub, ToolStatusInfo, View,
     events::Event,
     ids::{CallId, Tenant, ThreadId},
     status::ToolStatus,
@@ -123,11 +123,13 @@ impl AgentBuilder {
 pub struct Agent {
     service: AgentService,
     owner: Owner,
+    /// Held, so that the service does not let go of it.
+    _plan: Option<Arc<AgentPlan>>,
 }
 
 impl Agent {
-    pub(crate) fn new(service: AgentService, owner: Owner) -> Self {
-        Self { service, owner }
+    pub(crate) fn new(service: AgentService, owner: Owner, plan: Option<Arc<AgentPlan>>) -> Self {
+        Self { service, owner, _plan: plan }
     }
 
     /// Its conversation.
@@ -154,10 +156,10 @@ impl Agent {
     /// When a run is open in the thread, or the store does not answer. A run that failed is no error here: see
     /// [`RunRecord::error`].
     pub async fn invoke(&self, said: impl Into<Said>) -> Result<RunRecord, AgentError> {
-        let mut waiting = Waiting(Some(self.start(said).await?));
-        let Some(handle) = &mut waiting.0 else { unreachable!("it is taken out only below") };
-        let record = handle.ended().await;
-        waiting.0 = None;
+        let cancel = CancellationToken::new();
+        let unwanted = cancel.clone().drop_guard();
+        let record = self.service.begin(&self.owner, said.into(), cancel).await?.ended().await;
+        unwanted.disarm();
         Ok(record)
     }
 
@@ -166,7 +168,7 @@ impl Agent {
     /// # Errors
     /// When a run is open in the thread, or the store does not answer.
     pub async fn start(&self, said: impl Into<Said>) -> Result<RunHandle, AgentError> {
-        self.service.begin(&self.owner, said.into()).await
+        self.service.begin(&self.owner, said.into(), CancellationToken::new()).await
     }
 
     /// Says something, and tells what happens until the end of the run: its text as it comes, its calls, what it waits for. The
@@ -268,16 +270,5 @@ impl Agent {
 impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Agent").field("thread", &self.owner.thread).finish_non_exhaustive()
-    }
-}
-
-/// Cancels a run when nobody waits for it any more.
-struct Waiting(Option<RunHandle>);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if let Some(handle) = &self.0 {
-            handle.cancel();
-        }
     }
 }

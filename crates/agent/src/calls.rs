@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolhub_core::{
-    CallRequest, Cancel, Content, Outcome, Status, Tools, Waiting,
+    CallRequest, Cancel, CancellationToken, Content, ErrorKind, Outcome, Status, Tools, Waiting,
     backend::StoreError,
     events::{MessageCall, News},
 };
@@ -26,20 +26,21 @@ const SHOWN: usize = 200;
 
 type End = (CallResult, Status);
 
-/// Makes the calls of the step the run is in.
-pub(crate) async fn make(driver: &Driver) -> Result<Vec<End>, StoreError> {
+/// Makes the calls of the step the run is in, until they are unwanted.
+pub(crate) async fn make(driver: &Driver, unwanted: &CancellationToken) -> Result<Vec<End>, StoreError> {
     let Todo::Call(planned) = driver.held.open.run.todo() else { return Ok(Vec::new()) };
     tell(driver, planned);
     let mut ends: Vec<Option<End>> = planned.iter().map(|call| unreadable(&call.asked)).collect();
     if driver.resumed {
         for (end, call) in ends.iter_mut().zip(planned).filter(|(end, _)| end.is_none()) {
-            *end = found(driver, call).await?;
+            *end = found(driver, call, unwanted).await?;
         }
     }
     // Whether a tool may be used now is decided at the doors, with a reason; one outside the toolset does not exist for the agent.
     let among = Arc::new(driver.hub.tools().within(&driver.plan.toolset));
     let missing: Vec<usize> = (0..planned.len()).filter(|at| ends[*at].is_none()).collect();
-    let requests: Vec<CallRequest<'_>> = missing.iter().map(|at| request(driver, &planned[*at], &among)).collect();
+    let requests: Vec<CallRequest<'_>> =
+        missing.iter().map(|at| request(driver, &planned[*at], &among, unwanted)).collect();
     let (told, external) = (driver.told.clone(), planned.to_vec());
     let outcomes = driver
         .hub
@@ -50,13 +51,22 @@ pub(crate) async fn make(driver: &Driver) -> Result<Vec<End>, StoreError> {
         })
         .await;
     for (at, outcome) in missing.into_iter().zip(outcomes) {
-        ends[at] = Some(result(&planned[at].asked, &outcome));
+        let made_before =
+            matches!(outcome.error_kind(), Some(ErrorKind::IdempotencyInProgress | ErrorKind::IdempotencyKeyReused));
+        // Somebody else who drives the run was faster; what came of the call is the same for both.
+        let end = if made_before { found(driver, &planned[at], unwanted).await? } else { None };
+        ends[at] = Some(end.unwrap_or_else(|| result(&planned[at].asked, &outcome)));
     }
     Ok(ends.into_iter().flatten().collect())
 }
 
-fn request<'hub>(driver: &'hub Driver, call: &Planned, among: &Arc<Tools>) -> CallRequest<'hub> {
-    let Driver { hub, owner, plan, held, cancel, .. } = driver;
+fn request<'hub>(
+    driver: &'hub Driver,
+    call: &Planned,
+    among: &Arc<Tools>,
+    unwanted: &CancellationToken,
+) -> CallRequest<'hub> {
+    let Driver { hub, owner, plan, held, .. } = driver;
     let request = hub
         .call(call.asked.tool.clone(), call.asked.arguments.clone())
         .with_id(call.id)
@@ -66,7 +76,7 @@ fn request<'hub>(driver: &'hub Driver, call: &Planned, among: &Arc<Tools>) -> Ca
         .run(held.open.run.id)
         .model_call(call.asked.id.clone())
         .among(among)
-        .cancel_on(cancel)
+        .cancel_on(unwanted)
         .detached();
     match plan.execution {
         ToolExecution::Internal { max_retries: Some(retries) } => request.retries(retries),
@@ -76,8 +86,8 @@ fn request<'hub>(driver: &'hub Driver, call: &Planned, among: &Arc<Tools>) -> Ca
 }
 
 /// What became of a call that an earlier driver may have made. None where it never began.
-async fn found(driver: &Driver, call: &Planned) -> Result<Option<End>, StoreError> {
-    let Driver { hub, owner, cancel, .. } = driver;
+async fn found(driver: &Driver, call: &Planned, unwanted: &CancellationToken) -> Result<Option<End>, StoreError> {
+    let Driver { hub, owner, .. } = driver;
     let Some(record) = hub.call_record(&owner.tenant, call.id).await? else { return Ok(None) };
     if record.status == Status::AwaitingApproval {
         Driver::waits(&driver.told, |told| {
@@ -90,7 +100,7 @@ async fn found(driver: &Driver, call: &Planned) -> Result<Option<End>, StoreErro
     tokio::pin!(ended);
     let record = tokio::select! {
         record = &mut ended => record?,
-        () = cancel.cancelled() => match hub.cancel(&owner.tenant, call.id).await? {
+        () = unwanted.cancelled() => match hub.cancel(&owner.tenant, call.id).await? {
             Cancel::Elsewhere | Cancel::NotFound => None,
             _ => ended.await?,
         },
@@ -126,6 +136,14 @@ fn unreadable(asked: &AskedCall) -> Option<End> {
     );
     let (id, tool) = (asked.id.clone(), asked.tool.clone());
     Some((CallResult { id, call_id: None, tool, text, is_error: true, pictures: Vec::new() }, Status::Error))
+}
+
+/// What the model is told of a call whose result cannot be kept.
+pub(crate) fn lost(call: &Planned) -> End {
+    let text = "What came of this call could not be kept; it may have had its effect.".to_owned();
+    let (id, tool) = (call.asked.id.clone(), call.asked.tool.clone());
+    let result = CallResult { id, call_id: Some(call.id), tool, text, is_error: true, pictures: Vec::new() };
+    (result, Status::Error)
 }
 
 /// Notes in the record that a call waits.

@@ -4,8 +4,9 @@
 //! rows say where to go on: the model is asked again, calls that had begun are looked up by their ids, and only those that had
 //! not are made. `calls.rs` makes them.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use toolhub_core::{
     CallError, CancellationToken, Offer, ToolHub, backend::StoreError, events::News, ids::CallId, status::Language,
@@ -24,10 +25,11 @@ use crate::{
     window::{Measured, left_out, size, tokens, told},
 };
 
-/// How often a store that fails is asked again before the run is left as it is.
-const TRIES: u32 = 5;
-/// How long it is left alone in between.
+/// How long a store that fails is left alone, and how many times that is doubled while it goes on failing.
 const REST: Duration = Duration::from_secs(1);
+const DOUBLED: u32 = 5;
+/// How much longer than it may a model is waited for: one that keeps its time says better why it did not answer.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Drives one run.
 pub(crate) struct Driver {
@@ -44,92 +46,163 @@ pub(crate) struct Driver {
     pub(crate) cancel: CancellationToken,
     /// The tools that were offered last.
     pub(crate) offer: Option<Offer>,
+    /// How often the store has failed since a step was written down.
+    pub(crate) failures: u32,
+    /// Why the run can only end: what it would need cannot be read, or not be written, however often that is tried.
+    pub(crate) hopeless: Option<RunError>,
+}
+
+/// How a run is found that could not go on.
+enum Found {
+    /// As it was, or as this driver has left it.
+    Here,
+    /// It is over.
+    Over(Box<RunRecord>),
+    /// It is not for this driver any more.
+    Elsewhere,
 }
 
 impl Driver {
-    /// Drives the run to its end. Answers with how it ended; with nothing where it could not go on here, because the store does
-    /// not answer, somebody else goes on with it, or it was taken away. What is written down of it stays.
+    /// Drives the run to its end, for as long as that takes. Answers with how it ended; with nothing where it is left as it is written
+    /// down, because somebody else goes on with it, it cannot be read, or the hub goes down.
     pub(crate) async fn drive(&mut self) -> Option<RunRecord> {
         let run_id = self.held.open.run.id;
         self.tell(News::RunStarted { run_id, agent: self.held.open.agent.clone() });
-        let mut tries = 0;
         loop {
             let error = match self.steps().await {
-                Ok(record) => return Some(record),
+                Ok(end) => return end,
                 Err(error) => error,
             };
-            tries += 1;
-            if tries > TRIES {
-                tracing::warn!(%run_id, %error, "the run cannot go on here; it stays as it is written down");
-                return None;
-            }
-            let moved = matches!(error, StoreError::Conflict { .. } | StoreError::Fenced { .. });
-            if !moved {
-                tokio::time::sleep(REST).await;
-            }
-            // Whether the last step was written down is not known; the store knows.
-            match self.shelf.held(&self.owner, self.hub.now()).await {
-                Ok(Some(held)) if held.open.run.id == run_id && !moved => self.held = held,
-                Ok(Some(_)) => {
-                    tracing::warn!(%run_id, %error, "somebody else goes on with the run");
+            tracing::warn!(%run_id, %error, "a step of the run went wrong; it is looked at again");
+            if matches!(error, StoreError::Refused(_) | StoreError::Damaged { .. }) {
+                if self.hopeless.is_some() {
                     return None;
                 }
-                Ok(None) => return Some(self.gone().await),
-                Err(_) => {}
+                self.hopeless = Some(RunError::new("store_unavailable", error.to_string()));
             }
-            self.resumed = true;
+            match self.look_again(&error).await {
+                Found::Here => self.resumed = true,
+                Found::Over(record) => return Some(*record),
+                Found::Elsewhere => {
+                    tracing::warn!(%run_id, "the run cannot go on here; it stays as it is written down");
+                    return None;
+                }
+            }
         }
+    }
+
+    /// Reads the run again after an error. Nothing is done before that has succeeded: whether the last step was written down is
+    /// known to the store alone, and what is in memory may be ahead of it.
+    async fn look_again(&mut self, error: &StoreError) -> Found {
+        if !matches!(error, StoreError::Conflict { .. } | StoreError::Fenced { .. }) {
+            self.rest().await;
+        }
+        loop {
+            match self.shelf.held(&self.owner, self.hub.now()).await {
+                Ok(Some(held)) if self.held.is_before(&held) => {
+                    self.held.follow(held);
+                    return Found::Here;
+                }
+                Ok(Some(_)) | Err(StoreError::Damaged { .. }) => return Found::Elsewhere,
+                Ok(None) => return Found::Over(Box::new(self.gone().await)),
+                Err(_) => self.rest().await,
+            }
+        }
+    }
+
+    /// Leaves the store alone for a while: the longer it fails, the longer.
+    async fn rest(&mut self) {
+        tokio::time::sleep(REST * 2u32.pow(self.failures.min(DOUBLED))).await;
+        self.failures += 1;
     }
 
     /// The end of a run that is not open any more: what is written down, or that it was taken away with its thread.
-    async fn gone(&self) -> RunRecord {
-        let (run, now) = (self.held.open.run.id, self.hub.now());
-        match self.shelf.run(&self.owner.tenant, run, now).await {
-            Ok(Some(record)) => record,
-            _ => RunRecord { status: RunStatus::Cancelled, ended_at: Some(now), ..self.told.borrow().clone() },
+    async fn gone(&mut self) -> RunRecord {
+        let run = self.held.open.run.id;
+        loop {
+            let now = self.hub.now();
+            match self.shelf.run(&self.owner.tenant, run, now).await {
+                Ok(Some(record)) => return record,
+                Ok(None) | Err(StoreError::Damaged { .. }) => {
+                    return RunRecord {
+                        status: RunStatus::Cancelled,
+                        ended_at: Some(now),
+                        ..self.told.borrow().clone()
+                    };
+                }
+                Err(_) => self.rest().await,
+            }
         }
     }
 
-    /// Goes from step to step, with the conversation as it is written down.
-    async fn steps(&mut self) -> Result<RunRecord, StoreError> {
-        let mut tail = self.shelf.tail(&self.owner, self.plan.context_window, self.hub.now()).await?;
+    /// Goes from step to step, with the conversation as it is written down. Answers with nothing where the hub goes down.
+    async fn steps(&mut self) -> Result<Option<RunRecord>, StoreError> {
+        // Read when the model is to be told of it: a run can be brought to its end without.
+        let mut tail: Option<Vec<Measured>> = None;
         loop {
             let said: Vec<Message> = match self.held.open.run.todo() {
-                Todo::Ask { may_call } => self.ask(&tail, may_call).await?,
-                Todo::Call(_) => self.call().await?,
+                Todo::Ask { .. } | Todo::Call(_) if self.hopeless.is_some() => self.give_up(),
+                Todo::Ask { may_call } => self.ask(&mut tail, may_call).await?,
+                Todo::Call(_) => match self.call().await? {
+                    Some(said) => said,
+                    None => return Ok(None),
+                },
                 Todo::Nothing(_) => {
-                    return Ok(RunRecord::of(
+                    return Ok(Some(RunRecord::of(
                         &self.held.open.run,
                         &self.owner.thread,
                         &self.held.open.agent,
                         self.hub.now(),
-                    ));
+                    )));
                 }
             };
             let record = self.shelf.go_on(&self.owner, &mut self.held, &said, self.hub.now()).await?;
-            for message in said {
-                let upto = tail.last().map_or(0, |last| last.upto) + size(&message);
-                tail.push(Measured { message, upto });
+            if let Some(tail) = &mut tail {
+                for message in said {
+                    let upto = tail.last().map_or(0, |last| last.upto) + size(&message);
+                    tail.push(Measured { message, upto });
+                }
             }
             if record.status.is_end() {
-                return Ok(record);
+                return Ok(Some(record));
             }
-            self.resumed = false;
+            (self.resumed, self.failures) = (false, 0);
             self.told.send_replace(record);
         }
     }
 
-    /// Asks the model, and takes its answer in.
-    async fn ask(&mut self, tail: &[Measured], may_call: bool) -> Result<Vec<Message>, StoreError> {
-        let now = self.hub.now();
+    /// Ends a run that cannot go on. Calls it had begun have results like all others.
+    fn give_up(&mut self) -> Vec<Message> {
         let run = &mut self.held.open.run;
-        if self.cancel.is_cancelled() {
-            run.cancel();
+        let mut said = Vec::new();
+        if let Todo::Call(planned) = run.todo() {
+            let ends = planned.iter().map(calls::lost).collect();
+            said = run.called(ends).map(Vec::from).unwrap_or_default();
         }
-        run.look_at_bounds(now);
-        if let Todo::Nothing(_) = run.todo() {
+        if let Some(error) = self.hopeless.clone() {
+            run.fail(error);
+        }
+        said
+    }
+
+    /// Asks the model, and takes its answer in.
+    async fn ask(&mut self, tail: &mut Option<Vec<Measured>>, may_call: bool) -> Result<Vec<Message>, StoreError> {
+        let now = self.hub.now();
+        let Held { open, .. } = &mut self.held;
+        if self.cancel.is_cancelled() {
+            open.run.cancel();
+        }
+        open.run.look_at_bounds(now);
+        if self.plan.gone {
+            open.run.fail(RunError::new("no_such_agent", format!("there is no agent `{}` any more", open.agent)));
+        }
+        if let Todo::Nothing(_) = open.run.todo() {
             return Ok(Vec::new());
         }
+        let tail = match tail {
+            Some(tail) => tail,
+            None => tail.insert(self.shelf.tail(&self.owner, self.plan.context_window, now).await?),
+        };
         let Owner { tenant, thread } = &self.owner;
         let offer = self.hub.offer_of(tenant, thread, &self.plan.toolset).await.map_err(unavailable)?;
         let reply = tokio::select! {
@@ -181,16 +254,17 @@ impl Driver {
             };
             to.announce(&whose.tenant, &whose.thread, News::MessageDelta { run_id, text, again });
         };
-        let prompt = Prompt {
-            system: &system,
-            messages: &messages,
-            tools: &tools,
-            may_call,
-            stream: hub.is_heard(),
-            time: left.map_or(plan.request_time, |left| left.min(plan.request_time)),
-        };
+        let time = left.map_or(plan.request_time, |left| left.min(plan.request_time));
+        let prompt =
+            Prompt { system: &system, messages: &messages, tools: &tools, may_call, stream: hub.is_heard(), time };
         let begun = tokio::time::Instant::now();
-        let reply = plan.model.ask(prompt, &hear).await;
+        // It may be anybody's: whatever it does, the run has an end.
+        let asking = AssertUnwindSafe(async { plan.model.ask(prompt, &hear).await }).catch_unwind();
+        let reply = match tokio::time::timeout(time.saturating_add(GRACE), asking).await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(_)) => Err(ModelError::new(ModelFault::Failed, "the client of the model fell over")),
+            Err(_) => Err(ModelError::new(ModelFault::Timeout, format!("the model did not answer within {time:?}"))),
+        };
         self.meters.asked(plan.model.name(), begun.elapsed(), &reply);
         Ok(reply)
     }
@@ -203,15 +277,35 @@ impl Driver {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Makes the calls of the step, and takes in what came of them.
-    async fn call(&mut self) -> Result<Vec<Message>, StoreError> {
-        let ends = calls::make(self).await?;
+    /// Makes the calls of the step, and takes in what came of them; nothing where the hub goes down, and leaves them to the next
+    /// start.
+    async fn call(&mut self) -> Result<Option<Vec<Message>>, StoreError> {
+        let unwanted = self.cancel.child_token();
+        let left = self.held.open.run.until().map(|until| until.since(self.hub.now()));
+        let (ends, in_time) = {
+            let making = calls::make(self, &unwanted);
+            tokio::pin!(making);
+            tokio::select! {
+                biased;
+                ends = &mut making => (ends?, true),
+                () = time_is_up(left) => {
+                    unwanted.cancel();
+                    (making.await?, false)
+                }
+            }
+        };
+        if self.hub.is_leaving() && !self.cancel.is_cancelled() {
+            return Ok(None);
+        }
         let run = &mut self.held.open.run;
         let said = run.called(ends).map(Vec::from).unwrap_or_default();
         if self.cancel.is_cancelled() {
             run.cancel();
         }
-        Ok(said)
+        if !in_time {
+            run.time_is_up();
+        }
+        Ok(Some(said))
     }
 
     /// A call of this step waits, for a person or for its result.
@@ -247,6 +341,14 @@ impl Driver {
             }
             None => News::RunCompleted { run_id, steps, status: record.status.as_str().into() },
         });
+    }
+}
+
+/// Waits for so long; for ever where there is no bound.
+async fn time_is_up(left: Option<Duration>) {
+    match left {
+        Some(left) => tokio::time::sleep(left).await,
+        None => std::future::pending().await,
     }
 }
 

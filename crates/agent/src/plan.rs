@@ -42,6 +42,8 @@ pub struct AgentPlan {
     pub(crate) time_budget: Option<Duration>,
     pub(crate) context_window: u64,
     pub(crate) request_time: Duration,
+    /// Whether there is no such agent any more: its runs can only end.
+    pub(crate) gone: bool,
 }
 
 impl AgentPlan {
@@ -58,6 +60,7 @@ impl AgentPlan {
             time_budget: None,
             context_window: 128_000,
             request_time: Duration::from_secs(300),
+            gone: false,
         }
     }
 

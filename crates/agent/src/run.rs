@@ -196,8 +196,13 @@ impl Run {
             let told = format!("the run has used {spent} tokens; it may use {tokens}");
             self.fail(RunError::new("token_budget", told));
         } else if until.is_some_and(|until| now >= until) {
-            self.fail(RunError::new("time_budget", "the run has taken as long as it may"));
+            self.time_is_up();
         }
+    }
+
+    /// Ends the run because it has taken as long as it may, unless it has ended.
+    pub fn time_is_up(&mut self) {
+        self.fail(RunError::new("time_budget", "the run has taken as long as it may"));
     }
 
     /// Takes the model's answer in. Answers with the message that belongs to the conversation now: none while there are calls

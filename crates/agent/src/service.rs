@@ -3,6 +3,7 @@
 //! In: what a user says in a thread. Out: a run that goes on by itself, and everything that is known about runs and conversations. All
 //! that must survive is in the hub's store; here is only which agent a thread has, and which runs are driven.
 
+mod begin;
 mod handle;
 mod look;
 mod nobody;
@@ -14,7 +15,7 @@ use std::{
 };
 
 use smol_str::SmolStr;
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolhub_core::{
     CancellationToken, ToolHub, Toolset,
@@ -23,17 +24,12 @@ use toolhub_core::{
     status::Language,
 };
 
-use nobody::nobody;
-
 use crate::{
     agent::Agent,
-    driver::Driver,
-    live::{Driven, Live, Place},
+    live::Live,
     meters::Meters,
     plan::AgentPlan,
-    record::RunRecord,
-    run::Run,
-    shelf::{Begun, Claimed, Held, OpenRun, Opening, Owner, Shelf},
+    shelf::{Owner, Shelf},
 };
 
 pub use handle::RunHandle;
@@ -41,6 +37,8 @@ pub use look::{CancelRun, ThreadExport};
 
 /// The agent of a message that names none.
 pub const DEFAULT_AGENT: &str = "default";
+/// The agent that was set for its thread, by name.
+const OWN: &str = "own";
 /// How long an agent that was set for a thread is kept when nobody uses it.
 const IDLE: Duration = Duration::from_secs(3600);
 /// How soon a place that is taken is asked for again.
@@ -105,11 +103,18 @@ struct Inner {
     meters: Arc<Meters>,
     /// By name.
     agents: Mutex<BTreeMap<SmolStr, Arc<AgentPlan>>>,
-    /// Those that were set for one thread.
-    threads: Mutex<HashMap<Owner, (Arc<AgentPlan>, Instant)>>,
+    own: Mutex<Own>,
     language: Language,
     tasks: TaskTracker,
     stopping: CancellationToken,
+}
+
+/// The agents that were set for one thread.
+#[derive(Default)]
+struct Own {
+    plans: HashMap<Owner, (Arc<AgentPlan>, Instant)>,
+    /// When those were let go of that nobody uses.
+    swept: Option<Instant>,
 }
 
 impl AgentService {
@@ -128,7 +133,7 @@ impl AgentService {
             live: Live::default(),
             meters: Arc::default(),
             agents: Mutex::default(),
-            threads: Mutex::default(),
+            own: Mutex::default(),
             language,
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -164,8 +169,9 @@ impl AgentService {
     /// When the store does not answer.
     pub async fn set_agent(&self, tenant: &Tenant, thread: &ThreadId, plan: AgentPlan) -> Result<Agent, AgentError> {
         let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        lock(&self.0.threads).insert(owner.clone(), (Arc::new(plan), Instant::now()));
-        let agent = Agent::new(self.clone(), owner);
+        let plan = Arc::new(plan);
+        lock(&self.0.own).plans.insert(owner.clone(), (plan.clone(), Instant::now()));
+        let agent = Agent::new(self.clone(), owner, Some(plan));
         agent.initialize().await?;
         Ok(agent)
     }
@@ -176,19 +182,19 @@ impl AgentService {
     /// When the store does not answer.
     pub async fn get_agent(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<Agent>, AgentError> {
         let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        if self.own(&owner).is_some() {
-            return Ok(Some(Agent::new(self.clone(), owner)));
+        if let Some(plan) = self.own(&owner) {
+            return Ok(Some(Agent::new(self.clone(), owner, Some(plan))));
         }
         let head = self.0.shelf.head(&owner, self.0.hub.now()).await?;
         let known = head.is_some_and(|head| lock(&self.0.agents).contains_key(&head.agent));
-        Ok(known.then(|| Agent::new(self.clone(), owner)))
+        Ok(known.then(|| Agent::new(self.clone(), owner, None)))
     }
 
     /// Takes a thread's own agent away; says whether it had one. What the thread remembers stays, and a run that is open ends
     /// as it began.
     pub fn remove_agent(&self, tenant: &Tenant, thread: &ThreadId) -> bool {
         let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        lock(&self.0.threads).remove(&owner).is_some()
+        lock(&self.0.own).plans.remove(&owner).is_some()
     }
 
     /// Speaks to the agent of a thread. What was said is safe when this returns, and the run goes on by itself.
@@ -203,50 +209,11 @@ impl AgentService {
         said: impl Into<Said>,
     ) -> Result<RunHandle, AgentError> {
         let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        self.begin(&owner, said.into()).await
+        self.begin(&owner, said.into(), CancellationToken::new()).await
     }
 
-    pub(crate) async fn begin(&self, owner: &Owner, said: Said) -> Result<RunHandle, AgentError> {
-        if self.0.stopping.is_cancelled() {
-            return Err(AgentError::Stopping);
-        }
-        if said.content.trim().is_empty() {
-            return Err(AgentError::Empty);
-        }
-        let (agent, plan) = match self.plan(owner, said.agent.as_ref()).await {
-            Ok(found) => found,
-            // What was answered once is answered again, whoever is still there.
-            Err(refused) => return self.replay(owner, &said).await?.ok_or(refused),
-        };
-        let Inner { hub, shelf, live, .. } = &*self.0;
-        hub.use_thread(&owner.tenant, &owner.thread).await?;
-        let now = hub.now();
-        let run = Run::new(RunId::mint(now), now, plan.bounds(now));
-        let open = OpenRun { run, agent, caller: said.caller.clone() };
-        let opening = Opening { said: &said, open };
-        let place = loop {
-            match live.take(owner) {
-                Some(place) => break place,
-                None => match self.beside(owner, &said).await? {
-                    Some(handle) => return Ok(handle),
-                    // Whoever has the place is only just beginning, or has only just ended.
-                    None => tokio::time::sleep(A_MOMENT).await,
-                },
-            }
-        };
-        match shelf.begin(owner, opening, now).await? {
-            Begun::New(held) => Ok(self.drive(place, owner.clone(), plan, *held, false, CancellationToken::new())),
-            Begun::Again(run) => self.again(owner, run).await,
-            Begun::KeyReused => Err(AgentError::KeyReused),
-            Begun::Busy(run) => {
-                // A dead process has left it open.
-                self.go_on(place, owner, CancellationToken::new()).await?;
-                Err(AgentError::Busy(run))
-            }
-        }
-    }
-
-    /// Goes on with the runs that a dead process has left open; says how many.
+    /// Goes on with the runs that a dead process has left open; says how many. Those of agents that were [set](Self::set_agent)
+    /// for their thread go on when they are set again.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -258,7 +225,14 @@ impl AgentService {
             return Ok(0);
         }
         for owner in shelf.open(hub.now()).await? {
-            many += usize::from(self.go_on_with(&owner).await?);
+            match self.go_on_with(&owner).await {
+                Ok(goes_on) => many += usize::from(goes_on),
+                // One that cannot be read stops nobody else.
+                Err(error @ StoreError::Damaged { .. }) => {
+                    tracing::warn!(thread = %owner.thread, %error, "an open run cannot be read and stays as it is");
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(many)
     }
@@ -297,7 +271,7 @@ impl AgentService {
         named: Option<&SmolStr>,
     ) -> Result<(SmolStr, Arc<AgentPlan>), AgentError> {
         if let (None, Some(plan)) = (named, self.own(owner)) {
-            return Ok((SmolStr::new_static("own"), plan));
+            return Ok((SmolStr::new_static(OWN), plan));
         }
         let name = match named {
             Some(name) => name.clone(),
@@ -314,112 +288,18 @@ impl AgentService {
         }
     }
 
-    /// The agent that was set for a thread. Those that nobody has used for long are let go of.
+    /// The agent that was set for a thread. Those that nobody holds and nobody has used for long are let go of.
     fn own(&self, owner: &Owner) -> Option<Arc<AgentPlan>> {
-        let mut threads = lock(&self.0.threads);
-        threads.retain(|at, (_, used)| used.elapsed() < IDLE || self.0.live.of(at).is_some());
-        threads.get_mut(owner).map(|(plan, used)| {
-            *used = Instant::now();
+        let (mut own, now) = (lock(&self.0.own), Instant::now());
+        if own.swept.is_none_or(|swept| now - swept > IDLE / 60) {
+            // Whoever holds an agent, or drives its run, holds its plan.
+            own.plans.retain(|_, (plan, used)| now - *used < IDLE || Arc::strong_count(plan) > 1);
+            own.swept = Some(now);
+        }
+        own.plans.get_mut(owner).map(|(plan, used)| {
+            *used = now;
             plan.clone()
         })
-    }
-
-    /// Goes on with the run of a thread that a dead process has left open, if there is one.
-    pub(crate) async fn go_on_with(&self, owner: &Owner) -> Result<bool, StoreError> {
-        match self.0.live.take(owner) {
-            Some(place) => self.go_on(place, owner, CancellationToken::new()).await,
-            None => Ok(false),
-        }
-    }
-
-    /// Goes on with the open run of a thread, if there is one.
-    async fn go_on(&self, place: Place, owner: &Owner, cancel: CancellationToken) -> Result<bool, StoreError> {
-        if self.0.stopping.is_cancelled() {
-            return Ok(false);
-        }
-        let Some(held) = self.0.shelf.held(owner, self.0.hub.now()).await? else { return Ok(false) };
-        let named = lock(&self.0.agents).get(&held.open.agent).cloned();
-        let plan = self.own(owner).filter(|_| held.open.agent == "own").or(named);
-        let plan = plan.unwrap_or_else(|| nobody(&held.open.agent));
-        self.drive(place, owner.clone(), plan, held, true, cancel);
-        Ok(true)
-    }
-
-    /// What to tell somebody who speaks while the place of the thread is taken; nothing where there is no run to be seen.
-    async fn beside(&self, owner: &Owner, said: &Said) -> Result<Option<RunHandle>, AgentError> {
-        if let Some(handle) = self.replay(owner, said).await? {
-            return Ok(Some(handle));
-        }
-        match self.0.live.of(owner) {
-            Some(driven) => Err(AgentError::Busy(driven.run)),
-            None => Ok(None),
-        }
-    }
-
-    /// The run of a message that was said before with the same key.
-    async fn replay(&self, owner: &Owner, said: &Said) -> Result<Option<RunHandle>, AgentError> {
-        let Some(key) = &said.key else { return Ok(None) };
-        match self.0.shelf.claimed(owner, key, said, self.0.hub.now()).await? {
-            Some(Claimed::Same(run)) => self.again(owner, run).await.map(Some),
-            Some(Claimed::Other) => Err(AgentError::KeyReused),
-            None => Ok(None),
-        }
-    }
-
-    /// The run that the same message has begun before.
-    async fn again(&self, owner: &Owner, run: RunId) -> Result<RunHandle, AgentError> {
-        if let Some(driven) = self.0.live.of(owner).filter(|driven| driven.run == run) {
-            return Ok(RunHandle { told: driven.told, replayed: true, cancel: None });
-        }
-        let record = self.0.shelf.run(&owner.tenant, run, self.0.hub.now()).await?;
-        let gone = || StoreError::Unavailable(format!("the run {run} is not in the store any more"));
-        let (_, told) = watch::channel(record.ok_or_else(gone)?);
-        Ok(RunHandle { told, replayed: true, cancel: None })
-    }
-
-    fn drive(
-        &self,
-        place: Place,
-        owner: Owner,
-        plan: Arc<AgentPlan>,
-        held: Held,
-        resumed: bool,
-        cancel: CancellationToken,
-    ) -> RunHandle {
-        let Inner { hub, shelf, meters, tasks, stopping, language, .. } = &*self.0;
-        let record = RunRecord::of(&held.open.run, &owner.thread, &held.open.agent, hub.now());
-        let (run, agent) = (record.id, record.agent.clone());
-        let (told, hears) = watch::channel(record);
-        place.drives(Driven { run, told: hears.clone(), cancel: cancel.clone() });
-        let mut driver = Driver {
-            hub: hub.clone(),
-            shelf: shelf.clone(),
-            meters: meters.clone(),
-            owner,
-            plan,
-            held,
-            resumed,
-            language: *language,
-            told: told.clone(),
-            cancel: cancel.clone(),
-            offer: None,
-        };
-        let (stopping, meters) = (stopping.clone(), meters.clone());
-        tasks.spawn(async move {
-            let begun = Instant::now();
-            let end = tokio::select! {
-                biased;
-                end = driver.drive() => end,
-                () = stopping.cancelled() => None,
-            };
-            drop(place);
-            if let Some(record) = end {
-                driver.tell_end(&record);
-                meters.ran(&agent, begun.elapsed(), record.status, record.error.as_ref());
-                told.send_replace(record);
-            }
-        });
-        RunHandle { told: hears, replayed: false, cancel: Some(cancel) }
     }
 }
 

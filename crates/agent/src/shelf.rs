@@ -83,6 +83,23 @@ pub(crate) struct Held {
     pub(crate) head: Head,
     head_seen: Option<Seen>,
     open_seen: Seen,
+    /// The batches that were to write the next step, and are not known to have done so.
+    tried: Vec<u64>,
+}
+
+impl Held {
+    /// Whether what is written down is this, or what whoever holds it has tried to write: a store whose answer was lost may write
+    /// late.
+    pub(crate) fn is_before(&self, found: &Self) -> bool {
+        let own = found.open_seen == self.open_seen || self.tried.contains(&found.open_seen.stamp);
+        own && found.open.run.id == self.open.run.id
+    }
+
+    /// Goes on from what is written down.
+    pub(crate) fn follow(&mut self, found: Self) {
+        let tried = std::mem::take(&mut self.tried);
+        *self = Self { tried, ..found };
+    }
 }
 
 /// What became of a message that was to begin a run.
@@ -139,17 +156,23 @@ impl Shelf {
             keys.extend(claim.iter().map(|(id, _)| owner.key(Table::Runs, id.clone())));
             let rows = self.store.load(&keys, now).await?;
             let row = |at: usize| rows.get(at).and_then(Option::as_ref);
+            let found = row(1).map(|row| read::<OpenRun>(&keys[1], row)).transpose()?;
+            let head: Option<(Head, Seen)> = row(0).map(|row| read(&keys[0], row)).transpose()?;
+            let (mut head, head_seen) = head.map_or_else(Default::default, |(head, seen)| (head, Some(seen)));
+            if let Some((_, open_seen)) = found.as_ref().filter(|(found, _)| found.run.id == open.run.id) {
+                // It was written down although that was not heard.
+                let open_seen = *open_seen;
+                return Ok(Begun::New(Box::new(Held { open, head, head_seen, open_seen, tried: Vec::new() })));
+            }
             if let Some(row) = row(2) {
                 return Ok(match claimed(&keys[2], row, said)? {
                     Claimed::Same(run) => Begun::Again(run),
                     Claimed::Other => Begun::KeyReused,
                 });
             }
-            if let Some(row) = row(1) {
-                return Ok(Begun::Busy(read::<OpenRun>(&keys[1], row)?.0.run.id));
+            if let Some((found, _)) = found {
+                return Ok(Begun::Busy(found.run.id));
             }
-            let head: Option<(Head, Seen)> = row(0).map(|row| read(&keys[0], row)).transpose()?;
-            let (mut head, head_seen) = head.map_or_else(Default::default, |(head, seen)| (head, Some(seen)));
             head.agent.clone_from(&open.agent);
             let mut batch = Batch::on(owner.partition());
             let message = Message::User { content: said.content.clone() };
@@ -174,10 +197,11 @@ impl Shelf {
             match self.store.commit(batch, now).await {
                 Ok(versions) => {
                     let (head_seen, open_seen) = last_two(&versions, stamp);
-                    return Ok(Begun::New(Box::new(Held { open, head, head_seen: Some(head_seen), open_seen })));
+                    let head_seen = Some(head_seen);
+                    return Ok(Begun::New(Box::new(Held { open, head, head_seen, open_seen, tried: Vec::new() })));
                 }
-                // Somebody else was quicker; what that was is seen when we look again.
-                Err(StoreError::Conflict { .. }) if tries < TRIES => {}
+                // Somebody else was quicker, or the answer was lost; what that was is seen when we look again.
+                Err(StoreError::Conflict { .. } | StoreError::Unknown(_)) if tries < TRIES => {}
                 Err(error) => return Err(error),
             }
         }
@@ -222,9 +246,11 @@ impl Shelf {
         let expect = held.head_seen.map_or(Expect::Absent, Expect::Same);
         batch.writes.push(put(Table::Messages, HEAD, expect, &head)?);
         let stamp = batch.stamp;
+        held.tried.push(stamp);
         let versions = self.store.commit(batch, now).await?;
         let (head_seen, open_seen) = last_two(&versions, stamp);
         (held.head, held.head_seen, held.open_seen) = (head, Some(head_seen), open_seen);
+        held.tried.clear();
         Ok(record)
     }
 }

@@ -36,7 +36,7 @@ use std::{
 use toolhub::status::StatusSettings;
 
 pub(crate) use self::{
-    load::{Asked, Loaded, load, tool},
+    load::{Asked, FILE_NAME, Loaded, Needed, load, tool},
     problem::{Problems, Style, render},
     raw::{Level, LogFormat, Mode},
     rehearse::rehearse,

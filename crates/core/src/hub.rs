@@ -258,6 +258,17 @@ impl ToolHub {
         own.wait().await;
     }
 
+    /// Waits until the hub is [shut down](Self::shutdown); from then on it takes no new calls.
+    pub async fn leaving(&self) {
+        self.engine.leaving.heard().await;
+    }
+
+    /// Whether the hub is being [shut down](Self::shutdown), or has been.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.engine.is_leaving()
+    }
+
     fn register_kind(&self, tool: ToolBuilder, kind: &Kind) -> Result<(), RegistryError> {
         if tool.kind() == kind {
             return self.register(tool);

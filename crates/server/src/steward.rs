@@ -77,6 +77,9 @@ pub enum ToolChangeError {
     /// What was sent makes no tool, in words for whoever sent it.
     #[error("{0}")]
     Refused(String),
+    /// It could not be kept, for a reason that is told to operators. Everything is as it was.
+    #[error("the store does not answer: {0}")]
+    Store(String),
 }
 
 /// Why a steward could not do it, in words for whoever asked. No secret is in them.

@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use toolhub_core::{
-    CallQuery, CallQueryError, CallRecord, CancellationToken, StateError, Status, ThreadInfo,
+    CallQuery, CallQueryError, CallRecord, CancellationToken, StateError, Status, ThreadError, ThreadInfo,
     backend::StoreError,
     ids::{RunId, Tenant, ThreadId},
 };
 
-use super::{AgentService, Inner};
+use super::{A_MOMENT, AgentService, Inner};
 use crate::{
     record::{RunRecord, RunStatus},
     shelf::{KeptMessage, Owner},
@@ -89,22 +89,29 @@ impl AgentService {
     /// When the store does not answer.
     pub async fn cancel(&self, tenant: &Tenant, run: RunId) -> Result<CancelRun, StoreError> {
         let Inner { hub, shelf, live, .. } = &*self.0;
-        if let Some(driven) = live.find(tenant, run) {
-            driven.cancel.cancel();
-            return Ok(CancelRun::Asked);
+        loop {
+            if let Some(driven) = live.find(tenant, run) {
+                driven.cancel.cancel();
+                return Ok(CancelRun::Asked);
+            }
+            let Some(record) = shelf.run(tenant, run, hub.now()).await? else { return Ok(CancelRun::NotFound) };
+            if record.status.is_end() {
+                return Ok(CancelRun::Ended(record.status));
+            }
+            let owner = Owner { tenant: tenant.clone(), thread: record.thread };
+            if let Some(place) = live.take(&owner) {
+                // Nobody drives it: whoever does now brings it to a clean end.
+                let cancel = CancellationToken::new();
+                cancel.cancel();
+                self.go_on(place, &owner, cancel).await?;
+                return Ok(CancelRun::Asked);
+            }
+            if live.of(&owner).is_some_and(|driven| driven.run != run) {
+                return Ok(CancelRun::Asked);
+            }
+            // Whoever has the place is only just beginning, or has only just ended.
+            tokio::time::sleep(A_MOMENT).await;
         }
-        let Some(record) = shelf.run(tenant, run, hub.now()).await? else { return Ok(CancelRun::NotFound) };
-        if record.status.is_end() {
-            return Ok(CancelRun::Ended(record.status));
-        }
-        let owner = Owner { tenant: tenant.clone(), thread: record.thread };
-        if let Some(place) = live.take(&owner) {
-            // Nobody drives it: whoever does now brings it to a clean end.
-            let cancel = CancellationToken::new();
-            cancel.cancel();
-            self.go_on(place, &owner, cancel).await?;
-        }
-        Ok(CancelRun::Asked)
     }
 
     /// Messages of a conversation, the oldest first: at most `limit`, those after the number `after`.
@@ -122,8 +129,22 @@ impl AgentService {
         self.0.shelf.messages(&owner, limit, after, self.0.hub.now()).await
     }
 
-    /// Everything that is kept of a thread, for whom it belongs to. [`ToolHub::delete_thread`](toolhub_core::ToolHub::delete_thread)
-    /// takes the same away.
+    /// Takes a thread away at once, with everything that is kept of it, and ends the run that is open in it. Says whether there was
+    /// one.
+    ///
+    /// # Errors
+    /// When calls run in it, or the store does not answer.
+    pub async fn delete_thread(&self, tenant: &Tenant, thread: &ThreadId) -> Result<bool, ThreadError> {
+        let Inner { hub, live, .. } = &*self.0;
+        let deleted = hub.delete_thread(tenant, thread).await?;
+        // Its run would notice only when its model has answered.
+        if let Some(driven) = live.of(&Owner { tenant: tenant.clone(), thread: thread.clone() }) {
+            driven.cancel.cancel();
+        }
+        Ok(deleted)
+    }
+
+    /// Everything that is kept of a thread, for whom it belongs to. [`delete_thread`](Self::delete_thread) takes the same away.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -183,7 +204,8 @@ impl AgentService {
             if let Some(now) = self.0.hub.call_record(tenant, call.id).await? {
                 (call.status, call.approval) = (now.status, now.approval.filter(|_| !now.status.is_end()));
             }
-            waits |= call.status == Status::AwaitingApproval || call.arguments.is_some() && !call.status.is_end();
+            call.arguments = self.0.hub.handed_out(tenant, call.id);
+            waits |= call.status == Status::AwaitingApproval || call.arguments.is_some();
         }
         record.status = if waits { RunStatus::Waiting } else { RunStatus::Running };
         Ok(record)

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use smol_str::SmolStr;
-use toolhub_core::{BoxFuture, export::Format};
+use toolhub_core::{BoxFuture, Toolset, export::Format};
 
 use crate::{
     model::{Hear, Model, ModelError, ModelFault, Prompt, Reply},
     plan::AgentPlan,
 };
 
-/// An agent that is no longer defined: its run can only end.
+/// An agent that is no longer defined: its run can only end. Which tools it had is not known, so it has none.
 pub(super) fn nobody(name: &SmolStr) -> Arc<AgentPlan> {
-    Arc::new(AgentPlan::new(Arc::new(Nobody(name.clone()))))
+    let none = Toolset::of::<SmolStr>([]).unwrap_or_else(|_| unreachable!("there is no pattern that could be wrong"));
+    let plan = AgentPlan::new(Arc::new(Nobody(name.clone()))).toolset(none);
+    Arc::new(AgentPlan { gone: true, ..plan })
 }
 
 struct Nobody(SmolStr);

@@ -55,7 +55,7 @@ impl Shelf {
         let (open, open_seen): (OpenRun, Seen) = read(&keys[1], &open)?;
         let head: Option<(Head, Seen)> = head.map(|row| read(&keys[0], &row)).transpose()?;
         let (head, head_seen) = head.map_or_else(Default::default, |(head, seen)| (head, Some(seen)));
-        Ok(Some(Held { open, head, head_seen, open_seen }))
+        Ok(Some(Held { open, head, head_seen, open_seen, tried: Vec::new() }))
     }
 
     /// The threads with an open run, whoever drives them.

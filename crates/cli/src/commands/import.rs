@@ -1,7 +1,7 @@
 //! `import`: tools that are described elsewhere, written into the config.
 //!
-//! In: a document. Out: what it comes to, and lines at the end of the config file. A config that is wrong with them is put back as it
-//! was.
+//! In: a document. Out: what it comes to, and lines at the end of the config file. Nothing is written before the config was found good with
+//! them, and what cannot be written whole leaves nothing behind.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use toolhub::openapi::{self, Imported, Options, Scheme, SchemeKind};
 
 use crate::{
     client,
-    config::{self, Asked},
+    config::{self, Asked, Needed},
     exit::Exit,
     failure::Failure,
     output::{Column, Table, plain},
@@ -52,10 +52,16 @@ pub(crate) struct OpenApi {
     dry_run: bool,
 }
 
+impl OpenApi {
+    fn is_address(&self) -> bool {
+        self.spec.starts_with("http://") || self.spec.starts_with("https://")
+    }
+}
+
 pub(crate) async fn run(session: &Session, import: Import) -> Result<Exit, Failure> {
     let Import::Openapi(said) = import;
     let asked = session.global.asked()?;
-    let is_address = said.spec.starts_with("http://") || said.spec.starts_with("https://");
+    let is_address = said.is_address();
     let text = if is_address {
         client::fetch(&said.spec).await?
     } else {
@@ -75,7 +81,10 @@ pub(crate) async fn run(session: &Session, import: Import) -> Result<Exit, Failu
     let imported = openapi::import(&text, &options).map_err(|error| Failure::usage(error.to_string()))?;
     let written = match said.dry_run || imported.plans.is_empty() {
         true => None,
-        false => Some(write(&asked, &said, is_address.then_some(text.as_str()), &imported)?),
+        false => {
+            let written = write(&asked, &said, is_address.then_some(text.as_str()), &imported).await;
+            Some(written.inspect_err(|_| session.show.say("nothing was written"))?)
+        }
     };
     show(session, &said, &imported, written.as_deref());
     Ok(Exit::Fine)
@@ -128,42 +137,87 @@ fn show(session: &Session, said: &OpenApi, imported: &Imported, written: Option<
 }
 
 /// Writes the lines, and the document where it came from an address. Answers which file has them.
-fn write(asked: &Asked, said: &OpenApi, text: Option<&str>, imported: &Imported) -> Result<PathBuf, Failure> {
-    let no_config = || {
-        Failure::usage("there is no toolhub.toml that could have the tools")
-            .help("`toolhub init --empty` writes one; --dry-run shows the tools without it")
-    };
-    let (file, _) = asked.files().pop().filter(|(file, _)| file.is_file()).ok_or_else(no_config)?;
-    let failed = |what: &Path, error: io::Error| Failure::unexpected(format!("{}: {error}", what.display()));
+async fn write(asked: &Asked, said: &OpenApi, text: Option<&str>, imported: &Imported) -> Result<PathBuf, Failure> {
+    let file = project_file(asked)?;
     let folder = file.parent().unwrap_or(Path::new("."));
-    let mut fetched = None;
-    let spec = match text {
-        None => relative(&asked.folder.join(&said.spec), folder),
-        Some(text) => {
-            let ending = if text.trim_start().starts_with('{') { "json" } else { "yaml" };
-            let name = file_name(said.prefix.as_deref().unwrap_or(&imported.title));
-            let place = folder.join("specs").join(format!("{name}.{ending}"));
-            if place.exists() {
-                let words = format!("{} is there already", place.display());
-                return Err(Failure::usage(words).help("give a --prefix of its own, or remove the file first"));
-            }
-            fs::create_dir_all(folder.join("specs")).map_err(|error| failed(&place, error))?;
-            fs::write(&place, text).map_err(|error| failed(&place, error))?;
-            fetched = Some(place.clone());
-            relative(&place, folder)
-        }
+    let before = fs::read_to_string(&file).map_err(|error| failed(&file, &error))?;
+    let with = |spec: &str| format!("{}\n\n{}", before.trim_end(), lines(asked, said, spec, imported));
+    let Some(text) = text else {
+        let whole = with(&relative(&asked.folder.join(&said.spec), folder));
+        check(asked, &file, &whole).await?;
+        replace(&file, &whole).map_err(|error| failed(&file, &error))?;
+        return Ok(file);
     };
-    let before = fs::read_to_string(&file).map_err(|error| failed(&file, error))?;
-    let whole = format!("{}\n\n{}", before.trim_end(), lines(asked, said, &spec, imported));
-    replace(&file, &whole).map_err(|error| failed(&file, error))?;
-    match config::load(asked) {
-        Ok(_) => Ok(file),
-        Err(problems) => {
-            replace(&file, &before).map_err(|error| failed(&file, error))?;
-            fetched.map(fs::remove_file);
-            Err(Failure::of_config(&problems).help(format!("{} was left as it was", file.display())))
-        }
+    let ending = if text.trim_start().starts_with('{') { "json" } else { "yaml" };
+    let name = format!("{}.{ending}", file_name(said.prefix.as_deref().unwrap_or(&imported.title)));
+    let place = folder.join("specs").join(&name);
+    if place.exists() {
+        let words = format!("{} is there already", place.display());
+        return Err(Failure::usage(words).help("give a --prefix of its own, or remove the file first"));
     }
+    // Looked at elsewhere, until the config was found good with it.
+    let aside = Aside::new(&std::env::temp_dir().join(format!("toolhub-import-{}", std::process::id())), &name, text)?;
+    check(asked, &file, &with(&aside.file.display().to_string())).await?;
+    drop(aside);
+    let kept = Aside::new(&folder.join("specs"), &name, text)?;
+    replace(&file, &with(&relative(&place, folder))).map_err(|error| failed(&file, &error))?;
+    kept.stays();
+    Ok(file)
+}
+
+/// The file that is to have the tools: the project's, or the one that was named. The user's own holds everywhere, and is changed
+/// by nobody who did not name it.
+fn project_file(asked: &Asked) -> Result<PathBuf, Failure> {
+    let found = asked.files().pop().filter(|(file, _)| file.is_file());
+    let own = asked.user_file();
+    let found = found.filter(|(file, needed)| *needed != Needed::No || Some(file) != own.as_ref());
+    found.map(|(file, _)| file).ok_or_else(|| {
+        let place = asked.folder.join(config::FILE_NAME);
+        Failure::usage("there is no toolhub.toml that could have the tools")
+            .help(format!("`toolhub init --empty` writes {}, where they would go", place.display()))
+            .help("--config names another file; --dry-run shows the tools without one")
+    })
+}
+
+/// Looks whether a config would be good with another text in one of its files.
+async fn check(asked: &Asked, file: &Path, text: &str) -> Result<(), Failure> {
+    let asked = Asked { instead: Some((file.to_owned(), text.to_owned())), ..asked.clone() };
+    let loaded = config::load(&asked).map_err(|problems| Failure::of_config(&problems))?;
+    config::rehearse(&loaded).await.map_err(|problems| Failure::of_config(&problems))
+}
+
+/// A document in a file of its own, which is gone with this unless it is to stay.
+struct Aside {
+    file: PathBuf,
+    /// The folder, where there was none before.
+    folder: Option<PathBuf>,
+}
+
+impl Aside {
+    fn new(folder: &Path, name: &str, text: &str) -> Result<Self, Failure> {
+        let made = (!folder.exists()).then(|| folder.to_owned());
+        fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+        let this = Self { file: folder.join(name), folder: made };
+        let written = fs::File::create_new(&this.file).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|error| failed(&this.file, &error))?;
+        Ok(this)
+    }
+
+    fn stays(mut self) {
+        (self.file, self.folder) = (PathBuf::new(), None);
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // What cannot be taken away lies there, and is in nobody's way.
+        let _ = fs::remove_file(&self.file);
+        let _ = self.folder.take().map(fs::remove_dir);
+    }
+}
+
+fn failed(what: &Path, error: &io::Error) -> Failure {
+    Failure::unexpected(format!("{}: {error}", what.display()))
 }
 
 /// Puts a text in the place of a file's, whole or not at all: the file is the user's own, and a disk may be full. A link stays one, and
@@ -199,7 +253,7 @@ fn lines(asked: &Asked, said: &OpenApi, spec: &str, imported: &Imported) -> Stri
     for (key, words) in [("include", &said.include), ("exclude", &said.exclude), ("allow_hosts", &said.allow_host)] {
         lines.extend((!words.is_empty()).then(|| format!("{key} = {}", list(words))));
     }
-    if spec.starts_with("specs/") && said.spec.contains("://") {
+    if said.is_address() {
         lines.push(format!("document_url = {}", text(&client::without_secrets(&said.spec))));
     }
     for scheme in &imported.schemes {

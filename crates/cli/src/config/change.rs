@@ -67,6 +67,9 @@ pub(super) fn fixed(raw: &Raw) -> BTreeMap<String, Value> {
     if let Some(auth) = whole.get_mut("auth").and_then(Value::as_object_mut) {
         auth.remove("keys");
     }
+    if let Some(server) = whole.get_mut("server").and_then(Value::as_object_mut) {
+        server.remove("tool_hosts");
+    }
     let mut leaves = BTreeMap::new();
     spread("", &Value::Object(whole), &mut leaves);
     leaves

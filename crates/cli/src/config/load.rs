@@ -45,6 +45,8 @@ pub(crate) struct Asked {
     pub(crate) folder: PathBuf,
     /// The variables of the process.
     pub(crate) environment: Environment,
+    /// A file as it would be, in the place of what it holds.
+    pub(crate) instead: Option<(PathBuf, String)>,
 }
 
 /// A config, and how it came to be.
@@ -257,6 +259,9 @@ fn check_part(node: &mut Node, shape: &Shape, environment: &Environment, syntax:
 
 fn read(asked: &Asked, path: &FilePath, origin: &Origin) -> Result<Arc<Source>, Problem> {
     let name = asked.name_of(path);
+    if let Some((_, text)) = asked.instead.as_ref().filter(|(file, _)| file == path) {
+        return Ok(Arc::new(Source { name, path: path.to_owned(), text: text.clone() }));
+    }
     let fail = |why: String, help: &str| {
         Err(Problem::new(origin.clone(), "", format!("{name} cannot be read: {why}")).help(help))
     };

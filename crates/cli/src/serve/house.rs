@@ -11,8 +11,9 @@ use std::{
 
 use axum::Router;
 use serde_json::Value;
+use tokio::runtime::Handle;
 use toolhub::{
-    BoxFuture, Change, ToolHub,
+    BoxFuture, Change, ToolBuilder, ToolHub,
     agent::AgentService,
     backend::Backend,
     clock::{Clock, SystemClock},
@@ -130,7 +131,7 @@ impl House {
     }
 
     /// Makes a tool, or another in its place; and keeps it. In the order that a crash in between leaves no tool that nobody
-    /// asked for.
+    /// asked for. One that cannot be kept is not there.
     async fn make(&self, name: &str, asked: &Value, there: bool) -> Result<(), ToolChangeError> {
         let _alone = self.reloading.lock().await;
         if self.loaded().config.tools.contains_key(name) {
@@ -139,11 +140,41 @@ impl House {
         if self.hub.get(name).is_some() != there {
             return Err(ToolChangeError::Taken);
         }
+        let tool = self.made(name, asked)?;
+        let before = self.kept(name).await?;
+        self.change(Change::of_tools().put(tool)).await?;
+        self.keep(name, Some(asked), before).await
+    }
+
+    /// A tool as it was asked for over the API, under what holds now.
+    fn made(&self, name: &str, asked: &Value) -> Result<ToolBuilder, ToolChangeError> {
         let hosts = &self.loaded().config.server.tool_hosts;
-        let tool = made::builder(name, asked, hosts, |base| self.hub.get(base).is_some())?;
-        let refused = |error: &dyn std::fmt::Display| ToolChangeError::Refused(error.to_string());
-        self.hub.apply(Change::of_tools().put(tool)).await.map_err(|error| refused(&error))?;
-        made::keep(&self.backend(), name, Some(asked)).await.map_err(|error| refused(&error))
+        made::builder(name, asked, hosts, |base| self.hub.get(base).is_some())
+    }
+
+    /// What is kept of a tool.
+    async fn kept(&self, name: &str) -> Result<Option<Value>, ToolChangeError> {
+        made::one(&self.backend(), name).await.map_err(|error| ToolChangeError::Store(error.to_string()))
+    }
+
+    async fn change(&self, change: Change) -> Result<(), ToolChangeError> {
+        let changed = self.hub.apply(change).await;
+        changed.map(drop).map_err(|error| ToolChangeError::Refused(error.to_string()))
+    }
+
+    /// Keeps what the hub has already. Where the store does not answer, the hub gets back what it had before.
+    async fn keep(&self, name: &str, asked: Option<&Value>, before: Option<Value>) -> Result<(), ToolChangeError> {
+        let Err(error) = made::keep(&self.backend(), name, asked).await else { return Ok(()) };
+        let back = before.map(|before| self.made(name, &before)).transpose();
+        let undone = match back {
+            Ok(Some(tool)) => self.change(Change::of_tools().put(tool)).await,
+            Ok(None) => self.change(Change::of_tools().remove(name)).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = undone {
+            tracing::error!(tool = name, %error, "a tool is not what is kept of it until the next start");
+        }
+        Err(ToolChangeError::Store(error.to_string()))
     }
 
     async fn take_away(&self, name: &str) -> Result<(), ToolChangeError> {
@@ -151,18 +182,15 @@ impl House {
         if self.loaded().config.tools.contains_key(name) {
             return Err(ToolChangeError::Configured);
         }
-        let refused = |error: &dyn std::fmt::Display| ToolChangeError::Refused(error.to_string());
-        made::keep(&self.backend(), name, None).await.map_err(|error| refused(&error))?;
-        self.hub.apply(Change::of_tools().remove(name)).await.map_err(|error| refused(&error))?;
-        Ok(())
+        let before = self.kept(name).await?;
+        self.change(Change::of_tools().remove(name)).await?;
+        self.keep(name, None, before).await
     }
 
     /// Reads the config again and applies what changed.
     pub(crate) async fn read_again(&self) -> Result<Reloaded, StewardError> {
         let _alone = self.reloading.lock().await;
-        let next = config::load(&self.asked).map_err(|problems| wrong(&problems))?;
-        lost(&self.loaded(), &next)?;
-        config::rehearse(&next).await.map_err(|problems| wrong(&problems))?;
+        let next = self.next().await?;
         let mut plan = next.config.change_from(&self.loaded().config);
         plan.needs_restart = next.config.change_from(&self.began.config).needs_restart;
         let plans = agents::plans(&next.config.agents).map_err(|error| StewardError::Failed(error.into()))?;
@@ -171,14 +199,19 @@ impl House {
         let change = pieces.put.into_iter().fold(change, Change::put);
         // What the config stood in the way of comes back, as it would after a restart.
         let made = made::all(&self.backend()).await.map_err(|error| StewardError::Failed(error.into()))?;
-        let change = pieces.remove.iter().fold(change, |change, name| {
-            let others = |base: &str| next.config.tools.contains_key(base) || self.hub.get(base).is_some();
-            let hosts = &next.config.server.tool_hosts;
-            match made.get(name).and_then(|asked| made::builder(name, asked, hosts, others).ok()) {
-                Some(tool) => change.put(tool),
-                None => change.remove(name),
-            }
+        let hosts = &next.config.server.tool_hosts;
+        let others = |base: &str| next.config.tools.contains_key(base) || self.hub.get(base).is_some();
+        let again = |name: &String| made::builder(name, made.get(name)?, hosts, others).ok();
+        let mut change = pieces.remove.iter().fold(change, |change, name| match again(name) {
+            Some(tool) => change.put(tool),
+            None => change.remove(name),
         });
+        // Those that are there reach other hosts from now on.
+        if *hosts != self.loaded().config.server.tool_hosts {
+            let there =
+                made.keys().filter(|name| !next.config.tools.contains_key(*name) && !pieces.remove.contains(name));
+            change = there.filter_map(again).fold(change, Change::put);
+        }
         let change = pieces.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
         let change = pieces.rules.into_iter().fold(change, Change::rule);
         let changed = self.hub.apply(change).await.map_err(|error| StewardError::Failed(error.into()))?;
@@ -198,6 +231,20 @@ impl House {
             removed: plan.removed,
             needs_restart: plan.needs_restart,
         })
+    }
+
+    /// The config as its files say it now, read and tried where it may block: documents of services are large.
+    async fn next(&self) -> Result<Loaded, StewardError> {
+        let (asked, old, runtime) = (self.asked.clone(), self.loaded(), Handle::current());
+        let reading = move || {
+            let next = config::load(&asked).map_err(|problems| wrong(&problems))?;
+            lost(&old, &next)?;
+            runtime.block_on(config::rehearse(&next)).map_err(|problems| wrong(&problems))?;
+            Ok(next)
+        };
+        #[expect(clippy::disallowed_methods, reason = "one at a time: whoever reloads holds the lock for it")]
+        let read = tokio::task::spawn_blocking(reading).await;
+        read.unwrap_or_else(|error| Err(StewardError::Failed(error.into())))
     }
 
     async fn make_backup(&self) -> Result<Backup, StewardError> {

@@ -150,6 +150,14 @@ pub(super) async fn all(store: &Arc<dyn Backend>) -> Result<BTreeMap<String, Val
     }
 }
 
+/// One that is kept.
+///
+/// # Errors
+/// When the store does not answer.
+pub(super) async fn one(store: &Arc<dyn Backend>, name: &str) -> Result<Option<Value>, StoreError> {
+    all(store).await.map(|mut kept| kept.remove(name))
+}
+
 /// Keeps a tool, or forgets it where nothing is asked for any more.
 ///
 /// # Errors

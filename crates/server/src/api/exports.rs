@@ -4,7 +4,11 @@ use axum::{Json, extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
-use toolhub_core::{ErrorKind, export::Format, ids::ThreadId};
+use toolhub_core::{
+    ErrorKind, Filter,
+    export::{self, Format},
+    ids::ThreadId,
+};
 
 use crate::{
     app::App,
@@ -16,7 +20,7 @@ use crate::{
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/api/v1/tools/export", Access::Needs(Scope::ToolsRead), "tools", export)
+        Route::new(Method::GET, "/api/v1/tools/export", Access::Needs(Scope::ToolsRead), "tools", give)
             .says("Tools in a model provider's own format")
             .answers::<Exported>(200, "All tools, or exactly those a thread is offered now")
             .refusals(&[ErrorKind::StoreUnavailable]),
@@ -32,6 +36,8 @@ struct Wanted {
     format: Format,
     /// Only the tools this thread is offered now. A thread nobody has named yet is offered what a new one would be.
     thread_id: Option<ThreadId>,
+    /// Only the tools of this toolset.
+    toolset: Option<String>,
 }
 
 fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Format, D::Error> {
@@ -48,10 +54,15 @@ struct Exported {
     tools: Vec<Value>,
 }
 
-async fn export(State(app): State<App>, Who(principal): Who, Query(wanted): Query<Wanted>) -> Answer<Json<Exported>> {
+async fn give(State(app): State<App>, Who(principal): Who, Query(wanted): Query<Wanted>) -> Answer<Json<Exported>> {
+    let toolset = super::toolsets::named(&app, wanted.toolset.as_deref())?;
     let tools = match &wanted.thread_id {
-        None => app.hub().export(wanted.format),
-        Some(thread) => app.hub().offer(&principal.tenant, thread).await?.export(wanted.format),
+        None if wanted.toolset.is_none() => app.hub().export(wanted.format),
+        None => {
+            let tools = app.hub().tools().within(&toolset).list(&Filter::default());
+            export::export(wanted.format, tools.iter().map(|tool| &tool.definition))
+        }
+        Some(thread) => app.hub().offer_of(&principal.tenant, thread, &toolset).await?.export(wanted.format),
     };
     Ok(Json(Exported { format: wanted.format, tools }))
 }

@@ -180,7 +180,7 @@ async fn show(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread
 
 async fn delete(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<StatusCode> {
     let thread = find(&app, &who.tenant, &of.id).await?;
-    match app.hub().delete_thread(&who.tenant, &thread.id).await {
+    match app.agents().delete_thread(&who.tenant, &thread.id).await {
         // Whether it was still there or somebody else was quicker: it is gone.
         Ok(_) => Ok(StatusCode::NO_CONTENT),
         Err(ThreadError::Store(error)) => Err(error.into()),

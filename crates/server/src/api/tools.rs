@@ -70,6 +70,8 @@ struct Wanted {
     kind: Option<Kind>,
     /// Only tools that stand so.
     status: Option<ToolStatus>,
+    /// Only tools of this toolset.
+    toolset: Option<String>,
     /// Only tools with this tag.
     tag: Option<String>,
     /// Only tools with this text in their name, title or description, in whatever case.
@@ -82,7 +84,9 @@ struct Wanted {
 async fn list(State(app): State<App>, Query(wanted): Query<Wanted>, here: Here) -> Answer<impl IntoResponse> {
     let after = page::place(wanted.cursor.as_ref(), "tools")?;
     let filter = Filter { kind: wanted.kind, tag: wanted.tag };
+    let toolset = super::toolsets::named(&app, wanted.toolset.as_deref())?;
     let mut tools = app.hub().list(&filter);
+    tools.retain(|tool| toolset.has(&tool.definition.name));
     if let Some(text) = wanted.q.map(|text| text.to_lowercase()) {
         tools.retain(|tool| view::mentions(&tool.definition, &text));
     }

@@ -8,7 +8,7 @@ use toolhub_core::{Filter, ToolName, Toolset};
 use crate::{
     app::App,
     extract::Who,
-    problem::Answer,
+    problem::{Answer, Code, Problem},
     route::{Access, Route},
     scope::Scope,
 };
@@ -19,6 +19,18 @@ pub(super) fn routes() -> Vec<Route> {
             .says("The toolsets of the config, by name")
             .answers::<Toolsets>(200, "All of them"),
     ]
+}
+
+/// The toolset of a name in a query; every tool where none is named.
+pub(super) fn named(app: &App, name: Option<&str>) -> Answer<Toolset> {
+    let Some(name) = name else { return Ok(Toolset::all()) };
+    let known = app.steward().map(|steward| steward.toolsets()).unwrap_or_default();
+    let found = known.iter().find(|set| set.name == name);
+    found.and_then(|set| Toolset::of(set.tools.iter().map(String::as_str)).ok()).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|set| set.name.as_str()).collect();
+        let shown: String = name.chars().take(64).collect();
+        Problem::new(Code::INVALID_REQUEST, format!("there is no toolset `{shown}`")).with("suggestions", names)
+    })
 }
 
 /// All toolsets.

@@ -2,9 +2,11 @@
 
 mod actor;
 mod bounds;
+mod ends;
 mod handed_out;
 mod lives;
 mod loops;
 mod threads;
+mod trouble;
 
 pub(crate) use actor::{Actor, asks, says};

@@ -29,6 +29,8 @@ pub(crate) struct Meddled {
     pub(crate) memory: Arc<Memory>,
     /// How many pages were asked for.
     pub(crate) scans: AtomicUsize,
+    /// So many more times it does not answer who loads.
+    pub(crate) loads_fail: AtomicUsize,
     look: Mutex<Option<Arc<Look>>>,
 }
 
@@ -45,7 +47,14 @@ impl Meddled {
 
 impl Backend for Meddled {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        self.memory.load(keys, now)
+        let fails =
+            self.loads_fail.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)).is_ok();
+        Box::pin(async move {
+            if fails {
+                return Err(StoreError::Unavailable("it is gone".into()));
+            }
+            self.memory.load(keys, now).await
+        })
     }
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         Box::pin(async move {

@@ -135,7 +135,7 @@ fn ended(server: &Process, run: &Value) -> Value {
         if !["running", "waiting"].iter().any(|open| run["status"] == *open) {
             return run;
         }
-        thread::sleep(Duration::from_millis(10));
+        thread::park_timeout(Duration::from_millis(10));
     }
     panic!("the run does not end: {}", get(server, &path));
 }
@@ -266,6 +266,17 @@ fn agents_are_defined_anew_when_the_config_is_read_again() {
         "tools": ["calculator", "dangerous", "probe", "report"], "agents": ["default"],
     });
     assert_eq!(toolsets["items"], json!([expected]));
+    let names = |path: &str| {
+        let tools = get(&server, path);
+        let tools = tools.get("items").or(tools.get("tools")).and_then(Value::as_array).expect("tools").clone();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("/api/v1/tools?toolset=basic"), ["calculator", "dangerous", "probe", "report"]);
+    let export = "/api/v1/tools/export?format=anthropic&toolset=basic";
+    assert_eq!(names(export), ["calculator", "dangerous", "probe", "report"]);
+    assert_eq!(names(&format!("{export}&threadId=t1")), ["calculator", "dangerous", "probe"]);
+    let refused = Line::to(server.port).ask("GET /api/v1/tools?toolset=basics", "", "");
+    assert_eq!((refused.status, &refused.json()["suggestions"]), (422, &json!(["basic"])));
     let less = CONFIG.replace("\"calculator\", \"report\", \"probe\", \"dangerous\"", "\"clock\"");
     let less = less.replace("[agents.outside]\ntool_execution = \"external\"\nexternal_deadline = \"10m\"\n", "");
     folder.write("toolhub.toml", &less);

@@ -3,7 +3,7 @@
 use std::{
     io::{Read, Write},
     net::TcpListener,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     process::Command,
     thread,
 };
@@ -122,6 +122,43 @@ fn an_address_leaves_no_secret_behind_and_its_document_lies_in_specs() {
 }
 
 #[test]
+fn a_config_that_would_be_wrong_is_never_written() {
+    let folder = Folder::new("never_written");
+    let fetched = format!("http://127.0.0.1:{}/pets.json", service(document("key", &key())));
+    folder.write("toolhub.toml", "[tools.list]\nbuiltin = 'clock'\n");
+    folder.write("pets.json", &document("key", &key()));
+    // A file that was written and put back is another one.
+    let file = || folder.path().join("toolhub.toml").metadata().expect("it is there").ino();
+    let before = file();
+    for spec in ["pets.json", &fetched] {
+        let ran = toolhub(folder.path(), &["import", "openapi", spec], &[]);
+        assert!(ran.code == 2 && ran.err.contains("two tools named"), "{} {}", ran.code, ran.err);
+        assert!(ran.err.contains("nothing was written"), "{}", ran.err);
+    }
+    assert_eq!(file(), before);
+    assert!(!folder.path().join("specs").exists());
+    assert_eq!(folder.read("toolhub.toml"), "[tools.list]\nbuiltin = 'clock'\n");
+}
+
+#[test]
+fn without_a_project_the_users_own_config_is_left_alone() {
+    let folder = Folder::new("no_project");
+    let own = ".config/toolhub/config.toml";
+    std::fs::create_dir_all(folder.path().join(own).parent().expect("a folder")).expect("it is ours");
+    folder.write(own, "# mine alone\n");
+    folder.write("pets.json", &document("key", &key()));
+    let ran = toolhub(folder.path(), &["import", "openapi", "pets.json"], &[]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    let place = folder.path().join("toolhub.toml");
+    assert!(ran.err.contains("toolhub init --empty") && ran.err.contains(&place.display().to_string()), "{}", ran.err);
+    assert_eq!(folder.read(own), "# mine alone\n");
+    // Whoever names it means it.
+    let ran = toolhub(folder.path(), &["--config", own, "import", "openapi", "pets.json"], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(folder.read(own).contains("[[imports.openapi]]"));
+}
+
+#[test]
 fn a_config_that_cannot_be_written_stays_as_it_is() {
     let folder = Folder::new("full_disk");
     let mine = format!("# {}\n", "mine ".repeat(1_000));
@@ -131,11 +168,17 @@ fn a_config_that_cannot_be_written_stays_as_it_is() {
     std::os::unix::fs::symlink("kept.toml", &link).expect("a link can be made");
     std::fs::set_permissions(&link, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
     // No file may grow beyond a block or two, as on a disk that is full.
-    let import = format!("ulimit -f 2; exec '{}' import openapi pets.json", env!("CARGO_BIN_EXE_toolhub"));
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &import]).current_dir(folder.path()).env_clear().env("HOME", folder.path());
-    assert!(!shell.output().expect("a shell").status.success());
-    assert_eq!(folder.read("toolhub.toml"), mine);
+    let fetched = format!("http://127.0.0.1:{}/pets.json", service(document("key", &key())));
+    for spec in ["pets.json", &fetched] {
+        let toolhub = env!("CARGO_BIN_EXE_toolhub");
+        let import = format!("trap '' XFSZ; ulimit -f 4; exec '{toolhub}' import openapi {spec}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &import]).current_dir(folder.path()).env_clear().env("HOME", folder.path());
+        let ran = shell.output().expect("a shell");
+        assert_eq!(ran.status.code(), Some(1), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert_eq!(folder.read("toolhub.toml"), mine);
+        assert!(!folder.path().join("specs").exists(), "a document that no config names stays nowhere");
+    }
 
     let ran = toolhub(folder.path(), &["import", "openapi", "pets.json"], &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);

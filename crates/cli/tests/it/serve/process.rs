@@ -17,8 +17,19 @@ pub(super) struct Process {
 impl Process {
     /// Starts it and waits until it says where it listens.
     pub(super) fn start(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
-        command.args(arguments).current_dir(folder).env_clear().env("HOME", folder).env("TMPDIR", folder);
+        Self::begin(Command::new(env!("CARGO_BIN_EXE_toolhub")).args(arguments), folder, variables)
+    }
+
+    /// The same, where no file may grow beyond so many bytes, as on a disk that is full.
+    pub(super) fn on_a_small_disk(folder: &Path, arguments: &[&str], variables: &[(&str, &str)], bytes: usize) -> Self {
+        let words = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", bytes / 512);
+        let shell = &mut Command::new("sh");
+        shell.args(["-c", &words, "sh", env!("CARGO_BIN_EXE_toolhub")]).args(arguments);
+        Self::begin(shell, folder, variables)
+    }
+
+    fn begin(command: &mut Command, folder: &Path, variables: &[(&str, &str)]) -> Self {
+        command.current_dir(folder).env_clear().env("HOME", folder).env("TMPDIR", folder);
         command.envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary can be started");

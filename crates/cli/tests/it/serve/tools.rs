@@ -1,8 +1,9 @@
 //! Tools that are requests, programs and documents, in a config, over the API and from the command line.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{line::Line, process::Process, service::Service};
 use crate::config::{Folder, toolhub};
@@ -24,7 +25,7 @@ fn until(mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
         assert!(began.elapsed() < Duration::from_secs(60), "it never came to be");
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::yield_now();
     }
 }
 
@@ -154,6 +155,46 @@ fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
     assert!(service.seen()[1].starts_with("POST /2 ") && service.seen()[1].contains(r#"{"whole":"2"}"#));
     assert_eq!(line.ask("DELETE /api/v1/tools/made", "", "").status, 204);
     assert_eq!(line.ask("GET /api/v1/tools/made", "", "").status, 404);
+}
+
+#[test]
+fn hosts_for_tools_of_the_api_hold_from_the_next_reload_on() {
+    let (folder, service) = (Folder::new("tool_hosts"), Service::begin());
+    folder.write("toolhub.toml", "# none\n");
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET]);
+    let mut line = Line::to(server.port);
+    let tool = json!({ "name": "made", "url": format!("http://127.0.0.1:{}/", service.port) });
+    assert_eq!(line.ask("POST /api/v1/tools", "", &tool.to_string()).status, 201);
+    let allowed = "server = { tool_hosts = [\"127.0.0.1\"] }\n";
+    for (config, wanted) in [("# none\n", "error"), (allowed, "success"), ("# none\n", "error")] {
+        folder.write("toolhub.toml", config);
+        let done = line.ask("POST /api/v1/reload", "", "");
+        assert_eq!((done.status, &done.json()["needsRestart"]), (200, &json!([])), "{}", done.text);
+        assert_eq!(call(&mut line, "made", &json!({}))["status"], wanted, "{config}");
+    }
+    assert_eq!(service.seen().len(), 1);
+}
+
+#[test]
+fn a_change_of_a_tool_that_cannot_be_kept_is_not_made() {
+    let folder = Folder::new("full");
+    folder.write("toolhub.toml", "server = { body_limit = \"32MiB\" }\n");
+    let arguments = ["serve", "--port", "0"];
+    let server = Process::on_a_small_disk(folder.path(), &arguments, &[QUIET], 4 << 20);
+    let mut line = Line::to(server.port);
+    let tool = |name: &str, words: &str, body: usize| {
+        let body = "x".repeat(body);
+        json!({ "name": name, "url": "https://x.example/", "method": "POST", "description": words, "body": {"x": body} })
+            .to_string()
+    };
+    assert_eq!(line.ask("POST /api/v1/tools", "", &tool("small", "the first", 1)).status, 201);
+    for ask in ["POST /api/v1/tools", "PUT /api/v1/tools/small"] {
+        let name = if ask.starts_with("POST") { "large" } else { "small" };
+        let refused = line.ask(ask, "", &tool(name, "the second", 8 << 20));
+        assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("store_unavailable")), "{}", refused.text);
+    }
+    assert_eq!(line.ask("GET /api/v1/tools/large", "", "").status, 404);
+    assert_eq!(line.ask("GET /api/v1/tools/small", "", "").json()["description"], "the first");
 }
 
 const PETS: &str = r#"

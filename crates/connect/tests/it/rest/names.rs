@@ -64,7 +64,7 @@ async fn calls_to_a_host_that_nobody_finds_ask_for_it_once() {
     // At once, and one after the other.
     for round in 0..3 {
         let calls: Vec<_> =
-            (0..8).map(|number| hub.call(&format!("it_{}", 8 * round + number), json!({})).start()).collect();
+            (0..8).map(|number| hub.call(format!("it_{}", 8 * round + number), json!({})).start()).collect();
         for call in calls {
             call.await.assert_effect(Effect::None).assert_error(ErrorKind::Timeout);
         }
@@ -89,7 +89,7 @@ async fn whoever_waits_for_a_host_gets_the_answer_of_the_first_who_asked() {
 async fn only_so_many_hosts_are_asked_for_at_once_and_all_are_found() {
     let (slow, server) = (Slow::new(), Server::echo().await);
     let hub = hub(&slow, server.address.port(), (100, 100), ConnectionStateConfig::default()).await;
-    let calls: Vec<_> = (0..100).map(|number| hub.call(&format!("it_{number}"), json!({})).start()).collect();
+    let calls: Vec<_> = (0..100).map(|number| hub.call(format!("it_{number}"), json!({})).start()).collect();
     until(|| slow.asked() == 32).await;
     for _ in 0..1000 {
         tokio::task::yield_now().await;

@@ -28,18 +28,18 @@ pub(super) fn routes() -> Vec<Route> {
             .audited("tool.create")
             .says("Make a tool")
             .answers::<ToolView>(201, "It is there")
-            .problems(&[Code::TOOL_EXISTS]),
+            .problems(&[Code::TOOL_EXISTS, Code::STORE_UNAVAILABLE]),
         Route::new(Method::PUT, "/api/v1/tools/{name}", admin, "tools", replace)
             .audited("tool.replace")
             .says("Make a tool, or put another in the place of one that was made here")
             .answers::<ToolView>(200, "It is the tool now")
             .answers::<ToolView>(201, "It is there")
-            .problems(&[Code::TOOL_EXISTS]),
+            .problems(&[Code::TOOL_EXISTS, Code::STORE_UNAVAILABLE]),
         Route::new(Method::DELETE, "/api/v1/tools/{name}", admin, "tools", remove)
             .audited("tool.remove")
             .says("Take a tool away that was made here")
             .answers_nothing(204, "It is gone; calls that run go on")
-            .problems(&[Code::TOOL_EXISTS, Code::INVALID_REQUEST])
+            .problems(&[Code::TOOL_EXISTS, Code::INVALID_REQUEST, Code::STORE_UNAVAILABLE])
             .refusals(&[ErrorKind::ToolNotFound]),
     ]
 }
@@ -153,5 +153,9 @@ fn told(name: &str, error: ToolChangeError) -> Problem {
                 .hint("change it there, and POST /api/v1/reload")
         }
         ToolChangeError::Refused(why) => Problem::new(Code::INVALID_REQUEST, why),
+        ToolChangeError::Store(why) => {
+            tracing::error!(tool = name, %why, "a change of a tool could not be kept");
+            Problem::new(Code::STORE_UNAVAILABLE, "the change could not be kept; everything is as it was")
+        }
     }
 }

@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("toolhub", &["toolhub-core", "toolhub-connect", "toolhub-store", "toolhub-agent", "toolhub-server"]),
     ("toolhub-cli", &["toolhub"]),
     ("toolhub-bench", &["toolhub"]),
+    ("toolhub-bench-agent", &["toolhub"]),
     ("toolhub-bench-command", &["toolhub"]),
     ("toolhub-bench-http", &["toolhub"]),
     ("toolhub-bench-rest", &["toolhub"]),

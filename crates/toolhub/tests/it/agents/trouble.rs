@@ -1,0 +1,220 @@
+//! Runs on stores that fail in the middle of a step.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use toolhub::{
+    backend::{Batch, Change, Expect, Table, Write},
+    ids::{IdempotencyKey, ThreadId},
+    prelude::*,
+    testing::scripted,
+};
+use toolhub_agent::{AgentPlan, AgentService, Message, RunRecord, RunStatus, Said};
+
+use super::{Actor, asks, says};
+use crate::meddled_store::{Meddled, Then};
+
+fn main() -> Tenant {
+    Tenant::default()
+}
+
+fn thread() -> ThreadId {
+    ThreadId::new("t").unwrap()
+}
+
+/// The open run as a batch writes it; nothing where it does not write one.
+fn open_run(batch: &Batch) -> Option<Value> {
+    let write = batch.writes.iter().find(|write| write.table == Table::Runs && write.id == Table::OPEN_RUN)?;
+    match &write.change {
+        Change::Put { value, .. } => Some(serde_json::from_slice(value).unwrap()),
+        _ => Some(Value::Null),
+    }
+}
+
+/// A store that does this with the commits of runs, counted from 0: the message, the answer with calls, their results, the end.
+fn store(then: impl Fn(&Meddled, usize) -> Then + Send + Sync + 'static) -> Arc<Meddled> {
+    let store = Arc::new(Meddled::default());
+    let (weak, at) = (Arc::downgrade(&store), AtomicUsize::new(0));
+    store.before_commits(move |batch| {
+        let then = match (open_run(batch), weak.upgrade()) {
+            (Some(_), Some(store)) => then(&store, at.fetch_add(1, Ordering::AcqRel)),
+            _ => Then::Made,
+        };
+        Box::pin(async move { then })
+    });
+    store
+}
+
+async fn service(store: &Arc<Meddled>, tool: ToolBuilder, actor: &Arc<Actor>) -> AgentService {
+    let hub = ToolHub::builder().store(store.clone()).tool(tool).build().await.unwrap();
+    let service = AgentService::new(&hub);
+    service.define("default", AgentPlan::new(actor.clone()));
+    service
+}
+
+async fn roles(service: &AgentService) -> Vec<&'static str> {
+    let messages = service.messages(&main(), &thread(), 100, None).await.unwrap();
+    let role = |message: &Message| match message {
+        Message::User { .. } => "user",
+        Message::Assistant { .. } => "assistant",
+        Message::Tool { .. } => "tool",
+        _ => "?",
+    };
+    messages.iter().map(|kept| role(&kept.message)).collect()
+}
+
+/// Pays a bill on this store, and sees that all is said and done once.
+async fn pays(store: Arc<Meddled>) {
+    let (pay, paying) = scripted("pay", []);
+    let pay_it = || asks([("pay", json!({"sum": 5}))]);
+    // It may be asked again where its answer was not written down; it would pay again where it does not hear that it did.
+    let actor = Actor::new([pay_it(), says("Paid."), says("Paid.")]);
+    let service = service(&store, pay, &actor).await;
+    let mut run = service.send(&main(), &thread(), "Pay").await.unwrap();
+    let end = run.ended().await;
+    assert_eq!((end.status, end.content.as_str()), (RunStatus::Completed, "Paid."));
+    assert_eq!(paying.asked().len(), 1);
+    assert_eq!(roles(&service).await, ["user", "assistant", "tool", "assistant"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_that_were_not_written_down_are_not_forgotten_while_the_store_is_gone() {
+    pays(store(|store, at| {
+        if at != 2 {
+            return Then::Made;
+        }
+        store.loads_fail.store(1, Ordering::Release);
+        Then::Refused
+    }))
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_whose_answer_was_lost_is_not_made_twice() {
+    for lost in 1..4 {
+        pays(store(move |_, at| if at == lost { Then::Unheard } else { Then::Made })).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_gone_for_long_delays_a_run_and_does_not_leave_it_open() {
+    pays(store(|_, at| if (2..40).contains(&at) { Then::Refused } else { Then::Made })).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_begins_before_it_is_written_down_that_it_was_asked_for() {
+    let store = Arc::new(Meddled::default());
+    let order: Arc<Mutex<Vec<&str>>> = Arc::default();
+    let (weak, seen, failed) = (Arc::downgrade(&store), order.clone(), AtomicUsize::new(0));
+    store.before_commits(move |batch| {
+        let mut then = Then::Made;
+        let asked = open_run(batch).is_some_and(|open| open["run"]["phase"]["phase"] == "calling");
+        if asked && failed.fetch_add(1, Ordering::AcqRel) == 0 {
+            weak.upgrade().unwrap().loads_fail.store(1, Ordering::Release);
+            then = Then::Refused;
+        } else if asked {
+            seen.lock().unwrap().push("asked for");
+        } else if batch.writes.iter().any(|write| write.table == Table::Open) {
+            seen.lock().unwrap().push("begun");
+        }
+        Box::pin(async move { then })
+    });
+    let (pay, paying) = scripted("pay", []);
+    let pay_it = || asks([("pay", json!({"sum": 5}))]);
+    let actor = Actor::new([pay_it(), pay_it(), says("Paid.")]);
+    let service = service(&store, pay, &actor).await;
+    service.send(&main(), &thread(), "Pay").await.unwrap().ended().await;
+    assert_eq!(order.lock().unwrap().first(), Some(&"asked for"));
+    assert_eq!(paying.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_be_written_down_ends_the_run_and_not_the_thread() {
+    for never in [1, 2, 3] {
+        let (pay, _) = scripted("pay", []);
+        let actor = Actor::new([asks([("pay", json!({}))]), says("Paid."), says("Hello."), says("Hello.")]);
+        let store = store(move |_, at| if at == never { Then::Never } else { Then::Made });
+        let service = service(&store, pay, &actor).await;
+        let end = service.send(&main(), &thread(), "Pay").await.unwrap().ended().await;
+        assert_eq!(end.error.expect("it failed").code, "store_unavailable");
+        let roles = roles(&service).await;
+        assert_eq!(roles.contains(&"tool"), roles.contains(&"assistant"), "{roles:?}");
+        let next = service.send(&main(), &thread(), "Hello").await.unwrap().ended().await;
+        assert_eq!(next.status, RunStatus::Completed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_answer_was_lost_is_answered_and_is_one_message() {
+    let (pay, _) = scripted("pay", []);
+    let actor = Actor::new([says("Hello."), says("Hello.")]);
+    let store = store(|_, at| if at == 0 { Then::Unheard } else { Then::Made });
+    let service = service(&store, pay, &actor).await;
+    let said = || Said { key: Some(IdempotencyKey::new("k").unwrap()), ..Said::from("Hi") };
+    let run = match service.send(&main(), &thread(), said()).await {
+        Ok(run) => run,
+        Err(_) => service.send(&main(), &thread(), said()).await.unwrap(),
+    };
+    assert_eq!(ended(&service, &run.record()).await.content, "Hello.");
+    assert_eq!(roles(&service).await, ["user", "assistant"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_goes_on_although_whoever_sent_it_went_away_meanwhile() {
+    let (pay, _) = scripted("pay", []);
+    let actor = Actor::new([says("Hello.")]);
+    let store = Arc::new(crate::awkward_store::Awkward::default());
+    let hub = ToolHub::builder().store(store.clone()).tool(pay).build().await.unwrap();
+    let service = AgentService::new(&hub);
+    service.define("default", AgentPlan::new(actor));
+    hub.use_thread(&main(), &thread()).await.unwrap();
+    store.writes_late.store(true, Ordering::Release);
+    let (main_, t) = (main(), thread());
+    let sent = service.send(&main_, &t, "Hi");
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(2), sent).await.is_err(), "it is being written");
+    let run = loop {
+        match service.runs(&main(), &thread(), 1, None).await.unwrap().pop() {
+            Some(run) => break run,
+            None => tokio::time::sleep(std::time::Duration::from_millis(1)).await,
+        }
+    };
+    assert_eq!(ended(&service, &run).await.content, "Hello.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_with_a_message_that_cannot_be_read_does_not_hold_its_thread_for_ever() {
+    let (pay, _) = scripted("pay", []);
+    let actor = Actor::new([says("Hello.")]);
+    let store: Arc<Meddled> = Arc::default();
+    let service = service(&store, pay, &actor).await;
+    service.send(&main(), &thread(), "Hi").await.unwrap().ended().await;
+    let change = Change::Put { value: b"{}".to_vec().into(), schema: 1, expires: None };
+    let mut batch = Batch::on(toolhub::backend::Partition::of_thread(main(), thread()));
+    batch.writes.push(Write {
+        table: Table::Messages,
+        id: "000000000001".into(),
+        expect: Expect::Any,
+        change,
+        durability: toolhub::backend::Durability::KillSafe,
+    });
+    service.hub().store().commit(batch, service.hub().now()).await.unwrap();
+    let end = service.send(&main(), &thread(), "And?").await.unwrap().ended().await;
+    assert_eq!(end.error.expect("it failed").code, "store_unavailable");
+    assert!(service.send(&main(), &thread(), "And?").await.is_ok());
+}
+
+/// Waits for the end of a run, as somebody who only knows its name.
+async fn ended(service: &AgentService, run: &RunRecord) -> RunRecord {
+    let over = async {
+        loop {
+            let record = service.run(&main(), run.id).await.unwrap().unwrap();
+            if record.status.is_end() {
+                return record;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), over).await.expect("nobody goes on with the run")
+}
