@@ -149,7 +149,7 @@ fn shown(line: &str) -> (String, Option<usize>) {
         let inside = behind.strip_prefix('{').map(str::trim_start).unwrap_or_default();
         sounds_secret(name) && !inside.starts_with("env") && !inside.starts_with("file")
     });
-    let start = |line: &str| clean(&line.chars().take(WIDEST).collect::<String>());
+    let start = |line: &str| clean(&without_passwords(line).chars().take(WIDEST).collect::<String>());
     match secret {
         Some(at) => {
             let before = start(&format!("{}= ", &line[..at]));
@@ -160,9 +160,25 @@ fn shown(line: &str) -> (String, Option<usize>) {
     }
 }
 
+/// A line without what stands before the `@` of an address in it.
+fn without_passwords(line: &str) -> String {
+    let Some((before, rest)) = line.split_once("://") else { return line.to_owned() };
+    let end = rest.find(['/', '?', '#', '"', '\'', ' ']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{before}://{MASK}{}", without_passwords(&rest[at..])),
+        None => format!("{before}://{}", without_passwords(rest)),
+    }
+}
+
+/// Keys that are about tokens of models, and hide nothing.
+const COUNTS: [&str; 2] = ["max_tokens", "token_budget"];
+
 /// Whether a key of this name holds what nobody should see. The owner's own list is not known while files are read.
 pub(crate) fn sounds_secret(name: &str) -> bool {
     let name = name.to_lowercase().replace('-', "_");
+    if COUNTS.contains(&name.as_str()) {
+        return false;
+    }
     name == "hash" || REDACTED.iter().any(|glob| name.contains(glob.trim_matches('*')))
 }
 
