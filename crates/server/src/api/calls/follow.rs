@@ -10,6 +10,7 @@ use axum::{
     response::{Response, sse},
 };
 use futures_util::stream;
+use tokio::time::Instant;
 use toolhub_core::{
     ToolHub,
     events::{Event, News, Subscription},
@@ -36,7 +37,8 @@ pub(super) async fn follow(
     let news = app.hub().subscribe();
     let record = app.hub().call_record(&principal.tenant, id).await?.ok_or_else(|| unknown(&named.id))?;
     let over = record.outcome.is_some();
-    let following = Following { hub: app.hub().clone(), tenant: principal.tenant.clone(), id, links, news, over };
+    let following =
+        Following { hub: app.hub().clone(), tenant: principal.tenant.clone(), id, links, news, look_at: soon(), over };
     Ok(wire::stream(&app, principal, stream::unfold(Some(following), next)))
 }
 
@@ -46,6 +48,8 @@ struct Following {
     id: CallId,
     links: Links,
     news: Subscription,
+    /// When it is looked up next: others may talk all the time, and its own end not be heard here.
+    look_at: Instant,
     over: bool,
 }
 
@@ -56,17 +60,24 @@ async fn next(following: Option<Following>) -> Option<(sse::Event, Option<Follow
         if it.over {
             return Some((it.end().await?, None));
         }
-        match tokio::time::timeout(wire::SIGN_OF_LIFE, it.news.next()).await {
+        match tokio::time::timeout_at(it.look_at, it.news.next()).await {
             Ok(event) if about(&event) == Some(it.id) => {
                 it.over = matches!(event.news, News::ExecutionCompleted { .. } | News::ExecutionFailed { .. });
                 return Some((wire::event(Some(event.id), event.name(), &*event), Some(it)));
             }
             Ok(event) if event.news == News::StreamReset => it.over = it.has_ended().await,
-            Ok(_) => {}
+            Ok(_) if Instant::now() < it.look_at => {}
             // It may run on another node, whose events are not heard here.
-            Err(_) => it.over = it.has_ended().await,
+            Ok(_) | Err(_) => {
+                it.look_at = soon();
+                it.over = it.has_ended().await;
+            }
         }
     }
+}
+
+fn soon() -> Instant {
+    Instant::now() + wire::SIGN_OF_LIFE
 }
 
 impl Following {

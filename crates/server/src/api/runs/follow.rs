@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use axum::response::{Response, sse};
 use futures_util::stream;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use toolhub_agent::{AgentService, RunRecord, RunStatus};
 use toolhub_core::{
     events::{News, Subscription},
@@ -24,6 +25,8 @@ pub(crate) struct Following {
     news: Subscription,
     /// What is to be told before anything that happens.
     told: VecDeque<sse::Event>,
+    /// When it is looked up next: others may talk all the time, and its own end not be heard here.
+    look_at: Instant,
     over: bool,
 }
 
@@ -36,7 +39,7 @@ impl Following {
     /// Follows a run from now on.
     pub(crate) fn new(app: &App, tenant: Tenant, record: &RunRecord, news: Subscription) -> Self {
         let (agents, told) = (app.agents().clone(), VecDeque::new());
-        let mut following = Self { agents, tenant, run: record.id, news, told, over: false };
+        let mut following = Self { agents, tenant, run: record.id, news, told, look_at: soon(), over: false };
         following.look(record);
         following
     }
@@ -51,6 +54,7 @@ impl Following {
 
     /// Looks whether the run is over although nobody said so here.
     async fn look_up(&mut self) {
+        self.look_at = soon();
         match self.agents.run(&self.tenant, self.run).await {
             Ok(Some(record)) => self.look(&record),
             // It was taken away with its thread.
@@ -69,18 +73,22 @@ async fn next(mut it: Following) -> Option<(sse::Event, Following)> {
         if it.over {
             return None;
         }
-        match tokio::time::timeout(wire::SIGN_OF_LIFE, it.news.next()).await {
+        match tokio::time::timeout_at(it.look_at, it.news.next()).await {
             Ok(event) if event.news.run() == Some(it.run) => {
                 it.over = matches!(event.news, News::RunCompleted { .. } | News::RunFailed { .. });
                 return Some((wire::event(Some(event.id), event.name(), &*event), it));
             }
             // Some were missed; the end may have been among them.
             Ok(event) if event.news == News::StreamReset => it.look_up().await,
-            Ok(_) => {}
+            Ok(_) if Instant::now() < it.look_at => {}
             // It may be driven by another process, whose events are not heard here.
-            Err(_) => it.look_up().await,
+            Ok(_) | Err(_) => it.look_up().await,
         }
     }
+}
+
+fn soon() -> Instant {
+    Instant::now() + wire::SIGN_OF_LIFE
 }
 
 /// The last events of a run, as they are written down.
