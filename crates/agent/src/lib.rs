@@ -26,7 +26,7 @@ mod window;
 pub use agent::{Agent, AgentBuilder};
 pub use follow::events;
 pub use message::{AskedCall, CallResult, Message, Picture};
-pub use meters::{AgentStats, Meters, SECONDS, Spread, TOKENS};
+pub use meters::{AgentStats, Meters, RUN_SECONDS, SECONDS, Spread, TOKENS};
 pub use model::{
     Anthropic, Hear, Heard, Model, ModelError, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Reply, Secret,
     SettingsError, Stop, UnknownProvider, Usage, connect,

@@ -86,7 +86,7 @@ fn agents(text: &mut Text, app: &App) {
     let mut family = text.family("gen_ai_invoke_agent_duration_seconds", Sort::Histogram, help);
     for ((agent, error), spread) in &stats.runs {
         let labels = [("gen_ai_agent_name", agent.as_str()), ("error_type", error.as_str())];
-        family.spread(&labels, &toolhub_agent::SECONDS, spread);
+        family.spread(&labels, &toolhub_agent::RUN_SECONDS, spread);
     }
     let help = "How long models took to answer, with all that was tried again.";
     let mut family = text.family("gen_ai_client_operation_duration_seconds", Sort::Histogram, help);

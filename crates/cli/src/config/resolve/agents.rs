@@ -266,8 +266,8 @@ fn place(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Place> {
         let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
         if !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['?', '#', '@', ' '])) {
             let help = "write it like \"https://api.deepseek.com/v1\"; the key belongs into `api_key`";
-            // What stands before an `@` may be a password: then the line is not shown.
-            let place = if url.contains('@') { Path::of(["llm"]) } else { at("base_url") };
+            // What stands in a query may be a key: then the line is not shown.
+            let place = if url.contains('?') { Path::of(["llm"]) } else { at("base_url") };
             desk.wrong(&place, "`llm.base_url` is no URL of a model's server", help);
         }
     }
