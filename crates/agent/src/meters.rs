@@ -19,8 +19,7 @@ use crate::{
 /// The upper ends of the buckets of answers of models, in seconds.
 pub const SECONDS: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 /// The upper ends of the buckets of whole runs, in seconds.
-pub const RUN_SECONDS: [f64; 14] =
-    [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2];
+pub const RUN_SECONDS: [f64; 14] = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2];
 /// The upper ends of the buckets of tokens.
 pub const TOKENS: [f64; 14] = [
     1.0,
