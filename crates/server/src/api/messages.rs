@@ -104,7 +104,12 @@ async fn send(
     let replayed = run.replayed();
     let mut response = match news {
         Some(news) => {
-            let following = Following::new(&app, principal.tenant.clone(), &run.record(), news);
+            let tenant = principal.tenant.clone();
+            // One that was begun now may have ended already, but not unheard.
+            let following = match replayed {
+                true => Following::later(&app, tenant, &run.record(), news),
+                false => Following::begun(&app, tenant, run.id(), news),
+            };
             runs::streamed(&app, principal, following)
         }
         None => told(wait(&mut run, prefer).await, prefer, &links),

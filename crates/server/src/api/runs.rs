@@ -125,7 +125,7 @@ async fn follow(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>
     // Listened to before it is looked at: no end can fall in between.
     let news = app.hub().subscribe();
     let record = of.find(&app, &who.tenant).await?;
-    let following = Following::new(&app, who.tenant.clone(), &record, news);
+    let following = Following::later(&app, who.tenant.clone(), &record, news);
     Ok(streamed(&app, who, following))
 }
 

@@ -50,6 +50,18 @@ async fn a_stream_tells_everything_of_its_run_and_ends_with_it() {
     assert_eq!(rest[3].1["status"], "completed");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_over_before_anybody_looks_is_told_from_its_beginning() {
+    let cafe = cafe().await;
+    for at in 0..200 {
+        let asked = json!({"content": "hello"}).to_string();
+        let talk = format!("/api/v1/threads/quick{at}/messages");
+        let events = cafe.shop.streamed("POST", &talk, Some(asked), &[("accept", "text/event-stream")]).await;
+        let names: Vec<String> = events.rest().await.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["run.started", "message.delta", "message.completed", "run.completed"]);
+    }
+}
+
 #[tokio::test]
 async fn a_run_that_failed_says_why_in_both_forms() {
     let cafe = cafe().await;

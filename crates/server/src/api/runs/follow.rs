@@ -36,10 +36,15 @@ pub(crate) fn streamed(app: &App, who: Principal, following: Following) -> Respo
 }
 
 impl Following {
-    /// Follows a run from now on.
-    pub(crate) fn new(app: &App, tenant: Tenant, record: &RunRecord, news: Subscription) -> Self {
+    /// Follows a run from its beginning: everything it tells is among the news.
+    pub(crate) fn begun(app: &App, tenant: Tenant, run: RunId, news: Subscription) -> Self {
         let (agents, told) = (app.agents().clone(), VecDeque::new());
-        let mut following = Self { agents, tenant, run: record.id, news, told, look_at: soon(), over: false };
+        Self { agents, tenant, run, news, told, look_at: soon(), over: false }
+    }
+
+    /// Follows a run that was begun before. If it is over, only its end is told.
+    pub(crate) fn later(app: &App, tenant: Tenant, record: &RunRecord, news: Subscription) -> Self {
+        let mut following = Self::begun(app, tenant, record.id, news);
         following.look(record);
         following
     }
