@@ -172,7 +172,7 @@ impl Agent {
     }
 
     /// Says something, and tells what happens until the end of the run: its text as it comes, its calls, what it waits for. The
-    /// last event is `run.completed` or `run.failed`.
+    /// last event is `run.completed` or `run.failed`; or `stream.reset`, for a listener that was too slow to hear the end.
     ///
     /// # Errors
     /// When a run is open in the thread, or the store does not answer.

@@ -171,7 +171,6 @@ fn note(record: &mut RunRecord, id: toolhub_core::ids::CallId, waiting: &Waiting
 
 /// Tells listeners what the model asks for.
 fn tell(driver: &Driver, planned: &[Planned]) {
-    let Todo::Call(_) = driver.held.open.run.todo() else { return };
     let calls = planned.iter().map(|call| MessageCall {
         id: call.id,
         tool: call.asked.tool.clone(),

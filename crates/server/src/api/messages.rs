@@ -19,7 +19,7 @@ use toolhub_core::{CallError, ErrorKind, ids::ThreadId};
 
 use super::{
     runs::{self, Following},
-    threads::{self, OfThread},
+    threads::{self, OfThread, shortened},
 };
 use crate::{
     app::App,
@@ -182,11 +182,6 @@ fn refused(error: AgentError) -> Problem {
             Problem::new(Code::INTERNAL, other.to_string())
         }
     }
-}
-
-/// A text from outside may be of any length.
-fn shortened(text: &str) -> String {
-    text.chars().take(64).collect()
 }
 
 async fn list(

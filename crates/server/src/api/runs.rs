@@ -16,7 +16,7 @@ use toolhub_core::{
     ids::{RunId, Tenant},
 };
 
-use super::threads::{self, OfThread};
+use super::threads::{self, OfThread, shortened};
 use crate::{
     app::App,
     extract::{Params, Query, Who},
@@ -85,8 +85,7 @@ impl OfRun {
 }
 
 fn unknown(id: &str) -> Problem {
-    let id: String = id.chars().take(64).collect();
-    Problem::new(Code::RUN_NOT_FOUND, format!("there is no run `{id}`, or nothing is kept of it"))
+    Problem::new(Code::RUN_NOT_FOUND, format!("there is no run `{}`, or nothing is kept of it", shortened(id)))
 }
 
 /// Which runs are wanted.

@@ -84,7 +84,7 @@ pub(super) async fn find(app: &App, tenant: &Tenant, id: &str) -> Answer<ThreadI
 }
 
 /// A text from outside may be of any length.
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
