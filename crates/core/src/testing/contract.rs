@@ -56,6 +56,7 @@ pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table
     news::in_order(&*make().await, other).await;
     race::one_of_many_is_first(&make().await).await;
     race::dropped_commits_are_whole(&make().await).await;
+    race::one_load_sees_one_moment(&make().await).await;
     random_with(&make, 100, 7, other).await;
 }
 

@@ -1,4 +1,5 @@
-//! Many at once: exactly one is first, and a commit whose caller went away is made whole or not at all.
+//! Many at once: exactly one is first, whoever looks sees no half of a commit, and one whose caller went away is made whole
+//! or not at all.
 
 use std::sync::Arc;
 
@@ -44,9 +45,32 @@ pub(super) async fn dropped_commits_are_whole<B: Backend>(store: &Arc<B>) {
         task.abort();
         let _ = task.await;
         // What a store was sent may arrive after the caller has gone, but not by halves: one load sees one moment.
-        let keys = ["a", "b"].map(|id| Key { partition: thread("t"), table: Table::State, id: id.into() });
-        let rows = answered(store.load(&keys, NOW)).await;
-        let [a, b] = [0, 1].map(|at| rows[at].as_ref().map(|row| &row.value));
+        let [a, b] = both(store).await;
         assert_eq!(a, b, "a commit whose caller went away is whole or not at all");
     }
+}
+
+pub(super) async fn one_load_sees_one_moment<B: Backend>(store: &Arc<B>) {
+    let writing = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for round in 0..200 {
+                let text = round.to_string();
+                answered(store.commit(Batch::on(thread("t")).with(put("a", &text)).with(put("b", &text)), NOW)).await;
+            }
+        }
+    });
+    while !writing.is_finished() {
+        let [a, b] = both(store).await;
+        assert_eq!(a, b, "a load sees the rows of one commit all as they were before it, or all as they are after it");
+        tokio::task::yield_now().await;
+    }
+    writing.await.expect("the task ends well");
+}
+
+/// Two rows, in one load.
+async fn both<B: Backend>(store: &Arc<B>) -> [Option<Arc<[u8]>>; 2] {
+    let keys = ["a", "b"].map(|id| Key { partition: thread("t"), table: Table::State, id: id.into() });
+    let rows = answered(store.load(&keys, NOW)).await;
+    [0, 1].map(|at| rows[at].as_ref().map(|row| row.value.clone()))
 }

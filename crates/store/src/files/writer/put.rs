@@ -19,7 +19,7 @@ use toolhub_core::backend::{Durability, StoreError};
 use super::super::{
     disk::gone,
     doc::Doc,
-    index::Entry,
+    index::{Entry, Index},
     intent::{self, NOTE, Step},
     name::Context,
     pack,
@@ -157,7 +157,7 @@ impl Workshop {
         }
         let had_other = shelf.lock().entry(&doc.context).is_some_and(|entry| entry.packed != self.packed);
         let other = had_other.then(|| shelf.contexts.join(doc.context.file(!self.packed)));
-        self.show(doc);
+        self.show(&mut shelf.lock(), doc);
         let mut rest = Ok(());
         self.unsynced.extend(target.parent().map(Path::to_owned));
         if had_other || level == Durability::PowerSafe {
@@ -228,12 +228,16 @@ impl Workshop {
             self.owe(owed);
             return Put::Done;
         }
-        for Replacement { context, now, .. } in owed.replacements {
-            match now {
-                Some(doc) => self.show(doc),
-                None => shelf.lock().forget(&context),
+        {
+            // Under one lock: nobody sees some of them new and the others old.
+            let mut index = shelf.lock();
+            for Replacement { context, now, .. } in owed.replacements {
+                match now {
+                    Some(doc) => self.show(&mut index, doc),
+                    None => index.forget(&context),
+                }
+                index.end(&context);
             }
-            shelf.lock().end(&context);
         }
         // Should it stay or come back, there is nothing left for it to do.
         let _ = shelf.disk.remove(&note);
@@ -297,9 +301,8 @@ impl Workshop {
     }
 
     /// Everybody may see this document from here on.
-    fn show(&self, doc: Doc) {
+    fn show(&self, index: &mut Index, doc: Doc) {
         let (doc, packed) = (Arc::new(doc), self.packed);
-        let mut index = self.shelf.lock();
         index.put(&doc.context, Entry { write: doc.write, packed, head: doc.head() });
         index.keep(&doc);
         index.replaced(&doc.context);
