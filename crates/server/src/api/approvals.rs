@@ -81,9 +81,7 @@ async fn list(
     let mut found = app.hub().approvals(&principal.tenant, wanted.state).await?;
     found.sort_unstable_by_key(|approval| std::cmp::Reverse(approval.id));
     found.retain(|approval| before.is_none_or(|before| approval.id < before));
-    let more = found.len() > wanted.limit.get();
-    found.truncate(wanted.limit.get());
-    let next = found.last().filter(|_| more).map(|last| last.id.to_string());
+    let next = wanted.limit.cut(&mut found).map(|last| last.id.to_string());
     let items = found.into_iter().map(|approval| ApprovalView::of(approval, &links)).collect();
     Ok(here.list("approvals", items, next))
 }

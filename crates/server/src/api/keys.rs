@@ -176,9 +176,7 @@ async fn list(State(app): State<App>, Query(wanted): Query<Wanted>, here: Here) 
         fixed.chain(stored.iter().map(|stored| KeyView::stored(&stored.record, stored.last_used()))).collect();
     all.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     all.retain(|view| view.id > after);
-    let more = all.len() > wanted.limit.get();
-    all.truncate(wanted.limit.get());
-    let next = all.last().filter(|_| more).map(|view| view.id.clone());
+    let next = wanted.limit.cut(&mut all).map(|last| last.id.clone());
     Ok(here.list("keys", all, next))
 }
 
