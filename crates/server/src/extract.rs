@@ -255,7 +255,7 @@ fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
 }
 
 /// Why a body could not be read.
-fn not_whole(error: &axum::Error, limit: usize) -> Problem {
+pub(crate) fn not_whole(error: &axum::Error, limit: usize) -> Problem {
     match Cut::in_error(error) {
         Some(Cut::TooSlow) => Problem::new(Code::TOO_SLOW, "the body took longer to arrive than this server waits"),
         _ => Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole")),

@@ -30,7 +30,9 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     let admin = Access::Needs(Scope::Admin);
     vec![
+        // The answer is a secret, and written nowhere. A repetition is refused, because its name is taken.
         Route::new(Method::POST, "/api/v1/keys", admin, "keys", create)
+            .minds_repetitions()
             .says("Make a key; this answer is the only place it is ever shown")
             .answers::<MadeKey>(201, "The key")
             .problems(&[Code::CONFLICT])

@@ -40,6 +40,7 @@ pub(super) fn routes() -> Vec<Route> {
     let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
     vec![
         Route::new(Method::POST, "/api/v1/threads/{id}/messages", call, "agents", send)
+            .minds_repetitions()
             .says("Say something to the agent of a thread; the thread is made when it is not there")
             .answers::<MessageAnswer>(200, "The run has ended; how is in it")
             .answers_as(200, "text/event-stream", "What happens in the run, until `run.completed` or `run.failed`")
