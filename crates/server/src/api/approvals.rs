@@ -118,7 +118,12 @@ async fn answer(
     let mut answer = Answered::new(body.outcome, principal.caller);
     answer.arguments = body.arguments.map(Value::Object);
     answer.message = body.reason;
-    let answered = app.hub().resolve_approval(&principal.tenant, named.id()?, answer).await.map_err(refused)?;
+    let id = named.id()?;
+    let answered = app.hub().resolve_approval(&principal.tenant, id, answer).await.map_err(|error| match error {
+        // Not the key is too weak, but the arguments are forbidden: this is about the question.
+        ApprovalError::Forbidden(_) => refused(error).with("approvalId", id),
+        error => refused(error),
+    })?;
     Ok(Json(ApprovalView::of(answered, &links)))
 }
 
