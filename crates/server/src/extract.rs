@@ -10,7 +10,7 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
+use serde::de::{self, DeserializeOwned, value::MapDeserializer};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -120,10 +120,9 @@ impl<P: DeserializeOwned> FromRequestParts<App> for Params<P> {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let unreadable = |_| Problem::new(Code::NOT_FOUND, "the path is not readable text");
         let raw = RawPathParams::from_request_parts(parts, app).await.map_err(unreadable)?;
-        let values = raw.iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect::<Map<_, _>>();
         // A part that is no legal id names nothing that exists.
-        let named = serde_path_to_error::deserialize(Value::Object(values));
-        named.map(Self).map_err(|wrong| Problem::new(Code::NOT_FOUND, wrong.into_inner().to_string()))
+        let named = P::deserialize(MapDeserializer::<_, de::value::Error>::new(raw.iter()));
+        named.map(Self).map_err(|wrong| Problem::new(Code::NOT_FOUND, wrong.to_string()))
     }
 }
 
@@ -206,22 +205,21 @@ async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> 
     }
     too_deep(&bytes, app.settings().limits.json_depth)?;
     no_object::<B>(&bytes)?;
-    let mut reader = serde_json::Deserializer::from_slice(&bytes);
-    let body = serde_path_to_error::deserialize(&mut reader).map_err(|wrong| {
-        let pointer = pointer(wrong.path());
-        let wrong = wrong.into_inner();
-        match wrong.classify() {
-            serde_json::error::Category::Data => {
-                let detail = wrong.to_string();
-                let flaw = unknown_member::<B>(&bytes).unwrap_or_else(|| Flaw { pointer, detail: detail.clone() });
-                Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
-            }
-            _ => Problem::new(Code::INVALID_JSON, wrong.to_string()),
+    serde_json::from_slice(&bytes).map(Some).map_err(|wrong| match wrong.classify() {
+        serde_json::error::Category::Data => {
+            let detail = wrong.to_string();
+            let flaw = unknown_member::<B>(&bytes).unwrap_or_else(|| misfit::<B>(&bytes, detail.clone()));
+            Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
         }
-    })?;
-    // Behind the value there is nothing more.
-    reader.end().map_err(|wrong| Problem::new(Code::INVALID_JSON, wrong.to_string()))?;
-    Ok(Some(body))
+        _ => Problem::new(Code::INVALID_JSON, wrong.to_string()),
+    })
+}
+
+/// Where in a body it is that something does not fit. It is read once more for that: whoever sends a sound one does not pay.
+fn misfit<B: DeserializeOwned>(bytes: &[u8], detail: String) -> Flaw {
+    let read = serde_path_to_error::deserialize::<_, B>(&mut serde_json::Deserializer::from_slice(bytes));
+    let pointer = read.err().map(|wrong| pointer(wrong.path())).unwrap_or_default();
+    Flaw { pointer, detail }
 }
 
 /// Refuses anything but an object where one is described. A list would be read as the members in their order.
@@ -268,8 +266,12 @@ pub(crate) fn not_whole(error: &axum::Error, limit: usize) -> Problem {
 
 fn is_json(headers: &HeaderMap) -> bool {
     let said = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+    let essence = said.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return true;
+    }
+    let essence = essence.to_ascii_lowercase();
+    essence.starts_with("application/") && essence.ends_with("+json")
 }
 
 /// Whether a body would have to be unpacked first. Nobody needs that for so little, and what it becomes has no limit.
