@@ -7,9 +7,10 @@ use std::{
     env, fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
-    process::{self, Command},
+    process,
 };
 
+use tokio::process::Command;
 use toolhub::clock::{Clock as _, SystemClock};
 
 use crate::failure::Failure;
@@ -18,7 +19,7 @@ use crate::failure::Failure;
 ///
 /// # Errors
 /// When no editor is named, it cannot be started, or it says that it failed.
-pub(crate) async fn edit(text: String) -> Result<String, Failure> {
+pub(crate) async fn edit(text: &str) -> Result<String, Failure> {
     let named =
         ["VISUAL", "EDITOR"].into_iter().find_map(|name| env::var(name).ok().filter(|said| !said.trim().is_empty()));
     let named = named.ok_or_else(|| {
@@ -26,17 +27,11 @@ pub(crate) async fn edit(text: String) -> Result<String, Failure> {
             .help("EDITOR=nano toolhub …")
             .help("or write the arguments as --edit JSON")
     })?;
-    // The hub of a store that was opened here goes on meanwhile.
-    let edited = tokio::task::spawn_blocking(move || run(&named, &text)).await;
-    edited.unwrap_or_else(|_| Err(Failure::unexpected("the editor was not waited for")))
-}
-
-fn run(named: &str, text: &str) -> Result<String, Failure> {
     let failed = |what: &str, error: io::Error| Failure::unexpected(format!("{what}: {error}"));
     let file = Scratch::with(text).map_err(|error| failed("there is no file to edit in", error))?;
     let mut words = named.split_whitespace();
     let program = words.next().unwrap_or_default();
-    let ended = Command::new(program).args(words).arg(&file.0).status();
+    let ended = Command::new(program).args(words).arg(&file.0).status().await;
     let ended = ended.map_err(|error| Failure::usage(format!("the editor `{program}` cannot be started: {error}")))?;
     if !ended.success() {
         return Err(Failure::usage(format!("the editor `{program}` ended with {ended}; nothing was answered")));

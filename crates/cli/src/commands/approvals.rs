@@ -165,7 +165,7 @@ fn about(question: &Value, session: &Session) -> String {
 async fn in_editor(session: &Session, id: &str) -> Result<Map<String, Value>, Failure> {
     let question = session.ask(Request::get(["approvals", id])).await.map_err(unknown)?.value()?;
     let shown = serde_json::to_string_pretty(&question["arguments"]).unwrap_or_default();
-    call::object("what you saved", &editor::edit(shown + "\n").await?)
+    call::object("what you saved", &editor::edit(&(shown + "\n")).await?)
 }
 
 async fn answer(session: &Session, id: &str, body: Value) -> Result<Exit, Failure> {
