@@ -188,7 +188,7 @@ impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for MaybeBody<B> {
 
 /// Reads a body within the limits. `None` where there is none.
 async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> Result<Option<B>, Problem> {
-    let json = is_json(request.headers());
+    let (json, packed) = (is_json(request.headers()), is_packed(request.headers()));
     let limit = app.settings().limits.body;
     let bytes: Bytes =
         axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| not_whole(&error, limit))?;
@@ -198,6 +198,10 @@ async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> 
     if !json {
         let hint = "send the header `content-type: application/json`";
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is not said to be JSON").hint(hint));
+    }
+    if packed {
+        let hint = "send it as it is, without the header `content-encoding`";
+        return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is said to be compressed").hint(hint));
     }
     too_deep(&bytes, app.settings().limits.json_depth)?;
     no_object::<B>(&bytes)?;
@@ -253,7 +257,7 @@ fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
 }
 
 /// Why a body could not be read.
-fn not_whole(error: &axum::Error, limit: usize) -> Problem {
+pub(crate) fn not_whole(error: &axum::Error, limit: usize) -> Problem {
     match Cut::in_error(error) {
         Some(Cut::TooSlow) => Problem::new(Code::TOO_SLOW, "the body took longer to arrive than this server waits"),
         _ => Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole")),
@@ -268,6 +272,11 @@ fn is_json(headers: &HeaderMap) -> bool {
     }
     let essence = essence.to_ascii_lowercase();
     essence.starts_with("application/") && essence.ends_with("+json")
+}
+
+/// Whether a body would have to be unpacked first. Nobody needs that for so little, and what it becomes has no limit.
+fn is_packed(headers: &HeaderMap) -> bool {
+    headers.get_all(header::CONTENT_ENCODING).iter().any(|said| !said.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// Refuses JSON nested deeper than allowed before anybody walks through it.
