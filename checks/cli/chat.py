@@ -4,13 +4,11 @@ In: the program, as the first argument. Out: a line for each conversation; exit 
 Each has a folder of its own with a config and a scripted model, so neither a server nor a key is needed.
 """
 
-import os
 import pathlib
 import sys
-import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "demo"))
-from keyboard import END_OF_INPUT, INTERRUPT, watch  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from terminal import END_OF_INPUT, INTERRUPT, play, watch, wrong_with  # noqa: E402
 
 YOU = "you> "
 ASKED = "[y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  >"
@@ -102,6 +100,16 @@ CASES = [
     ),
     ("an interrupt at the prompt ends it", [(YOU, INTERRUPT)], [], ["panicked"], 0, []),
     ("an interrupt of one prompt", [("working", INTERRUPT)], [], ["I have thought", "panicked"], 130, ["-p", "think"]),
+    (
+        "a tool that only reads needs no word where that was said",
+        [],
+        ["allowed, because it only reads: calculator", "The tool says 3"],
+        [ASKED],
+        0,
+        ["compute 1+2", "--yes-readonly", "--no-input", "-p", "--set", "tools.calculator.confirm=true"],
+    ),
+    ("one that does more does", [], ["waits for a person"], ["is deleted"], 6,
+     ["-p", "delete /tmp/old", "--yes-readonly", "--no-input"]),
     ("nobody may be asked", [], ["waits for a person", "toolhub approvals approve apr_"], [ASKED], 6,
      ["-p", "delete /tmp/old", "--no-input"]),
 ]
@@ -111,10 +119,7 @@ def complaints(program: str, case: tuple) -> list[str]:
     """Plays one case and says what is wrong."""
     _, typed, expected, absent, code, words = case
     shown, ended = watch(program, typed, ["chat", *words])
-    wrong = [f"`{text}` is missing" for text in expected if text not in shown]
-    wrong += [f"`{text}` was shown" for text in absent if text in shown]
-    wrong += [f"exit code {ended} instead of {code}"] if ended != code else []
-    return [*wrong, shown] if wrong else []
+    return wrong_with(shown, ended, expected, absent, code)
 
 
 def resumed(program: str) -> list[str]:
@@ -135,26 +140,9 @@ def resumed(program: str) -> list[str]:
 
 def main() -> int:
     program = str(pathlib.Path(sys.argv[1]).resolve())
-    for name in ("TOOLHUB_URL", "TOOLHUB_CONFIG", "TOOLHUB_TOKEN"):
-        os.environ.pop(name, None)
-    os.environ["LANG"] = "C.UTF-8"
-    for case in [*CASES, ("a conversation that is gone on with",)]:
-        with tempfile.TemporaryDirectory() as folder:
-            pathlib.Path(folder, "toolhub.toml").write_text(CONFIG)
-            pathlib.Path(folder, "script.toml").write_text(SCRIPT)
-            os.environ["HOME"] = folder
-            os.chdir(folder)
-            try:
-                wrong = complaints(program, case) if len(case) > 1 else resumed(program)
-            except (TimeoutError, AssertionError) as problem:
-                wrong = [str(problem)]
-            finally:
-                os.chdir("/")
-        if wrong:
-            print(f"{case[0]}: {'; '.join(wrong)}")
-            return 1
-        print(f"in a chat, {case[0]}: ok")
-    return 0
+    cases = [(case[0], lambda case=case: complaints(program, case)) for case in CASES]
+    cases.append(("a conversation that is gone on with", lambda: resumed(program)))
+    return play("in a chat", cases, {"toolhub.toml": CONFIG, "script.toml": SCRIPT})
 
 
 if __name__ == "__main__":

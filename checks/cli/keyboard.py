@@ -4,13 +4,11 @@ In: the program, as the first argument. Out: a line for each way to answer; exit
 Each case has a folder of its own with a config, so no server is needed; each command opens the store itself.
 """
 
-import os
 import pathlib
 import sys
-import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "demo"))
-from keyboard import END_OF_INPUT, INTERRUPT, watch  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from terminal import END_OF_INPUT, INTERRUPT, play, watch, wrong_with  # noqa: E402
 
 PROMPT = "[y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  >"
 ARGUMENTS = "the new arguments as JSON, or Enter to go back:"
@@ -68,11 +66,7 @@ def complaints(program: str, case: tuple) -> list[str]:
     shown, ended = watch(program, typed, CALL)
     if "dangerous wants to run" not in shown or '"/tmp/old"' not in shown:
         return [f"it does not say what is asked:\n{shown}"]
-    shown = shown[shown.index(PROMPT):]
-    wrong = [f"`{text}` is missing" for text in expected if text not in shown]
-    wrong += [f"`{text}` was shown" for text in absent if text in shown]
-    wrong += [f"exit code {ended} instead of {code}"] if ended != code else []
-    return [*wrong, shown] if wrong else []
+    return wrong_with(shown[shown.index(PROMPT):], ended, expected, absent, code)
 
 
 def always(program: str) -> list[str]:
@@ -87,25 +81,9 @@ def always(program: str) -> list[str]:
 
 def main() -> int:
     program = str(pathlib.Path(sys.argv[1]).resolve())
-    for name in ("TOOLHUB_URL", "TOOLHUB_CONFIG", "TOOLHUB_TOKEN"):
-        os.environ.pop(name, None)
-    os.environ["LANG"] = "C.UTF-8"
-    for case in [*CASES, ("a yes for the thread",)]:
-        with tempfile.TemporaryDirectory() as folder:
-            pathlib.Path(folder, "toolhub.toml").write_text(CONFIG)
-            os.environ["HOME"] = folder
-            os.chdir(folder)
-            try:
-                wrong = complaints(program, case) if len(case) > 1 else always(program)
-            except (TimeoutError, AssertionError) as problem:
-                wrong = [str(problem)]
-            finally:
-                os.chdir("/")
-        if wrong:
-            print(f"{case[0]}: {'; '.join(wrong)}")
-            return 1
-        print(f"asked about a call, {case[0]}: ok")
-    return 0
+    cases = [(case[0], lambda case=case: complaints(program, case)) for case in CASES]
+    cases.append(("a yes for the thread", lambda: always(program)))
+    return play("asked about a call", cases, {"toolhub.toml": CONFIG})
 
 
 if __name__ == "__main__":

@@ -1,22 +1,17 @@
 """Sits at the keyboard of the demo, on a real terminal.
 
 In: the program, as the first argument. Out: a line for each way to answer; exit code 1 at the first that goes wrong.
-Needs nothing but python. A pair of pseudo-terminals makes the demo believe that a person is there.
+Needs nothing but python.
 """
 
-import os
-import pty
-import re
-import select
-import signal
+import pathlib
 import sys
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from terminal import END_OF_INPUT, INTERRUPT, play, watch, wrong_with  # noqa: E402
 
 PROMPT = "[y] once  [t] thread  [a] always  [e] edit  [n] deny  [?]"
 ARGUMENTS = "the new arguments as JSON, or Enter to go back:"
-END_OF_INPUT = "\x04"
-INTERRUPT = "\x03"
-SECONDS = 30
 
 # What is typed at which prompt, what must be shown, what must not, and the exit code.
 CASES = [
@@ -59,59 +54,16 @@ CASES = [
 TOUR = ["demo", "--tour"]
 
 
-def watch(program: str, typed: list[tuple[str, str]], command: list[str] = TOUR) -> tuple[str, int]:
-    """Runs a command, types each text once its prompt is there, and answers all that was shown and the exit code."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execv(program, [program, *command])
-    shown, seen, waiting, deadline = "", 0, list(typed), time.monotonic() + SECONDS
-    try:
-        while True:
-            if not select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise TimeoutError(f"nothing more came within {SECONDS} s after:\n{shown[-600:]}")
-            try:
-                piece = os.read(terminal, 65536)
-            except OSError:  # Linux says so when the other end is closed.
-                piece = b""
-            if not piece:
-                break
-            shown = plain(shown + piece.decode(errors="replace"))
-            if waiting and waiting[0][0] in shown[seen:]:
-                seen = shown.index(waiting[0][0], seen) + len(waiting[0][0])
-                os.write(terminal, waiting.pop(0)[1].encode())
-    except BaseException:
-        os.kill(child, signal.SIGKILL)
-        raise
-    finally:
-        status = os.waitpid(child, 0)[1]
-        os.close(terminal)
-    if waiting:
-        raise AssertionError(f"it never asked `{waiting[0][0]}`:\n{shown[-600:]}")
-    return shown, os.waitstatus_to_exitcode(status)
-
-
-def plain(text: str) -> str:
-    """Without colours."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
-
-
 def main() -> int:
-    for name, typed, expected, absent, code in CASES:
-        try:
-            shown, ended = watch(sys.argv[1], typed)
-        except (TimeoutError, AssertionError) as wrong:
-            print(f"{name}: {wrong}")
-            return 1
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+
+    def case(typed: list[tuple[str, str]], *told: object) -> list[str]:
+        shown, ended = watch(program, typed, TOUR)
         # What came before the first prompt is the same for all.
-        shown = shown[shown.index(PROMPT):]
-        wrong = [f"`{text}` is missing" for text in expected if text not in shown]
-        wrong += [f"`{text}` was shown" for text in absent if text in shown]
-        wrong += [f"exit code {ended} instead of {code}"] if ended != code else []
-        if wrong:
-            print(f"{name}: {'; '.join(wrong)}\n{shown}")
-            return 1
-        print(f"at the keyboard, {name}: ok")
-    return 0
+        return wrong_with(shown[shown.index(PROMPT):], ended, *told)
+
+    cases = [(name, lambda rest=rest: case(*rest)) for name, *rest in CASES]
+    return play("at the keyboard", cases, {})
 
 
 if __name__ == "__main__":

@@ -108,7 +108,8 @@ impl AgentBuilder {
         self
     }
 
-    /// The agent, in its thread, as it was left there.
+    /// The agent, in its thread, as it was left there. Agents that were built on one hub for the same thread share its conversation,
+    /// and speak in it one after the other.
     ///
     /// # Errors
     /// When the store does not answer.

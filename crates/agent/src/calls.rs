@@ -78,6 +78,10 @@ fn request<'hub>(
         .among(among)
         .cancel_on(unwanted)
         .detached();
+    let request = match &held.open.trace {
+        Some(trace) => request.trace(trace.clone()),
+        None => request,
+    };
     match plan.execution {
         ToolExecution::Internal { max_retries: Some(retries) } => request.retries(retries),
         ToolExecution::Internal { max_retries: None } => request,

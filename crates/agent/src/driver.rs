@@ -7,6 +7,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
+use smol_str::SmolStr;
 use tokio::sync::watch;
 use toolhub_core::{
     CallError, CancellationToken, Offer, ToolHub, backend::StoreError, events::News, ids::CallId, status::Language,
@@ -148,12 +149,7 @@ impl Driver {
                     None => return Ok(None),
                 },
                 Todo::Nothing(_) => {
-                    return Ok(Some(RunRecord::of(
-                        &self.held.open.run,
-                        &self.owner.thread,
-                        &self.held.open.agent,
-                        self.hub.now(),
-                    )));
+                    return Ok(Some(self.held.open.record(&self.owner.thread, self.hub.now())));
                 }
             };
             let record = self.shelf.go_on(&self.owner, &mut self.held, &said, self.hub.now()).await?;
@@ -255,8 +251,15 @@ impl Driver {
             to.announce(&whose.tenant, &whose.thread, News::MessageDelta { run_id, text, again });
         };
         let time = left.map_or(plan.request_time, |left| left.min(plan.request_time));
-        let prompt =
-            Prompt { system: &system, messages: &messages, tools: &tools, may_call, stream: hub.is_heard(), time };
+        let prompt = Prompt {
+            system: &system,
+            messages: &messages,
+            tools: &tools,
+            may_call,
+            stream: hub.is_heard(),
+            time,
+            trace: self.held.open.trace.as_ref(),
+        };
         let begun = tokio::time::Instant::now();
         // It may be anybody's: whatever it does, the run has an end.
         let asking = AssertUnwindSafe(async { plan.model.ask(prompt, &hear).await }).catch_unwind();
@@ -339,7 +342,10 @@ impl Driver {
             Some(RunError { code, message }) => {
                 News::RunFailed { run_id, steps, code: code.clone(), message: message.clone() }
             }
-            None => News::RunCompleted { run_id, steps, status: record.status.as_str().into() },
+            None => {
+                let stop = record.stop.map(|stop| SmolStr::new_static(stop.as_str()));
+                News::RunCompleted { run_id, steps, status: record.status.as_str().into(), stop }
+            }
         });
     }
 }

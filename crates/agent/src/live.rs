@@ -1,4 +1,4 @@
-//! The runs that are driven in this process.
+//! The runs that are driven on one hub, by whatever service there.
 //!
 //! In: who wants to drive a thread's run. Out: a place, of which a thread has one; whoever holds it drives alone. A place is given back
 //! whatever happens, before the end of its run is told: whoever hears of the end may begin the next one.
@@ -16,7 +16,7 @@ use toolhub_core::{
 
 use crate::{record::RunRecord, shelf::Owner};
 
-/// The runs of this process, by thread.
+/// The runs that are driven, by thread.
 #[derive(Clone, Default)]
 pub(crate) struct Live(Arc<Mutex<HashMap<Owner, Option<Driven>>>>);
 

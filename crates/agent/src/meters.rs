@@ -71,6 +71,8 @@ pub struct AgentStats {
     pub requests: BTreeMap<(SmolStr, SmolStr), Spread>,
     /// How many tokens a request had, by model and `input` or `output`.
     pub tokens: BTreeMap<(SmolStr, &'static str), Spread>,
+    /// What went wrong when a model was asked last, by model; empty where nothing did.
+    pub last: BTreeMap<SmolStr, SmolStr>,
 }
 
 /// Counts.
@@ -92,6 +94,7 @@ impl Meters {
                 serde_json::to_value(error.fault).ok().and_then(|it| it.as_str().map(SmolStr::from)).unwrap_or_default()
             }
         };
+        stats.last.insert(model.into(), error.clone());
         stats.requests.entry((model.into(), error)).or_default().add(&SECONDS, took.as_secs_f64());
         if let Ok(reply) = reply {
             for (sort, tokens) in [("input", reply.usage.input_tokens), ("output", reply.usage.output_tokens)] {

@@ -8,6 +8,7 @@ mod calls;
 mod connect;
 mod exchange;
 mod line;
+mod offered;
 mod openai;
 mod retry;
 mod secret;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhub_core::{BoxFuture, export::Format};
+use toolhub_core::{BoxFuture, TraceContext, export::Format};
 
 use crate::message::{AskedCall, Message};
 pub use anthropic::Anthropic;
@@ -44,6 +45,12 @@ pub trait Model: Send + Sync + 'static {
 
     /// Continues the conversation. Dropped before its end, it stops.
     fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>>;
+
+    /// The models that are to be had where this one is; none where nobody says. It tells whether anybody is there and takes the key,
+    /// and asks no model.
+    fn offered(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
+        Box::pin(async { Ok(None) })
+    }
 }
 
 /// Whoever listens while a model speaks.
@@ -73,6 +80,8 @@ pub struct Prompt<'a> {
     pub stream: bool,
     /// How long it may take, retries and all.
     pub time: Duration,
+    /// The trace it is asked in, to be handed on.
+    pub trace: Option<&'a TraceContext>,
 }
 
 /// What a model answered.
@@ -106,6 +115,19 @@ pub enum Stop {
     Length,
     /// It does not want to, or its provider does not let it.
     Refusal,
+}
+
+impl Stop {
+    /// The word in the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Calls => "calls",
+            Self::Length => "length",
+            Self::Refusal => "refusal",
+        }
+    }
 }
 
 /// What a model read and wrote, in its own tokens; 0 where it does not say.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use toolhub_core::{
-    Status,
+    Status, TraceId,
     clock::Timestamp,
     ids::{RunId, ThreadId},
 };
@@ -69,6 +69,9 @@ pub struct RunRecord {
     pub steps: u32,
     /// What the model has read and written.
     pub usage: Usage,
+    /// The trace it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<TraceId>,
     /// When it began.
     pub started_at: Timestamp,
     /// When it ended.
@@ -97,6 +100,7 @@ impl RunRecord {
             status: RunStatus::Running,
             steps: run.steps(),
             usage: run.usage(),
+            trace_id: None,
             started_at: run.started,
             ended_at: None,
             stop: None,

@@ -18,7 +18,7 @@ use smol_str::SmolStr;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolhub_core::{
-    CancellationToken, ToolHub, Toolset,
+    CancellationToken, ToolHub, Toolset, TraceContext,
     backend::StoreError,
     ids::{Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     status::Language,
@@ -84,6 +84,8 @@ pub struct Said {
     pub key: Option<IdempotencyKey>,
     /// Who speaks.
     pub caller: Caller,
+    /// Where it stands in a trace that began elsewhere. The model and the tools of its calls are told.
+    pub trace: Option<TraceContext>,
 }
 
 impl<T: Into<String>> From<T> for Said {
@@ -118,7 +120,8 @@ struct Own {
 }
 
 impl AgentService {
-    /// A service on a hub; conversations and runs lie in the hub's store.
+    /// A service on a hub; conversations and runs lie in the hub's store. Several services on one hub know of each other's runs: in a
+    /// thread one run at a time is open, whoever began it.
     #[must_use]
     pub fn new(hub: &ToolHub) -> Self {
         Self::speaking(hub, Language::English)
@@ -130,7 +133,7 @@ impl AgentService {
         Self(Arc::new(Inner {
             hub: hub.clone(),
             shelf: Shelf { store: hub.store() },
-            live: Live::default(),
+            live: (*hub.beside::<Live>()).clone(),
             meters: Arc::default(),
             agents: Mutex::default(),
             own: Mutex::default(),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
+    TraceContext,
     backend::{
         Backend, Batch, Change, Durability, Expect, Key, Partition, Row, Seen, StoreError, Table, Write, decode, encode,
     },
@@ -66,6 +67,16 @@ pub(crate) struct OpenRun {
     pub(crate) run: Run,
     pub(crate) agent: SmolStr,
     pub(crate) caller: Caller,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<TraceContext>,
+}
+
+impl OpenRun {
+    /// The run as others see it.
+    pub(crate) fn record(&self, thread: &ThreadId, now: Timestamp) -> RunRecord {
+        let trace_id = self.trace.as_ref().map(|trace| trace.trace_id);
+        RunRecord { trace_id, ..RunRecord::of(&self.run, thread, &self.agent, now) }
+    }
 }
 
 /// Which run a key belongs to.
@@ -177,7 +188,7 @@ impl Shelf {
             let mut batch = Batch::on(owner.partition());
             let message = Message::User { content: said.content.clone() };
             add(&mut batch, &mut head, open.run.id, &message, now)?;
-            let record = RunRecord::of(&open.run, &owner.thread, &open.agent, now);
+            let record = open.record(&owner.thread, now);
             batch.writes.push(put(Table::Runs, open.run.id.to_string().into(), Expect::Absent, &record)?);
             if let Some((id, digest)) = &claim {
                 let claim = Claim { run: open.run.id, digest: digest.clone() };
@@ -233,7 +244,7 @@ impl Shelf {
         for message in said {
             add(&mut batch, &mut head, open.run.id, message, now)?;
         }
-        let record = RunRecord::of(&open.run, &owner.thread, &open.agent, now);
+        let record = open.record(&owner.thread, now);
         batch.writes.push(put(Table::Runs, open.run.id.to_string().into(), Expect::Any, &record)?);
         let mut open_write = put(Table::Runs, OPEN, Expect::Same(held.open_seen), open)?;
         let over = record.status.is_end();

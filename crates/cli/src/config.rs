@@ -23,6 +23,7 @@ mod schema;
 mod secret;
 mod shape;
 mod show;
+mod sound;
 mod tree;
 mod unit;
 mod variables;
@@ -36,6 +37,7 @@ use std::{
 use toolhub::status::StatusSettings;
 
 pub(crate) use self::{
+    closest::closest,
     load::{Asked, FILE_NAME, Loaded, Needed, load, tool},
     problem::{Problems, Style, render},
     raw::{Level, LogFormat, Mode},
@@ -43,8 +45,8 @@ pub(crate) use self::{
     show::values,
 };
 pub(crate) use resolve::{
-    Agent, Agents, Auth, Backend, Execution, Key, Llm, Opened, Policies, Scheduler, Server, State, Store, StoreTrouble,
-    Telemetry, Threads, Tools,
+    Agent, Agents, Auth, Backend, Execution, Key, Llm, Opened, Policies, Provider, Scheduler, Server, State, Store,
+    StoreTrouble, Telemetry, Threads, Tools,
 };
 
 /// What holds. Each section can be compared with that of another config.

@@ -20,7 +20,7 @@ use crate::{
     events::Kept,
     executor::Executor,
     hooks::Hook,
-    hub::Offers,
+    hub::{Beside, Offers},
     ids::{CallId, Tenant},
     journal::Journal,
     policy::Glob,
@@ -47,6 +47,8 @@ pub(crate) struct Engine {
     pub(crate) hooks: Vec<(Glob, Arc<dyn Hook>)>,
     pub(crate) live: Live,
     pub(crate) offers: Offers,
+    /// What rooms outside the core keep for this hub.
+    pub(crate) beside: Beside,
     pub(crate) tasks: TaskTracker,
     /// Given when the hub is to go down: no call begins any more, and those that wait for a person need not.
     pub(crate) leaving: Leaving,

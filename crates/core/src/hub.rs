@@ -5,6 +5,7 @@
 mod approvals;
 mod background;
 mod batch;
+mod beside;
 mod builder;
 mod change;
 mod checks;
@@ -28,6 +29,7 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 pub use batch::BatchRequest;
+pub(crate) use beside::Beside;
 pub use builder::{BuildError, HubBuilder};
 pub use change::{Change, Changed};
 pub use explain::{Explanation, RateLeft};

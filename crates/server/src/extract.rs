@@ -57,6 +57,7 @@ inputs!(A B C D E);
 inputs!(A B C D E F);
 inputs!(A B C D E F G);
 inputs!(A B C D E F G H);
+inputs!(A B C D E F G H I);
 
 impl Describe for axum::extract::State<App> {
     fn describe(_: &mut Operation<'_>) {}

@@ -118,7 +118,7 @@ async fn bare(model: &Arc<dyn Model>, tools: &[Value]) {
 }
 
 fn prompt<'a>(messages: &'a [Message], tools: &'a [Value]) -> Prompt<'a> {
-    Prompt { system: "", messages, tools, may_call: true, stream: false, time: Duration::from_secs(9) }
+    Prompt { system: "", messages, tools, may_call: true, stream: false, time: Duration::from_secs(9), trace: None }
 }
 
 async fn ours(service: &AgentService, thread: &str) {

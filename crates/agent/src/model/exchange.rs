@@ -5,9 +5,13 @@
 
 use std::time::Duration;
 
-use reqwest::{RequestBuilder, Response, header::CONTENT_TYPE};
+use reqwest::{
+    RequestBuilder, Response,
+    header::{CONTENT_TYPE, HeaderValue},
+};
 use serde_json::Value;
 use tokio::time::Instant;
+use toolhub_core::TraceContext;
 
 use super::{
     Hear, Heard, ModelError, ModelFault, Prompt, Reply,
@@ -72,7 +76,7 @@ pub(super) async fn ask<D: Dialect>(
         let mut heard = false;
         let left = ends.saturating_duration_since(Instant::now());
         let time = left.min(line.request_timeout);
-        let tried = tokio::time::timeout(time, attempt(dialect, line, prompt.stream, body.clone(), hear, &mut heard));
+        let tried = tokio::time::timeout(time, attempt(dialect, line, &prompt, body.clone(), hear, &mut heard));
         let failed = match tried.await {
             Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(failed)) => failed,
@@ -104,7 +108,7 @@ fn next(line: &Line, retries: u32, failed: &Failed, left: Duration) -> Option<Du
 async fn attempt<D: Dialect>(
     dialect: &D,
     line: &Line,
-    stream: bool,
+    prompt: &Prompt<'_>,
     body: Vec<u8>,
     hear: &Hear,
     heard: &mut bool,
@@ -113,6 +117,8 @@ async fn attempt<D: Dialect>(
     let address = line.address(dialect.path()).map_err(wrong)?;
     let request = line.http().map_err(wrong)?.post(address).header(CONTENT_TYPE, "application/json").body(body);
     let request = dialect.sign(request, line.key.as_ref()).ok_or_else(|| wrong(SettingsError::Key))?;
+    let request = traced(request, prompt.trace);
+    let stream = prompt.stream;
     let answer = line.send(request).await?;
     let mut say = |text: &str| {
         if stream && !text.is_empty() {
@@ -130,6 +136,17 @@ async fn attempt<D: Dialect>(
     let reply = dialect.whole(&answer, line.key.as_ref())?;
     say(&reply.text);
     Ok(reply)
+}
+
+/// Says which trace the question belongs to.
+fn traced(request: RequestBuilder, trace: Option<&TraceContext>) -> RequestBuilder {
+    let Some(trace) = trace else { return request };
+    let request = request.header("traceparent", trace.traceparent());
+    // It came from outside: what cannot stand in a header stays behind.
+    match trace.state.as_deref().map(HeaderValue::from_str) {
+        Some(Ok(state)) => request.header("tracestate", state),
+        _ => request,
+    }
 }
 
 async fn listen<D: Dialect>(

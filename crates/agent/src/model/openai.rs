@@ -16,6 +16,7 @@ use super::{
     Hear, Model, ModelError, Prompt, Reply,
     exchange::{self, Dialect},
     line::{Line, SettingsError},
+    offered::offered,
     secret::Secret,
     trouble::Failed,
 };
@@ -92,6 +93,10 @@ impl Model for OpenAi {
 
     fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(exchange::ask(self, &self.line, prompt, hear))
+    }
+
+    fn offered(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
+        Box::pin(offered(self, &self.line))
     }
 }
 

@@ -14,7 +14,6 @@ use crate::{
     driver::Driver,
     live::{Driven, Place},
     plan::AgentPlan,
-    record::RunRecord,
     run::Run,
     shelf::{Begun, Claimed, Held, OpenRun, Opening, Owner},
 };
@@ -67,7 +66,7 @@ impl AgentService {
         let Inner { hub, shelf, .. } = &*self.0;
         let now = hub.now();
         let run = Run::new(RunId::mint(now), now, plan.bounds(now));
-        let open = OpenRun { run, agent, caller: said.caller.clone() };
+        let open = OpenRun { run, agent, caller: said.caller.clone(), trace: said.trace.clone() };
         let opening = Opening { said: &said, open };
         match shelf.begin(&owner, opening, now).await? {
             Begun::New(held) => Ok(self.drive(place, owner, plan, *held, false, cancel)),
@@ -157,7 +156,7 @@ impl AgentService {
         cancel: CancellationToken,
     ) -> RunHandle {
         let Inner { hub, shelf, meters, tasks, stopping, language, .. } = &*self.0;
-        let record = RunRecord::of(&held.open.run, &owner.thread, &held.open.agent, hub.now());
+        let record = held.open.record(&owner.thread, hub.now());
         let (run, agent) = (record.id, record.agent.clone());
         let (told, hears) = watch::channel(record);
         place.drives(Driven { run, told: hears.clone(), cancel: cancel.clone() });

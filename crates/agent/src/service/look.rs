@@ -64,6 +64,19 @@ impl AgentService {
         }
     }
 
+    /// The run that is open in a thread, whoever drives it.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn open_run(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<RunId>, StoreError> {
+        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
+        if let Some(driven) = self.0.live.of(&owner) {
+            return Ok(Some(driven.run));
+        }
+        let held = self.0.shelf.held(&owner, self.0.hub.now()).await?;
+        Ok(held.map(|held| held.open.run.id))
+    }
+
     /// The runs of a thread, the newest first: at most `limit`, those before `before`.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ async fn ask(model: &dyn Model, prompt: Prompt<'_>) -> (Result<Reply, ModelError
 
 fn prompt(messages: &[Message]) -> Prompt<'_> {
     let time = Duration::from_secs(30);
-    Prompt { system: "", messages, tools: &[], may_call: true, stream: false, time }
+    Prompt { system: "", messages, tools: &[], may_call: true, stream: false, time, trace: None }
 }
 
 fn streamed(messages: &[Message]) -> Prompt<'_> {

@@ -32,7 +32,7 @@ async fn ask(model: &dyn Model, messages: &[Message], stream: bool) -> Result<Re
     };
     let tools: Vec<Value> = ["clock", "weather"].map(name).into();
     let time = Duration::from_secs(30);
-    let prompt = Prompt { system: "Be brief.", messages, tools: &tools, may_call: true, stream, time };
+    let prompt = Prompt { system: "Be brief.", messages, tools: &tools, may_call: true, stream, time, trace: None };
     model.ask(prompt, &|_: Heard<'_>| {}).await
 }
 
@@ -102,7 +102,8 @@ async fn a_streamed_text_comes_in_several_pieces() {
         };
         let messages = user("hello");
         let time = Duration::from_secs(30);
-        let prompt = Prompt { system: "", messages: &messages, tools: &[], may_call: true, stream: true, time };
+        let prompt =
+            Prompt { system: "", messages: &messages, tools: &[], may_call: true, stream: true, time, trace: None };
         model.ask(prompt, &hear).await.unwrap();
         assert!(pieces.load(std::sync::atomic::Ordering::Relaxed) > 1);
     }

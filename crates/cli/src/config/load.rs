@@ -19,6 +19,7 @@ use super::{
     raw::{Backend, Raw, Retention},
     resolve::{self, Tool},
     shape::Shape,
+    sound,
     tree::{self, Node, Origin, Path, Source},
     variables,
 };
@@ -175,8 +176,15 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
     if !broken {
         problems.extend(check::whole(&tree, shape));
     }
-    // What values mean together is asked only of values that fit.
+    // What values mean together is asked only of values that fit; the sections without a mistake are asked all the same.
     if !problems.is_empty() {
+        let rest = sound::part(&tree, &problems).filter(|_| !broken);
+        let raw = rest.as_ref().and_then(|rest| serde_json::from_value::<Raw>(rest.to_json()).ok());
+        if let (Some(rest), Some(raw)) = (rest, raw)
+            && let Err(more) = resolve::resolve(&raw, &rest, &folder, environment, &asked.folder)
+        {
+            problems.extend(more.iter().cloned());
+        }
         return Err(Problems::new(problems));
     }
     let raw = written(&tree).map_err(|error| {

@@ -22,7 +22,7 @@ use toolhub::{
     status::{FailureWindow, StatusSettings},
 };
 
-pub(crate) use agents::{Agent, Agents, Execution, Llm};
+pub(crate) use agents::{Agent, Agents, Execution, Llm, Provider};
 pub(crate) use auth::{Auth, Key};
 pub(crate) use server::Server;
 pub(crate) use state::State;

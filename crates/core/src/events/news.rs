@@ -230,6 +230,9 @@ pub enum News {
         status: SmolStr,
         /// How many steps it took.
         steps: u32,
+        /// Why the model stopped: `end`, `length` where its answer is cut off, or `refusal`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stop: Option<SmolStr>,
     },
     /// `run.failed`: a run could not be brought to its end.
     RunFailed {

@@ -373,6 +373,7 @@ impl HubBuilder {
                 hooks,
                 live: crate::engine::Live::default(),
                 offers: super::Offers::default(),
+                beside: super::Beside::default(),
                 leaving: crate::engine::Leaving::default(),
                 own: tokio_util::task::TaskTracker::new(),
                 gone: gone.clone(),

@@ -119,7 +119,8 @@ impl ToolHub {
     }
 
     /// Takes a thread away at once: its instances, its state, and every record of it. Says whether there was one. Questions
-    /// to people that wait in it are gone with it.
+    /// to people that wait in it are gone with it. The run of an agent that is open there ends at its next step; the service of agents
+    /// has a `delete_thread` that ends it at once.
     ///
     /// # Errors
     /// When calls run in it, or the store does not answer.

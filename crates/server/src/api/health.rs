@@ -66,6 +66,13 @@ async fn readyz(State(app): State<App>, Guest(guest): Guest, Query(Verbose { ver
         for (name, good) in checks {
             text += &format!("[{}]{name} {}\n", if good { '+' } else { '-' }, if good { "ok" } else { "failed" });
         }
+        // A model that does not answer stands in nobody's way but its agents'.
+        for (model, wrong) in app.agents().meters().read().last {
+            text += &match wrong.as_str() {
+                "" => format!("[+]model {model} ok\n"),
+                wrong => format!("[!]model {model} degraded: {wrong} when it was asked last\n"),
+            };
+        }
     }
     text += if ready { "ok\n" } else { "not ready\n" };
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

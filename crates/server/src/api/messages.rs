@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     app::App,
-    extract::{Body, Key, Params, Prefer, Query, Who},
+    extract::{Body, Key, Params, Prefer, Query, Trace, Who},
     links::{self, Links},
     page::{self, Cursor, Here, Limit, List, Listed},
     problem::{Answer, Code, Flaw, Problem},
@@ -87,6 +87,7 @@ async fn send(
     Params(OfThread { id }): Params<OfThread>,
     Key(key): Key,
     prefer: Prefer,
+    Trace(trace): Trace,
     headers: HeaderMap,
     links: Links,
     Body(body): Body<MessageBody>,
@@ -100,7 +101,7 @@ async fn send(
     // Listened to before it begins: nothing of it is missed. Who does not stream does not listen.
     let news = streams.then(|| app.hub().subscribe());
     let (agent, caller) = (body.agent.map(Into::into), principal.caller.clone());
-    let said = Said { content: body.content, agent, key, caller };
+    let said = Said { content: body.content, agent, key, caller, trace };
     let mut run = app.agents().send(&principal.tenant, &thread, said).await.map_err(refused)?;
     let replayed = run.replayed();
     let mut response = match news {

@@ -183,8 +183,19 @@ async fn delete(State(app): State<App>, Who(who): Who, Params(of): Params<OfThre
         // Whether it was still there or somebody else was quicker: it is gone.
         Ok(_) => Ok(StatusCode::NO_CONTENT),
         Err(ThreadError::Store(error)) => Err(error.into()),
-        Err(error) => Err(Problem::new(Code::THREAD_BUSY, error.to_string())
-            .hint("GET /api/v1/calls?status=executing lists the calls; POST /api/v1/calls/{id}/cancel ends one")),
+        Err(error) => {
+            let busy = Problem::new(Code::THREAD_BUSY, error.to_string());
+            // Most calls in a thread are those of a run, and end with it.
+            Err(match app.agents().open_run(&who.tenant, &thread.id).await? {
+                Some(run) => busy
+                    .hint(format!("POST /api/v1/runs/{run}/cancel ends the run that is open in it, with its calls"))
+                    .with("runId", run),
+                None => busy.hint(format!(
+                    "GET /api/v1/calls?threadId={} lists its calls; POST /api/v1/calls/{{id}}/cancel ends one",
+                    thread.id
+                )),
+            })
+        }
     }
 }
 

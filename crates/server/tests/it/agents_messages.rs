@@ -160,6 +160,19 @@ async fn a_repeated_message_is_said_once() {
 }
 
 #[tokio::test]
+async fn a_message_names_the_trace_it_was_sent_in_and_so_do_its_calls() {
+    let cafe = cafe().await;
+    let trace = [("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")];
+    let asked = Some(json!({"content": "call add {\"a\":2,\"b\":3}"}));
+    let told = cafe.shop.ask("POST", TALK, asked, &trace).await.is(200);
+    assert_eq!(told["traceId"], "4bf92f3577b34da6a3ce929d0e0e4736");
+    let run = cafe.shop.get(&format!("/api/v1/runs/{}", told["runId"].as_str().unwrap())).await.is(200);
+    let call = cafe.shop.get(&format!("/api/v1/calls/{}", told["calls"][0]["id"].as_str().unwrap())).await.is(200);
+    assert_eq!((&run["traceId"], &call["traceId"]), (&told["traceId"], &told["traceId"]));
+    assert_eq!(cafe.say("t2", "hello").await.is(200).get("traceId"), None);
+}
+
+#[tokio::test]
 async fn bad_input_is_refused_and_nothing_is_said() {
     let cafe = cafe().await;
     for (body, pointer) in [

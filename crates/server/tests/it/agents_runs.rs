@@ -116,6 +116,27 @@ async fn a_cancelled_run_takes_its_calls_along() {
 }
 
 #[tokio::test]
+async fn a_thread_in_which_a_run_waits_says_how_it_can_be_taken_away() {
+    let cafe = cafe().await;
+    let run = cafe.say("t1", "call order {\"what\":\"tea\"}").await.is(202)["runId"].as_str().unwrap().to_owned();
+    let delete = async || cafe.shop.ask("DELETE", "/api/v1/threads/t1", None, &[]).await;
+    let busy = delete().await.problem(409, "thread_busy");
+    assert_eq!(busy["runId"], run.as_str());
+    let (method, path) = ("POST", format!("/api/v1/runs/{run}/cancel"));
+    assert!(busy["hint"].as_str().unwrap().contains(&format!("{method} {path}")), "{busy}");
+    cafe.shop.ask(method, &path, None, &[]).await.is(202);
+    cafe.run_until(&run, |run| run["status"] == "cancelled").await;
+    delete().await.is(204);
+    // A call without a run is told apart.
+    let call = Some(json!({"arguments": {}, "threadId": "t2"}));
+    cafe.shop.ask("POST", "/api/v1/tools/slow/calls", call, &[("prefer", "respond-async")]).await.is(202);
+    cafe.shop.began.acquire().await.unwrap().forget();
+    let busy = cafe.shop.ask("DELETE", "/api/v1/threads/t2", None, &[]).await.problem(409, "thread_busy");
+    assert!(busy["runId"].is_null() && busy["hint"].as_str().unwrap().contains("?threadId=t2"), "{busy}");
+    cafe.shop.gate.add_permits(1);
+}
+
+#[tokio::test]
 async fn the_states_of_a_thread_are_those_of_its_toolset() {
     let cafe = cafe().await;
     cafe.shop.post(TALK, json!({"content": "hello", "agent": "sums"})).await.is(200);
@@ -133,6 +154,21 @@ async fn the_states_of_a_thread_are_those_of_its_toolset() {
     cafe.say("t2", "hello").await.is(200);
     let states = cafe.shop.get("/agents/t2/tool-states").await.is(200);
     assert!(states["data"]["toolStates"].as_object().unwrap().len() > 3);
+}
+
+#[tokio::test]
+async fn a_model_that_fails_is_told_to_whoever_asks_and_the_server_stays_ready() {
+    let cafe = cafe().await;
+    let ready = async || {
+        let reply = cafe.shop.get("/readyz?verbose").await;
+        assert_eq!(reply.status, 200);
+        reply.text
+    };
+    assert!(!ready().await.contains("model"), "nobody was asked yet");
+    cafe.say("t1", "faint").await.is(200);
+    assert!(ready().await.contains("[!]model parrot degraded: failed when it was asked last\n"), "{}", ready().await);
+    cafe.say("t1", "hello").await.is(200);
+    assert_eq!(ready().await, "[+]door ok\n[+]store ok\n[+]model parrot ok\nok\n");
 }
 
 #[tokio::test]

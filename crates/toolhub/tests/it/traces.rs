@@ -8,6 +8,9 @@ use toolhub::{
     prelude::*,
     testing::{AssertOutcome, scripted},
 };
+use toolhub_agent::{AgentBuilder, Said};
+
+use crate::agents::{Actor, asks, says};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -56,4 +59,19 @@ async fn an_answer_given_again_is_told_in_the_trace_that_asks() {
     hub.call("pay", json!({})).idempotency_key("k").await.assert_success();
     let again = hub.call("pay", json!({})).idempotency_key("k").trace(trace()).await;
     assert_eq!((again.replayed, again.trace_id), (true, Some(trace().trace_id)));
+}
+
+#[tokio::test]
+async fn a_message_takes_its_trace_to_the_model_and_to_the_tools_of_its_calls() {
+    let hub = ToolHub::builder().tool(tool("look", seen)).build().await.unwrap();
+    let actor = Actor::new([asks([("look", json!({}))]), says("Seen."), says("Nothing.")]);
+    let agent = AgentBuilder::new(actor.clone()).build(&hub).await.unwrap();
+    let run = agent.invoke(Said { trace: Some(trace()), ..Said::from("Look") }).await.unwrap();
+    let record = hub.call_record(&Tenant::default(), run.calls[0].id).await.unwrap().unwrap();
+    assert_eq!((run.trace_id, record.trace_id), (Some(trace().trace_id), Some(trace().trace_id)));
+    assert_eq!(record.outcome.unwrap().output, json!([PARENT, "vendor=1"]));
+    // What was said in another trace, or in none, has nothing to do with it.
+    assert_eq!(agent.invoke("And now?").await.unwrap().trace_id, None);
+    let told: Vec<Option<String>> = actor.told().into_iter().map(|told| told.traceparent).collect();
+    assert_eq!(told, [Some(PARENT.to_owned()), Some(PARENT.to_owned()), None]);
 }

@@ -224,7 +224,8 @@ async fn events_are_as_their_schema_says() {
             content: "Let me see.".into(),
             calls: vec![MessageCall { id, tool: "count".into(), arguments: json!({"password": "x"}) }],
         },
-        News::RunCompleted { run_id, status: "completed".into(), steps: 2 },
+        News::RunCompleted { run_id, status: "completed".into(), steps: 2, stop: Some("length".into()) },
+        News::RunCompleted { run_id, status: "cancelled".into(), steps: 2, stop: None },
         News::RunFailed { run_id, steps: 1, code: "model_unreachable".into(), message: "no answer".into() },
     ] {
         hub.announce(&tenant, &t1, news);

@@ -16,22 +16,34 @@ pub(super) fn whole(answer: &Value, key: Option<&Secret>) -> Result<Reply, Faile
     }
     let choice = answer.pointer("/choices/0").ok_or_else(|| broken("it holds no choice"))?;
     let message = choice.get("message").ok_or_else(|| broken("it holds no message"))?;
-    let wanted = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten().map(|call| Wanted {
-        id: text(call.get("id")).to_owned(),
-        tool: text(call.pointer("/function/name")).to_owned(),
-        arguments: match call.pointer("/function/arguments") {
-            Some(Value::String(text)) => Written::Text(text.clone()),
-            Some(json) => Written::Json(json.clone()),
-            None => Written::default(),
-        },
-    });
+    let calls = message.get("tool_calls").and_then(Value::as_array).filter(|calls| !calls.is_empty());
+    let wanted: Vec<Wanted> = match calls {
+        Some(calls) => calls.iter().map(|call| wanted(text(call.get("id")), call.get("function"))).collect(),
+        // Older servers know one call, without an id.
+        None => message
+            .get("function_call")
+            .filter(|call| call.is_object())
+            .map(|call| wanted("", Some(call)))
+            .into_iter()
+            .collect(),
+    };
     let refusal = text(message.get("refusal"));
     let mut said = words(message.get("content"));
     said.push_str(refusal);
     let reason = choice.get("finish_reason").and_then(Value::as_str);
-    let mut reply = reply(said, !refusal.is_empty(), wanted.collect(), reason, usage(answer).unwrap_or_default())?;
+    let mut reply = reply(said, !refusal.is_empty(), wanted, reason, usage(answer).unwrap_or_default())?;
     text(message.get("reasoning_content")).clone_into(&mut reply.reasoning);
     Ok(reply)
+}
+
+fn wanted(id: &str, function: Option<&Value>) -> Wanted {
+    let part = |name: &str| function.and_then(|function| function.get(name));
+    let arguments = match part("arguments") {
+        Some(Value::String(text)) => Written::Text(text.clone()),
+        Some(json) => Written::Json(json.clone()),
+        None => Written::default(),
+    };
+    Wanted { id: id.to_owned(), tool: text(part("name")).to_owned(), arguments }
 }
 
 /// A reply of its parts.

@@ -24,6 +24,8 @@ pub(in crate::model) struct Pieces {
     reasoning: String,
     refused: bool,
     calls: Vec<Growing>,
+    /// The one call that older servers know.
+    only: Option<Wanted>,
     reason: Option<String>,
     usage: Usage,
     done: bool,
@@ -76,7 +78,8 @@ impl Ear for Pieces {
         if self.calls.iter().all(|one| one.index.is_some()) {
             self.calls.sort_by_key(|one| one.index);
         }
-        let calls = self.calls.into_iter().map(|one| one.call);
+        let only = self.only.filter(|_| self.calls.is_empty());
+        let calls = self.calls.into_iter().map(|one| one.call).chain(only);
         let reply = read::reply(self.text, self.refused, calls.collect(), self.reason.as_deref(), self.usage)?;
         Ok(Reply { reasoning: self.reasoning, ..reply })
     }
@@ -101,15 +104,11 @@ impl Pieces {
             if call.id.is_empty() {
                 call.id.push_str(id);
             }
-            // Some send the name with every piece, others in pieces.
-            if call.tool != name {
-                call.tool.push_str(name);
-            }
-            match (&mut call.arguments, arguments) {
-                (_, None) => {}
-                (Written::Text(text), Some(Value::String(more))) => text.push_str(more),
-                (arguments, Some(json)) => *arguments = Written::Json(json.clone()),
-            }
+            add(call, name, arguments);
+        }
+        if let Some(piece) = delta.get("function_call").filter(|piece| piece.is_object()) {
+            let arguments = piece.get("arguments").filter(|json| !json.is_null());
+            add(self.only.get_or_insert_default(), read::text(piece.get("name")), arguments);
         }
         Ok(())
     }
@@ -138,5 +137,18 @@ impl Pieces {
             }
         };
         Ok(&mut self.calls[at].call)
+    }
+}
+
+/// Adds a piece to a call.
+fn add(call: &mut Wanted, name: &str, arguments: Option<&Value>) {
+    // Some send the name with every piece, others in pieces.
+    if call.tool != name {
+        call.tool.push_str(name);
+    }
+    match (&mut call.arguments, arguments) {
+        (_, None) => {}
+        (Written::Text(text), Some(Value::String(more))) => text.push_str(more),
+        (arguments, Some(json)) => *arguments = Written::Json(json.clone()),
     }
 }

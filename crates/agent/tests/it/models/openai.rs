@@ -158,6 +158,30 @@ async fn odd_answers_are_understood() {
 }
 
 #[tokio::test]
+async fn the_one_call_that_older_servers_know_is_a_call_like_others() {
+    let wants = |name: Value, arguments: Value| json!({"function_call": {"name": name, "arguments": arguments}});
+    let oslo = [call("call_0", "weather", json!({"city": "Oslo"}))];
+    let mut message = wants(json!("weather"), json!("{\"city\": \"Oslo\"}"));
+    message["content"] = Value::Null;
+    let answer = |message: &Value| json!({"choices": [{"message": message, "finish_reason": "function_call"}]});
+    let reply = whole(answer(&message)).await;
+    assert_eq!((reply.stop, reply.calls.as_slice()), (Stop::Calls, &oslo[..]));
+    let pieces = [
+        delta(wants(json!("weather"), json!(""))),
+        delta(wants(Value::Null, json!("{\"city\":"))),
+        delta(wants(Value::Null, json!("\"Oslo\"}"))),
+        finish("function_call"),
+    ];
+    let reply = stream(&pieces).await;
+    assert_eq!((reply.stop, reply.calls.as_slice()), (Stop::Calls, &oslo[..]));
+    // Some say it in both ways: that is one call.
+    message["tool_calls"] = json!([{"id": "c1", "function": message["function_call"]}]);
+    assert_eq!(whole(answer(&message)).await.calls, [call("c1", "weather", json!({"city": "Oslo"}))]);
+    let both = [pieces[0].clone(), piece(json!(0), json!("c1"), json!("weather"), json!("{\"city\": \"Oslo\"}"))];
+    assert_eq!(stream(&both).await.calls, [call("c1", "weather", json!({"city": "Oslo"}))]);
+}
+
+#[tokio::test]
 async fn what_a_model_thought_before_its_calls_is_kept_for_the_next_question() {
     let calls = json!([{"index": 0, "id": "c1", "function": {"name": "clock", "arguments": "{}"}}]);
     let message = json!({"content": "", "reasoning_content": "What time is it?", "tool_calls": calls});

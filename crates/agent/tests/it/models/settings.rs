@@ -1,10 +1,12 @@
 //! Models from plain settings.
 
 use serde_json::json;
-use toolhub_agent::{Anthropic, ModelSettings, OpenAi, Provider, Secret, SettingsError, connect};
-use toolhub_core::export::Format;
+use toolhub_agent::{
+    Anthropic, Model as _, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Secret, SettingsError, connect,
+};
+use toolhub_core::{TraceContext, export::Format};
 
-use super::{Answer, Server, ask, hello, prompt};
+use super::{Answer, KEY, Server, anthropic, ask, hello, openai, prompt};
 
 #[tokio::test]
 async fn settings_become_a_model_of_their_provider() {
@@ -44,4 +46,51 @@ fn settings_that_cannot_work_are_refused_before_anybody_is_asked() {
     assert!(matches!(connect(ModelSettings::new(Provider::OpenAi, " ")), Err(SettingsError::NoModel)));
     let unknown = "gemini".parse::<Provider>().unwrap_err();
     assert!(unknown.to_string().contains("`openai`"), "{unknown}");
+}
+
+#[tokio::test]
+async fn a_model_is_told_the_trace_it_is_asked_in() {
+    let answer = || Answer::json(200, "", &json!({"choices": [{"message": {"content": "ok"}}]}));
+    let server = Server::start([answer(), answer(), answer()]).await;
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let messages = hello();
+    let asked = async |state: &str| {
+        let trace = TraceContext::parse(parent).unwrap().with_state(state);
+        ask(&openai(&server), Prompt { trace: Some(&trace), ..prompt(&messages) }).await.0.unwrap();
+        server.asked().pop().unwrap().head
+    };
+    let head = asked("vendor=1").await;
+    assert!(head.contains(&format!("traceparent: {parent}")) && head.contains("tracestate: vendor=1"), "{head}");
+    // What somebody else put beside it cannot become a header of its own.
+    let head = asked("a\r\nx-evil: 1").await;
+    assert!(head.contains(parent) && !head.contains("tracestate") && !head.contains("evil"), "{head}");
+    ask(&openai(&server), prompt(&messages)).await.0.unwrap();
+    assert!(!server.asked().pop().unwrap().head.contains("trace"));
+}
+
+#[tokio::test]
+async fn a_server_says_which_models_it_has_without_one_being_asked() {
+    let list = json!({"object": "list", "data": [{"id": "small"}, {"id": "large"}, {"name": "odd"}]});
+    let server = Server::start([
+        Answer::json(200, "", &list),
+        Answer::json(200, "", &list),
+        Answer::json(404, "", &json!({"error": {"message": "no such page"}})),
+        Answer::body(200, "content-type: text/html\r\n", "<html>"),
+        Answer::json(401, "", &json!({"error": {"message": "no such key"}})),
+    ])
+    .await;
+    let names = Some(vec!["small".to_owned(), "large".to_owned()]);
+    assert_eq!(openai(&server).offered().await, Ok(names.clone()));
+    assert_eq!(anthropic(&server).offered().await, Ok(names));
+    // Somebody is there, and keeps no list.
+    assert_eq!(openai(&server).offered().await, Ok(None));
+    assert_eq!(openai(&server).offered().await, Ok(None));
+    let refused = openai(&server).offered().await.unwrap_err();
+    assert_eq!((refused.fault, refused.status), (ModelFault::Refused, Some(401)));
+    let gone = openai(&server).offered().await.unwrap_err();
+    assert_eq!(gone.fault, ModelFault::Unreachable);
+    let heads: Vec<String> = server.asked().into_iter().map(|asked| asked.head).collect();
+    assert!(heads.iter().all(|head| head.starts_with("GET /v1/models HTTP/1.1")), "{heads:?}");
+    assert!(heads[0].contains(&format!("authorization: Bearer {KEY}")), "{}", heads[0]);
+    assert!(heads[1].contains(&format!("x-api-key: {KEY}")) && heads[1].contains("anthropic-version"), "{}", heads[1]);
 }

@@ -69,6 +69,10 @@ fn one(said: &OpenApi, at: &Path, desk: &mut Desk<'_>, operations: &mut Vec<Oper
             options.credentials.insert(name.clone(), credential);
         }
     }
+    if said.spec.starts_with("http://") || said.spec.starts_with("https://") {
+        let help = "`toolhub import openapi ADDRESS` fetches it once, into `specs/`, and writes the section";
+        return desk.wrong(&at.key("spec"), "a config names a file, not an address", help);
+    }
     let file = desk.file(&at.key("spec"), &said.spec);
     if desk.problems.len() > before {
         return;

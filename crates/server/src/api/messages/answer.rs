@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use toolhub_agent::{RunCall, RunError, RunRecord, RunStatus, Usage};
+use toolhub_agent::{RunCall, RunError, RunRecord, RunStatus, Stop, Usage};
 use toolhub_core::{
-    Status,
+    Status, TraceId,
     ids::{CallId, RunId, ThreadId},
 };
 
@@ -31,6 +31,12 @@ pub(super) struct MessageAnswer {
     steps: u32,
     /// What the model has read and written.
     usage: Usage,
+    /// Why the model stopped: `length` where its answer is cut off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<Stop>,
+    /// The trace it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<TraceId>,
     /// Why the run failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<RunError>,
@@ -80,9 +86,11 @@ impl MessageAnswer {
             agent: record.agent.into(),
             status: record.status,
             message,
+            stop: record.stop,
             calls: record.calls.into_iter().map(call).collect(),
             steps: record.steps,
             usage: record.usage,
+            trace_id: record.trace_id,
             error: record.error,
         }
     }

@@ -78,7 +78,9 @@ pub(super) fn of(code: &str) -> &'static str {
         "store_unavailable" => {
             "Try again in a moment. If it stays so, look at the store: its disk, its log, `/readyz?verbose`."
         }
-        "thread_busy" => "Cancel the calls that run in the thread, or wait for their end, and delete it then.",
+        "thread_busy" => {
+            "Cancel the run in `runId`, or the calls that run in the thread, or wait for their end; and delete it then."
+        }
         "thread_not_found" => {
             "Make the thread with `POST /api/v1/threads`, or by a call that names it. Another tenant's is not there."
         }

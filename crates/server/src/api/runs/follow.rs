@@ -115,7 +115,13 @@ fn end(record: &RunRecord) -> Vec<sse::Event> {
             let more = json!({"steps": record.steps, "code": error.code, "message": error.message});
             tell("run.failed", more)
         }
-        None => tell("run.completed", json!({"status": record.status, "steps": record.steps})),
+        None => {
+            let mut more = json!({"status": record.status, "steps": record.steps});
+            if let Some(stop) = record.stop {
+                more["stop"] = json!(stop);
+            }
+            tell("run.completed", more)
+        }
     });
     events
 }

@@ -25,6 +25,7 @@ pub(crate) struct Told {
     pub(crate) messages: Vec<Message>,
     pub(crate) tools: Vec<String>,
     pub(crate) may_call: bool,
+    pub(crate) traceparent: Option<String>,
 }
 
 /// An answer without calls.
@@ -71,6 +72,7 @@ impl Model for Actor {
             messages: prompt.messages.to_vec(),
             tools: prompt.tools.iter().map(name).collect(),
             may_call: prompt.may_call,
+            traceparent: prompt.trace.map(toolhub::TraceContext::traceparent),
         });
         let line = self.lines.lock().unwrap().pop_front();
         Box::pin(async move {

@@ -153,8 +153,12 @@ async fn a_run_that_waits_for_a_person_goes_on_after_a_hub_that_was_shut_down() 
 async fn of_two_services_on_one_store_both_tell_what_came_of_a_call_that_one_of_them_made() {
     let (pay, paying) = scripted("pay", [Step::Hang]);
     let store: Arc<Memory> = Arc::default();
-    let first = service(&store, pay.timeout(Duration::from_secs(1))).await;
-    let second = AgentService::new(first.hub());
+    let hub = async |tool: ToolBuilder| {
+        let builder = ToolHub::builder().shared_store(store.clone()).tool(tool.timeout(Duration::from_secs(1)));
+        AgentService::new(&builder.build().await.unwrap())
+    };
+    let (pay_there, paying_there) = scripted("pay", []);
+    let (first, second) = (hub(pay).await, hub(pay_there).await);
     first.define("default", AgentPlan::new(Actor::new([asks([("pay", json!({}))]), says("Done."), says("Done.")])));
     second.define("default", AgentPlan::new(Actor::new([says("Done."), says("Done.")])));
     let run = first.send(&main(), &thread(), "Pay").await.unwrap();
@@ -165,7 +169,7 @@ async fn of_two_services_on_one_store_both_tell_what_came_of_a_call_that_one_of_
     second.send(&main(), &thread(), "Pay").await.unwrap_err();
     ended(&second, &run.record()).await;
     let messages = second.messages(&main(), &thread(), 10, None).await.unwrap();
-    assert_eq!((messages.len(), paying.asked().len()), (4, 1));
+    assert_eq!((messages.len(), paying.asked().len(), paying_there.asked().len()), (4, 1, 0));
     let Message::Tool { results } = &messages[2].message else { panic!("{messages:?}") };
     assert!(results[0].text.contains("did not answer"), "{}", results[0].text);
 }

@@ -102,6 +102,19 @@ async fn a_model_that_fails_fails_the_run_and_the_conversation_goes_on() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_cut_off_or_refused_is_told_as_such() {
+    let hub = ToolHub::builder().build().await.unwrap();
+    for (stop, word) in [(Stop::Length, "length"), (Stop::Refusal, "refusal"), (Stop::End, "end")] {
+        let mut answer = says("So far").unwrap();
+        answer.stop = stop;
+        let agent = AgentBuilder::new(Actor::new([Ok(answer)])).build(&hub).await.unwrap();
+        let told: Vec<_> = agent.stream("Go on").await.unwrap().collect().await;
+        let Some(News::RunCompleted { stop: told, .. }) = told.last().map(|event| &event.news) else { panic!() };
+        assert_eq!(told.as_deref(), Some(word));
+    }
+}
+
+#[tokio::test]
 async fn a_run_is_heard_as_it_happens() {
     let (look, _) = scripted("look", []);
     let hub = ToolHub::builder().tool(look).build().await.unwrap();

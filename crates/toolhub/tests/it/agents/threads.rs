@@ -5,7 +5,7 @@ use toolhub::{
     prelude::*,
     testing::{Step, scripted},
 };
-use toolhub_agent::{AgentError, AgentPlan, AgentService, CancelRun, Message, RunStatus, Said};
+use toolhub_agent::{AgentBuilder, AgentError, AgentPlan, AgentService, CancelRun, Message, RunStatus, Said};
 
 use super::{Actor, asks, says};
 
@@ -46,6 +46,29 @@ async fn a_thread_has_one_run_at_a_time_and_a_cancelled_one_makes_room() {
     };
     assert!(results[0].is_error);
     assert_eq!(content, "Three");
+}
+
+#[tokio::test]
+async fn agents_that_are_built_for_one_thread_speak_one_after_the_other() {
+    let (hang, script) = scripted("hang", [Step::Hang]);
+    let hub = ToolHub::builder().tool(hang).build().await.unwrap();
+    let thinks = Actor::new([asks([("hang", json!({}))])]);
+    let build = |actor| AgentBuilder::new(actor).thread(thread("t")).build(&hub);
+    let first = build(thinks.clone()).await.unwrap();
+    let mut run = first.start("One").await.unwrap();
+    while script.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // Whoever comes second takes nothing over, is told what is open, and can end it.
+    let patient = Actor::new([says("Next.")]);
+    let second = build(patient.clone()).await.unwrap();
+    assert_eq!(second.invoke("Two").await.unwrap_err(), AgentError::Busy(run.id()));
+    assert_eq!(AgentService::new(&hub).cancel(&main(), run.id()).await.unwrap(), CancelRun::Asked);
+    assert_eq!(run.ended().await.status, RunStatus::Cancelled);
+    assert_eq!(second.invoke("Three").await.unwrap().content, "Next.");
+    // Both have the one conversation, and nothing was asked or done twice.
+    assert_eq!(patient.told()[0].messages.len(), 4);
+    assert_eq!((thinks.told().len(), patient.told().len(), script.asked().len()), (1, 1, 1));
 }
 
 #[tokio::test]
