@@ -114,8 +114,8 @@ impl Failure {
         let code = text("code").unwrap_or_else(|| format!("http_{status}"));
         let message =
             text("detail").or_else(|| text("title")).unwrap_or_else(|| format!("the server answered {status}"));
-        // A rule of the owner and a key without the scope share a name; only the first is about a call.
-        let ruled = code == "forbidden" && !problem["callId"].is_null();
+        // A rule of the owner and a key without the scope share a name; only the first is about a call, or a question about one.
+        let ruled = code == "forbidden" && ["callId", "approvalId"].iter().any(|about| !problem[*about].is_null());
         let mut failure = Self::new(if ruled { "forbidden_by_rule" } else { &code }, message);
         failure.code = code;
         failure.trace = text("traceId");

@@ -11,6 +11,7 @@ mod client;
 mod commands;
 mod config;
 mod demo;
+mod editor;
 mod exit;
 mod failure;
 mod global;

@@ -88,9 +88,18 @@ pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure>
         .create_thread(&Tenant::default(), thread)
         .await
         .map_err(|error| Failure::unexpected(error.to_string()))?;
-    let ended = run(&house, false, |url| greeting::demo(&session.show, url, &service, &house)).await;
+    let greet = |url: &str| greeting::demo(&session.show, url, &flags(session, url), &service, &house);
+    let ended = run(&house, false, greet).await;
     drop((house, folder, upstream));
     ended
+}
+
+/// What must be typed behind a command so that it reaches the demo at this address: nothing where a command would look there
+/// by itself.
+fn flags(session: &Session, url: &str) -> String {
+    let by_itself = |local: Local| local.file().is_none() && local.url() == url;
+    let found = session.global.server.is_none() && Local::find(&session.global).is_ok_and(by_itself);
+    if found { String::new() } else { format!(" --server {url}") }
 }
 
 /// Opens the hub of this folder, for commands that find no server.

@@ -39,7 +39,7 @@ impl App {
         settings: Settings,
     ) -> Self {
         let (front, keys) = (Front::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
-        let audit = Audit::new(store.clone());
+        let audit = Audit::new(store.clone(), settings.keep_audit);
         let (meters, begun, stopping) = (Meters::default(), Instant::now(), CancellationToken::new());
         let agents = OnceLock::new();
         Self(Arc::new(Parts { hub, store, steward, agents, settings, front, keys, audit, meters, begun, stopping }))

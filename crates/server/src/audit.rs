@@ -26,8 +26,6 @@ use toolhub_core::{
 };
 
 const LAYOUT: u32 = 1;
-/// How long a row is kept.
-const KEEP: Duration = Duration::from_secs(90 * 86_400);
 /// How many refusals may be kept at once, and how long one takes to be forgotten.
 const DENIALS: i64 = 60;
 const DENIAL_EACH: Duration = Duration::from_secs(5);
@@ -77,14 +75,16 @@ fn is_zero(number: &u64) -> bool {
 /// The audit of a server.
 pub(crate) struct Audit {
     store: Arc<dyn Backend>,
+    /// How long a row is kept.
+    keep: Duration,
     /// When the refusals that were kept will all be forgotten, in milliseconds since 1970.
     full_until: AtomicI64,
     not_kept: AtomicU64,
 }
 
 impl Audit {
-    pub(crate) fn new(store: Arc<dyn Backend>) -> Self {
-        Self { store, full_until: AtomicI64::new(0), not_kept: AtomicU64::new(0) }
+    pub(crate) fn new(store: Arc<dyn Backend>, keep: Duration) -> Self {
+        Self { store, keep, full_until: AtomicI64::new(0), not_kept: AtomicU64::new(0) }
     }
 
     /// Keeps what was done. A store that does not take it is told of in the log, with the entry: it must be somewhere.
@@ -142,7 +142,7 @@ impl Audit {
 
     async fn write(&self, entry: &Entry) -> Result<(), StoreError> {
         let value = serde_json::to_vec(entry).map_err(|error| StoreError::Refused(error.to_string()))?;
-        let change = Change::Put { value: value.into(), schema: LAYOUT, expires: Some(entry.at + KEEP) };
+        let change = Change::Put { value: value.into(), schema: LAYOUT, expires: Some(entry.at + self.keep) };
         let (durability, expect) = (Durability::KillSafe, Expect::Absent);
         let write = Write { table: Table::Audit, id: entry.id.clone(), expect, change, durability };
         self.store.commit(Batch::on(place()).with(write), SystemClock.now()).await.map(drop)
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn refusals_beyond_the_rate_are_counted_and_told_with_the_next_that_is_kept() {
-        let audit = Audit::new(Arc::new(Memory::new()));
+        let audit = Audit::new(Arc::new(Memory::new()), DENIAL_EACH);
         let now = Timestamp::from_millis(1_000_000_000);
         let kept = (0..100).filter(|_| audit.may_note_denial(now).is_some()).count();
         assert_eq!(kept, 60);

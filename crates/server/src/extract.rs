@@ -10,7 +10,7 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
+use serde::de::{self, DeserializeOwned, value::MapDeserializer};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -121,10 +121,9 @@ impl<P: DeserializeOwned> FromRequestParts<App> for Params<P> {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let unreadable = |_| Problem::new(Code::NOT_FOUND, "the path is not readable text");
         let raw = RawPathParams::from_request_parts(parts, app).await.map_err(unreadable)?;
-        let values = raw.iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect::<Map<_, _>>();
         // A part that is no legal id names nothing that exists.
-        let named = serde_path_to_error::deserialize(Value::Object(values));
-        named.map(Self).map_err(|wrong| Problem::new(Code::NOT_FOUND, wrong.into_inner().to_string()))
+        let named = P::deserialize(MapDeserializer::<_, de::value::Error>::new(raw.iter()));
+        named.map(Self).map_err(|wrong| Problem::new(Code::NOT_FOUND, wrong.to_string()))
     }
 }
 
@@ -190,7 +189,7 @@ impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for MaybeBody<B> {
 
 /// Reads a body within the limits. `None` where there is none.
 async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> Result<Option<B>, Problem> {
-    let json = is_json(request.headers());
+    let (json, packed) = (is_json(request.headers()), is_packed(request.headers()));
     let limit = app.settings().limits.body;
     let bytes: Bytes =
         axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| not_whole(&error, limit))?;
@@ -201,24 +200,27 @@ async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> 
         let hint = "send the header `content-type: application/json`";
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is not said to be JSON").hint(hint));
     }
+    if packed {
+        let hint = "send it as it is, without the header `content-encoding`";
+        return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is said to be compressed").hint(hint));
+    }
     too_deep(&bytes, app.settings().limits.json_depth)?;
     no_object::<B>(&bytes)?;
-    let mut reader = serde_json::Deserializer::from_slice(&bytes);
-    let body = serde_path_to_error::deserialize(&mut reader).map_err(|wrong| {
-        let pointer = pointer(wrong.path());
-        let wrong = wrong.into_inner();
-        match wrong.classify() {
-            serde_json::error::Category::Data => {
-                let detail = wrong.to_string();
-                let flaw = unknown_member::<B>(&bytes).unwrap_or_else(|| Flaw { pointer, detail: detail.clone() });
-                Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
-            }
-            _ => Problem::new(Code::INVALID_JSON, wrong.to_string()),
+    serde_json::from_slice(&bytes).map(Some).map_err(|wrong| match wrong.classify() {
+        serde_json::error::Category::Data => {
+            let detail = wrong.to_string();
+            let flaw = unknown_member::<B>(&bytes).unwrap_or_else(|| misfit::<B>(&bytes, detail.clone()));
+            Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
         }
-    })?;
-    // Behind the value there is nothing more.
-    reader.end().map_err(|wrong| Problem::new(Code::INVALID_JSON, wrong.to_string()))?;
-    Ok(Some(body))
+        _ => Problem::new(Code::INVALID_JSON, wrong.to_string()),
+    })
+}
+
+/// Where in a body it is that something does not fit. It is read once more for that: whoever sends a sound one does not pay.
+fn misfit<B: DeserializeOwned>(bytes: &[u8], detail: String) -> Flaw {
+    let read = serde_path_to_error::deserialize::<_, B>(&mut serde_json::Deserializer::from_slice(bytes));
+    let pointer = read.err().map(|wrong| pointer(wrong.path())).unwrap_or_default();
+    Flaw { pointer, detail }
 }
 
 /// Refuses anything but an object where one is described. A list would be read as the members in their order.
@@ -256,7 +258,7 @@ fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
 }
 
 /// Why a body could not be read.
-fn not_whole(error: &axum::Error, limit: usize) -> Problem {
+pub(crate) fn not_whole(error: &axum::Error, limit: usize) -> Problem {
     match Cut::in_error(error) {
         Some(Cut::TooSlow) => Problem::new(Code::TOO_SLOW, "the body took longer to arrive than this server waits"),
         _ => Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole")),
@@ -265,8 +267,17 @@ fn not_whole(error: &axum::Error, limit: usize) -> Problem {
 
 fn is_json(headers: &HeaderMap) -> bool {
     let said = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+    let essence = said.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return true;
+    }
+    let essence = essence.to_ascii_lowercase();
+    essence.starts_with("application/") && essence.ends_with("+json")
+}
+
+/// Whether a body would have to be unpacked first. Nobody needs that for so little, and what it becomes has no limit.
+fn is_packed(headers: &HeaderMap) -> bool {
+    headers.get_all(header::CONTENT_ENCODING).iter().any(|said| !said.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// Refuses JSON nested deeper than allowed before anybody walks through it.

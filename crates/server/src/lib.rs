@@ -17,6 +17,7 @@ mod metrics;
 mod openapi;
 mod page;
 mod problem;
+mod repeat;
 mod route;
 mod scope;
 mod settings;

@@ -6,15 +6,20 @@ use std::convert::Infallible;
 
 use axum::{
     extract::FromRequestParts,
-    http::{header, request::Parts},
+    http::{HeaderValue, header, request::Parts, uri::Authority},
 };
 use toolhub_core::ids::{ApprovalId, CallId, RunId};
 
 use crate::{app::App, extract::Describe, openapi::Operation};
 
-/// The address this server is reached by.
-#[derive(Debug, Clone)]
-pub(crate) struct Links(String);
+/// The address this server is reached by. Most answers have no link, so it is put together for one that has.
+#[derive(Clone)]
+pub(crate) struct Links {
+    app: App,
+    host: Option<HeaderValue>,
+    /// HTTP/2 has it in the address instead.
+    authority: Option<Authority>,
+}
 
 impl Describe for Links {
     fn describe(_: &mut Operation<'_>) {}
@@ -24,20 +29,24 @@ impl FromRequestParts<App> for Links {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
-        if let Some(url) = &app.settings().public_url {
-            return Ok(Self(url.trim_end_matches('/').into()));
-        }
-        // HTTP/2 has it in the address instead.
-        let authority = parts.uri.authority().map(ToString::to_string);
-        let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
-        Ok(Self(host.or(authority).map_or_else(String::new, |host| format!("http://{host}"))))
+        let host = parts.headers.get(header::HOST).cloned();
+        Ok(Self { app: app.clone(), host, authority: parts.uri.authority().cloned() })
     }
 }
 
 impl Links {
     /// Where a question can be looked at, and answered.
     pub(crate) fn approval(&self, id: ApprovalId) -> String {
-        format!("{}/api/v1/approvals/{id}", self.0)
+        format!("{}/api/v1/approvals/{id}", self.server())
+    }
+
+    fn server(&self) -> String {
+        if let Some(url) = &self.app.settings().public_url {
+            return url.trim_end_matches('/').into();
+        }
+        let host = self.host.as_ref().and_then(|host| host.to_str().ok());
+        let host = host.or_else(|| self.authority.as_ref().map(Authority::as_str));
+        host.map_or_else(String::new, |host| format!("http://{host}"))
     }
 }
 

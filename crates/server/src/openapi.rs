@@ -6,8 +6,10 @@ use std::{collections::BTreeMap, sync::OnceLock};
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
+use toolhub_core::ErrorKind;
 
 use crate::{
+    extract::{Describe, Key},
     problem::{Code, ProblemBody},
     route::{Access, Route},
 };
@@ -81,6 +83,9 @@ const ALWAYS: &[Code] =
 const GUARDED: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
 /// What a route may answer that reads a body.
 const WITH_BODY: &[Code] = &[Code::INVALID_JSON, Code::INVALID_REQUEST, Code::UNSUPPORTED_MEDIA_TYPE];
+/// What a route may answer whose repetitions are answered for it.
+const ONCE: &[ErrorKind] =
+    &[ErrorKind::IdempotencyKeyReused, ErrorKind::IdempotencyInProgress, ErrorKind::StoreUnavailable];
 
 /// The description of this server. It never changes, so it is made once.
 pub(crate) fn of_server() -> &'static Value {
@@ -160,6 +165,9 @@ fn renamed(schema: &mut Value, doubled: &[String]) {
 fn describe(route: &Route, (taken, given): (&mut SchemaGenerator, &mut SchemaGenerator), problem: &Value) -> Value {
     let mut operation = Operation { schemas: taken, parameters: Vec::new(), body: None };
     (route.inputs)(&mut operation);
+    if route.once {
+        Key::describe(&mut operation);
+    }
     let (parameters, body) = (operation.parameters, operation.body);
     let mut responses = Map::new();
     for says in &route.answers {
@@ -186,7 +194,11 @@ fn describe(route: &Route, (taken, given): (&mut SchemaGenerator, &mut SchemaGen
     for code in [ALWAYS, guarded, with_body, with_query, with_path, &route.problems].into_iter().flatten() {
         codes.entry(code.status).or_default().push(code.name);
     }
-    for kind in &route.refusals {
+    if route.once {
+        codes.entry(Code::INVALID_KEY.status).or_default().push(Code::INVALID_KEY.name);
+    }
+    let once = if route.once { ONCE } else { &[] };
+    for kind in route.refusals.iter().chain(once) {
         codes.entry(kind.row().http).or_default().push(kind.name());
     }
     for (status, mut names) in codes {

@@ -8,7 +8,8 @@
 //!
 //! ```text
 //! let after = page::place(query.cursor.as_ref(), "threads")?;
-//! let (items, next) = …;
+//! let mut items = …;                                   // as many as there are, or `limit.and_one()` of them
+//! let next = query.limit.cut(&mut items).map(|last| last.id.to_string());
 //! Ok(here.list("threads", items, next))
 //! ```
 
@@ -44,6 +45,18 @@ impl Limit {
     /// The number, from 1 to 500.
     pub(crate) fn get(self) -> usize {
         self.0
+    }
+
+    /// One more than is wanted: whoever finds it knows that there is a next page.
+    pub(crate) fn and_one(self) -> usize {
+        self.0 + 1
+    }
+
+    /// Cuts what was found to one page. The last item on it, where there were more.
+    pub(crate) fn cut<T>(self, found: &mut Vec<T>) -> Option<&T> {
+        let more = found.len() > self.0;
+        found.truncate(self.0);
+        found.last().filter(|_| more)
     }
 }
 
@@ -239,6 +252,16 @@ mod tests {
         let next = |uri: &'static str| Here(Uri::from_static(uri)).next("ab");
         assert_eq!(next("/a"), "</a?cursor=ab>; rel=\"next\"");
         assert_eq!(next("http://h/a?cursor=00&limit=2&q=x%20y"), "</a?limit=2&q=x%20y&cursor=ab>; rel=\"next\"");
+    }
+
+    #[test]
+    fn a_page_tells_of_a_next_one_only_where_something_is_left() {
+        let cut = |limit: usize, found: usize| {
+            let mut found: Vec<usize> = (0..found).collect();
+            let last = Limit(limit).cut(&mut found).copied();
+            (found.len(), last)
+        };
+        assert_eq!([cut(2, 0), cut(2, 2), cut(2, 3), cut(2, 9)], [(0, None), (2, None), (2, Some(1)), (2, Some(1))]);
     }
 
     #[test]

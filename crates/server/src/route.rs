@@ -22,6 +22,7 @@ use crate::{
     guard::{Gate, Post},
     openapi::Operation,
     problem::{Code, Problem},
+    repeat::Once,
     scope::Scope,
 };
 
@@ -58,6 +59,8 @@ pub(crate) struct Route {
     admits: bool,
     /// The word in the audit, where what happens here is kept.
     pub(crate) audited: Option<&'static str>,
+    /// Whether a repetition with the same `Idempotency-Key` is answered as the first was, without the handler.
+    pub(crate) once: bool,
     served: MethodRouter<App>,
 }
 
@@ -68,6 +71,7 @@ impl Route {
         H: Handler<T, App>,
         T: Inputs + 'static,
     {
+        let once = method == Method::POST;
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
         Self {
             method,
@@ -81,6 +85,7 @@ impl Route {
             inputs: T::describe,
             admits: false,
             audited: None,
+            once,
             served: MethodRouter::new().on(filter, handler),
         }
     }
@@ -121,6 +126,12 @@ impl Route {
         self
     }
 
+    /// The handler knows what to do about repetitions.
+    pub(crate) fn minds_repetitions(mut self) -> Self {
+        self.once = false;
+        self
+    }
+
     /// The problems of HTTP it may answer with, beyond those every route may.
     pub(crate) fn problems(mut self, codes: &[Code]) -> Self {
         self.problems.extend_from_slice(codes);
@@ -137,7 +148,9 @@ impl Route {
 /// All routes as one router, each behind its gate.
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
     let guarded = routes.into_iter().fold(Router::new(), |router, route| {
-        let Route { method, path, access, audited, admits, served, .. } = route;
+        let Route { method, path, access, audited, admits, once, served, .. } = route;
+        let app_here = app.clone();
+        let served = if once { served.layer(layer_fn(move |route| Once::new(&app_here, path, route))) } else { served };
         let meter = app.meters().route(path, method.as_str());
         let post = Arc::new(Post { app: app.clone(), access, route: path, audited, meter });
         let served = served.layer(layer_fn(move |route| Gate::new(post.clone(), route)));

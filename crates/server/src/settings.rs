@@ -30,6 +30,8 @@ pub struct Settings {
     pub drain: Duration,
     /// Whether `/metrics` is served.
     pub metrics: bool,
+    /// How long it is kept who did what, and who was not let.
+    pub keep_audit: Duration,
 }
 
 /// Who may come in.
@@ -87,6 +89,7 @@ impl Default for Settings {
             notice: Duration::ZERO,
             drain: Duration::from_secs(30),
             metrics: true,
+            keep_audit: Duration::from_secs(90 * 86_400),
         }
     }
 }

@@ -9,6 +9,10 @@ mod bare;
 mod many;
 mod rates;
 
+// The binary's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use std::path::PathBuf;
 
 /// A folder that is gone when the measurement is.

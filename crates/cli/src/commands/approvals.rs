@@ -1,7 +1,7 @@
 //! `approvals`: calls that wait for a person, and what the person says.
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolhub::clock::{Clock as _, SystemClock};
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     client::Request,
+    editor,
     exit::Exit,
     failure::Failure,
     output::{Column, Fields, Table, ago, short, status, until},
@@ -58,6 +59,9 @@ pub(crate) struct Approve {
     /// With these arguments instead, a JSON object
     #[arg(long, value_name = "JSON", group = "how")]
     edit: Option<String>,
+    /// With other arguments, to be written in your editor (VISUAL or EDITOR)
+    #[arg(long, group = "how")]
+    editor: bool,
 }
 
 const COLUMNS: [Column; 6] = [
@@ -74,8 +78,13 @@ pub(crate) async fn run(session: &Session, asked: Approvals) -> Result<Exit, Fai
         Approvals::List { paging } => pending(session, &paging).await,
         Approvals::Show { id } => show(session, &id).await,
         Approvals::Approve(asked) => {
-            let body = match &asked.edit {
-                Some(text) => json!({"outcome": "modify_with_editor", "arguments": call::object("--edit", text)?}),
+            let edited = match &asked.edit {
+                Some(text) => Some(call::object("--edit", text)?),
+                None if asked.editor => Some(in_editor(session, &asked.id).await?),
+                None => None,
+            };
+            let body = match edited {
+                Some(arguments) => json!({"outcome": "modify_with_editor", "arguments": arguments}),
                 None if asked.always_thread => json!({"outcome": "proceed_always"}),
                 None if asked.always_tool => json!({"outcome": "proceed_always_tool"}),
                 None => json!({"outcome": "proceed_once"}),
@@ -150,6 +159,13 @@ fn about(question: &Value, session: &Session) -> String {
     fields.add("said", text(question, "/answer/message"));
     fields.add("call", text(question, "/callId"));
     fields.lines(show.width, 0)
+}
+
+/// The arguments of a question, as the person changes them.
+async fn in_editor(session: &Session, id: &str) -> Result<Map<String, Value>, Failure> {
+    let question = session.ask(Request::get(["approvals", id])).await.map_err(unknown)?.value()?;
+    let shown = serde_json::to_string_pretty(&question["arguments"]).unwrap_or_default();
+    call::object("what you saved", &editor::edit(&(shown + "\n")).await?)
 }
 
 async fn answer(session: &Session, id: &str, body: Value) -> Result<Exit, Failure> {

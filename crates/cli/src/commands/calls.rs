@@ -68,7 +68,7 @@ fn past(text: &str) -> Result<Timestamp, String> {
 const COLUMNS: [Column; 6] = [
     Column::new("ID"),
     Column::new("TOOL").cut(6),
-    Column::new("STATUS").cut(3),
+    Column::new("STATUS"),
     Column::new("TOOK").right().goes(3),
     Column::new("WHEN").goes(1),
     Column::new("THREAD").goes(2).cut(8),

@@ -106,7 +106,7 @@ async fn known(session: &Session, paging: &Paging) -> Result<Exit, Failure> {
         return Ok(Exit::Fine);
     }
     let columns = [
-        Column::new("ID").cut(12),
+        Column::new("ID"),
         Column::new("CALLS").right().goes(2),
         Column::new("LAST ACTIVE"),
         Column::new("MADE").goes(1),

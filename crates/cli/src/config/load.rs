@@ -16,7 +16,7 @@ use super::{
     environment::Environment,
     overlay,
     problem::{Problem, Problems},
-    raw::Raw,
+    raw::{Backend, Raw, Retention},
     resolve::{self, Tool},
     shape::Shape,
     sound,
@@ -187,12 +187,24 @@ pub(crate) fn load(asked: &Asked) -> Result<Loaded, Problems> {
         }
         return Err(Problems::new(problems));
     }
-    let raw: Raw = serde_json::from_value(tree.to_json()).map_err(|error| {
+    let raw = written(&tree).map_err(|error| {
         let message = format!("the config cannot be read, which is a bug of toolhub: {error}");
         Problems::new(vec![Problem::new(tree.origin.clone(), "", message)])
     })?;
     let config = resolve::resolve(&raw, &tree, &folder, environment, &asked.folder)?;
     Ok(Loaded { config, raw, tree, files, blank })
+}
+
+/// What is written, with the defaults where nothing is. Some of them hang on what else is written.
+fn written(tree: &Node) -> serde_json::Result<Raw> {
+    let mut raw: Raw = serde_json::from_value(tree.to_json())?;
+    let said = |key| tree.get(&Path::of(["store", "retention", key])).is_some();
+    if raw.store.backend == Backend::Memory {
+        let kept = &mut raw.store.retention;
+        kept.calls = if said("calls") { kept.calls } else { Retention::CALLS_IN_MEMORY };
+        kept.audit = if said("audit") { kept.audit } else { Retention::AUDIT_IN_MEMORY };
+    }
+    Ok(raw)
 }
 
 /// One tool that did not come from a file, held to the same rules as if it had. No variable is filled in: whoever sends it is
@@ -220,7 +232,7 @@ pub(crate) fn tool(name: &str, said: &Map<String, Value>, others: impl Fn(&str) 
     if !problems.is_empty() {
         return Err(Problems::new(problems));
     }
-    let raw: Raw = serde_json::from_value(tree.to_json()).map_err(|error| whole(error.to_string()))?;
+    let raw = written(&tree).map_err(|error| whole(error.to_string()))?;
     let folder = PathBuf::new();
     let mut config = resolve::resolve(&raw, &tree, &folder, &environment, &folder)?;
     config.tools.remove(name).ok_or_else(|| whole("a tool that is not enabled is none; leave `enabled` out".into()))

@@ -29,7 +29,7 @@ pub(crate) use imports::{Credential, Imports, OpenApi};
 pub(crate) use rest::{AnswerForm, AuthWay, Connection, KeyPlace, Method, Rest, RestAuth};
 pub(crate) use server::Server;
 pub(crate) use state::{Conflict, Format, Manager, State};
-pub(crate) use store::{Backend, Store};
+pub(crate) use store::{Backend, Retention, Store};
 pub(crate) use telemetry::{Level, LogFormat, REDACTED, Telemetry};
 pub(crate) use tools::{Annotations, Cleanup, DependsOn, Keeper, Kind, Tool, ToolState};
 

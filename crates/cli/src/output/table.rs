@@ -1,7 +1,8 @@
 //! A list as a table that fits the terminal.
 //!
 //! In: columns that say how much they matter, and rows of text. Out: lines. Where they do not fit, the column that may be
-//! cut is cut, and then columns go, the least important first. A row is never broken into two.
+//! cut is cut, and then columns go, the least important first. Where not even those fit that stay, a row is two lines: the first
+//! column has one of its own, so that an id can be taken whole.
 
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
@@ -10,6 +11,8 @@ use super::{plain, words::cut};
 
 const HEAD: Style = Style::new().dimmed();
 const GAP: usize = 2;
+/// How far the second line of a row is moved in.
+const INDENT: usize = 2;
 
 /// On which side the free space is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +57,9 @@ impl Column {
     }
 }
 
+/// What stands on one line of a row: how far it is moved in, the columns, and how wide each is.
+type Line = (usize, Vec<(usize, usize)>);
+
 /// A table in the making.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -79,16 +85,27 @@ impl Table {
 
     /// The lines, at most this wide.
     pub(crate) fn lines(&self, width: Option<usize>, ascii: bool) -> String {
-        let shown = self.fit(width);
-        let mut text = self.line(&shown, ascii, |at| (self.columns[at].title, HEAD));
+        let shown = self.fit(0, width);
+        let lines = match width {
+            Some(width) if total(&shown) > width && shown.len() > 1 => {
+                vec![(0, vec![shown[0]]), (INDENT, self.fit(1, Some(width.saturating_sub(INDENT))))]
+            }
+            _ => vec![(0, shown)],
+        };
+        let mut text = self.broken(&lines, ascii, |at| (self.columns[at].title, HEAD));
         for row in &self.rows {
-            text += &self.line(&shown, ascii, |at| row.get(at).map_or(("", Style::new()), |(t, s)| (t.as_str(), *s)));
+            text += &self.broken(&lines, ascii, |at| row.get(at).map_or(("", Style::new()), |(t, s)| (t.as_str(), *s)));
         }
         text
     }
 
-    /// Which columns are shown, and how wide.
-    fn fit(&self, width: Option<usize>) -> Vec<(usize, usize)> {
+    /// One row, on as many lines as it has.
+    fn broken<'a>(&self, lines: &[Line], ascii: bool, cell: impl Fn(usize) -> (&'a str, Style)) -> String {
+        lines.iter().map(|(indent, shown)| " ".repeat(*indent) + &self.line(shown, ascii, &cell)).collect()
+    }
+
+    /// Which columns are shown, from this one on, and how wide.
+    fn fit(&self, first: usize, width: Option<usize>) -> Vec<(usize, usize)> {
         let natural = |at: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|(text, _)| text.width());
             cells.chain([self.columns[at].title.width()]).max().unwrap_or(0)
@@ -97,7 +114,7 @@ impl Table {
         let says = |at: &usize| self.rows.is_empty() || self.rows.iter().any(|row| !row[*at].0.is_empty());
         let keeps = |at: &usize| self.columns[*at].goes == 0 || says(at);
         let mut shown: Vec<(usize, usize)> =
-            (0..self.columns.len()).filter(keeps).map(|at| (at, natural(at))).collect();
+            (first..self.columns.len()).filter(keeps).map(|at| (at, natural(at))).collect();
         let Some(width) = width else { return shown };
         loop {
             let over = total(&shown).saturating_sub(width);
@@ -212,5 +229,26 @@ mod tests {
         );
         check(Some(22), &["NAME        KIND", "calculator  stateless", "天气        rest"]);
         check(Some(12), &["NAME", "calculator", "天气"]);
+    }
+
+    #[test]
+    fn a_row_that_cannot_fit_has_a_line_for_what_names_it_and_one_for_the_rest() {
+        let mut table = Table::new([Column::new("ID"), Column::new("STATUS"), Column::new("WHEN").goes(1)]);
+        table.row(["call_0000000001".into(), "awaiting approval".into(), "just now".into()]);
+        table.row(["call_0000000002".into(), "success".into(), "just now".into()]);
+        let lines = |width| anstream::adapter::strip_str(&table.lines(Some(width), false)).to_string();
+        assert_eq!(lines(34).lines().count(), 3);
+        assert_eq!(
+            lines(33).lines().collect::<Vec<_>>(),
+            [
+                "ID",
+                "  STATUS             WHEN",
+                "call_0000000001",
+                "  awaiting approval  just now",
+                "call_0000000002",
+                "  success            just now",
+            ]
+        );
+        assert_eq!(lines(20).lines().nth(3), Some("  awaiting approval"));
     }
 }

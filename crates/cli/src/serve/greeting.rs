@@ -22,8 +22,8 @@ pub(super) fn serve(show: &Show, url: &str, house: &House) {
     }
 }
 
-/// What the demo says when it listens.
-pub(super) fn demo(show: &Show, url: &str, service: &str, house: &House) {
+/// What the demo says when it listens. `flags` is what a command needs that is typed in another terminal to reach it.
+pub(super) fn demo(show: &Show, url: &str, flags: &str, service: &str, house: &House) {
     if show.json {
         return show.document(&json!({ "url": url, "service": service }).to_string());
     }
@@ -37,12 +37,14 @@ pub(super) fn demo(show: &Show, url: &str, service: &str, house: &House) {
     show.data(&format!("  metrics      {url}/metrics"));
     show.data("\n");
     show.data("  four things to try in another terminal:");
-    show.data(&format!("  1. {me} call calculator expression='2+3*4'"));
-    show.data(&format!("  2. {me} call dangerous folder=/tmp/old      it asks you first"));
-    show.data(&format!("  3. {me} chat \"weather in Oslo, then a report\""));
+    show.data(&format!("  1. {me} call calculator expression='2+3*4'{flags}"));
+    show.data(&format!("  2. {me} call dangerous folder=/tmp/old{flags}      it asks you first"));
+    show.data(&format!("  3. {me} chat \"weather in Oslo, then a report\"{flags}"));
     show.data(&format!("  4. curl -s {url}/agents/demo/tool-states"));
     show.data("\n");
-    show.data(&format!("  `flaky` fails three times, is withheld, and comes back: {me} call flaky --thread demo"));
+    show.data(&format!(
+        "  `flaky` fails three times, is withheld, and comes back: {me} call flaky --thread demo{flags}"
+    ));
     show.data(&format!(
         "  `weather` asks a service at {service}; let it fail: curl -X POST '{service}/trouble?status=503'"
     ));

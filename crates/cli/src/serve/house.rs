@@ -344,6 +344,7 @@ fn settings(config: &Config) -> Settings {
     settings.allowed_hosts.clone_from(&said.allowed_hosts);
     settings.drain = said.drain_timeout;
     settings.metrics = config.telemetry.metrics;
+    settings.keep_audit = config.store.keep_audit;
     settings.limits = Limits {
         body: said.body_limit,
         headers: said.header_limit,

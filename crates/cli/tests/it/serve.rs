@@ -377,9 +377,12 @@ fn the_demo_serves_its_tools_and_leaves_nothing_behind() {
     let asks = json!({"arguments": {"folder": "/tmp/old"}}).to_string();
     let waits = line.ask("POST /api/v1/tools/dangerous/calls", "", &asks);
     assert_eq!((waits.status, &waits.json()["status"]), (202, &json!("awaiting_approval")), "{}", waits.text);
+    // What it prints can be typed as it is: nobody would look for it at this port.
+    let typed = format!("expression='2+3*4' --server http://127.0.0.1:{}\n", server.port);
     server.signal("TERM");
     let (code, out, err) = server.end();
     assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains(&typed), "{out}");
     assert!(
         out.contains("/docs") && out.contains(" chat \"weather in Oslo") && out.matches("call ").count() >= 2,
         "{out}"

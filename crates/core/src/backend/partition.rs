@@ -29,6 +29,8 @@ pub enum Place {
     /// An idempotency key of a tool. It lies apart from the call it points to, because the caller may repeat
     /// a key without naming the thread.
     Key(ToolName, IdempotencyKey),
+    /// An idempotency key of a request that is no call, by the sort of request; its name holds no `/`.
+    Request(SmolStr, IdempotencyKey),
     /// An artifact. It belongs to no thread: it is found by its id alone.
     Artifact(ArtifactId),
     /// A tool: what all threads share about it.
@@ -69,7 +71,7 @@ impl Partition {
     }
 }
 
-/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/a/artifact`, `tenant/s/tool`, `tenant/g/`, `tenant/h/state`,
+/// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/r/sort/key` for other requests, `tenant/a/artifact`, `tenant/s/tool`, `tenant/g/`, `tenant/h/state`,
 /// `tenant/n/`, `tenant/e/`, `tenant/y/` for keys, `tenant/u/` for the audit. Only the last part may hold a `/`, so the text can be read back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,6 +79,7 @@ impl fmt::Display for Partition {
             Place::Thread(thread) => write!(f, "{}/t/{thread}", self.tenant),
             Place::Call(call) => write!(f, "{}/c/{call}", self.tenant),
             Place::Key(tool, key) => write!(f, "{}/k/{tool}/{key}", self.tenant),
+            Place::Request(sort, key) => write!(f, "{}/r/{sort}/{key}", self.tenant),
             Place::Artifact(id) => write!(f, "{}/a/{id}", self.tenant),
             Place::Tool(tool) => write!(f, "{}/s/{tool}", self.tenant),
             Place::Grants => write!(f, "{}/g/", self.tenant),
@@ -111,6 +114,10 @@ impl FromStr for Partition {
             "m" if rest.is_empty() => Place::Tools,
             "h" if !rest.is_empty() => Place::State(rest.into()),
             "a" => Place::Artifact(ArtifactId::new(rest)?),
+            "r" => {
+                let (sort, key) = rest.split_once('/').filter(|(sort, _)| !sort.is_empty()).ok_or_else(wrong)?;
+                Place::Request(sort.into(), IdempotencyKey::new(key)?)
+            }
             "k" => {
                 let (tool, key) = rest.split_once('/').ok_or_else(wrong)?;
                 Place::Key(ToolName::new(tool).map_err(|_| wrong())?, IdempotencyKey::new(key)?)
@@ -134,6 +141,10 @@ mod tests {
             Partition::of_thread(tenant(), ThreadId::new("t:1").unwrap()),
             Partition::of_call(tenant(), None, CallId::mint(Timestamp::from_millis(5))),
             Partition { tenant: tenant(), place: key },
+            Partition {
+                tenant: tenant(),
+                place: Place::Request("threads".into(), IdempotencyKey::new("a/b").unwrap()),
+            },
             Partition { tenant: tenant(), place: Place::Tool(ToolName::new("pay").unwrap()) },
             Partition { tenant: tenant(), place: Place::Artifact(ArtifactId::mint()) },
             Partition { tenant: tenant(), place: Place::Grants },
@@ -146,9 +157,20 @@ mod tests {
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));
         }
-        for wrong in
-            ["", "main", "main/t", "main/x/1", "main/k/pay", "a b/t/1", "main/g/x", "main/y/x", "main/u/x", "main/h/"]
-        {
+        for wrong in [
+            "",
+            "main",
+            "main/t",
+            "main/x/1",
+            "main/k/pay",
+            "main/r/x",
+            "main/r//x",
+            "a b/t/1",
+            "main/g/x",
+            "main/y/x",
+            "main/u/x",
+            "main/h/",
+        ] {
             assert!(wrong.parse::<Partition>().is_err(), "{wrong}");
         }
     }

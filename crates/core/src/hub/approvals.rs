@@ -120,6 +120,13 @@ impl ToolHub {
 
 /// Whether edited arguments fit the tool, and no rule that holds now forbids the call.
 fn fits(tool: &Tool, approval: &Approval, answer: &Answer) -> Result<(), ApprovalError> {
+    if let Some(mut edited) = answer.arguments.clone()
+        && !tool.services.redactor.put_back(&mut edited, &approval.arguments)
+    {
+        return Err(ApprovalError::Answer(
+            "`[redacted]` may stay where it was, for what is not shown; elsewhere write the value itself",
+        ));
+    }
     if let Some(Err(problems)) = answer.arguments.as_ref().map(|edited| tool.schema.check(edited)) {
         return Err(ApprovalError::Arguments { tool: approval.tool.clone(), problems });
     }

@@ -43,7 +43,7 @@ pub struct Explanation {
     /// How many it takes to be withheld.
     pub failure_threshold: u32,
     /// When it last succeeded: in this thread, or for everybody where a success ended a failure.
-    /// Plain successes are remembered by this hub alone and until it stops.
+    /// Plain successes of a thread are looked up in the journal after a restart; those for everybody are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_success_time: Option<Timestamp>,
     /// The last failure that counted, as operators know it.
@@ -145,7 +145,9 @@ impl ToolHub {
     /// # Errors
     /// When nobody knows the tool, or the store does not answer.
     pub async fn explain(&self, tool: &str, tenant: &Tenant, thread: &ThreadId) -> Result<Explanation, CallError> {
-        let seen = self.see(self.known(tool)?, View::Thread(tenant, thread)).await?;
+        let (tool, view) = (self.known(tool)?, View::Thread(tenant, thread));
+        self.recall(view).await;
+        let seen = self.see(tool, view).await?;
         let info = seen.info();
         let missing = helpful(&seen.waits);
         let gate = &seen.tool.gate;

@@ -43,7 +43,7 @@ pub struct ToolStatusInfo {
     /// How many failures in a row count against it.
     pub consecutive_failures: u32,
     /// When it last succeeded: in a thread's view in that thread, or for everybody where a success ended a failure.
-    /// Plain successes are remembered by this hub alone and until it stops.
+    /// Plain successes of a thread are looked up in the journal after a restart; those for everybody are not.
     pub last_success_time: Option<Timestamp>,
     /// When it last failed in a way that counts.
     pub last_failure_time: Option<Timestamp>,
@@ -58,7 +58,9 @@ impl ToolHub {
     /// # Errors
     /// When nobody knows the tool, or the store does not answer.
     pub async fn tool_status(&self, tool: &str, view: View<'_>) -> Result<ToolStatusInfo, CallError> {
-        Ok(self.see(self.known(tool)?, view).await?.info())
+        let tool = self.known(tool)?;
+        self.recall(view).await;
+        Ok(self.see(tool, view).await?.info())
     }
 
     /// The status of every tool, by name.
@@ -74,6 +76,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn tool_statuses_in(&self, view: View<'_>, language: Language) -> Result<Vec<ToolStatusInfo>, CallError> {
+        self.recall(view).await;
         let seen = self.survey(self.list(&Filter::default()), view).await?;
         Ok(seen.iter().map(|seen| seen.info_in(language)).collect())
     }
@@ -125,6 +128,8 @@ impl ToolHub {
         let tool = self.known(tool)?;
         let statuses = &self.engine.statuses;
         let whose = whose(&tool, view);
+        // What is forgotten must not be brought back by the next who asks.
+        self.recall(view).await;
         statuses.apply(&whose, &Event::Reset).await?;
         match view {
             View::Shared => tool.desk.succeeded.forget(),

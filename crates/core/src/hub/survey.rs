@@ -4,18 +4,26 @@
 //! of this, so that no two of them can disagree: the offered list, the explanation, the summary, the status itself, and
 //! the saved text.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{ToolHub, ToolStatusInfo, View};
 use crate::{
+    call::Status,
     clock::Timestamp,
     error::CallError,
+    journal::CallQuery,
     registry::Tool,
     status::{
         self, Evidence, Facts, Failure, Language, Missing, Presence, Reading, ToolStatus, grows_old, missing, presence,
     },
     statuses::Whose,
 };
+
+/// How many of a thread's last successes are looked up.
+const RECALLED: usize = 100;
+
+/// How long the journal is waited for: what is known without it is told in any case.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A tool as somebody sees it.
 pub(super) struct Seen {
@@ -63,6 +71,25 @@ impl Seen {
 }
 
 impl ToolHub {
+    /// Learns what succeeded in a thread before this process, the first time somebody asks about the thread. Where the journal
+    /// does not answer it is asked again next time; until then such a tool reads as never run.
+    pub(super) async fn recall(&self, view: View<'_>) {
+        let View::Thread(tenant, thread) = view else { return };
+        let (successes, owner) = (&self.engine.statuses.successes, (tenant.clone(), thread.clone()));
+        if successes.has_recalled(&owner) {
+            return;
+        }
+        let (thread_wanted, status) = (Some(thread.clone()), Some(Status::Success));
+        let query = CallQuery { thread: thread_wanted, status, limit: RECALLED, ..CallQuery::default() };
+        let asked = tokio::time::timeout(PATIENCE, self.engine.journal.calls(tenant, &query, &[], self.now()));
+        let Ok(Ok(page)) = asked.await else { return };
+        let ended = page
+            .calls
+            .iter()
+            .filter_map(|call| Some((Whose::thread(&call.tool, tenant, thread), call.outcome.as_ref()?.ended_at)));
+        successes.recalled(owner, ended);
+    }
+
     /// These tools as somebody sees them now.
     pub(super) async fn survey(&self, tools: Vec<Arc<Tool>>, view: View<'_>) -> Result<Vec<Seen>, CallError> {
         let now = self.now();

@@ -75,7 +75,7 @@ impl ToolHub {
         let mut call = self.call(tool, serde_json::Value::Null).tenant(tenant.clone()).into_call();
         call.thread = Some(thread.clone());
         let known = &self.engine.services.known;
-        known.enter(tenant, thread, call.arrived);
+        known.come_back(tenant, thread, call.arrived);
         let _here = Here { engine: &self.engine, owner: (tenant.clone(), thread.clone()) };
         Box::pin(pipeline::prepare(&self.engine, Box::new(call))).await
     }

@@ -74,7 +74,7 @@ async fn walk(engine: &Engine, mut way: Way, mut open: OpenCall, whereabouts: &W
     if open.waits() {
         whereabouts.written(&open);
     }
-    ticket.runs(false, &way.tool, &engine.registry);
+    ticket.goes_on(&way.tool, &engine.registry);
     way.along().left_open = Some(Box::new(open.clone()));
     let passed = {
         let walking = pin!(route(engine, Found(way), &mut ticket));

@@ -288,9 +288,12 @@ async fn held(way: &Way) -> Option<()> {
 
 /// A person said yes, perhaps with other arguments. Those pass the same doors as the ones they replace.
 fn allowed(mut way: Way, permit: Permit) -> Result<Allowed, CallError> {
-    if let Some(arguments) = permit.approval.answer.as_ref().and_then(|answer| answer.arguments.clone()) {
+    if let Some(mut arguments) = permit.approval.answer.as_ref().and_then(|answer| answer.arguments.clone()) {
         let mut told = arguments.clone();
-        way.tool.services.redactor.hide(&mut told);
+        let redactor = &way.tool.services.redactor;
+        redactor.hide(&mut told);
+        // Whether all of it can be put back was looked at when the answer was taken.
+        redactor.put_back(&mut arguments, &way.call.arguments);
         way.along().notes.push(format!("A person changed the arguments of this call to {told}."));
         way.call.arguments = arguments;
         let Valid(edited) = validate::check_again(Found(way)).map_err(|refused| refused.0)?;

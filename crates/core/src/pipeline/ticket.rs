@@ -69,11 +69,23 @@ impl<'a> Ticket<'a> {
 
     /// Where the call runs, and what its tool may do to the world.
     pub(super) fn runs(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
-        (self.in_place, self.read_only) = (in_place, tool.definition.annotations.read_only);
-        self.registry = Some(registry);
+        self.settled_in(in_place, tool, registry);
         if let Some(thread) = &self.thread {
             self.services.known.enter(&self.tenant, thread, self.arrived);
         }
+    }
+
+    /// A call that began in another process goes on here. Its thread has counted it.
+    pub(super) fn goes_on(&mut self, tool: &Tool, registry: &'a Registry) {
+        self.settled_in(false, tool, registry);
+        if let Some(thread) = &self.thread {
+            self.services.known.come_back(&self.tenant, thread, self.arrived);
+        }
+    }
+
+    fn settled_in(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
+        (self.in_place, self.read_only) = (in_place, tool.definition.annotations.read_only);
+        self.registry = Some(registry);
     }
 
     /// The closing counts the call: from here on its end is known, whoever waits for it.

@@ -36,6 +36,31 @@ impl Redactor {
         }
     }
 
+    /// Puts back what a person was not shown and has left as it stood, from the value as it was. `false` where something that is
+    /// not shown stands in another place than before: then nobody can know what is meant.
+    pub(crate) fn put_back(&self, edited: &mut Value, was: &Value) -> bool {
+        match edited {
+            Value::Object(members) => members.iter_mut().all(|(name, value)| match was.get(name) {
+                Some(was) if *value == REDACTED && self.is_secret(name) => {
+                    *value = was.clone();
+                    true
+                }
+                None if *value == REDACTED && self.is_secret(name) => false,
+                was => self.put_back(value, was.unwrap_or(&Value::Null)),
+            }),
+            // An item that was touched may be another one now, so only those that were not are known.
+            Value::Array(items) => items.iter_mut().enumerate().all(|(at, item)| {
+                let was = was.get(at).filter(|was| {
+                    let mut shown = (*was).clone();
+                    self.hide(&mut shown);
+                    shown == *item
+                });
+                self.put_back(item, was.unwrap_or(&Value::Null))
+            }),
+            _ => true,
+        }
+    }
+
     /// Whether what stands under this name is not told.
     pub(crate) fn is_secret(&self, name: &str) -> bool {
         sounds_secret(name) || (!self.0.is_empty() && self.0.iter().any(|glob| glob.matches(&name.to_lowercase())))
@@ -93,6 +118,31 @@ mod tests {
         for text in doubtful {
             assert!(may_hold_secrets(text.as_bytes()), "{text}");
         }
+    }
+
+    #[test]
+    fn what_was_left_as_it_was_shown_is_put_back_and_never_taken_for_something_else() {
+        let redactor = Redactor::default();
+        let was =
+            json!({"token": "a", "n": 1, "in": {"password": ["b"]}, "list": [{"id": 1, "token": "c"}, {"token": "d"}]});
+        let mut shown = was.clone();
+        redactor.hide(&mut shown);
+        let edit = |change: &dyn Fn(&mut Value)| {
+            let mut edited = shown.clone();
+            change(&mut edited);
+            redactor.put_back(&mut edited, &was).then_some(edited)
+        };
+        assert_eq!(edit(&|_| ()), Some(was.clone()));
+        let changed = edit(&|edited| {
+            edited["n"] = 2.into();
+            edited["token"] = "e".into();
+        });
+        assert_eq!(changed.map(|edited| (edited["n"].clone(), edited["token"].clone())), Some((json!(2), json!("e"))));
+        assert_eq!(edit(&|edited| edited["key_token"] = REDACTED.into()), None);
+        // Whose secret would it be?
+        assert_eq!(edit(&|edited| drop(edited["list"].as_array_mut().unwrap().remove(0))), None);
+        assert_eq!(edit(&|edited| edited["list"][0]["id"] = 2.into()), None);
+        assert!(edit(&|edited| edited["list"] = json!([{"token": "f"}])).is_some());
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! Remembers when tools last succeeded: each for everybody, and in each thread.
 //!
 //! In: a success, told by every good call, so it must cost next to nothing. Out: its time. In memory only: nothing is
-//! written for a plain success, because a write for every call would cost more than most calls. So after a restart, and on
-//! another node, a tool that never failed reads as never run until it succeeds again. What must outlive the process is
-//! kept elsewhere: that a tool recovered in its record, and that others may go on in the thread's evidence.
+//! written for a plain success, because a write for every call would cost more than most calls. What was before this process
+//! the journal knows: it is asked by whoever is first asked about a thread, and what it says is brought here (`recalled`). For
+//! everybody together a tool reads as never run until it succeeds again. What others depend on is kept elsewhere: that a
+//! tool recovered in its record, and that others may go on in the thread's evidence.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::Whose;
 use crate::{
     clock::Timestamp,
+    ids::{Tenant, ThreadId},
     sharded::{PARTS, Sharded},
 };
 
@@ -18,13 +20,17 @@ const MOST: usize = 100_000 / PARTS;
 
 /// When tools last succeeded in threads.
 #[derive(Default)]
-pub(crate) struct Successes(Sharded<Whose, Timestamp>);
+pub(crate) struct Successes {
+    times: Sharded<Whose, Timestamp>,
+    /// The threads of which the journal was asked.
+    recalled: Sharded<(Tenant, ThreadId), ()>,
+}
 
 impl Successes {
     /// Notes a success. Where the memory is full, the oldest quarter of a part is forgotten at once, so that a thread that
     /// comes back seldom finds its success gone and making room costs little on the whole.
     pub(crate) fn note(&self, whose: Whose, at: Timestamp) {
-        let mut part = self.0.part(&whose);
+        let mut part = self.times.part(&whose);
         if part.len() >= MOST && !part.contains_key(&whose) {
             let mut times: Vec<Timestamp> = part.values().copied().collect();
             let (_, oldest, _) = times.select_nth_unstable(MOST / 4);
@@ -35,11 +41,31 @@ impl Successes {
     }
 
     pub(crate) fn of(&self, whose: &Whose) -> Option<Timestamp> {
-        self.0.part(whose).get(whose).copied()
+        self.times.part(whose).get(whose).copied()
     }
 
     pub(crate) fn forget(&self, whose: &Whose) {
-        self.0.part(whose).remove(whose);
+        self.times.part(whose).remove(whose);
+    }
+
+    /// Whether what was before this process is known of a thread.
+    pub(crate) fn has_recalled(&self, thread: &(Tenant, ThreadId)) -> bool {
+        self.recalled.part(thread).contains_key(thread)
+    }
+
+    /// Takes in what was before this process in a thread. What was noted meanwhile is newer.
+    pub(crate) fn recalled(&self, thread: (Tenant, ThreadId), found: impl IntoIterator<Item = (Whose, Timestamp)>) {
+        for (whose, at) in found {
+            if self.of(&whose).is_none_or(|noted| noted < at) {
+                self.note(whose, at);
+            }
+        }
+        let mut part = self.recalled.part(&thread);
+        if part.len() >= MOST {
+            // They are asked for once more when somebody asks about them.
+            part.clear();
+        }
+        part.insert(thread, ());
     }
 }
 

@@ -70,6 +70,11 @@ impl Known {
         self.seen(tenant, thread, now, (1, 1));
     }
 
+    /// Something is done in this thread that is no call, or a call that was counted before. To be followed by `leave`.
+    pub(crate) fn come_back(&self, tenant: &Tenant, thread: &ThreadId, now: Timestamp) {
+        self.seen(tenant, thread, now, (0, 1));
+    }
+
     fn seen(&self, tenant: &Tenant, thread: &ThreadId, now: Timestamp, (calls, running): (u64, u32)) {
         let owner = (tenant.clone(), thread.clone());
         let mut part = self.threads.part(&owner);

@@ -81,9 +81,7 @@ async fn list(
     let mut found = app.hub().approvals(&principal.tenant, wanted.state).await?;
     found.sort_unstable_by_key(|approval| std::cmp::Reverse(approval.id));
     found.retain(|approval| before.is_none_or(|before| approval.id < before));
-    let more = found.len() > wanted.limit.get();
-    found.truncate(wanted.limit.get());
-    let next = found.last().filter(|_| more).map(|last| last.id.to_string());
+    let next = wanted.limit.cut(&mut found).map(|last| last.id.to_string());
     let items = found.into_iter().map(|approval| ApprovalView::of(approval, &links)).collect();
     Ok(here.list("approvals", items, next))
 }
@@ -120,7 +118,12 @@ async fn answer(
     let mut answer = Answered::new(body.outcome, principal.caller);
     answer.arguments = body.arguments.map(Value::Object);
     answer.message = body.reason;
-    let answered = app.hub().resolve_approval(&principal.tenant, named.id()?, answer).await.map_err(refused)?;
+    let id = named.id()?;
+    let answered = app.hub().resolve_approval(&principal.tenant, id, answer).await.map_err(|error| match error {
+        // Not the key is too weak, but the arguments are forbidden: this is about the question.
+        ApprovalError::Forbidden(_) => refused(error).with("approvalId", id),
+        error => refused(error),
+    })?;
     Ok(Json(ApprovalView::of(answered, &links)))
 }
 

@@ -18,7 +18,7 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/audit", Access::Needs(Scope::Admin), "system", list)
-            .says("Who changed what, and who was not let, the latest first; kept for 90 days")
+            .says("Who changed what, and who was not let, the latest first")
             .answers::<List<Entry>>(200, "A page of it")
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]

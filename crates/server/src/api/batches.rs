@@ -33,6 +33,7 @@ const MOST: usize = 128;
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/threads/{id}/batches", Access::Needs(Scope::ToolsCall), "calls", batch)
+            .minds_repetitions()
             .says("Make the calls a model asked for, and get the messages to answer it with")
             .answers::<Answers>(200, "One answer for each call, in their order")
             .problems(&[Code::INVALID_KEY, Code::THREAD_NOT_FOUND])

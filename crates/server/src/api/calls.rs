@@ -57,6 +57,7 @@ pub(super) fn routes() -> Vec<Route> {
     let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
     vec![
         Route::new(Method::POST, "/api/v1/tools/{name}/calls", call, "calls", make::call)
+            .minds_repetitions()
             .says("Call a tool")
             .answers::<CallView>(200, "The call ran; how it ended is in it")
             .answers::<CallView>(202, "The call goes on alone, or waits for a person; look at `Location` for its end")

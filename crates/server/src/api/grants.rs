@@ -100,9 +100,7 @@ async fn list(
     let mut found = app.hub().grants(&principal.tenant).await?;
     found.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     found.retain(|grant| after.as_deref().is_none_or(|after| grant.id.as_str() > after));
-    let more = found.len() > wanted.limit.get();
-    found.truncate(wanted.limit.get());
-    let next = found.last().filter(|_| more).map(|last| last.id.to_string());
+    let next = wanted.limit.cut(&mut found).map(|last| last.id.to_string());
     Ok(here.list("grants", found.into_iter().map(GrantView::from).collect(), next))
 }
 

@@ -30,7 +30,9 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     let admin = Access::Needs(Scope::Admin);
     vec![
+        // The answer is a secret, and written nowhere. A repetition is refused, because its name is taken.
         Route::new(Method::POST, "/api/v1/keys", admin, "keys", create)
+            .minds_repetitions()
             .says("Make a key; this answer is the only place it is ever shown")
             .answers::<MadeKey>(201, "The key")
             .problems(&[Code::CONFLICT])
@@ -176,9 +178,7 @@ async fn list(State(app): State<App>, Query(wanted): Query<Wanted>, here: Here) 
         fixed.chain(stored.iter().map(|stored| KeyView::stored(&stored.record, stored.last_used()))).collect();
     all.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     all.retain(|view| view.id > after);
-    let more = all.len() > wanted.limit.get();
-    all.truncate(wanted.limit.get());
-    let next = all.last().filter(|_| more).map(|view| view.id.clone());
+    let next = wanted.limit.cut(&mut all).map(|last| last.id.clone());
     Ok(here.list("keys", all, next))
 }
 

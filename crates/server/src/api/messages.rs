@@ -40,6 +40,7 @@ pub(super) fn routes() -> Vec<Route> {
     let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
     vec![
         Route::new(Method::POST, "/api/v1/threads/{id}/messages", call, "agents", send)
+            .minds_repetitions()
             .says("Say something to the agent of a thread; the thread is made when it is not there")
             .answers::<MessageAnswer>(200, "The run has ended; how is in it")
             .answers_as(200, "text/event-stream", "What happens in the run, until `run.completed` or `run.failed`")
@@ -195,11 +196,7 @@ async fn list(
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
     let after = page::place(wanted.cursor.as_ref(), LIST)?.map(|place| place.parse::<u64>()).transpose();
     let after = after.map_err(|_| page::no_such_place())?;
-    let limit = wanted.limit.get();
-    // One more than is wanted tells whether there is a next page.
-    let mut messages = app.agents().messages(&who.tenant, &thread.id, limit + 1, after).await?;
-    let more = messages.len() > limit;
-    messages.truncate(limit);
-    let next = messages.last().filter(|_| more).map(|last| last.seq.to_string());
+    let mut messages = app.agents().messages(&who.tenant, &thread.id, wanted.limit.and_one(), after).await?;
+    let next = wanted.limit.cut(&mut messages).map(|last| last.seq.to_string());
     Ok(here.list(LIST, messages, next))
 }

@@ -107,12 +107,8 @@ async fn list(
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
     let before = page::place(wanted.cursor.as_ref(), LIST)?.map(|place| place.parse::<RunId>()).transpose();
     let before = before.map_err(|_| page::no_such_place())?;
-    let limit = wanted.limit.get();
-    // One more than is wanted tells whether there is a next page.
-    let mut runs = app.agents().runs(&who.tenant, &thread.id, limit + 1, before).await?;
-    let more = runs.len() > limit;
-    runs.truncate(limit);
-    let next = runs.last().filter(|_| more).map(|last| last.id.to_string());
+    let mut runs = app.agents().runs(&who.tenant, &thread.id, wanted.limit.and_one(), before).await?;
+    let next = wanted.limit.cut(&mut runs).map(|last| last.id.to_string());
     Ok(here.list(LIST, runs, next))
 }
 

@@ -11,7 +11,7 @@ use crate::{
     app::App,
     extract::{Params, Query, Tongue},
     page::{self, Cursor, Here, Limit, List, Listed},
-    problem::Answer,
+    problem::{Answer, Code},
     route::{Access, Route},
     scope::Scope,
 };
@@ -24,6 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/api/v1/tools/{name}/stats", reads, "tools", stats)
             .says("What a tool has done since the server began, in numbers")
             .answers::<ToolStats>(200, "Calls, errors, latency, retries, refusals")
+            .problems(&[Code::INVALID_REQUEST])
             .refusals(&[ErrorKind::ToolNotFound]),
         Route::new(Method::GET, "/api/v1/policies", reads, "tools", policies)
             .says("What holds for the calls of each tool: rules and limits")
@@ -52,7 +53,16 @@ pub(super) struct Named {
     pub(super) name: String,
 }
 
-async fn stats(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolStats>> {
+/// Nothing can be chosen: whoever asks for less must not be told everything.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Everything {}
+
+async fn stats(
+    State(app): State<App>,
+    Params(Named { name }): Params<Named>,
+    Query(Everything {}): Query<Everything>,
+) -> Answer<Json<ToolStats>> {
     let tool = tool(&app, &name)?;
     let unknown = || CallError::new(ErrorKind::ToolNotFound);
     Ok(Json(app.hub().tool_stats(&tool.definition.name).ok_or_else(unknown)?))
@@ -93,7 +103,7 @@ async fn policies(
     let tools = app.hub().list(&Filter::default());
     let after = tools.iter().filter(|tool| last.as_deref().is_none_or(|last| tool.definition.name.as_str() > last));
     let mut found: Vec<Holds> = after
-        .take(wanted.limit.get() + 1)
+        .take(wanted.limit.and_one())
         .map(|tool| Holds {
             tool: tool.definition.name.to_string(),
             denied_by: tool.denied_by(),
@@ -101,9 +111,7 @@ async fn policies(
             limits: tool.limits().clone(),
         })
         .collect();
-    let more = found.len() > wanted.limit.get();
-    found.truncate(wanted.limit.get());
-    let next = found.last().filter(|_| more).map(|holds| holds.tool.clone());
+    let next = wanted.limit.cut(&mut found).map(|last| last.tool.clone());
     Ok(here.list(LIST, found, next))
 }
 

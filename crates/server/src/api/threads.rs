@@ -150,7 +150,7 @@ async fn list(
     Query(wanted): Query<Wanted>,
     here: Here,
 ) -> Answer<Listed<ThreadInfo>> {
-    let (limit, last) = (wanted.limit.get(), page::place(wanted.cursor.as_ref(), LIST)?);
+    let last = page::place(wanted.cursor.as_ref(), LIST)?;
     let last = last.map(ThreadId::new).transpose().map_err(|_| page::no_such_place())?;
     let mut after = last.map(|id| backend::Cursor(row(&who.tenant, &id)));
     let mut threads = Vec::new();
@@ -158,13 +158,11 @@ async fn list(
         let page = app.hub().threads(&who.tenant, after).await?;
         threads.extend(page.threads);
         after = page.next;
-        if after.is_none() || threads.len() >= limit {
+        if after.is_none() || threads.len() >= wanted.limit.and_one() {
             break;
         }
     }
-    let more = after.is_some() || threads.len() > limit;
-    threads.truncate(limit);
-    let next = threads.last().filter(|_| more).map(|thread| thread.id.to_string());
+    let next = wanted.limit.cut(&mut threads).map(|last| last.id.to_string());
     Ok(here.list(LIST, threads, next))
 }
 

@@ -36,12 +36,24 @@ async fn a_body_is_one_json_object_and_nothing_more() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_packed_is_refused_with_words_of_its_own() {
+    let shop = shop().await;
+    for (packed, status) in [("gzip", 415), ("identity, br", 415), ("Identity", 201)] {
+        let headers = [("content-encoding", packed)];
+        let reply = shop.ask("POST", "/api/v1/threads", Some(json!({})), &headers).await;
+        assert_eq!(reply.status, status, "{packed}: {}", reply.text);
+        assert_eq!(reply.text.contains("compressed"), status == 415, "{}", reply.text);
+    }
+}
+
+#[tokio::test]
 async fn a_query_has_no_members_but_those_that_are_described() {
     let shop = shop().await;
     shop.post("/api/v1/threads", json!({"id": "t1"})).await.is(201);
     for path in [
         "/api/v1/threads?limt=2",
         "/api/v1/tools/add/explain?thread=t1",
+        "/api/v1/tools/add/stats?window=1h",
         "/api/v1/state/contexts?tooltype=x",
         "/api/v1/state/contexts/t1%2Fnotes/business/history?limt=1",
     ] {

@@ -64,6 +64,19 @@ async fn acts_and_refusals_are_kept_the_latest_first_a_page_at_a_time() {
 }
 
 #[tokio::test]
+async fn the_audit_is_kept_as_long_as_the_owner_says() {
+    let hub = hub().await;
+    let (admin, text) = key("admin", "main", &[Scope::Admin]);
+    let mut settings = with_keys([admin]);
+    settings.keep_audit = std::time::Duration::ZERO;
+    let router = Server::new(hub.hub, hub.store, settings).router();
+    let wish = json!({"name": "ci", "scopes": ["tools:read"]});
+    assert_eq!(ask(&router, &text, Method::POST, "/api/v1/keys", wish).await.0, StatusCode::CREATED);
+    let (_, page) = ask(&router, &text, Method::GET, "/api/v1/audit", Value::Null).await;
+    assert_eq!(page["items"], json!([]));
+}
+
+#[tokio::test]
 async fn a_flood_of_refusals_does_not_fill_the_store() {
     let hub = hub().await;
     let (admin, text) = key("admin", "main", &[Scope::Admin]);

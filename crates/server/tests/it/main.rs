@@ -10,6 +10,7 @@ mod api_calls;
 mod api_document;
 mod api_events;
 mod api_metrics;
+mod api_repeats;
 mod api_strict;
 mod api_tools;
 mod door_audit;

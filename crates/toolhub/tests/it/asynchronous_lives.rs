@@ -120,6 +120,33 @@ fn a_call_that_waits_for_a_person_waits_on_after_a_restart_and_runs_after_the_ye
 }
 
 #[test]
+fn a_thread_counts_a_call_once_however_many_processes_it_waits_in() {
+    let disk = Disk::new("counted");
+    let (thread, tenant) = (ThreadId::new("t1").unwrap(), Tenant::default());
+    let (call, approval) = life(async {
+        let hub = disk.hub([pay().0]).await;
+        let waits = waiting(hub.call("pay", json!({})).thread("t1").until_asked().await);
+        hub.shutdown(Duration::from_secs(5)).await;
+        waits
+    });
+    for _ in 0..3 {
+        life(async {
+            let hub = disk.hub([pay().0]).await;
+            assert_eq!(hub.running(), 1);
+            hub.shutdown(Duration::from_secs(5)).await;
+        });
+    }
+    life(async {
+        let hub = disk.hub([pay().0]).await;
+        say(&hub, approval, ApprovalOutcome::ProceedOnce).await;
+        ended(&hub, call).await;
+        assert_eq!(hub.thread(&tenant, &thread).await.unwrap().unwrap().calls, 1);
+        hub.open_session("pay", &tenant, &thread).await.unwrap();
+        assert_eq!(hub.thread(&tenant, &thread).await.unwrap().unwrap().calls, 1, "to make ready is no call");
+    });
+}
+
+#[test]
 fn an_answer_from_before_the_restart_counts() {
     let outcomes = [(ApprovalOutcome::ProceedOnce, Status::Success), (ApprovalOutcome::Cancel, Status::Error)];
     for (outcome, status) in outcomes {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolhub::{
-    Answer, ApprovalOutcome, CallQuery, Reached,
+    Answer, ApprovalError, ApprovalOutcome, CallQuery, Reached,
     backend::{Backend, Memory, Scan, Scope, Table},
     clock::Timestamp,
     prelude::*,
@@ -88,6 +88,32 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
     assert!(!everything.contains(SECRET), "{everything}");
     let told: Vec<String> = events.events().iter().map(|event| serde_json::to_string(&**event).unwrap()).collect();
     assert!(told.len() > 8 && !told.join("\n").contains(SECRET), "{told:#?}");
+}
+
+#[tokio::test]
+async fn a_secret_that_a_person_was_not_shown_and_left_alone_is_the_callers_own() {
+    let (ask, asked) = scripted("ask", []);
+    let hub = ToolHub::builder().store(Memory::new()).tool(ask.confirm()).build().await.unwrap();
+    let (tenant, boss) = (Tenant::default(), || Caller::new("boss").unwrap());
+    let given = json!({"api_key": SECRET, "qty": 2});
+    let Reached::Waiting { call, approval, .. } = hub.call("ask", given).until_asked().await else {
+        panic!("nobody is asked")
+    };
+    let mut edited = hub.approval(&tenant, approval).await.unwrap().unwrap().arguments;
+    assert_eq!(edited["api_key"], "[redacted]");
+    edited["qty"] = 1.into();
+    let mut moved = edited.clone();
+    moved["other_key"] = json!({"api_key": "[redacted]"});
+    let refused = hub.resolve_approval(&tenant, approval, Answer::edited(moved, boss())).await;
+    assert!(matches!(refused, Err(ApprovalError::Answer(_))), "{refused:?}");
+    hub.resolve_approval(&tenant, approval, Answer::edited(edited, boss())).await.unwrap();
+    while hub.call_record(&tenant, call).await.unwrap().unwrap().outcome.is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(asked.asked(), [json!({"api_key": SECRET, "qty": 1})]);
+    let record = hub.call_record(&tenant, call).await.unwrap().unwrap();
+    assert_eq!(record.arguments, json!({"api_key": "[redacted]", "qty": 1}));
+    assert!(!record.outcome.unwrap().model_text().contains(SECRET));
 }
 
 #[tokio::test]

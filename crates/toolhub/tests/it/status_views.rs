@@ -1,9 +1,10 @@
 //! What somebody is told about the status of a tool: the same, whomever one asks.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use toolhub::{
     Change, View,
+    backend::Memory,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{Language, ToolStatus},
@@ -149,6 +150,39 @@ async fn a_tool_asks_to_be_bound_again_from_the_moment_a_held_list_differs() {
     assert!(!hub.tool_status("base", View::Shared).await.unwrap().should_rebind, "a list is bound for a thread");
     drop(offer);
     assert!(!asks("base").await && !asks("next").await, "nobody holds a list any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_succeeded_in_a_thread_before_a_restart_is_known_after_it() {
+    let store = Arc::new(Memory::new());
+    let hub = async || {
+        let tools = [scripted("look", []).0.read_only(), scripted("pay", []).0, scripted("never", []).0];
+        ToolHub::builder().shared_store(store.clone()).clock(TestClock::new()).tools(tools).build().await.unwrap()
+    };
+    let (tenant, thread) = place();
+    let other = ThreadId::new("t2").unwrap();
+    let first = hub().await;
+    for tool in ["look", "pay"] {
+        first.call(tool, json!({})).thread("t1").await.assert_success();
+    }
+    first.shutdown(MINUTE).await;
+    drop(first);
+    let next = hub().await;
+    let told = async |tool: &str, thread: &ThreadId| {
+        let info = next.tool_status(tool, View::Thread(&tenant, thread)).await.unwrap();
+        (info.reason, info.last_success_time.map(|at| at.to_string()))
+    };
+    let noon = Some("2024-01-01T12:00:00.000Z".to_owned());
+    for tool in ["look", "pay"] {
+        assert_eq!(told(tool, &thread).await, ("executed successfully".into(), noon.clone()), "{tool}");
+        assert_eq!(told(tool, &other).await, ("never run".into(), None), "{tool}");
+    }
+    assert_eq!(told("never", &thread).await, ("never run".into(), None));
+    let why = next.explain("pay", &tenant, &thread).await.unwrap();
+    assert_eq!(why.last_success_time.map(|at| at.to_string()), noon);
+    // A reset is not undone by looking once more.
+    next.reset_tool_status("pay", View::Thread(&tenant, &thread)).await.unwrap();
+    assert_eq!(told("pay", &thread).await, ("never run".into(), None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,10 +41,13 @@ pub(crate) enum Backend {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Retention {
-    /// How long ended calls stay in the journal.
+    /// How long ended calls stay in the journal. With backend = "memory" it is "1h" where nothing is said: the journal takes
+    /// memory with every call.
     pub(crate) calls: Time,
     /// How long events can be heard later.
     pub(crate) events: Time,
+    /// How long it is kept who did what over HTTP, and who was not let. With backend = "memory" it is "1d" where nothing is said.
+    pub(crate) audit: Time,
     /// How long a thread is kept that nobody uses; with it goes what tools remember in it. "never" keeps all.
     pub(crate) idle_threads: Lasting,
 }
@@ -76,9 +79,17 @@ impl Default for Store {
     }
 }
 
+impl Retention {
+    /// How long calls are kept in memory. A month of them would take all of it, and is gone with the process.
+    pub(crate) const CALLS_IN_MEMORY: Time = Time(Duration::from_secs(3600));
+    /// The same for the audit.
+    pub(crate) const AUDIT_IN_MEMORY: Time = Time(DAY);
+}
+
 impl Default for Retention {
     fn default() -> Self {
-        Self { calls: Time(30 * DAY), events: Time(7 * DAY), idle_threads: Lasting(Some(14 * DAY)) }
+        let (calls, events, audit) = (Time(30 * DAY), Time(7 * DAY), Time(90 * DAY));
+        Self { calls, events, audit, idle_threads: Lasting(Some(14 * DAY)) }
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) struct Store {
     pub(crate) backend: Backend,
     pub(crate) keep_calls: Duration,
     pub(crate) keep_events: Duration,
+    pub(crate) keep_audit: Duration,
     /// For ever where absent.
     pub(crate) idle_threads: Option<Duration>,
 }
@@ -140,6 +141,7 @@ pub(super) fn resolve(said: &raw::Store, desk: &mut Desk<'_>) -> Store {
         backend,
         keep_calls: said.retention.calls.0,
         keep_events: said.retention.events.0,
+        keep_audit: said.retention.audit.0,
         idle_threads: said.retention.idle_threads.0,
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use toolhub::{BusinessStateConfig, Filter, StateManagerConfig, prelude::*};
 
 use super::{
-    super::{Opened, init::Starter, schema},
+    super::{Opened, init::Starter, schema, show},
     Folder, config, loaded,
 };
 
@@ -67,6 +67,23 @@ async fn a_tool_is_what_its_section_says() {
     assert!(hub.call("jot", json!({"add": "x"})).thread("t").await.is_success());
     let denied = hub.call("jot", json!({"add": "secret"})).thread("t").await.error.unwrap();
     assert_eq!(denied.kind, ErrorKind::Forbidden);
+}
+
+#[test]
+fn a_journal_in_memory_is_short_unless_somebody_says_otherwise() {
+    let check = |text: &str, hours: u64, shown: &str| {
+        let loaded = loaded("short", text).unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(loaded.config.store.keep_calls, Duration::from_secs(hours * 3600), "{text}");
+        // What is shown is what holds.
+        assert_eq!(show::values(&loaded)["store"]["retention"]["calls"], shown, "{text}");
+    };
+    check("", 30 * 24, "30d");
+    let audit = |text: &str| config("audit", text).store.keep_audit.as_secs() / 86_400;
+    assert_eq!((audit(""), audit("[store]\nbackend = \"memory\"")), (90, 1));
+    assert_eq!(audit("[store]\nbackend = \"memory\"\nretention = { audit = \"2d\" }"), 2);
+    check("[store]\nbackend = \"memory\"", 1, "1h");
+    check("[store]\nbackend = \"memory\"\nretention = { events = \"1d\" }", 1, "1h");
+    check("[store]\nbackend = \"memory\"\nretention = { calls = \"30d\" }", 30 * 24, "30d");
 }
 
 #[tokio::test]

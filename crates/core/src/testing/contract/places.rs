@@ -14,6 +14,7 @@ fn places() -> Vec<Place> {
         Place::Thread(ThreadId::new("t1").expect("a good id")),
         Place::Call(CallId::mint(Timestamp::from_millis(1))),
         Place::Key(tool(), IdempotencyKey::new("a/b").expect("a good key")),
+        Place::Request("threads".into(), IdempotencyKey::new("a/b").expect("a good key")),
         Place::Artifact(ArtifactId::mint()),
         Place::Tool(tool()),
         Place::Grants,

@@ -81,9 +81,7 @@ async fn history(
             entry.timestamp < moment || (entry.timestamp == moment && same > many)
         });
     }
-    let more = entries.len() > wanted.limit.get();
-    entries.truncate(wanted.limit.get());
-    let end = entries.last().filter(|_| more).map(|entry| entry.timestamp);
+    let end = wanted.limit.cut(&mut entries).map(|last| last.timestamp);
     let next = end.map(|moment| {
         let before = last.filter(|(earlier, _)| *earlier == moment).map_or(0, |(_, many)| many);
         let here = entries.iter().filter(|entry| entry.timestamp == moment).count();
@@ -115,9 +113,7 @@ async fn versions(
     }
     let older = found.into_iter().rev().filter(|found| last.is_none_or(|last| found.version < last));
     let mut older: Vec<StateVersion> = older.collect();
-    let more = older.len() > wanted.limit.get();
-    older.truncate(wanted.limit.get());
-    let next = older.last().filter(|_| more).map(|found| found.version.to_string());
+    let next = wanted.limit.cut(&mut older).map(|last| last.version.to_string());
     Ok(here.list(&list, older, next))
 }
 

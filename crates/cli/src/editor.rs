@@ -1,0 +1,68 @@
+//! A text in the editor of whoever sits here.
+//!
+//! In: a text. Out: the text as it was saved. `VISUAL`, or else `EDITOR`, names the program and its first arguments; no shell
+//! reads them. The file is this user's alone, and gone afterwards.
+
+use std::{
+    env, fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process,
+};
+
+use tokio::process::Command;
+use toolhub::clock::{Clock as _, SystemClock};
+
+use crate::failure::Failure;
+
+/// Opens the editor and waits until it is closed.
+///
+/// # Errors
+/// When no editor is named, it cannot be started, or it says that it failed.
+pub(crate) async fn edit(text: &str) -> Result<String, Failure> {
+    let named =
+        ["VISUAL", "EDITOR"].into_iter().find_map(|name| env::var(name).ok().filter(|said| !said.trim().is_empty()));
+    let named = named.ok_or_else(|| {
+        Failure::usage("neither VISUAL nor EDITOR names an editor")
+            .help("EDITOR=nano toolhub …")
+            .help("or write the arguments as --edit JSON")
+    })?;
+    let failed = |what: &str, error: io::Error| Failure::unexpected(format!("{what}: {error}"));
+    let file = Scratch::with(text).map_err(|error| failed("there is no file to edit in", error))?;
+    let mut words = named.split_whitespace();
+    let program = words.next().unwrap_or_default();
+    let ended = Command::new(program).args(words).arg(&file.0).status().await;
+    let ended = ended.map_err(|error| Failure::usage(format!("the editor `{program}` cannot be started: {error}")))?;
+    if !ended.success() {
+        return Err(Failure::usage(format!("the editor `{program}` ended with {ended}; nothing was answered")));
+    }
+    fs::read_to_string(&file.0).map_err(|error| failed("what was edited cannot be read", error))
+}
+
+/// A file that goes away.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn with(text: &str) -> io::Result<Self> {
+        let name = format!("toolhub-{}-{}.json", process::id(), SystemClock.now().millis());
+        let path = env::temp_dir().join(name);
+        let mut file = private(&path)?;
+        let scratch = Self(path);
+        file.write_all(text.as_bytes())?;
+        Ok(scratch)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A new file that nobody else can read. One that is there already is somebody else's.
+fn private(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.write(true).create_new(true).open(path)
+}
