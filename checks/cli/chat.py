@@ -7,6 +7,7 @@ Each has a folder of its own with a config and a scripted model, so neither a se
 import pathlib
 import sys
 
+sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 from terminal import END_OF_INPUT, INTERRUPT, play, watch, wrong_with  # noqa: E402
 

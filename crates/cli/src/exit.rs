@@ -63,6 +63,7 @@ impl Exit {
             | "overloaded"
             | "model_rate_limited"
             | "run_open"
+            | "thread_busy"
             | "idempotency_in_progress" => Self::NotRun,
             "timeout" | "model_timeout" | "time_budget" => Self::Timeout,
             missing if missing == "not_found" || missing.ends_with("_not_found") => Self::Failed,
@@ -126,6 +127,7 @@ mod tests {
             &[
                 "tool_failed_status",
                 "run_open",
+                "thread_busy",
                 "model_rate_limited",
                 "tool_maintenance",
                 "dependency_not_met",

@@ -119,7 +119,10 @@ impl Failure {
         let mut failure = Self::new(if ruled { "forbidden_by_rule" } else { &code }, message);
         failure.code = code;
         failure.trace = text("traceId");
-        failure.help.extend(text("hint"));
+        match typed(&failure.code, problem) {
+            Some(commands) => failure.help.extend(commands),
+            None => failure.help.extend(text("hint")),
+        }
         for name in problem["suggestions"].as_array().into_iter().flatten() {
             failure.suggestions.extend(name.as_str().map(String::from));
         }
@@ -188,6 +191,25 @@ impl Failure {
     }
 }
 
+/// The commands to type, where the API names its own addresses.
+fn typed(code: &str, problem: &Value) -> Option<Vec<String>> {
+    let run = problem["runId"].as_str();
+    match (code, run) {
+        ("run_open", Some(run)) => Some(vec![
+            "see what it waits for, or end it:".into(),
+            format!("toolhub runs show {run}"),
+            format!("toolhub runs cancel {run}"),
+        ]),
+        ("thread_busy", Some(run)) => {
+            Some(vec!["end the run that is open in it:".into(), format!("toolhub runs cancel {run}")])
+        }
+        ("thread_busy", None) => {
+            Some(vec!["end the calls that run in it:".into(), "toolhub calls list --status executing".into()])
+        }
+        _ => None,
+    }
+}
+
 fn part(wrong: &Value) -> (String, String) {
     let text = |name: &str| wrong[name].as_str().unwrap_or_default().to_owned();
     let field = Some(text("field")).filter(|field| !field.is_empty()).unwrap_or_else(|| text("pointer"));
@@ -226,6 +248,18 @@ mod tests {
         let ruled = of(json!({"code": "forbidden", "detail": "no", "callId": "call_1"}));
         assert_eq!((ruled.code.as_str(), ruled.exit), ("forbidden", Exit::Denied));
         assert_eq!(of(json!({"code": "forbidden", "detail": "no"})).exit, Exit::Auth);
+    }
+
+    #[test]
+    fn what_is_open_is_ended_by_a_command() {
+        let of = |problem: Value| Failure::of_problem(&problem, 409).help.join("\n");
+        let hint = "POST /api/v1/runs/run_1/cancel ends it";
+        for code in ["run_open", "thread_busy"] {
+            let help = of(json!({"code": code, "detail": "no", "hint": hint, "runId": "run_1"}));
+            assert!(help.contains("\ntoolhub runs cancel run_1") && !help.contains("POST"), "{help}");
+        }
+        assert!(of(json!({"code": "thread_busy", "detail": "no", "hint": hint})).contains("toolhub calls list"));
+        assert_eq!(of(json!({"code": "call_ended", "detail": "no", "hint": hint})), hint);
     }
 
     #[test]

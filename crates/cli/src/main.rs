@@ -101,7 +101,7 @@ enum Command {
     Backup(backup::Backup),
     /// Put a backup in the place of the store
     Restore(restore::Restore),
-    /// Check config, store, address and clock; say how to mend what is wrong
+    /// Check config, model, store, address and clock; say how to mend what is wrong
     Doctor(doctor::Doctor),
     /// Serve a scripted model, for demos and tests without a key
     StubLlm(stub_llm::StubLlm),

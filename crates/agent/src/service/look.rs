@@ -11,6 +11,7 @@ use toolhub_core::{
 
 use super::{A_MOMENT, AgentService, Inner};
 use crate::{
+    message::Message,
     record::{RunRecord, RunStatus},
     shelf::{KeptMessage, Owner},
 };
@@ -127,7 +128,8 @@ impl AgentService {
         }
     }
 
-    /// Messages of a conversation, the oldest first: at most `limit`, those after the number `after`.
+    /// Messages of a conversation, the oldest first: at most `limit`, those after the number `after`. What is secret in the arguments of
+    /// calls is masked; the model is told all of it.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -139,7 +141,13 @@ impl AgentService {
         after: Option<u64>,
     ) -> Result<Vec<KeptMessage>, StoreError> {
         let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        self.0.shelf.messages(&owner, limit, after, self.0.hub.now()).await
+        let mut messages = self.0.shelf.messages(&owner, limit, after, self.0.hub.now()).await?;
+        for kept in &mut messages {
+            if let Message::Assistant { calls, .. } = &mut kept.message {
+                calls.iter_mut().for_each(|call| self.0.hub.hide_secrets(&mut call.arguments));
+            }
+        }
+        Ok(messages)
     }
 
     /// Takes a thread away at once, with everything that is kept of it, and ends the run that is open in it. Says whether there was

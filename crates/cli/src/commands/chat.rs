@@ -33,6 +33,9 @@ pub(crate) struct Chat {
     /// The agent to talk to [default: the one of the thread, or `default`]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
+    /// Say yes by yourself where a tool that only reads must be asked for
+    #[arg(long)]
+    yes_readonly: bool,
 }
 
 /// Words that end a conversation.
@@ -56,7 +59,7 @@ pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> 
     }
     let once = chat.print || session.show.json || !from_terminal || !io::stdout().is_terminal();
     let somebody = from_terminal && io::stderr().is_terminal() && !session.global.no_input;
-    let mut keyboard = Keyboard::new(somebody);
+    let mut keyboard = Keyboard::new(somebody, chat.yes_readonly);
     let mut screen = Screen::new(session.show.clone(), chat.print);
     let thread = match &session.global.thread {
         Some(thread) => {

@@ -3,6 +3,7 @@
 //! In: the config and this machine. Out: a line for each check. It changes nothing.
 
 mod checks;
+mod model;
 
 use anstyle::{AnsiColor, Style};
 use serde_json::json;
@@ -14,7 +15,7 @@ use crate::{
     session::Session,
 };
 
-/// Check config, store, address and clock.
+/// Check config, model, store, address and clock.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {}
 

@@ -147,6 +147,7 @@ fn about(run: &Value, show: &Show) -> String {
         let line = format!("{word}  {}  {}{}", text(call, "/tool"), text(call, "/id"), waits.unwrap_or_default());
         fields.styled("call", line, style);
     }
+    fields.add("trace", text(run, "/traceId"));
     fields.add("answer", text(run, "/content"));
     fields.lines(show.width, 0)
 }

@@ -40,6 +40,12 @@ pub(crate) enum Threads {
         /// The thread
         id: String,
     },
+    /// Take a thread away, with everything that is kept of it
+    #[command(alias = "rm")]
+    Delete {
+        /// The thread
+        id: String,
+    },
     /// Show how each tool stands in a thread
     States {
         /// The thread
@@ -61,6 +67,15 @@ pub(crate) async fn run(session: &Session, asked: Threads) -> Result<Exit, Failu
         Threads::Export { id } => {
             let answer = session.ask(Request::get(["threads", &id, "export"])).await.map_err(unknown)?;
             session.show.document(&answer.text());
+            Ok(Exit::Fine)
+        }
+        Threads::Delete { id } => {
+            session.ask(Request::new(Method::DELETE, ["threads", &id])).await.map_err(unknown)?;
+            if session.show.json {
+                session.show.document(&json!({"removed": true}).to_string());
+            } else {
+                session.show.say(&format!("{id} is gone, with everything that was kept of it"));
+            }
             Ok(Exit::Fine)
         }
         Threads::States { id } => states(session, &id).await,

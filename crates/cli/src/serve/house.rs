@@ -22,6 +22,7 @@ use toolhub::{
         Steward, StewardError, ToolChangeError,
     },
     sqlite::OpenError,
+    status::Language,
 };
 
 use super::{agents, made};
@@ -69,7 +70,7 @@ impl House {
         let built = config.hub(&store).tools(made).build().await;
         let hub =
             built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
-        let service = AgentService::new(&hub);
+        let service = AgentService::speaking(&hub, language(&local.asked));
         agents::define(&service, plans);
         // What a process that died has left open goes on here.
         match service.resume().await {
@@ -367,6 +368,15 @@ fn key(key: &config::Key) -> KeySetting {
         hash: format!("sha256:{}", key.sha256.reveal()),
         scopes: key.scopes.clone(),
         expires: key.expires.map(toolhub::clock::Timestamp::millis),
+    }
+}
+
+/// The language of the person whose log it is, as the environment says it.
+fn language(asked: &Asked) -> Language {
+    let said = |name| asked.environment.get(name).filter(|text| !text.is_empty());
+    match said("LC_ALL").or_else(|| said("LC_MESSAGES")).or_else(|| said("LANG")) {
+        Some(locale) if locale.starts_with("zh") => Language::Chinese,
+        _ => Language::English,
     }
 }
 

@@ -3,6 +3,8 @@
 //! In: a listener, or the number of the last event somebody has heard. Out: events from here on, or those since then that
 //! are kept: about statuses, and about questions to people.
 
+use serde_json::Value;
+
 use super::ToolHub;
 use crate::{
     backend::StoreError,
@@ -29,9 +31,15 @@ impl ToolHub {
             return;
         }
         if let News::MessageCompleted { calls, .. } = &mut news {
-            calls.iter_mut().for_each(|call| self.engine.services.redactor.hide(&mut call.arguments));
+            calls.iter_mut().for_each(|call| self.hide_secrets(&mut call.arguments));
         }
         self.engine.services.events.tell_tenant(self.now(), tenant, Some(thread), news);
+    }
+
+    /// Takes what sounds secret out of a value before it is shown, as it is taken out of the hub's own records; for rooms beside
+    /// the hub.
+    pub fn hide_secrets(&self, value: &mut Value) {
+        self.engine.services.redactor.hide(value);
     }
 
     /// The events after this number that are kept and concern a tenant or everybody, a page at a time, the oldest first.

@@ -9,6 +9,9 @@ use toolhub::{
     prelude::*,
     testing::{AssertOutcome, Recorder, scripted},
 };
+use toolhub_agent::{AgentBuilder, AgentService};
+
+use crate::agents::{Actor, asks, says};
 
 const SECRET: &str = "hunter2";
 
@@ -167,4 +170,23 @@ async fn a_question_that_nobody_waits_for_keeps_no_secrets_and_can_be_answered()
 async fn a_name_that_is_no_pattern_is_refused() {
     let error = ToolHub::builder().redact([""]).build().await.unwrap_err();
     assert!(error.to_string().contains("secrets"), "{error}");
+}
+
+#[tokio::test]
+async fn whoever_looks_at_a_conversation_is_not_shown_what_its_calls_were_given_in_secret() {
+    let (look, looked) = scripted("look", []);
+    let hub = ToolHub::builder().tool(look.read_only()).redact(["*pin*"]).build().await.unwrap();
+    let secrets = json!({"api_key": SECRET, "Pin": SECRET, "city": "Ulm"});
+    let actor = Actor::new([asks([("look", secrets.clone())]), says("Seen.")]);
+    let agent = AgentBuilder::new(actor.clone()).build(&hub).await.unwrap();
+    agent.invoke("Look").await.unwrap();
+    let service = AgentService::new(&hub);
+    let shown = service.messages(&Tenant::default(), agent.thread(), 10, None).await.unwrap();
+    let shown = serde_json::to_string(&shown).unwrap();
+    assert!(!shown.contains(SECRET) && shown.contains("[redacted]") && shown.contains("Ulm"), "{shown}");
+    let all = serde_json::to_string(&service.export(&Tenant::default(), agent.thread()).await.unwrap()).unwrap();
+    assert!(!all.contains(SECRET), "{all}");
+    // The tool was given it, and the model is told what it said.
+    assert_eq!(looked.asked(), [secrets]);
+    assert!(format!("{:?}", actor.told()[1].messages).contains(SECRET));
 }

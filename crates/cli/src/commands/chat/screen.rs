@@ -90,6 +90,13 @@ impl Screen {
                 let why = if why.is_empty() { text(data, "/error") } else { why };
                 self.aside(BAD, &format!("  {sign} {tool}: {}", short(&why.into(), SHOWN * 2, self.show.ascii)));
             }
+            "run.completed" => match data["stop"].as_str() {
+                Some("length") => self.aside(BAD, "the answer is cut off: the model may not say more at once"),
+                Some("refusal") => {
+                    self.aside(QUIET, "the model does not want to answer this, or its provider does not let it");
+                }
+                _ => {}
+            },
             "call.progress" => {
                 let done = data["fraction"].as_f64().map(|part| format!(" {:.0}%", part * 100.0)).unwrap_or_default();
                 let words = text(data, "/message");

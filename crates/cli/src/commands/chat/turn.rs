@@ -5,6 +5,7 @@
 
 use std::{collections::VecDeque, pin::pin};
 
+use serde_json::json;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
@@ -34,6 +35,8 @@ pub(super) enum Ended {
 /// The person at the keyboard, if there is one; and the questions that were asked before anybody listened.
 pub(super) struct Keyboard {
     somebody: bool,
+    /// Whether tools that only read are allowed without a question.
+    allows_reads: bool,
     lines: Option<mpsc::Receiver<String>>,
     interrupts: Interrupts,
     owed: VecDeque<String>,
@@ -52,9 +55,9 @@ impl Interrupts {
 }
 
 impl Keyboard {
-    pub(super) fn new(somebody: bool) -> Self {
+    pub(super) fn new(somebody: bool, allows_reads: bool) -> Self {
         let interrupts = Interrupts(signal(SignalKind::interrupt()).ok());
-        Self { somebody, lines: None, interrupts, owed: VecDeque::new() }
+        Self { somebody, allows_reads, lines: None, interrupts, owed: VecDeque::new() }
     }
 
     /// These questions wait already.
@@ -172,6 +175,11 @@ async fn settle(
         return Ok(Settled::Answered);
     }
     screen.end();
+    if keyboard.allows_reads && reads_only(session, &text(&question, "/tool")).await {
+        session.ask(Request::post(["approvals", approval]).body(json!({"outcome": "proceed_once"}))).await?;
+        session.show.say(&format!("allowed, because it only reads: {}", text(&question, "/tool")));
+        return Ok(Settled::Answered);
+    }
     if !keyboard.somebody {
         return Err(waits(session, &text(&question, "/tool"), approval, run));
     }
@@ -195,6 +203,12 @@ async fn settle(
             }
         }
     }
+}
+
+/// Whether the hub takes a tool for one that changes nothing.
+async fn reads_only(session: &Session, tool: &str) -> bool {
+    let known = session.ask(Request::get(["tools", tool])).await.and_then(|answer| answer.value());
+    known.is_ok_and(|tool| tool["annotations"]["readOnly"] == true)
 }
 
 /// Nobody can be asked here.

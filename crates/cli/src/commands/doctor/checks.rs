@@ -31,6 +31,7 @@ pub(super) async fn all(session: &Session) -> Vec<Check> {
         }
         Ok(local) => {
             checks.push(config(&local));
+            checks.extend(super::model::check(&local.loaded.config.agents).await);
             let (address, serves) = address(session, &local).await;
             checks.push(address);
             checks.extend(permissions(&local));

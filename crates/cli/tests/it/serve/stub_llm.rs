@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{line::Line, process::Process};
-use crate::config::Folder;
+use crate::config::{Folder, toolhub};
 
 #[test]
 fn a_scripted_model_answers_until_it_is_told_to_stop() {
@@ -26,4 +26,33 @@ fn a_scripted_model_answers_until_it_is_told_to_stop() {
         assert!(err.contains("openai, whole, 1 messages: line"), "{err}");
         assert!(!err.contains("sk-any") && !err.contains("hello"), "what was said and sent is not told: {err}");
     }
+}
+
+#[test]
+fn the_doctor_says_whether_the_model_is_to_be_had() {
+    let folder = Folder::new("doctor-model");
+    let stub = Process::start(folder.path(), &["stub-llm"], &[]);
+    let base = format!("http://127.0.0.1:{}/v1", stub.port);
+    let check = |provider: &str, model: &str, more: &str| {
+        let llm = format!("[llm]\nprovider = {provider:?}\nmodel = {model:?}\n{more}");
+        folder.write("toolhub.toml", &format!("[server]\nport = 1\n{llm}"));
+        let ran = toolhub(folder.path(), &["doctor", "--json"], &[]);
+        let told: serde_json::Value = serde_json::from_str(&ran.out).expect("a document");
+        let checks = told["checks"].as_array().expect("checks").clone();
+        let found = checks.into_iter().find(|check| check["name"] == "model").expect("the model is looked at");
+        (ran.code, found["status"].as_str().unwrap().to_owned(), format!("{} {}", found["detail"], found["fix"]))
+    };
+    let there = format!("base_url = {base:?}\napi_key = \"sk-any\"\n");
+    for provider in ["openai", "anthropic"] {
+        let (_, status, words) = check(provider, "scripted", &there);
+        assert_eq!(status, "ok", "{provider}: {words}");
+    }
+    let (_, status, words) = check("openai", "scriptd", &there);
+    assert!(status == "warning" && words.contains("`scriptd`") && words.contains("did you mean"), "{status}: {words}");
+    let (_, status, words) = check("scripted", "demo", "");
+    assert!(status == "ok" && words.contains("script"), "{status}: {words}");
+    drop(stub);
+    let (code, status, words) = check("openai", "scripted", &there);
+    assert!(code == 4 && status == "error" && words.contains("base_url"), "{code} {status}: {words}");
+    assert!(!words.contains("sk-any"), "{words}");
 }
