@@ -118,8 +118,10 @@ async fn run(house: &Arc<House>, watch: bool, greet: impl FnOnce(&str)) -> Resul
     greet(&house.url(bound.address()));
     let watching = watch.then(|| tokio::spawn(watch::reload_on_change(house.clone())));
     let served = tokio::select! {
-        served = bound.serve(signals::asked_to_stop()) => served.map(|()| Exit::Fine),
+        // Whoever counts hears each wish before it is heeded: otherwise the second could come before the first was counted.
+        biased;
         () = signals::asked_twice() => Ok(Exit::Interrupted),
+        served = bound.serve(signals::asked_to_stop()) => served.map(|()| Exit::Fine),
     };
     reloads.abort();
     watching.iter().for_each(tokio::task::JoinHandle::abort);

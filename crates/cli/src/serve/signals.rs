@@ -1,29 +1,42 @@
 //! What a person or a supervisor tells a running server by signals.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolhub::server::StewardError;
 
 use super::house::House;
 
 /// Ready when the process is asked to stop.
 pub(super) async fn asked_to_stop() {
-    asked().await;
+    let Ok(mut wishes) = Wishes::heard() else { return };
+    wishes.next().await;
     tracing::info!("stopping: calls that run come to their end; asked once more it stops at once");
 }
 
 /// Ready when the process is asked to stop a second time.
 pub(super) async fn asked_twice() {
-    asked().await;
-    asked().await;
+    let Ok(mut wishes) = Wishes::heard() else { return };
+    wishes.next().await;
+    wishes.next().await;
 }
 
-async fn asked() {
-    let Ok(mut term) = signal(SignalKind::terminate()) else { return };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+/// SIGTERM and Ctrl-C, from the moment this is made: none is lost between two waits.
+struct Wishes {
+    term: Signal,
+    interrupt: Signal,
+}
+
+impl Wishes {
+    fn heard() -> io::Result<Self> {
+        Ok(Self { term: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }
 

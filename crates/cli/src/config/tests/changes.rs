@@ -72,7 +72,9 @@ fn what_needs_a_restart_is_named_key_by_key() {
     let text =
         format!("{text}\n[store]\nbackend = \"memory\"\n[scheduler]\nmax_concurrency = 4\n[auth]\nmode = \"keys\"");
     let keys = ["auth.mode", "scheduler.max_concurrency", "server.body_limit", "server.port", "store.backend"];
-    let plan = ChangePlan { needs_restart: keys.map(String::from).into(), ..ChangePlan::default() };
+    // How long records are kept hangs on where they are kept.
+    let keys = keys.into_iter().chain(["store.retention.audit", "store.retention.calls"]);
+    let plan = ChangePlan { needs_restart: keys.map(String::from).collect(), ..ChangePlan::default() };
     check("restart", &text, &plan);
 }
 
