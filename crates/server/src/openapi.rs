@@ -2,6 +2,8 @@
 //!
 //! In: the list of routes. Out: one JSON document. Nothing in it is written by hand but the introduction.
 
+mod headers;
+
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
@@ -208,6 +210,13 @@ fn describe(route: &Route, (taken, given): (&mut SchemaGenerator, &mut SchemaGen
         responses.entry(status.to_string()).or_insert_with(
             || json!({"description": description, "content": {"application/problem+json": {"schema": problem}}}),
         );
+    }
+    let takes = |name: &str| parameters.iter().any(|one| one["name"] == name);
+    for (status, answer) in &mut responses {
+        let headers = headers::of(route, status, takes);
+        if let (Some(answer), false) = (answer.as_object_mut(), headers.is_empty()) {
+            answer.insert("headers".into(), headers.into());
+        }
     }
     let mut described = json!({
         "operationId": operation_id(route),

@@ -61,6 +61,8 @@ pub(crate) struct Route {
     pub(crate) audited: Option<&'static str>,
     /// Whether a repetition with the same `Idempotency-Key` is answered as the first was, without the handler.
     pub(crate) once: bool,
+    /// Headers of answers, by their statuses, that do not follow from what it takes.
+    pub(crate) gives: Vec<(&'static [u16], &'static str, &'static str)>,
     served: MethodRouter<App>,
 }
 
@@ -86,6 +88,7 @@ impl Route {
             admits: false,
             audited: None,
             once,
+            gives: Vec::new(),
             served: MethodRouter::new().on(filter, handler),
         }
     }
@@ -123,6 +126,12 @@ impl Route {
     /// What happens here is kept in the audit, under this word: who, when, from where, and what came of it.
     pub(crate) fn audited(mut self, word: &'static str) -> Self {
         self.audited = Some(word);
+        self
+    }
+
+    /// Answers of these statuses may have this header.
+    pub(crate) fn gives(mut self, statuses: &'static [u16], header: &'static str, what: &'static str) -> Self {
+        self.gives.push((statuses, header, what));
         self
     }
 

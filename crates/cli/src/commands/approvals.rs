@@ -67,7 +67,7 @@ pub(crate) struct Approve {
 const COLUMNS: [Column; 6] = [
     Column::new("ID"),
     Column::new("TOOL").cut(6),
-    Column::new("ARGUMENTS").goes(1).cut(12),
+    Column::new("ARGUMENTS").cut(12),
     Column::new("THREAD").goes(3).cut(8),
     Column::new("ASKED").goes(4),
     Column::new("LEFT").goes(2),

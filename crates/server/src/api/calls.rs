@@ -58,6 +58,8 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/tools/{name}/calls", call, "calls", make::call)
             .minds_repetitions()
+            .gives(&[200, 202, 429], "RateLimit-Policy", "The rates of the tool, where it has any.")
+            .gives(&[200, 202, 429], "RateLimit", "What is left of them, and until when.")
             .says("Call a tool")
             .answers::<CallView>(200, "The call ran; how it ended is in it")
             .answers::<CallView>(202, "The call goes on alone, or waits for a person; look at `Location` for its end")

@@ -24,6 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/api/v1/tools/{name}/explain", Access::Needs(Scope::ToolsRead), "tools", explain)
             .says("Why a tool is, or is not, offered, and what would change that")
             .answers::<Explained>(200, "The facts, and the answer in words")
+            .gives(&[200], "Content-Language", "The language of the words.")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
     ]

@@ -38,18 +38,23 @@ const ALWAYS: &[ErrorKind] = &[ErrorKind::StateNotFound, ErrorKind::StateUnreada
 /// What a write may be refused with beyond that.
 const WRITTEN: &[ErrorKind] = &[ErrorKind::StateConflict, ErrorKind::StateTooLarge, ErrorKind::StateLimit];
 
+/// What the header says that entries have.
+const TAG: &str = "The version, for `If-Match` and `If-None-Match`.";
+
 pub(super) fn routes() -> Vec<Route> {
     let own = vec![
         Route::new(Method::GET, PATH, READS, "state", get)
             .says("What is remembered")
             .answers::<Entry>(200, "The entry; its version is the `ETag`")
             .answers_nothing(304, "It is still what `If-None-Match` names")
+            .gives(&[200, 304], "ETag", TAG)
             .refusals(ALWAYS),
         Route::new(Method::PUT, PATH, WRITES, "state", put)
             .audited("state.put")
             .says("Replace what is remembered, or begin to remember; makes the thread and the context")
             .answers::<Entry>(200, "The entry as it was written")
             .answers::<Entry>(201, "The entry, which is new")
+            .gives(&[200, 201], "ETag", TAG)
             .problems(&[Code::STATE_CONFLICT])
             .refusals(ALWAYS)
             .refusals(WRITTEN),
@@ -57,6 +62,7 @@ pub(super) fn routes() -> Vec<Route> {
             .audited("state.patch")
             .says("Merge members into what is remembered; null takes one away, the time to live stays")
             .answers::<Entry>(200, "The entry as it was written")
+            .gives(&[200], "ETag", TAG)
             .problems(&[Code::STATE_CONFLICT])
             .refusals(ALWAYS)
             .refusals(WRITTEN),
@@ -64,6 +70,7 @@ pub(super) fn routes() -> Vec<Route> {
             .audited("state.delete")
             .says("Forget it, with its snapshots; its history stays")
             .answers_nothing(204, "It is forgotten")
+            .gives(&[204], "Durability", "`behind`: it is acknowledged before it is on the disk.")
             .problems(&[Code::STATE_CONFLICT, Code::INVALID_REQUEST])
             .refusals(ALWAYS)
             .refusals(&[ErrorKind::StateConflict]),

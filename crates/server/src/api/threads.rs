@@ -32,6 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Make a thread; one with an id that nobody can guess where none is given")
             .answers::<ThreadInfo>(201, "It was made")
             .answers::<ThreadInfo>(200, "It was there already")
+            .gives(&[201], "Location", "Where it can be looked at.")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/threads", reads, "threads", list)
             .says("The threads of the key's tenant, by id")

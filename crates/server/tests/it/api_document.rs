@@ -40,6 +40,30 @@ fn every_operation_says_what_it_does_and_what_it_answers() {
 }
 
 #[test]
+fn the_headers_that_a_client_needs_are_described() {
+    let all = operations();
+    let described = |method: &str, path: &str, status: &str, header: &str| {
+        let (_, _, operation) = all.iter().find(|(m, p, _)| m == method && p == path).expect("it is there");
+        operation["responses"][status]["headers"][header]["description"].is_string()
+    };
+    for (method, path, status, header) in [
+        ("post", "/api/v1/tools/{name}/calls", "202", "Location"),
+        ("post", "/api/v1/tools/{name}/calls", "202", "Preference-Applied"),
+        ("post", "/api/v1/tools/{name}/calls", "200", "Idempotency-Replayed"),
+        ("post", "/api/v1/tools/{name}/calls", "429", "RateLimit"),
+        ("post", "/api/v1/tools/{name}/calls", "429", "Retry-After"),
+        ("post", "/api/v1/threads/{id}/messages", "202", "Location"),
+        ("post", "/api/v1/threads", "201", "Location"),
+        ("get", "/api/v1/calls", "200", "Link"),
+        ("get", "/api/v1/calls", "401", "WWW-Authenticate"),
+        ("get", "/api/v1/state/contexts/{contextId}/{kind}", "304", "ETag"),
+    ] {
+        assert!(described(method, path, status, header), "{method} {path} {status} {header}");
+    }
+    assert!(!described("get", "/api/v1/calls", "200", "Location"));
+}
+
+#[test]
 fn every_reference_leads_somewhere() {
     fn walk(value: &Value, document: &Value) {
         match value {

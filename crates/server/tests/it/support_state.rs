@@ -246,6 +246,20 @@ impl Reply {
     }
 }
 
+/// Headers that need no description: those of HTTP itself, what every answer has, and what only browsers read.
+const EVERYWHERE: [&str; 10] = [
+    "allow",
+    "cache-control",
+    "content-disposition",
+    "content-length",
+    "content-security-policy",
+    "content-type",
+    "referrer-policy",
+    "vary",
+    "x-content-type-options",
+    "x-request-id",
+];
+
 /// Fails where an answer is not as the description of the API says.
 #[track_caller]
 fn hold(method: &str, path: &str, reply: &Reply) {
@@ -264,6 +278,13 @@ fn hold(method: &str, path: &str, reply: &Reply) {
     let answer = operation["responses"].get(&status);
     let answer =
         answer.unwrap_or_else(|| panic!("{method} {path} does not say that it answers {status}: {}", reply.text()));
+    let described = |name: &str| {
+        let headers = answer.get("headers").and_then(Value::as_object);
+        headers.is_some_and(|all| all.keys().any(|one| one.eq_ignore_ascii_case(name)))
+    };
+    for name in reply.headers.keys().filter(|name| !EVERYWHERE.contains(&name.as_str())) {
+        assert!(described(name.as_str()), "{method} {path} does not say that {status} has the header {name}");
+    }
     let said = reply.header("content-type").split(';').next().unwrap();
     let Some(content) = answer.get("content").and_then(Value::as_object) else {
         assert!(reply.bytes.is_empty(), "{method} {path} says {status} has no body");

@@ -34,6 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
             .audited("state.rollback")
             .says("Make a new version with the data of an old one; only kind `business` has any")
             .answers::<Entry>(200, "The entry as it was written")
+            .gives(&[200], "ETag", super::TAG)
             .problems(&[Code::STATE_CONFLICT])
             .refusals(ALWAYS)
             .refusals(WRITTEN),

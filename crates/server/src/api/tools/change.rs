@@ -28,12 +28,14 @@ pub(super) fn routes() -> Vec<Route> {
             .audited("tool.create")
             .says("Make a tool")
             .answers::<ToolView>(201, "It is there")
+            .gives(&[201], "Location", "Where it can be looked at.")
             .problems(&[Code::TOOL_EXISTS, Code::STORE_UNAVAILABLE]),
         Route::new(Method::PUT, "/api/v1/tools/{name}", admin, "tools", replace)
             .audited("tool.replace")
             .says("Make a tool, or put another in the place of one that was made here")
             .answers::<ToolView>(200, "It is the tool now")
             .answers::<ToolView>(201, "It is there")
+            .gives(&[200, 201], "Location", "Where it can be looked at.")
             .problems(&[Code::TOOL_EXISTS, Code::STORE_UNAVAILABLE]),
         Route::new(Method::DELETE, "/api/v1/tools/{name}", admin, "tools", remove)
             .audited("tool.remove")
