@@ -99,6 +99,8 @@ pub(crate) struct Toolset {
     pub(crate) tools: Vec<String>,
 }
 
+/// OpenAI takes no more tools in one question; many who speak like it do as it does.
+const MOST_TOOLS: usize = 128;
 /// How long somebody outside has, where nothing is said.
 const OUTSIDE: Duration = Duration::from_secs(5 * 60);
 
@@ -122,7 +124,22 @@ pub(super) fn resolve(said: &Raw, tools: &Tools, words: &mut Vec<String>, desk: 
         let usual = one("default", &raw::Agent::default(), &toolsets, steps, desk);
         agents.insert("default".into(), usual);
     }
+    for (name, agent) in &agents {
+        words.extend(llm.as_ref().and_then(|llm| too_many(name, agent, llm, tools)));
+    }
     Agents { llm, agents, toolsets }
+}
+
+/// A word about an agent with more tools than its model may take.
+fn too_many(name: &str, agent: &Agent, llm: &Llm, tools: &Tools) -> Option<String> {
+    let globs: Option<Vec<Glob>> =
+        agent.tools.as_ref().map(|globs| globs.iter().filter_map(|glob| Glob::new(glob.as_str()).ok()).collect());
+    let has = |tool: &&String| globs.as_ref().is_none_or(|globs| globs.iter().any(|glob| glob.matches(tool)));
+    let many = tools.keys().filter(has).count();
+    let word = format!(
+        "the agent `{name}` may be offered {many} tools, and many models take no more than {MOST_TOOLS}: name fewer in its `toolsets`"
+    );
+    (many > MOST_TOOLS && matches!(llm.provider, Provider::Openai(_))).then_some(word)
 }
 
 /// Looks at the name of a section.

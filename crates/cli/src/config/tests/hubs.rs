@@ -156,3 +156,14 @@ async fn the_starters_are_right_also_with_every_mark_taken_away() {
         }
     }
 }
+
+#[test]
+fn an_agent_with_more_tools_than_many_models_take_is_told_of() {
+    let tools: String = (0..129).map(|at| format!("[tools.t{at}]\nbuiltin = \"clock\"\n")).collect();
+    let told = |llm: &str, more: &str| config("many-tools", &format!("[llm]\n{llm}\n{more}\n{tools}")).words.join("\n");
+    let openai = "provider = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"";
+    let word = told(openai, "");
+    assert!(word.contains("`default` may be offered 129 tools") && word.contains("128"), "{word}");
+    assert_eq!(told(openai, "[agents.default]\ntoolsets = [\"few\"]\n[toolsets.few]\ntools = [\"t1*\"]"), "");
+    assert_eq!(told("provider = \"scripted\"", ""), "");
+}
