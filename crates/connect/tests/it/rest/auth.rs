@@ -243,7 +243,7 @@ async fn a_service_that_wants_to_be_told_in_the_body_who_asks_is_told_there() {
     let asked: Vec<_> = server.seen().into_iter().filter(|seen| seen.target == "/token").collect();
     let told: Vec<_> = asked
         .iter()
-        .map(|seen| (seen.header("authorization") != "", String::from_utf8_lossy(&seen.body).contains("secret=")))
+        .map(|seen| (!seen.header("authorization").is_empty(), String::from_utf8_lossy(&seen.body).contains("secret=")))
         .collect();
     assert_eq!(told, [(true, false), (false, true), (false, true)]);
 }
