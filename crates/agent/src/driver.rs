@@ -199,12 +199,11 @@ impl Driver {
             Some(tail) => tail,
             None => tail.insert(self.shelf.tail(&self.owner, self.plan.context_window, now).await?),
         };
-        let Owner { tenant, thread } = &self.owner;
-        let offer = self.hub.offer_of(tenant, thread, &self.plan.toolset).await.map_err(unavailable)?;
+        let offer = self.offer().await.map_err(unavailable)?;
         let reply = tokio::select! {
             biased;
             () = self.cancel.cancelled() => None,
-            reply = self.reply(&offer, tail, may_call) => Some(reply?),
+            reply = self.reply(&offer, tail, may_call) => Some(reply),
         };
         // Held until the next step, so that listeners are told when it should be another.
         self.offer = Some(offer);
@@ -222,18 +221,20 @@ impl Driver {
         Ok(Vec::new())
     }
 
-    /// What the model answers to the conversation, with exactly the tools that may be used now.
-    async fn reply(
-        &self,
-        offer: &Offer,
-        tail: &[Measured],
-        may_call: bool,
-    ) -> Result<Result<Reply, ModelError>, StoreError> {
-        let Self { hub, owner, plan, .. } = self;
-        if tracing::enabled!(tracing::Level::INFO) {
-            let line = hub.summary_of(&owner.tenant, &owner.thread, &plan.toolset, self.language).await;
-            tracing::info!(thread = %owner.thread, "{}", line.map_err(unavailable)?);
+    /// The tools that may be used now. The log has a line about them for each step.
+    async fn offer(&self) -> Result<Offer, CallError> {
+        let (Owner { tenant, thread }, toolset) = (&self.owner, &self.plan.toolset);
+        if !tracing::enabled!(tracing::Level::INFO) {
+            return self.hub.offer_of(tenant, thread, toolset).await;
         }
+        let (offer, line) = self.hub.offer_and_summary(tenant, thread, toolset, self.language).await?;
+        tracing::info!(%thread, "{line}");
+        Ok(offer)
+    }
+
+    /// What the model answers to the conversation, with exactly the tools that may be used now.
+    async fn reply(&self, offer: &Offer, tail: &[Measured], may_call: bool) -> Result<Reply, ModelError> {
+        let Self { hub, owner, plan, .. } = self;
         let tools = offer.export(plan.model.format());
         let system = self.system();
         let around: u64 = tokens(&system) + tools.iter().map(|tool| tokens(&tool.to_string())).sum::<u64>();
@@ -269,7 +270,7 @@ impl Driver {
             Err(_) => Err(ModelError::new(ModelFault::Timeout, format!("the model did not answer within {time:?}"))),
         };
         self.meters.asked(plan.model.name(), begun.elapsed(), &reply);
-        Ok(reply)
+        reply
     }
 
     fn system(&self) -> String {

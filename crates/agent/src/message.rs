@@ -49,6 +49,9 @@ pub struct AskedCall {
     /// What the model wrote instead of arguments that can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub malformed: Option<String>,
+    /// What the server put beside the call and wants to be told again with it, as it came: Gemini signs its calls there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Value>,
 }
 
 /// What came of a call, as the model is told.

@@ -91,7 +91,8 @@ impl Model for Weatherman {
             Some(Message::User { content }) => match content.split_once("weather in ") {
                 Some((_, city)) => {
                     let (arguments, stop) = (json!({ "city": city }), Stop::Calls);
-                    let call = AskedCall { id: "c1".into(), tool: "weather".into(), arguments, malformed: None };
+                    let call =
+                        AskedCall { id: "c1".into(), tool: "weather".into(), arguments, malformed: None, extra: None };
                     reply = Reply { calls: vec![call], stop, ..reply };
                 }
                 None => reply.text = "Ask me for the weather in a city.".into(),

@@ -16,7 +16,7 @@ use toolhub::{
 
 use crate::{
     Folder,
-    rates::{NOW, key, put},
+    rates::{NOW, key, partition, put},
     word,
 };
 
@@ -34,7 +34,8 @@ pub(crate) async fn all(folder: &Folder) {
             let (store, value) = (store.clone(), value.clone());
             tokio::spawn(async move {
                 for n in (filler..MANY).step_by(64) {
-                    let mut batch = put(&format!("thread-{n:07}"), &value, Expect::Any, Durability::KillSafe);
+                    let thread = partition(&format!("thread-{n:07}"));
+                    let mut batch = put(thread, value.as_slice().into(), Expect::Any, Durability::KillSafe);
                     if let Change::Put { expires, .. } = &mut batch.writes[0].change {
                         *expires = n.is_multiple_of(EXPIRED).then_some(NOW);
                     }
@@ -51,7 +52,7 @@ pub(crate) async fn all(folder: &Folder) {
 
     let began = Instant::now();
     let store = Arc::new(Sqlite::open(&path, Options::default()).unwrap());
-    store.load(&[key("thread-0000001")], NOW).await.unwrap();
+    store.load(&[key(partition("thread-0000001"))], NOW).await.unwrap();
     let opened = began.elapsed();
     let target = Duration::from_secs(5);
     println!(
@@ -80,7 +81,7 @@ pub(crate) async fn all(folder: &Folder) {
     let mut n = 1_usize;
     while !swept.load(Ordering::Relaxed) {
         n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let key = key(&format!("thread-{:07}", (n >> 33) % MANY));
+        let key = key(partition(&format!("thread-{:07}", (n >> 33) % MANY)));
         let began = Instant::now();
         store.load(&[key], NOW).await.unwrap();
         times.push(began.elapsed());

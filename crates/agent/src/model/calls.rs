@@ -16,6 +16,9 @@ const LONGEST_MALFORMED: usize = 4096;
 /// No name of a tool and no id is longer; what a model wrote beyond it is of no use to anybody.
 const LONGEST_NAME: usize = 256;
 
+/// What stands beside a call and is longer is not kept.
+const LONGEST_EXTRA: usize = 64 * 1024;
+
 /// More calls than this in one answer are no calls any more.
 pub(super) const MOST_CALLS: usize = 1024;
 
@@ -25,6 +28,8 @@ pub(super) struct Wanted {
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) arguments: Written,
+    /// What stands beside it and must be told again.
+    pub(super) extra: Option<Value>,
 }
 
 /// Arguments, as they came.
@@ -74,7 +79,8 @@ pub(super) fn calls(wanted: Vec<Wanted>) -> Result<Vec<AskedCall>, Failed> {
     };
     let asked = |call: Wanted| {
         let (arguments, malformed) = call.arguments.read();
-        AskedCall { id: own_id(&call.id), tool: cut(call.tool.trim()), arguments, malformed }
+        let extra = call.extra.filter(|extra| extra.to_string().len() <= LONGEST_EXTRA);
+        AskedCall { id: own_id(&call.id), tool: cut(call.tool.trim()), arguments, malformed, extra }
     };
     Ok(wanted.into_iter().map(asked).collect())
 }
@@ -124,7 +130,7 @@ mod tests {
     use super::*;
 
     fn wanted(id: &str, text: &str) -> Wanted {
-        Wanted { id: id.into(), tool: "add".into(), arguments: Written::Text(text.into()) }
+        Wanted { id: id.into(), tool: "add".into(), arguments: Written::Text(text.into()), extra: None }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! In: a prompt, a line and a provider's dialect. Out: a reply. What is retried, and that listeners hear of it, is decided here and is
 //! the same for every provider.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use reqwest::{
     RequestBuilder, Response,
@@ -39,6 +39,12 @@ pub(super) trait Dialect: Sync {
     /// The question.
     fn body(&self, prompt: &Prompt<'_>) -> Value;
 
+    /// Takes out of a question what not every server understands and the answer does not depend on; says whether there was any.
+    fn make_plain(&self, body: &mut Value) -> bool {
+        let _ = body;
+        false
+    }
+
     /// An answer that came whole.
     fn whole(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, Failed>;
 
@@ -70,15 +76,27 @@ pub(super) async fn ask<D: Dialect>(
     hear: &Hear,
 ) -> Result<Reply, ModelError> {
     let ends = Instant::now() + prompt.time;
-    let body = serde_json::to_vec(&dialect.body(&prompt)).expect("a value is JSON");
+    let mut body = dialect.body(&prompt);
+    let mut plain = line.plain.load(Ordering::Relaxed) && dialect.make_plain(&mut body);
     let mut retries = 0;
     loop {
+        let bytes = serde_json::to_vec(&body).expect("a value is JSON");
         let mut heard = false;
         let left = ends.saturating_duration_since(Instant::now());
         let time = left.min(line.request_timeout);
-        let tried = tokio::time::timeout(time, attempt(dialect, line, &prompt, body.clone(), hear, &mut heard));
+        let tried = tokio::time::timeout(time, attempt(dialect, line, &prompt, bytes, hear, &mut heard));
         let failed = match tried.await {
-            Ok(Ok(reply)) => return Ok(reply),
+            Ok(Ok(reply)) => {
+                line.plain.fetch_or(plain, Ordering::Relaxed);
+                return Ok(reply);
+            }
+            // Some servers refuse a question for a word they do not know.
+            Ok(Err(failed))
+                if !plain && matches!(failed.error.status, Some(400 | 422)) && dialect.make_plain(&mut body) =>
+            {
+                plain = true;
+                continue;
+            }
             Ok(Err(failed)) => failed,
             Err(_) => {
                 // Nobody gave a time with so many digits; what is left of one has them.

@@ -4,7 +4,7 @@
 
 use std::{
     net::IpAddr,
-    sync::{Once, OnceLock},
+    sync::{Arc, Once, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -57,6 +57,8 @@ pub(super) struct Line {
     pub(super) idle_timeout: Duration,
     pub(super) retries: u32,
     pub(super) first_wait: Duration,
+    /// Whether the server has taken a question only after it was made plain.
+    pub(super) plain: Arc<AtomicBool>,
     http: OnceLock<reqwest::Client>,
 }
 
@@ -70,6 +72,7 @@ impl Line {
             idle_timeout: Duration::from_secs(120),
             retries: 4,
             first_wait: Duration::from_millis(500),
+            plain: Arc::default(),
             http: OnceLock::new(),
         }
     }
@@ -77,6 +80,7 @@ impl Line {
     /// Lets go of connections that were made with other settings.
     pub(super) fn forget(&mut self) {
         self.http = OnceLock::new();
+        self.plain = Arc::default();
     }
 
     /// The address with these segments after it.

@@ -73,6 +73,11 @@ impl Dialect for OpenAi {
         write::body(&self.model, self.max_tokens.map(|tokens| (limit, tokens)), !home, prompt)
     }
 
+    fn make_plain(&self, body: &mut Value) -> bool {
+        // Mistral and others refuse it. Then a stream may not say what it cost.
+        body.as_object_mut().is_some_and(|body| body.remove("stream_options").is_some())
+    }
+
     fn whole(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, Failed> {
         read::whole(answer, key)
     }

@@ -49,7 +49,11 @@ impl Failed {
 
 /// What a status other than success means, with what was said in the body.
 pub(super) fn of_status(status: u16, body: &str, key: Option<&Secret>) -> Failed {
-    let parsed: Value = serde_json::from_str(body).unwrap_or_default();
+    let mut parsed: Value = serde_json::from_str(body).unwrap_or_default();
+    // Gemini puts its error into a list.
+    if let Some(first) = parsed.get_mut(0) {
+        parsed = first.take();
+    }
     let said = said(&parsed).map_or_else(|| plain_words(body), |text| Some(text.to_owned()));
     let message = match said {
         Some(said) => format!("the model's provider answers {status}: {}", clean(&said, key)),
@@ -196,6 +200,7 @@ mod tests {
         };
         let error = |message: &str| json!({"error": {"message": message}});
         check(400, error("too long"), ModelFault::Refused, false, ": too long");
+        check(400, json!([error("in a list")]), ModelFault::Refused, false, ": in a list");
         check(401, json!({"error": "no key"}), ModelFault::Refused, false, ": no key");
         check(404, json!({"detail": "no model"}), ModelFault::Refused, false, ": no model");
         check(422, json!({"message": "what?"}), ModelFault::Refused, false, ": what?");

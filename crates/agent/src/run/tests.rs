@@ -21,6 +21,7 @@ fn asks(tools: &[&str]) -> Reply {
         tool: (*tool).into(),
         arguments: json!({}),
         malformed: None,
+        extra: None,
     };
     Reply {
         calls: tools.iter().enumerate().map(call).collect(),

@@ -144,7 +144,11 @@ impl AgentService {
         let mut messages = self.0.shelf.messages(&owner, limit, after, self.0.hub.now()).await?;
         for kept in &mut messages {
             if let Message::Assistant { calls, .. } = &mut kept.message {
-                calls.iter_mut().for_each(|call| self.0.hub.hide_secrets(&mut call.arguments));
+                for call in calls {
+                    self.0.hub.hide_secrets(&mut call.arguments);
+                    // That is between the model and its server.
+                    call.extra = None;
+                }
             }
         }
         Ok(messages)

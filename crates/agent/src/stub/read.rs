@@ -124,5 +124,5 @@ fn call(id: &str, tool: &str, arguments: Value) -> Result<AskedCall, Refused> {
     if id.is_empty() {
         return refused(format!("a call of `{tool}` has no id"));
     }
-    Ok(AskedCall { id: id.into(), tool: tool.into(), arguments, malformed: None })
+    Ok(AskedCall { id: id.into(), tool: tool.into(), arguments, malformed: None, extra: None })
 }

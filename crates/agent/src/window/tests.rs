@@ -9,7 +9,7 @@ fn user(text: &str) -> Message {
 
 /// A step: a call and its result.
 fn step(name: &str) -> [Message; 2] {
-    let call = AskedCall { id: name.into(), tool: "look".into(), arguments: json!({}), malformed: None };
+    let call = AskedCall { id: name.into(), tool: "look".into(), arguments: json!({}), malformed: None, extra: None };
     let (id, tool, text) = (name.into(), "look".into(), "x".repeat(300));
     let result = CallResult { id, call_id: None, tool, text, is_error: false, pictures: Vec::new() };
     [

@@ -58,7 +58,7 @@ fn anthropic(server: &Server) -> Anthropic {
 
 /// A call that is all right.
 fn call(id: &str, tool: &str, arguments: Value) -> AskedCall {
-    AskedCall { id: id.into(), tool: tool.into(), arguments, malformed: None }
+    AskedCall { id: id.into(), tool: tool.into(), arguments, malformed: None, extra: None }
 }
 
 /// A call whose arguments make no sense.

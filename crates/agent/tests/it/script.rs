@@ -58,7 +58,7 @@ impl<'a> Talk<'a> {
 
 fn asked((id, tool, arguments): &(String, String, Value)) -> AskedCall {
     let id = format!("call_{id}").into();
-    AskedCall { id, tool: tool.as_str().into(), arguments: arguments.clone(), malformed: None }
+    AskedCall { id, tool: tool.as_str().into(), arguments: arguments.clone(), malformed: None, extra: None }
 }
 
 fn parsed(text: &str) -> Script {

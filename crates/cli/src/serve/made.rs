@@ -19,7 +19,7 @@ use crate::config;
 /// The layout of a row.
 const LAYOUT: u32 = 1;
 /// Members whose own members are the owner's words, and stay as they are.
-const FREE: [&str; 6] = ["body", "form", "headers", "metadata", "parameters", "query"];
+const FREE: [&str; 7] = ["body", "form", "headers", "metadata", "parameters", "query", "tokenFields"];
 /// Keys that only a config file may have, and what to do instead.
 const FILE_ONLY: [(&str, &str); 7] = [
     ("command", PROGRAM),
@@ -71,7 +71,8 @@ pub(super) fn builder(
 
 /// Whether a member refers to something that this machine has.
 fn refers(said: Option<&Value>) -> bool {
-    said.and_then(Value::as_object).is_some_and(|members| members.values().any(Value::is_object))
+    let members = said.and_then(Value::as_object).into_iter().flatten();
+    members.filter(|(name, _)| *name != "token_fields").any(|(_, value)| value.is_object())
 }
 
 /// Where a null stands in a value, as a JSON pointer: a config has no word for it.

@@ -43,7 +43,14 @@ pub(crate) struct TokenKey {
 
 /// The token that holds now. The lock is the turn to fetch it: whoever comes meanwhile waits for the same answer.
 #[derive(Debug, Default)]
-pub(crate) struct Tokens(Mutex<Option<Token>>);
+pub(crate) struct Tokens(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    token: Option<Token>,
+    /// Whether the service wants to be told who asks in the body, and not in a header.
+    in_body: bool,
+}
 
 #[derive(Clone)]
 struct Token {
@@ -126,7 +133,7 @@ impl Credentials {
             Self::Fetched(tokens, _) => {
                 let mut held = tokens.0.lock().await;
                 // Somebody else may have fetched another one meanwhile.
-                held.take_if(|token| &*token.text == secret);
+                held.token.take_if(|token| &*token.text == secret);
                 true
             }
         }
@@ -152,11 +159,11 @@ fn unsendable() -> Trouble {
 impl Tokens {
     async fn current(&self, key: &TokenKey, plan: &Plan) -> Result<Arc<str>, Trouble> {
         let mut held = self.0.lock().await;
-        if let Some(token) = held.as_ref().filter(|token| Instant::now() < token.until) {
+        if let Some(token) = held.token.as_ref().filter(|token| Instant::now() < token.until) {
             return Ok(token.text.clone());
         }
-        let token = key.fetch(plan).await?;
-        *held = Some(token.clone());
+        let token = key.fetch(plan, &mut held.in_body).await?;
+        held.token = Some(token.clone());
         Ok(token.text)
     }
 }
@@ -179,20 +186,20 @@ impl Given {
 }
 
 impl TokenKey {
-    async fn fetch(&self, plan: &Plan) -> Result<Token, Trouble> {
+    async fn fetch(&self, plan: &Plan, in_body: &mut bool) -> Result<Token, Trouble> {
         let wrong = |why: String| Trouble::Credentials(format!("no token from {}: {why}", shown(&self.url)));
         let (origin, url) = origin::address(&self.url).map_err(&wrong)?;
         let secret = self.secret.read().map_err(|error| wrong(error.to_string()))?;
-        let mut headers = HeaderMap::new();
-        // The standard wants both parts encoded as in a form before they are put together.
-        let pair = basic(&percent(&self.client_id), &percent(&secret));
-        put(&mut headers, AUTHORIZATION, &format!("Basic {pair}"))?;
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-        let fields = self.fields.iter().map(|(name, value)| format!("{}={}", percent(name), percent(value)));
-        let body = Bytes::from(fields.collect::<Vec<_>>().join("&"));
-        let outgoing = Outgoing { method: Method::POST, target: target(&url), headers, body };
-        let (status, body) = ask(plan, &origin, &outgoing, TOKEN_ANSWER).await?;
+        let first = self.question(target(&url), &secret, *in_body)?;
+        let (mut status, mut body) = ask(plan, &origin, &first, TOKEN_ANSWER).await?;
+        // Services are free to want it in one place or the other, and refuse it in either of two ways.
+        if matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED) {
+            let second = self.question(target(&url), &secret, !*in_body)?;
+            let (again, answer) = ask(plan, &origin, &second, TOKEN_ANSWER).await?;
+            if again.is_success() {
+                (status, body, *in_body) = (again, answer, !*in_body);
+            }
+        }
         if !status.is_success() {
             return Err(wrong(format!("it answers {status}")));
         }
@@ -202,6 +209,24 @@ impl TokenKey {
         let spare = (lasts / 10).min(Duration::from_secs(30));
         let until = Instant::now().checked_add(lasts - spare).unwrap_or_else(|| Instant::now() + UNSAID);
         Ok(Token { text: Arc::from(given.access_token), until })
+    }
+
+    /// The request for a token. Who asks is told in a header, as the standard would have it, or in the body.
+    fn question(&self, target: String, secret: &str, in_body: bool) -> Result<Outgoing, Trouble> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        let field = |(name, value): (&str, &str)| format!("{}={}", percent(name), percent(value));
+        let mut fields: Vec<String> =
+            self.fields.iter().map(|(name, value)| field((name.as_str(), value.as_str()))).collect();
+        if in_body {
+            fields.extend([("client_id", self.client_id.as_str()), ("client_secret", secret)].map(field));
+        } else {
+            // The standard wants both parts encoded as in a form before they are put together.
+            let pair = basic(&percent(&self.client_id), &percent(secret));
+            put(&mut headers, AUTHORIZATION, &format!("Basic {pair}"))?;
+        }
+        Ok(Outgoing { method: Method::POST, target, headers, body: Bytes::from(fields.join("&")) })
     }
 }
 

@@ -75,20 +75,22 @@ impl Partition {
 /// `tenant/n/`, `tenant/e/`, `tenant/y/` for keys, `tenant/u/` for the audit. Only the last part may hold a `/`, so the text can be read back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.tenant.as_str())?;
         match &self.place {
-            Place::Thread(thread) => write!(f, "{}/t/{thread}", self.tenant),
-            Place::Call(call) => write!(f, "{}/c/{call}", self.tenant),
-            Place::Key(tool, key) => write!(f, "{}/k/{tool}/{key}", self.tenant),
-            Place::Request(sort, key) => write!(f, "{}/r/{sort}/{key}", self.tenant),
-            Place::Artifact(id) => write!(f, "{}/a/{id}", self.tenant),
-            Place::Tool(tool) => write!(f, "{}/s/{tool}", self.tenant),
-            Place::Grants => write!(f, "{}/g/", self.tenant),
-            Place::State(name) => write!(f, "{}/h/{name}", self.tenant),
-            Place::Nodes => write!(f, "{}/n/", self.tenant),
-            Place::Events => write!(f, "{}/e/", self.tenant),
-            Place::Keys => write!(f, "{}/y/", self.tenant),
-            Place::Audit => write!(f, "{}/u/", self.tenant),
-            Place::Tools => write!(f, "{}/m/", self.tenant),
+            // Plainly: every load and every write of a store says it.
+            Place::Thread(thread) => f.write_str("/t/").and_then(|()| f.write_str(thread.as_str())),
+            Place::Call(call) => write!(f, "/c/{call}"),
+            Place::Key(tool, key) => write!(f, "/k/{tool}/{key}"),
+            Place::Request(sort, key) => write!(f, "/r/{sort}/{key}"),
+            Place::Artifact(id) => write!(f, "/a/{id}"),
+            Place::Tool(tool) => write!(f, "/s/{tool}"),
+            Place::Grants => write!(f, "/g/"),
+            Place::State(name) => write!(f, "/h/{name}"),
+            Place::Nodes => write!(f, "/n/"),
+            Place::Events => write!(f, "/e/"),
+            Place::Keys => write!(f, "/y/"),
+            Place::Audit => write!(f, "/u/"),
+            Place::Tools => write!(f, "/m/"),
         }
     }
 }

@@ -219,33 +219,36 @@ impl ToolHub {
         language: Language,
     ) -> Result<String, CallError> {
         let seen = self.survey(self.of_toolset(toolset), View::Thread(tenant, thread)).await?;
-        let names = |which: &dyn Fn(&Seen) -> bool| -> Vec<String> {
-            seen.iter().filter(|seen| which(seen)).map(|seen| seen.tool.definition.name.to_string()).collect()
-        };
-        let available = names(&Seen::offered);
-        let failed = names(&|seen| seen.reading.status == ToolStatus::Failed);
-        let roots = seen.iter().filter(|seen| seen.tool.definition.depends_on.is_empty()).count();
-        let waits = seen.iter().filter(|seen| !seen.waits.is_empty());
-        let waiting: Vec<String> = waits.map(|seen| waiting(seen, language)).collect();
-        let (all, many, failures, list) = (seen.len(), available.len(), failed.len(), available.join(", "));
-        let (mut line, failed_word, waiting_word) = match language {
-            Language::English => (
-                format!("tools {all} (available {many}, failed {failures}, roots {roots}): [{list}]"),
-                "failed",
-                "waiting",
-            ),
-            Language::Chinese => {
-                let line = format!("🔧 可用工具 ({all}个) (可用: {many}, 失败: {failures}, 根节点: {roots}): [{list}]");
-                (line, "失败工具", "等待依赖")
-            }
-        };
-        for (word, names) in [(failed_word, failed), (waiting_word, waiting)] {
-            if !names.is_empty() {
-                line.push_str(&format!(" [{word}: {}]", names.join(", ")));
-            }
-        }
-        Ok(line)
+        Ok(summary(&seen, language))
     }
+}
+
+/// One line about tools as a thread sees them.
+pub(super) fn summary(seen: &[Seen], language: Language) -> String {
+    let names = |which: &dyn Fn(&Seen) -> bool| -> Vec<String> {
+        seen.iter().filter(|seen| which(seen)).map(|seen| seen.tool.definition.name.to_string()).collect()
+    };
+    let available = names(&Seen::offered);
+    let failed = names(&|seen| seen.reading.status == ToolStatus::Failed);
+    let roots = seen.iter().filter(|seen| seen.tool.definition.depends_on.is_empty()).count();
+    let waits = seen.iter().filter(|seen| !seen.waits.is_empty());
+    let waiting: Vec<String> = waits.map(|seen| waiting(seen, language)).collect();
+    let (all, many, failures, list) = (seen.len(), available.len(), failed.len(), available.join(", "));
+    let (mut line, failed_word, waiting_word) = match language {
+        Language::English => {
+            (format!("tools {all} (available {many}, failed {failures}, roots {roots}): [{list}]"), "failed", "waiting")
+        }
+        Language::Chinese => {
+            let line = format!("🔧 可用工具 ({all}个) (可用: {many}, 失败: {failures}, 根节点: {roots}): [{list}]");
+            (line, "失败工具", "等待依赖")
+        }
+    };
+    for (word, names) in [(failed_word, failed), (waiting_word, waiting)] {
+        if !names.is_empty() {
+            line.push_str(&format!(" [{word}: {}]", names.join(", ")));
+        }
+    }
+    line
 }
 
 fn rate_name(tool: &ToolName, limits: &[RateLimit], at: usize) -> String {

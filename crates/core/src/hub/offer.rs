@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{ToolHub, View, survey::Seen};
+use super::{ToolHub, View, explain::summary, survey::Seen};
 use crate::{
     clock::{self, Instant, Timestamp},
     engine::Engine,
@@ -21,6 +21,7 @@ use crate::{
     export::{self, Format},
     ids::{Tenant, ThreadId},
     registry::{Filter, Tool, Tools, Toolset},
+    status::Language,
     tool::{Definition, ToolName},
 };
 
@@ -165,12 +166,34 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn offer_of(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Result<Offer, CallError> {
-        if !self.engine.statuses.settings().auto_rebind
-            && let Some(bound) = self.engine.offers.last(tenant, thread, toolset)
-        {
-            return Ok(Offer(bound));
+        match self.pinned(tenant, thread, toolset) {
+            Some(offer) => Ok(offer),
+            None => self.rebind_of(tenant, thread, toolset).await,
         }
-        self.rebind_of(tenant, thread, toolset).await
+    }
+
+    /// The same, and one line about all tools of the toolset as [`summary_of`](Self::summary_of) has it: both of one look at them.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn offer_and_summary(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        toolset: &Toolset,
+        language: Language,
+    ) -> Result<(Offer, String), CallError> {
+        let all = self.tools();
+        let seen = self.survey(self.of_toolset(toolset), View::Thread(tenant, thread)).await?;
+        let line = summary(&seen, language);
+        let offer = self.pinned(tenant, thread, toolset);
+        Ok((offer.unwrap_or_else(|| self.bind(&all, tenant, thread, toolset, usable(seen))), line))
+    }
+
+    /// The list that stays until it is bound again, where the owner wants that and somebody holds one.
+    fn pinned(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Option<Offer> {
+        let stays = !self.engine.statuses.settings().auto_rebind;
+        stays.then(|| self.engine.offers.last(tenant, thread, toolset)).flatten().map(Offer)
     }
 
     /// What a model is offered in this thread from now on, whatever somebody holds for it.
@@ -187,7 +210,19 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn rebind_of(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Result<Offer, CallError> {
         let all = self.tools();
-        let (names, grows_old) = self.usable(tenant, thread, toolset).await?;
+        let usable = self.usable(tenant, thread, toolset).await?;
+        Ok(self.bind(&all, tenant, thread, toolset, usable))
+    }
+
+    /// Binds a list of these tools, or finds it bound.
+    fn bind(
+        &self,
+        all: &Tools,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        toolset: &Toolset,
+        (names, grows_old): Usable,
+    ) -> Offer {
         let names: Vec<ToolName> = names.into_iter().collect();
         let tools = Arc::new(all.only(&names));
         let held = self.engine.offers.last(tenant, thread, toolset).filter(|held| held.tools.is_alike(&tools));
@@ -201,7 +236,7 @@ impl ToolHub {
             // Nothing else will happen at that moment, so whoever tells holders must know of it now.
             self.engine.services.stirred.notify_one();
         }
-        Ok(Offer(bound))
+        Offer(bound)
     }
 
     /// Whether the thread would be offered something else now.
@@ -213,16 +248,8 @@ impl ToolHub {
     }
 
     /// The tools of a toolset that a thread may use now, and when one of them begins to wait again by itself.
-    async fn usable(
-        &self,
-        tenant: &Tenant,
-        thread: &ThreadId,
-        toolset: &Toolset,
-    ) -> Result<(BTreeSet<ToolName>, Option<Timestamp>), CallError> {
-        let mut seen = self.survey(self.of_toolset(toolset), View::Thread(tenant, thread)).await?;
-        seen.retain(Seen::offered);
-        let grows_old = seen.iter().filter_map(|seen| seen.reading.next_change).min();
-        Ok((seen.iter().map(|seen| seen.tool.definition.name.clone()).collect(), grows_old))
+    async fn usable(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Result<Usable, CallError> {
+        self.survey(self.of_toolset(toolset), View::Thread(tenant, thread)).await.map(usable)
     }
 
     /// The tools of a toolset, usable or not, by name.
@@ -285,6 +312,15 @@ impl ToolHub {
         }
         next
     }
+}
+
+/// Which tools may be used, and when one of them begins to wait again by itself.
+type Usable = (BTreeSet<ToolName>, Option<Timestamp>);
+
+fn usable(mut seen: Vec<Seen>) -> Usable {
+    seen.retain(Seen::offered);
+    let grows_old = seen.iter().filter_map(|seen| seen.reading.next_change).min();
+    (seen.iter().map(|seen| seen.tool.definition.name.clone()).collect(), grows_old)
 }
 
 /// Tells holders of offers about changes, for as long as the hub lives. A tool that is gone for a moment and back again is

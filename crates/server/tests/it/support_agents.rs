@@ -46,7 +46,13 @@ impl Model for Parrot {
                         let (_, rest) = one.split_once(' ').unwrap();
                         let (tool, arguments) = rest.split_once(' ').unwrap_or((rest, "{}"));
                         let arguments = serde_json::from_str(arguments).unwrap();
-                        AskedCall { id: format!("c{at}").into(), tool: tool.into(), arguments, malformed: None }
+                        AskedCall {
+                            id: format!("c{at}").into(),
+                            tool: tool.into(),
+                            arguments,
+                            malformed: None,
+                            extra: None,
+                        }
                     });
                     return Ok(Reply { calls: calls.collect(), stop: Stop::Calls, usage, ..Reply::default() });
                 }

@@ -14,6 +14,9 @@ use toolhub_core::{
 
 use super::error::is_damage;
 
+/// How many bytes the columns and the name of a usual row have at most.
+const TOGETHER: usize = 256;
+
 /// Which row: its full name, as text.
 #[derive(Clone, Copy)]
 pub(super) struct Name<'a> {
@@ -50,6 +53,21 @@ pub(super) fn text_of(partition: &Partition) -> String {
     text
 }
 
+/// The checksum of pieces one behind the other. Together they are summed several times as fast as one by one.
+fn sum_of(pieces: &[&[u8]]) -> u32 {
+    let (mut together, mut end) = ([0; TOGETHER], 0);
+    if pieces.iter().map(|piece| piece.len()).sum::<usize>() > TOGETHER {
+        let mut sum = Hasher::new();
+        pieces.iter().for_each(|piece| sum.update(piece));
+        return sum.finalize();
+    }
+    for piece in pieces {
+        together[end..end + piece.len()].copy_from_slice(piece);
+        end += piece.len();
+    }
+    crc32fast::hash(&together[..end])
+}
+
 /// The checksum of a record.
 pub(super) fn body_of(value: &[u8]) -> u32 {
     crc32fast::hash(value)
@@ -77,12 +95,6 @@ impl Head {
 
     /// The checksum of these columns in the row of this name.
     pub(super) fn checksum(&self, name: Name<'_>) -> u32 {
-        let mut sum = Hasher::new();
-        for text in [name.partition, name.table.as_str(), name.id] {
-            // The length first, so that no two names run together.
-            sum.update(&(text.len() as u64).to_le_bytes());
-            sum.update(text.as_bytes());
-        }
         let expires = self.expires.map_or([0; 9], |at| {
             let mut bytes = [1; 9];
             bytes[1..].copy_from_slice(&at.millis().to_le_bytes());
@@ -96,8 +108,11 @@ impl Head {
         columns[29..37].copy_from_slice(&self.created.millis().to_le_bytes());
         columns[37..45].copy_from_slice(&self.updated.millis().to_le_bytes());
         columns[45..].copy_from_slice(&self.body.to_le_bytes());
-        sum.update(&columns);
-        sum.finalize()
+        let texts = [name.partition, name.table.as_str(), name.id];
+        // The length first, so that no two names run together.
+        let lengths = texts.map(|text| (text.len() as u64).to_le_bytes());
+        let [partition, table, id] = texts.map(str::as_bytes);
+        sum_of(&[&lengths[0], partition, &lengths[1], table, &lengths[2], id, &columns])
     }
 
     pub(super) fn is_expired(&self, now: Timestamp) -> bool {
@@ -135,5 +150,19 @@ fn column<T: FromSql>(row: &rusqlite::Row<'_>, at: usize) -> Result<Option<T>> {
         Ok(value) => Ok(Some(value)),
         Err(error) if is_damage(&error) || matches!(error, rusqlite::Error::IntegralValueOutOfRange(..)) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_have_the_sum_of_the_whole_however_long_they_are() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(2 * TOGETHER).collect();
+        for length in [0, 1, TOGETHER - 1, TOGETHER, TOGETHER + 1, 2 * TOGETHER] {
+            let (whole, half) = (&bytes[..length], length / 2);
+            assert_eq!(sum_of(&[&whole[..half], &[], &whole[half..]]), crc32fast::hash(whole), "{length}");
+        }
     }
 }

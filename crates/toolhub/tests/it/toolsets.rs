@@ -42,6 +42,8 @@ async fn a_thread_is_offered_the_tools_of_its_toolset_that_may_be_used() {
     let expected =
         "tools 4 (available 3, failed 0, roots 3): [clock, fs__read, fs__write] [waiting: fs__late ← fs__write]";
     assert_eq!(line, expected);
+    let (both, line) = hub.offer_and_summary(&main(), &t1(), &files, Language::English).await.unwrap();
+    assert_eq!((names(&both), line.as_str()), (offer(&files).await, expected));
     // What is not on the list cannot be called among it, and evidence counts all the same.
     let bound = hub.offer_of(&main(), &t1(), &files).await.unwrap();
     let call = |tool: &str| hub.call(tool, json!({})).thread("t1").among(bound.tools());

@@ -23,6 +23,7 @@ pub(super) fn whole(answer: &Value, key: Option<&Secret>) -> Result<Reply, Faile
                 id: text(block.get("id")).to_owned(),
                 tool: text(block.get("name")).to_owned(),
                 arguments: Written::Json(block.get("input").cloned().unwrap_or_default()),
+                extra: None,
             }),
             // What it thought, and blocks to come.
             _ => {}

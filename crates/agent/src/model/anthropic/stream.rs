@@ -70,6 +70,7 @@ impl Ear for Pieces {
             id: one.id,
             tool: one.tool,
             arguments: if one.pieces.is_empty() { Written::Json(one.whole) } else { Written::Text(one.pieces) },
+            extra: None,
         });
         read::reply(self.text, wanted.collect(), self.reason.as_deref(), &self.cost)
     }

@@ -18,7 +18,10 @@ pub(super) fn whole(answer: &Value, key: Option<&Secret>) -> Result<Reply, Faile
     let message = choice.get("message").ok_or_else(|| broken("it holds no message"))?;
     let calls = message.get("tool_calls").and_then(Value::as_array).filter(|calls| !calls.is_empty());
     let wanted: Vec<Wanted> = match calls {
-        Some(calls) => calls.iter().map(|call| wanted(text(call.get("id")), call.get("function"))).collect(),
+        Some(calls) => calls
+            .iter()
+            .map(|call| Wanted { extra: extra(call), ..wanted(text(call.get("id")), call.get("function")) })
+            .collect(),
         // Older servers know one call, without an id.
         None => message
             .get("function_call")
@@ -43,7 +46,12 @@ fn wanted(id: &str, function: Option<&Value>) -> Wanted {
         Some(json) => Written::Json(json.clone()),
         None => Written::default(),
     };
-    Wanted { id: id.to_owned(), tool: text(part("name")).to_owned(), arguments }
+    Wanted { id: id.to_owned(), tool: text(part("name")).to_owned(), arguments, extra: None }
+}
+
+/// What stands beside a call and must be told again with it.
+pub(super) fn extra(call: &Value) -> Option<Value> {
+    call.get("extra_content").filter(|extra| extra.is_object()).cloned()
 }
 
 /// A reply of its parts.

@@ -105,6 +105,7 @@ impl Pieces {
                 call.id.push_str(id);
             }
             add(call, name, arguments);
+            call.extra = read::extra(piece).or(call.extra.take());
         }
         if let Some(piece) = delta.get("function_call").filter(|piece| piece.is_object()) {
             let arguments = piece.get("arguments").filter(|json| !json.is_null());

@@ -15,7 +15,7 @@ pub(super) fn body(model: &str, limit: Option<(&str, u32)>, tells_thoughts: bool
         match message {
             Message::User { content } => messages.push(json!({"role": "user", "content": content})),
             Message::Assistant { content, reasoning, calls } => {
-                let mut message = assistant(content, calls);
+                let mut message = assistant(content, calls, tells_thoughts);
                 // DeepSeek refuses calls of a model that thinks where its thoughts are missing.
                 if tells_thoughts && !calls.is_empty() && !reasoning.is_empty() {
                     message["reasoning_content"] = reasoning.as_str().into();
@@ -42,13 +42,18 @@ pub(super) fn body(model: &str, limit: Option<(&str, u32)>, tells_thoughts: bool
     body
 }
 
-fn assistant(content: &str, calls: &[AskedCall]) -> Value {
+fn assistant(content: &str, calls: &[AskedCall], with_extra: bool) -> Value {
     if calls.is_empty() {
         return json!({"role": "assistant", "content": content});
     }
     let call = |call: &AskedCall| {
         let function = json!({"name": spoken::name(&call.tool), "arguments": call.arguments.to_string()});
-        json!({"id": call.id, "type": "function", "function": function})
+        let mut written = json!({"id": call.id, "type": "function", "function": function});
+        // Gemini refuses calls that it made itself where its signature is missing.
+        if let Some(extra) = call.extra.as_ref().filter(|_| with_extra) {
+            written["extra_content"] = extra.clone();
+        }
+        written
     };
     let content = if content.is_empty() { Value::Null } else { content.into() };
     json!({"role": "assistant", "content": content, "tool_calls": calls.iter().map(call).collect::<Vec<_>>()})

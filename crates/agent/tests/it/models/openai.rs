@@ -193,6 +193,38 @@ async fn what_a_model_thought_before_its_calls_is_kept_for_the_next_question() {
 }
 
 #[tokio::test]
+async fn what_a_server_puts_beside_a_call_is_told_again_with_it() {
+    let signed = json!({"google": {"thought_signature": "c2lnbmVk"}});
+    let wants = json!([{"index": 0, "id": "c1", "type": "function", "extra_content": signed,
+        "function": {"name": "clock", "arguments": "{}"}}]);
+    let answer =
+        json!({"choices": [{"message": {"content": null, "tool_calls": wants}, "finish_reason": "tool_calls"}]});
+    let (whole, streamed) =
+        (whole(answer).await, stream(&[delta(json!({"tool_calls": wants})), finish("tool_calls")]).await);
+    assert_eq!(whole.calls, streamed.calls);
+    assert_eq!(whole.calls[0].extra, Some(signed.clone()));
+    let result = CallResult {
+        id: "c1".into(),
+        call_id: None,
+        tool: "clock".into(),
+        text: "noon".into(),
+        is_error: false,
+        pictures: vec![],
+    };
+    let messages = [
+        Message::User { content: "time?".into() },
+        Message::Assistant { content: String::new(), reasoning: String::new(), calls: whole.calls },
+        Message::Tool { results: vec![result] },
+    ];
+    let fine = json!({"choices": [{"message": {"content": "ok"}}]});
+    let server = Server::start([Answer::json(200, "", &fine)]).await;
+    ask(&openai(&server), prompt(&messages)).await.0.unwrap();
+    let asked = server.asked();
+    assert_eq!(asked[0].body.pointer("/messages/1/tool_calls/0/extra_content"), Some(&signed));
+    assert_eq!(asked[0].body.pointer("/messages/1/tool_calls/0/function/name"), Some(&json!("clock")));
+}
+
+#[tokio::test]
 async fn a_stream_of_text_is_heard_as_it_comes_and_its_usage_is_counted() {
     let reply = stream(&[
         delta(json!({"role": "assistant", "content": "", "refusal": null})),

@@ -171,3 +171,25 @@ async fn no_error_holds_a_key_or_the_conversation() {
         assert!(!asked.iter().any(|body| body.to_string().contains(KEY)));
     }
 }
+
+#[tokio::test]
+async fn a_server_that_refuses_a_word_it_does_not_know_is_asked_without_it() {
+    let unknown = json!({"message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"]}]}});
+    let spoken = || Answer::events("data: {\"choices\": [{\"delta\": {\"content\": \"hi\"}}]}\n\ndata: [DONE]\n\n");
+    let server = Server::start([Answer::json(422, "", &unknown), spoken(), fine(), spoken()]).await;
+    let (model, messages) = (openai(&server).retries(0), hello());
+    assert_eq!(ask(&model, streamed(&messages)).await.0.unwrap().text, "hi");
+    ask(&model, prompt(&messages)).await.0.unwrap();
+    assert_eq!(ask(&model, streamed(&messages)).await.0.unwrap().text, "hi");
+    // It is found out once.
+    let told = |asked: &super::server::Asked| asked.body.get("stream_options").is_some();
+    assert_eq!(server.asked().iter().map(told).collect::<Vec<_>>(), [true, false, false, false]);
+    // What is refused for another reason is said, and nothing is learnt from it.
+    let long = || Answer::json(400, "", &json!({"error": {"message": "too long"}}));
+    let server = Server::start([long(), long(), spoken()]).await;
+    let model = openai(&server).retries(3);
+    let refused = ask(&model, streamed(&messages)).await.0.unwrap_err();
+    assert!(refused.message.contains("too long"), "{refused}");
+    ask(&model, streamed(&messages)).await.0.unwrap();
+    assert_eq!(server.asked().iter().map(told).collect::<Vec<_>>(), [true, false, true]);
+}

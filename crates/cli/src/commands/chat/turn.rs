@@ -143,6 +143,8 @@ pub(super) async fn turn(
                 screen.end();
                 let (code, message) = (text(&event.data, "/code"), text(&event.data, "/message"));
                 let failure = Failure::new(&code, format!("the agent could not answer: {message}"));
+                let ours = session.global.server.is_none() && matches!(&*code, "model_unreachable" | "model_refused");
+                let failure = if ours { failure.help(format!("toolhub doctor{}", session.flags())) } else { failure };
                 return Err(
                     failure.see("run", format!("toolhub runs show {}{}", text(&event.data, "/runId"), session.flags()))
                 );

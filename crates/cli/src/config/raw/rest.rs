@@ -127,6 +127,9 @@ pub(crate) struct RestAuth {
     /// What the token is to be good for, for "oauth2".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) scopes: Vec<String>,
+    /// More fields of the request for a token, for "oauth2", such as `audience`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) token_fields: BTreeMap<String, String>,
 }
 
 /// The ways to show who a request is from.

@@ -48,7 +48,7 @@ pub(crate) enum Auth {
     Bearer(Hidden),
     Basic(String, Hidden),
     Key(rest::KeyPlace, String, Hidden),
-    Client { token_url: String, id: String, secret: Hidden, scopes: Vec<String> },
+    Client { token_url: String, id: String, secret: Hidden, scopes: Vec<String>, fields: Vec<(String, String)> },
 }
 
 /// A header of such a name is a secret, whatever it says.
@@ -163,7 +163,9 @@ pub(super) fn auth(said: &RestAuth, at: &Path, desk: &mut Desk<'_>) -> Option<Au
         AuthWay::Oauth2 => {
             let secret = wants("client_secret", &said.client_secret);
             let (token_url, id) = (text("token_url", &said.token_url, desk), text("client_id", &said.client_id, desk));
-            Some(Auth::Client { token_url: token_url?, id: id?, secret: secret?, scopes: said.scopes.clone() })
+            let fields = said.token_fields.clone().into_iter().collect();
+            let scopes = said.scopes.clone();
+            Some(Auth::Client { token_url: token_url?, id: id?, secret: secret?, scopes, fields })
         }
     }
 }
@@ -197,12 +199,12 @@ impl Auth {
             Self::Bearer(token) => rest::Auth::bearer(secret(token)),
             Self::Basic(user, password) => rest::Auth::basic(user.as_str(), secret(password)),
             Self::Key(place, name, key) => rest::Auth::ApiKey { place: *place, name: name.clone(), key: secret(key) },
-            Self::Client { token_url, id, secret: hidden, scopes } => rest::Auth::ClientCredentials {
+            Self::Client { token_url, id, secret: hidden, scopes, fields } => rest::Auth::ClientCredentials {
                 token_url: token_url.clone(),
                 client_id: id.clone(),
                 client_secret: secret(hidden),
                 scopes: scopes.clone(),
-                more: Vec::new(),
+                more: fields.clone(),
             },
         }
     }

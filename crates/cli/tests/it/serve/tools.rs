@@ -153,6 +153,13 @@ fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
     assert_eq!(line.ask("PUT /api/v1/tools/made", "", &put.to_string()).status, 200);
     assert_eq!(call(&mut line, "made", &json!({"a": "2"}))["status"], "success");
     assert!(service.seen()[1].starts_with("POST /2 ") && service.seen()[1].contains(r#"{"whole":"2"}"#));
+    let tokens = format!("http://127.0.0.1:{}/token", service.port);
+    let oauth = json!({"type": "oauth2", "tokenUrl": tokens, "clientId": "me", "clientSecret": "hunter2",
+        "tokenFields": {"forWhom": "my api"}});
+    let put = json!({ "url": url, "auth": oauth });
+    assert_eq!(line.ask("PUT /api/v1/tools/made", "", &put.to_string()).status, 200);
+    assert_eq!(call(&mut line, "made", &json!({"a": "3"}))["status"], "error", "that service gives out no tokens");
+    assert!(service.seen()[2].ends_with("grant_type=client_credentials&forWhom=my%20api"), "{}", service.seen()[2]);
     assert_eq!(line.ask("DELETE /api/v1/tools/made", "", "").status, 204);
     assert_eq!(line.ask("GET /api/v1/tools/made", "", "").status, 404);
 }

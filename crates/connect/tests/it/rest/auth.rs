@@ -223,3 +223,27 @@ async fn a_token_whose_end_is_told_as_a_text_is_a_token() {
     let fetched = server.seen().iter().filter(|seen| seen.target == "/token").count();
     assert_eq!(fetched, 1);
 }
+
+#[tokio::test]
+async fn a_service_that_wants_to_be_told_in_the_body_who_asks_is_told_there() {
+    let server = Server::new(|seen| match seen.target.as_str() {
+        "/token" if seen.body.ends_with(b"&client_id=me%3Ax&client_secret=my%20secret") => {
+            ok(json!({"access_token": "t1", "expires_in": 0}))
+        }
+        "/token" => answer(401, "application/json", "{\"error\": \"invalid_client\"}"),
+        _ => ok(json!(seen.header("authorization"))),
+    })
+    .await;
+    let auth = Auth::client_credentials(server.url("/token"), "me:x", Secret::plain("my secret"));
+    let hub = hub(local(Rest::get(server.url("/x"))).auth(auth)).await;
+    for _ in 0..2 {
+        assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("Bearer t1"));
+    }
+    // It is found out once, and nobody is told in both places at a time.
+    let asked: Vec<_> = server.seen().into_iter().filter(|seen| seen.target == "/token").collect();
+    let told: Vec<_> = asked
+        .iter()
+        .map(|seen| (seen.header("authorization") != "", String::from_utf8_lossy(&seen.body).contains("secret=")))
+        .collect();
+    assert_eq!(told, [(true, false), (false, true), (false, true)]);
+}

@@ -40,6 +40,7 @@ pub(crate) fn asks<const N: usize>(calls: [(&str, Value); N]) -> Line {
         tool: tool.into(),
         arguments,
         malformed: None,
+        extra: None,
     };
     let calls = calls.into_iter().enumerate().map(call).collect();
     Ok(Reply { calls, stop: Stop::Calls, usage: Usage { input_tokens: 10, output_tokens: 5 }, ..Reply::default() })
