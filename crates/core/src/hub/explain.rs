@@ -43,7 +43,7 @@ pub struct Explanation {
     /// How many it takes to be withheld.
     pub failure_threshold: u32,
     /// When it last succeeded: in this thread, or for everybody where a success ended a failure.
-    /// Plain successes of a thread are looked up in the journal after a restart; those for everybody are not.
+    /// Plain successes are looked up in the journal after a restart, as far back as is worth it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_success_time: Option<Timestamp>,
     /// The last failure that counted, as operators know it.

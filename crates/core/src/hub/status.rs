@@ -43,7 +43,7 @@ pub struct ToolStatusInfo {
     /// How many failures in a row count against it.
     pub consecutive_failures: u32,
     /// When it last succeeded: in a thread's view in that thread, or for everybody where a success ended a failure.
-    /// Plain successes of a thread are looked up in the journal after a restart; those for everybody are not.
+    /// Plain successes are looked up in the journal after a restart, as far back as is worth it.
     pub last_success_time: Option<Timestamp>,
     /// When it last failed in a way that counts.
     pub last_failure_time: Option<Timestamp>,

@@ -11,6 +11,7 @@ use crate::{
     call::Status,
     clock::Timestamp,
     error::CallError,
+    ids::{Tenant, ThreadId},
     journal::CallQuery,
     registry::Tool,
     status::{
@@ -19,10 +20,10 @@ use crate::{
     statuses::Whose,
 };
 
-/// How many of a thread's last successes are looked up.
+/// How many of a thread's last successes, or of everybody's last calls, are looked up.
 const RECALLED: usize = 100;
 
-/// How long the journal is waited for: what is known without it is told in any case.
+/// How long the journal is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A tool as somebody sees it.
@@ -71,18 +72,39 @@ impl Seen {
 }
 
 impl ToolHub {
-    /// Learns what succeeded in a thread before this process, the first time somebody asks about the thread. Where the journal
-    /// does not answer it is asked again next time; until then such a tool reads as never run.
+    /// Learns what succeeded before this process, the first time somebody asks about a thread, or about all. Where the journal
+    /// does not answer, such a tool reads as never run.
     pub(super) async fn recall(&self, view: View<'_>) {
-        let View::Thread(tenant, thread) = view else { return };
+        let recalling = async {
+            match view {
+                View::Shared => self.recall_everybody().await,
+                View::Thread(tenant, thread) => self.recall_thread(tenant, thread).await,
+            }
+        };
+        // What is known without the journal is told in any case.
+        let _ = tokio::time::timeout(PATIENCE, recalling).await;
+    }
+
+    async fn recall_everybody(&self) {
+        if !self.engine.statuses.successes.wants_everybody() {
+            return;
+        }
+        for (tool, at) in self.engine.journal.last_successes(RECALLED, self.now()).await.unwrap_or_default() {
+            if let Some(tool) = self.get(&tool) {
+                tool.desk.succeeded.recalled(at);
+            }
+        }
+    }
+
+    async fn recall_thread(&self, tenant: &Tenant, thread: &ThreadId) {
         let (successes, owner) = (&self.engine.statuses.successes, (tenant.clone(), thread.clone()));
         if successes.has_recalled(&owner) {
             return;
         }
-        let (thread_wanted, status) = (Some(thread.clone()), Some(Status::Success));
-        let query = CallQuery { thread: thread_wanted, status, limit: RECALLED, ..CallQuery::default() };
-        let asked = tokio::time::timeout(PATIENCE, self.engine.journal.calls(tenant, &query, &[], self.now()));
-        let Ok(Ok(page)) = asked.await else { return };
+        let (wanted, status) = (Some(thread.clone()), Some(Status::Success));
+        let query = CallQuery { thread: wanted, status, limit: RECALLED, ..CallQuery::default() };
+        // One that does not answer is asked again next time.
+        let Ok(page) = self.engine.journal.calls(tenant, &query, &[], self.now()).await else { return };
         let ended = page
             .calls
             .iter()

@@ -77,6 +77,23 @@ pub enum CallQueryError {
 }
 
 impl Journal {
+    /// Which tools succeeded in the last so many calls, whosever they were, and when; the latest first.
+    pub(crate) async fn last_successes(
+        &self,
+        calls: usize,
+        now: Timestamp,
+    ) -> Result<Vec<(ToolName, Timestamp)>, StoreError> {
+        let scan = Scan { newest: true, ..Scan::of(Table::Calls, Scope::All).limit(calls) };
+        let page = self.store.scan(scan, now).await?;
+        let ended = page.rows.iter().filter_map(|(key, row)| {
+            let read = decode::<CallRecord>(key.table, &key.id, LAYOUT, row).inspect_err(StoreError::passed_over);
+            let (record, _) = read.ok()?;
+            let outcome = record.outcome.filter(|_| record.status == Status::Success)?;
+            Some((record.tool, outcome.ended_at))
+        });
+        Ok(ended.collect())
+    }
+
     /// A page of a tenant's calls; `here` are those that run on this node.
     pub(crate) async fn calls(
         &self,

@@ -2,11 +2,11 @@
 //!
 //! In: a success, told by every good call, so it must cost next to nothing. Out: its time. In memory only: nothing is
 //! written for a plain success, because a write for every call would cost more than most calls. What was before this process
-//! the journal knows: it is asked by whoever is first asked about a thread, and what it says is brought here (`recalled`). For
-//! everybody together a tool reads as never run until it succeeds again. What others depend on is kept elsewhere: that a
-//! tool recovered in its record, and that others may go on in the thread's evidence.
+//! the journal knows: it is asked by whoever is first asked about a thread, or about all, and what it says is brought here. What
+//! others depend on is kept elsewhere: that a tool recovered in its record, and that others may go on in the thread's
+//! evidence.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::Whose;
 use crate::{
@@ -24,6 +24,8 @@ pub(crate) struct Successes {
     times: Sharded<Whose, Timestamp>,
     /// The threads of which the journal was asked.
     recalled: Sharded<(Tenant, ThreadId), ()>,
+    /// Whether it was asked of everybody.
+    of_everybody: AtomicBool,
 }
 
 impl Successes {
@@ -46,6 +48,11 @@ impl Successes {
 
     pub(crate) fn forget(&self, whose: &Whose) {
         self.times.part(whose).remove(whose);
+    }
+
+    /// Whether what was before this process is still to be learnt of everybody. Said once.
+    pub(crate) fn wants_everybody(&self) -> bool {
+        !self.of_everybody.swap(true, Ordering::Relaxed)
     }
 
     /// Whether what was before this process is known of a thread.
@@ -87,6 +94,11 @@ impl LastSuccess {
         if self.0.load(Ordering::Relaxed) != at.millis() {
             self.0.store(at.millis(), Ordering::Relaxed);
         }
+    }
+
+    /// Takes in what was before this process.
+    pub(crate) fn recalled(&self, at: Timestamp) {
+        self.0.fetch_max(at.millis(), Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> Option<Timestamp> {

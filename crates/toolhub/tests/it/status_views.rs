@@ -153,7 +153,7 @@ async fn a_tool_asks_to_be_bound_again_from_the_moment_a_held_list_differs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_succeeded_in_a_thread_before_a_restart_is_known_after_it() {
+async fn what_succeeded_before_a_restart_is_known_after_it() {
     let store = Arc::new(Memory::new());
     let hub = async || {
         let tools = [scripted("look", []).0.read_only(), scripted("pay", []).0, scripted("never", []).0];
@@ -178,11 +178,16 @@ async fn what_succeeded_in_a_thread_before_a_restart_is_known_after_it() {
         assert_eq!(told(tool, &other).await, ("never run".into(), None), "{tool}");
     }
     assert_eq!(told("never", &thread).await, ("never run".into(), None));
+    let shared = next.tool_statuses(View::Shared).await.unwrap();
+    let reasons: Vec<&str> = shared.iter().map(|info| info.reason.as_str()).collect();
+    assert_eq!(reasons, ["executed successfully", "never run", "executed successfully"]);
     let why = next.explain("pay", &tenant, &thread).await.unwrap();
     assert_eq!(why.last_success_time.map(|at| at.to_string()), noon);
     // A reset is not undone by looking once more.
     next.reset_tool_status("pay", View::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!(told("pay", &thread).await, ("never run".into(), None));
+    let reset = next.reset_tool_status("pay", View::Shared).await.unwrap();
+    assert_eq!((reset.reason.as_str(), reset.last_success_time), ("never run", None));
 }
 
 #[tokio::test(start_paused = true)]
