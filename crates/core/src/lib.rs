@@ -39,7 +39,7 @@ mod state;
 pub mod status;
 mod statuses;
 mod step;
-mod suggest;
+pub mod suggest;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod text_schema;

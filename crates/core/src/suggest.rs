@@ -11,7 +11,8 @@ const LONGEST: usize = 128;
 /// The known names closest to the wanted one, best first, at most `most`.
 ///
 /// Case does not count and `-`, `_` and a space are the same; a name that contains the other is close to it.
-pub(crate) fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
+#[must_use]
+pub fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = plain(wanted);
     let mut similar: Vec<(f64, &str)> = known
         .into_iter()

@@ -238,7 +238,9 @@ impl ToolBuilder {
         ToolName::new(self.name.clone())
     }
 
-    pub(crate) fn kind(&self) -> &Kind {
+    /// What kind of tool it is going to be.
+    #[must_use]
+    pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
