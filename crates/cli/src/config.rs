@@ -20,12 +20,10 @@ mod raw;
 mod rehearse;
 mod resolve;
 mod schema;
-mod secret;
 mod shape;
 mod show;
 mod sound;
 mod tree;
-mod unit;
 mod variables;
 
 use std::{

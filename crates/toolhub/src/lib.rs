@@ -58,7 +58,7 @@
 #[cfg(feature = "agent")]
 pub use toolhub_agent as agent;
 #[cfg(feature = "connect")]
-pub use toolhub_connect::{command, openapi, rest};
+pub use toolhub_connect::{command, config, openapi, rest};
 pub use toolhub_core::*;
 #[cfg(feature = "server")]
 pub use toolhub_server as server;

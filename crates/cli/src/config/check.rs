@@ -6,13 +6,14 @@
 
 mod words;
 
+use toolhub::config::unit::short;
+
 use super::{
     closest::closest,
     later,
     problem::{Problem, sounds_secret},
     shape::{Key, Shape, Table, Text, one_of},
     tree::{Node, Path, Value},
-    unit::short,
 };
 
 /// Everything in a whole config that does not fit.

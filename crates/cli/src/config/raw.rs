@@ -7,9 +7,7 @@
 mod agents;
 mod auth;
 mod calls;
-mod command;
 mod imports;
-mod rest;
 mod server;
 mod state;
 mod store;
@@ -23,17 +21,15 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use agents::{Agent, DEMO_SCRIPT, Execution, Llm, Provider, Toolset};
 pub(crate) use auth::{Auth, Mode, Scope};
-pub(crate) use calls::{Backoff, Calls, Decided, Limit, Matching, RateLimit, RateLimits, RateScope, Retry, Rule};
-pub(crate) use command::Command;
+pub(crate) use calls::{Decided, Limit, Matching, Rule};
 pub(crate) use imports::{Credential, Imports, OpenApi};
-pub(crate) use rest::{AnswerForm, AuthWay, Connection, KeyPlace, Method, Rest, RestAuth};
 pub(crate) use server::Server;
-pub(crate) use state::{Conflict, Format, Manager, State};
+pub(crate) use state::{Format, Manager, State};
 pub(crate) use store::{Backend, Retention, Store};
 pub(crate) use telemetry::{Level, LogFormat, REDACTED, Telemetry};
-pub(crate) use tools::{Annotations, Cleanup, DependsOn, Keeper, Kind, Tool, ToolState};
+pub(crate) use tools::Tool;
 
-use super::unit::{Delay, Time};
+use toolhub::config::{Calls, Delay, Time};
 
 /// The config of toolhub: `toolhub.toml`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

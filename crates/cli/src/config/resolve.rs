@@ -6,9 +6,7 @@
 mod agents;
 mod auth;
 mod calls;
-mod command;
 mod imports;
-mod rest;
 mod server;
 mod state;
 mod store;
@@ -19,6 +17,7 @@ use std::path::{Path as FilePath, PathBuf};
 use toolhub::{
     Policy, Rule, RunLimits,
     clock::Timestamp,
+    config::{Desk, Ground},
     status::{FailureWindow, StatusSettings},
 };
 
@@ -27,8 +26,6 @@ pub(crate) use auth::{Auth, Key};
 pub(crate) use server::Server;
 pub(crate) use state::State;
 pub(crate) use store::{Backend, Opened, Store, StoreTrouble};
-#[cfg(test)]
-pub(crate) use tools::Source;
 pub(crate) use tools::{Tool, Tools};
 
 use super::{
@@ -88,7 +85,8 @@ pub(crate) fn resolve(
     environment: &Environment,
     here: &FilePath,
 ) -> Result<Config, Problems> {
-    let mut desk = Desk { tree, folder, here, environment, problems: Vec::new() };
+    let (ground, said) = (Files { tree, folder, here, environment }, |path: &Path| tree.get(path).is_some());
+    let mut desk = Desk::new(&ground, &said);
     let (imported, mut words) = imports::resolve(&raw.imports, &mut desk);
     let tools = tools::resolve(&raw.tools, imported, &mut desk);
     let agents = agents::resolve(raw, &tools, &mut words, &mut desk);
@@ -116,41 +114,47 @@ pub(crate) fn resolve(
         },
         fixed: super::change::fixed(raw),
     };
-    if desk.problems.is_empty() { Ok(config) } else { Err(Problems::new(desk.problems)) }
+    let problems: Vec<Problem> = desk.into_problems().into_iter().map(|problem| ground.placed(problem)).collect();
+    if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
 }
 
-/// What the parts share while they are worked out.
-struct Desk<'a> {
+/// What a config stands on: the files its keys were written in, and the variables.
+struct Files<'a> {
     tree: &'a Node,
     folder: &'a FilePath,
     here: &'a FilePath,
     environment: &'a Environment,
-    problems: Vec<Problem>,
 }
 
-impl Desk<'_> {
-    /// Says that something is wrong with the value at a key, or where it would stand.
-    fn wrong(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
-        let origin = match self.tree.get(path) {
-            Some(node) => node.origin.clone(),
-            None => self.tree.nearest(path).key.clone(),
+impl Files<'_> {
+    /// A problem, at the value it is about or where that would stand.
+    fn placed(&self, problem: toolhub::config::Problem) -> Problem {
+        let toolhub::config::Problem { key, message, help } = problem;
+        let origin = match self.tree.get(&key) {
+            Some(node) => &node.origin,
+            None => &self.tree.nearest(&key).key,
         };
-        self.problems.push(Problem::at(&origin, path, message).help(help));
+        Problem::at(origin, &key, message).help(help)
     }
+}
 
-    /// Whether somebody said something at this key.
-    fn said(&self, path: &Path) -> bool {
-        self.tree.get(path).is_some()
+impl Ground for Files<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.environment.get(name).map(str::to_owned)
     }
 
     /// A path, relative to the file it stands in.
-    fn file(&self, path: &Path, text: &str) -> PathBuf {
-        let from = match self.tree.get(path).map(|node| &node.origin) {
+    fn file(&self, key: &Path, path: &str) -> PathBuf {
+        let from = match self.tree.get(key).map(|node| &node.origin) {
             Some(Origin::File { source, .. }) => source.path.parent().unwrap_or(self.here),
             Some(Origin::Env { .. } | Origin::Flag(_)) => self.here,
             None => self.folder,
         };
-        from.join(text.strip_prefix("./").unwrap_or(text))
+        from.join(path.strip_prefix("./").unwrap_or(path))
+    }
+
+    fn unset(&self, variable: &str) -> String {
+        format!("set it before toolhub starts, or name it in the file of --env-file: {variable}=…")
     }
 }
 

@@ -7,11 +7,14 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::raw::Raw;
+use crate::builtin;
 
 /// What the values of a config are held to, once every `${VAR}` is replaced.
 pub(crate) fn of_values() -> Value {
     let root = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Raw>();
     let mut schema = root.to_value();
+    // The library knows no tools; these are the binary's own.
+    schema["$defs"]["Tool"]["properties"]["builtin"]["enum"] = builtin::ALL.map(|builtin| builtin.name).to_vec().into();
     each(&mut schema, &mut tidy);
     schema
 }

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use toolhub::config::Unit;
 
-use super::{schema, unit::Unit};
+use super::schema;
 
 /// What a value must look like.
 #[derive(Debug, Clone)]

@@ -6,12 +6,11 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use toolhub::Glob;
+use toolhub::{Glob, config::Hidden};
 
 use super::{
     load::Loaded,
     problem::{Place, sounds_secret},
-    secret::Hidden,
     tree::{Origin, Path, Step},
 };
 

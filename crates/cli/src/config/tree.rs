@@ -12,6 +12,8 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
+pub(crate) use toolhub::config::{KeyPath as Path, Step};
+
 use super::problem::Problem;
 
 /// A file that was read.
@@ -60,61 +62,6 @@ pub(crate) enum Value {
     Moment(String),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
-}
-
-/// The way to a value: keys, and places in lists.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Path(pub(crate) Vec<Step>);
-
-/// One step of a way.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
-    Key(String),
-    Place(usize),
-}
-
-impl Path {
-    pub(crate) fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(keys.into_iter().map(|key| Step::Key(key.into())).collect())
-    }
-
-    pub(crate) fn key(&self, key: &str) -> Self {
-        self.step(Step::Key(key.into()))
-    }
-
-    pub(crate) fn place(&self, at: usize) -> Self {
-        self.step(Step::Place(at))
-    }
-
-    fn step(&self, step: Step) -> Self {
-        Self(self.0.iter().cloned().chain([step]).collect())
-    }
-
-    /// The last key.
-    pub(crate) fn last_key(&self) -> &str {
-        let keys = self.0.iter().rev().filter_map(|step| match step {
-            Step::Key(key) => Some(key.as_str()),
-            Step::Place(_) => None,
-        });
-        keys.into_iter().next().unwrap_or_default()
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, step) in self.0.iter().enumerate() {
-            match step {
-                Step::Key(key) => {
-                    let dot = if at == 0 { "" } else { "." };
-                    let plain =
-                        !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-                    if plain { write!(f, "{dot}{key}")? } else { write!(f, "{dot}{key:?}")? }
-                }
-                Step::Place(place) => write!(f, "[{place}]")?,
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Node {

@@ -2,15 +2,17 @@
 //!
 //! In: `"text"`, `{ env = "NAME" }` or `{ file = "path" }`. Out: a value that prints as dots, also in debug output.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, fs};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::{Desk, KeyPath};
+
 /// Where a secret comes from, as it is written.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Secret {
+#[serde(untagged, deny_unknown_fields)]
+pub enum Secret {
     /// Out of the environment.
     Env {
         /// The variable.
@@ -26,26 +28,55 @@ pub(crate) enum Secret {
 }
 
 /// A text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Hidden(String);
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Hidden(String);
 
 /// So few characters of a secret may be shown.
 const SHOWN: usize = 4;
 /// A shorter secret shows nothing: four characters would be a good part of it.
 const LONG_ENOUGH: usize = 20;
 
+impl Secret {
+    /// The secret itself, at the key it stands at. What it is, is told nobody; `None` when it is not there, which the desk is told.
+    pub fn fetch(&self, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Hidden> {
+        match self {
+            Self::Text(text) => Some(text.clone()),
+            Self::Env { env } => {
+                let found = desk.ground().variable(env);
+                if found.is_none() {
+                    let (message, help) =
+                        (format!("the variable {env} is not set, which `{at}` is read from"), desk.ground().unset(env));
+                    desk.wrong(&at.key("env"), message, help);
+                }
+                found.map(Hidden)
+            }
+            Self::File { file } => match fs::read_to_string(desk.file(&at.key("file"), file)) {
+                Ok(text) => Some(Hidden::new(text.trim())),
+                Err(error) => {
+                    let message = format!("{file} cannot be read, which `{at}` is read from: {error}");
+                    desk.wrong(&at.key("file"), message, "check the path, and who may read it");
+                    None
+                }
+            },
+        }
+    }
+}
+
 impl Hidden {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself, for whoever compares it.
-    pub(crate) fn reveal(&self) -> &str {
+    /// The text itself, for whoever sends or compares it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 
     /// What people may see of it.
-    pub(crate) fn masked(&self) -> String {
+    #[must_use]
+    pub fn masked(&self) -> String {
         let all: Vec<char> = self.0.chars().collect();
         let tail: String =
             if all.len() >= LONG_ENOUGH { all[all.len() - SHOWN..].iter().collect() } else { String::new() };

@@ -10,9 +10,11 @@ use serde::{Deserialize, Serialize};
 
 /// A text that is no time or no size: what is wrong, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    pub(crate) message: String,
-    pub(crate) help: String,
+pub struct Wrong {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: String,
 }
 
 const TIME_UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
@@ -30,7 +32,7 @@ const DIGITS: usize = 9;
 
 /// What units are written in, as the schema's `format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
     /// A time that is longer than nothing.
     Time,
     /// A time that may be nothing.
@@ -42,10 +44,12 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    pub(crate) const ALL: [Self; 4] = [Self::Time, Self::Delay, Self::Lasting, Self::Size];
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Time, Self::Delay, Self::Lasting, Self::Size];
 
     /// The word in the schema.
-    pub(crate) fn format(self) -> &'static str {
+    #[must_use]
+    pub fn format(self) -> &'static str {
         match self {
             Self::Time => "toolhub-time",
             Self::Delay => "toolhub-delay",
@@ -67,7 +71,8 @@ impl Unit {
     }
 
     /// How people call it.
-    pub(crate) fn words(self) -> &'static str {
+    #[must_use]
+    pub fn words(self) -> &'static str {
         match self {
             Self::Time | Self::Delay => "a time, such as \"30s\" or \"5m\"",
             Self::Lasting => "a time, such as \"14d\", or \"never\"",
@@ -76,7 +81,10 @@ impl Unit {
     }
 
     /// Checks a text.
-    pub(crate) fn check(self, text: &str) -> Result<(), Wrong> {
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(self, text: &str) -> Result<(), Wrong> {
         match self {
             Self::Time => positive(text).map(drop),
             Self::Delay => time(text).map(drop),
@@ -87,7 +95,8 @@ impl Unit {
     }
 
     /// What to write instead of a bare number.
-    pub(crate) fn instead_of(self, number: f64) -> String {
+    #[must_use]
+    pub fn instead_of(self, number: f64) -> String {
         let as_unit = |scale: f64| (number * scale).clamp(0.0, 1e15) as u64;
         match self {
             Self::Size if number >= 1024.0 => {
@@ -115,7 +124,7 @@ fn positive(text: &str) -> Result<Duration, Wrong> {
 }
 
 /// Reads a time: `1h30m`.
-pub(crate) fn time(text: &str) -> Result<Duration, Wrong> {
+fn time(text: &str) -> Result<Duration, Wrong> {
     let parts = parts(text).filter(|parts| !parts.is_empty());
     let read =
         parts.and_then(|parts| parts.into_iter().try_fold(0, |sum, part| Some(millis(part)?.saturating_add(sum))));
@@ -130,7 +139,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, Wrong> {
 }
 
 /// Reads a size: `2MiB`.
-pub(crate) fn size(text: &str) -> Result<u64, Wrong> {
+fn size(text: &str) -> Result<u64, Wrong> {
     let parts = parts(text).filter(|parts| parts.len() == 1);
     let bytes = parts.and_then(|parts| {
         let (number, unit) = parts[0];
@@ -212,7 +221,7 @@ fn size_words() -> Vec<(&'static str, u64)> {
 }
 
 /// The shortest text for a time.
-pub(crate) fn write_time(mut millis: u64) -> String {
+fn write_time(mut millis: u64) -> String {
     if millis == 0 {
         return "0s".into();
     }
@@ -227,14 +236,15 @@ pub(crate) fn write_time(mut millis: u64) -> String {
 }
 
 /// The shortest text for a size.
-pub(crate) fn write_size(bytes: u64) -> String {
+fn write_size(bytes: u64) -> String {
     let mut units: Vec<_> = SIZE_UNITS.iter().filter(|(_, scale)| bytes.is_multiple_of(*scale)).collect();
     units.sort_by_key(|(_, scale)| *scale);
     units.last().map_or_else(|| format!("{bytes}B"), |(unit, scale)| format!("{}{unit}", bytes / scale))
 }
 
-/// A text from a file may be of any length.
-pub(crate) fn short(text: &str) -> Cow<'_, str> {
+/// The beginning of a text that may be of any length, for a message.
+#[must_use]
+pub fn short(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(60) {
         Some((at, _)) => format!("{}…", &text[..at]).into(),
         None => text.into(),
@@ -244,22 +254,22 @@ pub(crate) fn short(text: &str) -> Cow<'_, str> {
 /// A time that is longer than nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct Time(pub(crate) Duration);
+pub struct Time(pub Duration);
 
 /// A time that may be nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct Delay(pub(crate) Duration);
+pub struct Delay(pub Duration);
 
 /// A time, or for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct Lasting(pub(crate) Option<Duration>);
+pub struct Lasting(pub Option<Duration>);
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct Size(pub(crate) u64);
+pub struct Size(pub u64);
 
 /// Says of a type of ours how it is read, written and described.
 macro_rules! written {

@@ -42,7 +42,7 @@ pub enum Auth {
 }
 
 /// Where an API key goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyPlace {
     /// A header.
     Header,

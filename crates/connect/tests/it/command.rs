@@ -51,7 +51,7 @@ async fn call(tool: ToolBuilder, arguments: Value) -> Outcome {
 
 /// The output of a call that must succeed.
 #[track_caller]
-fn good(outcome: Outcome) -> Value {
+pub(crate) fn good(outcome: Outcome) -> Value {
     assert!(outcome.is_success(), "{outcome:#?}");
     outcome.output
 }
@@ -63,17 +63,17 @@ fn wrong(outcome: &Outcome) -> &str {
 }
 
 /// A folder of a test's own.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("toolhub-command-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 

@@ -13,5 +13,5 @@ mod redirects;
 mod sessions;
 mod settings;
 mod standing;
-mod support;
+pub(crate) mod support;
 mod tls;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::{secret::Secret, unit::Time};
+use toolhub::config::{Secret, Time};
 
 /// The script that the binary carries.
 pub(crate) const DEMO_SCRIPT: &str = "builtin:demo";

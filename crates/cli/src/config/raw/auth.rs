@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub(crate) use toolhub::server::Scope;
 
-use super::super::secret::Secret;
+use toolhub::config::Secret;
 
 /// Who may use the server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{super::secret::Secret, Connection, RestAuth};
+use toolhub::config::{Connection, RestAuth, Secret};
 
 /// Tools that are described elsewhere.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::unit::{Size, Time};
+use toolhub::config::{Size, Time};
 
 /// How the server listens, and what it takes from clients.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

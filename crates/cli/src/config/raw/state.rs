@@ -2,9 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhub::{BusinessStateConfig, StateManagerConfig};
-
-use super::super::unit::{Size, Time};
+use toolhub::{
+    BusinessStateConfig, StateManagerConfig,
+    config::{Conflict, Size, Time},
+};
 
 /// What tools remember: where, how much, and who wins when two write.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -81,20 +82,6 @@ pub(crate) enum Format {
     Sqlite,
     /// One readable JSON file for each state.
     Json,
-}
-
-/// What happens when two write a state at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Conflict {
-    /// The later one writes over the earlier one.
-    LastWriteWins,
-    /// The later one writes nothing, and is told.
-    Reject,
-    /// What the later one did is done again with what is there now, where that is possible.
-    Retry,
-    /// Both changes are put together, where they go together.
-    Merge,
 }
 
 impl Default for State {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::unit::{Lasting, Size, Time};
+use toolhub::config::{Lasting, Size, Time};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

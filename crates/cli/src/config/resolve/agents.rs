@@ -7,17 +7,15 @@ mod model;
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
-use toolhub::{Glob, agent};
+use toolhub::{Glob, agent, config::Hidden};
 
 use super::{
     super::{
         closest::closest,
         raw::{self, DEMO_SCRIPT, Raw},
-        secret::Hidden,
         tree::Path,
     },
     Desk, Tools,
-    auth::fetch,
 };
 
 /// The agents, what they ask, and what they may be offered.
@@ -226,7 +224,7 @@ fn llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
         let help = "name the model as its server calls it, such as model = \"deepseek-chat\"";
         desk.wrong(&at("model"), "it is not said which model is asked", help);
     }
-    let before = desk.problems.len();
+    let before = desk.problems().len();
     let provider = match said.provider {
         raw::Provider::Scripted => Provider::Scripted(script(said, desk)?),
         raw::Provider::Openai => Provider::Openai(place(said, desk)?),
@@ -242,7 +240,7 @@ fn llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
         retries: said.retries,
     };
     // What is wrong with its address and its key was said before.
-    if let (Err(error), true) = (llm.model(&llm.model), desk.problems.len() == before) {
+    if let (Err(error), true) = (llm.model(&llm.model), desk.problems().len() == before) {
         desk.wrong(&Path::of(["llm"]), error, "correct what the section says about the model's server");
     }
     Some(llm)
@@ -294,7 +292,7 @@ fn place(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Place> {
         desk.wrong(&at("api_key"), "the provider's own server answers nobody without a key", help);
     }
     let key = match &said.api_key {
-        Some(key) => Some(Hidden::new(fetch(key, &at("api_key"), desk)?)),
+        Some(key) => Some(key.fetch(&at("api_key"), desk)?),
         None => None,
     };
     Some(Place { base_url: base_url.map(|url| url.trim_end_matches('/').to_owned()), key })

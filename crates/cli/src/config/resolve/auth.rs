@@ -1,16 +1,14 @@
 //! What holds for `[auth]`.
 
-use std::fs;
-
 use toolhub::{
     clock::Timestamp,
+    config::Hidden,
     ids::{Caller, Tenant},
 };
 
 use super::{
     super::{
         raw::{self, Mode, Scope},
-        secret::{Hidden, Secret},
         tree::Path,
     },
     Desk, moment,
@@ -48,8 +46,8 @@ pub(super) fn resolve(said: &raw::Auth, desk: &mut Desk<'_>) -> Auth {
         if let Err(error) = &tenant {
             desk.wrong(&at.key("tenant"), error.to_string(), "leave it out for \"main\"");
         }
-        let sha256 = fetch(&key.hash, &at.key("hash"), desk).and_then(|text| {
-            let digits = digits(&text);
+        let sha256 = key.hash.fetch(&at.key("hash"), desk).and_then(|text| {
+            let digits = digits(text.reveal());
             if digits.is_none() {
                 let message = format!("`{}` is not \"sha256:\" and 64 hexadecimal digits", at.key("hash"));
                 desk.wrong(&at.key("hash"), message, format!("write the hash, never the key itself; {MAKE}"));
@@ -79,34 +77,4 @@ fn digits(text: &str) -> Option<Hidden> {
     let digits = text.strip_prefix("sha256:")?;
     let right = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     right.then(|| Hidden::new(digits.to_lowercase()))
-}
-
-/// The secret itself. What it is, is told nobody.
-pub(super) fn fetch(secret: &Secret, path: &Path, desk: &mut Desk<'_>) -> Option<String> {
-    match secret {
-        Secret::Text(text) => Some(text.reveal().to_owned()),
-        Secret::Env { env } => {
-            let found = desk.environment.get(env).map(str::to_owned);
-            if found.is_none() {
-                let help = format!("set it before toolhub starts, or name it in the file of --env-file: {env}=…");
-                desk.wrong(
-                    &path.key("env"),
-                    format!("the variable {env} is not set, which `{path}` is read from"),
-                    help,
-                );
-            }
-            found
-        }
-        Secret::File { file } => {
-            let whole = desk.file(&path.key("file"), file);
-            match fs::read_to_string(&whole) {
-                Ok(text) => Some(text.trim().to_owned()),
-                Err(error) => {
-                    let message = format!("{file} cannot be read, which `{path}` is read from: {error}");
-                    desk.wrong(&path.key("file"), message, "check the path, and who may read it");
-                    None
-                }
-            }
-        }
-    }
 }

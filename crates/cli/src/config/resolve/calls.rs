@@ -1,25 +1,21 @@
 //! What holds for calls: `[defaults]`, `[[limits]]` and `[[policy]]`, in the words of core.
 
-use std::time::Duration;
-
-use toolhub::{AnnotationMatch, Decision, Glob, OnExcess, Policy, RateLimit, RateScope, Retry, Rule};
+use toolhub::{AnnotationMatch, Decision, Glob, Rule};
 
 use super::{
     super::{
-        raw::{self, Backoff, Calls, Decided, RateLimits, Raw},
+        raw::{self, Decided, Raw},
         tree::Path,
     },
-    Desk, Policies, count,
+    Desk, Policies,
 };
-
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(super) fn resolve(raw: &Raw, desk: &mut Desk<'_>) -> Policies {
     let mut limits = Vec::with_capacity(raw.limits.len());
     for (place, limit) in raw.limits.iter().enumerate() {
         let at = Path::of(["limits"]).place(place);
         about_a_tool(&at.key("tool"), &limit.tool, &raw.tools, desk);
-        limits.push((limit.tool.clone(), policy(&limit.calls, &at, desk)));
+        limits.push((limit.tool.clone(), limit.calls.policy(&at, desk)));
     }
     let mut rules = Vec::with_capacity(raw.policy.len());
     for (place, said) in raw.policy.iter().enumerate() {
@@ -27,7 +23,7 @@ pub(super) fn resolve(raw: &Raw, desk: &mut Desk<'_>) -> Policies {
         about_a_tool(&at.key("tool"), &said.tool, &raw.tools, desk);
         rules.push(rule(said, &at, desk));
     }
-    Policies { defaults: policy(&raw.defaults, &Path::of(["defaults"]), desk), limits, rules }
+    Policies { defaults: raw.defaults.policy(&Path::of(["defaults"]), desk), limits, rules }
 }
 
 /// A name without a glob is a name of a tool; misspelled, it would silently guard nothing.
@@ -41,73 +37,6 @@ fn about_a_tool(path: &Path, glob: &str, tools: &std::collections::BTreeMap<Stri
         |name| format!("did you mean {name:?}?"),
     );
     desk.wrong(path, format!("there is no tool named `{glob}`"), help);
-}
-
-/// What was said about calls, in the words of core.
-pub(super) fn policy(said: &Calls, at: &Path, desk: &mut Desk<'_>) -> Policy {
-    if let (Some(timeout), Some(attempt)) = (said.timeout, said.attempt_timeout)
-        && attempt.0 > timeout.0
-    {
-        let help = "make it shorter than `timeout`, which covers all attempts";
-        desk.wrong(&at.key("attempt_timeout"), "one attempt may take longer than the whole call", help);
-    }
-    let rate_limits = said.rate_limit.as_ref().map(|limits| match limits {
-        RateLimits::One(one) => vec![rate(one, &at.key("rate_limit"), desk)],
-        RateLimits::Many(many) => {
-            let each = many.iter().enumerate();
-            each.map(|(place, one)| rate(one, &at.key("rate_limit").place(place), desk)).collect()
-        }
-    });
-    Policy {
-        timeout: said.timeout.map(|time| time.0),
-        attempt_timeout: said.attempt_timeout.map(|time| time.0),
-        idle_timeout: said.idle_timeout.map(|time| time.0),
-        text_limit: said.text_limit.map(count),
-        output_limit: said.output_limit.map(|size| usize::try_from(size.0).unwrap_or(usize::MAX)),
-        retry: said.retry.as_ref().map(|said| retry(said, &at.key("retry"), desk)),
-        rate_limits,
-        max_concurrency: said.max_concurrency.map(count),
-        queue_timeout: said.queue_timeout.map(|time| time.0),
-        cache: said.cache.as_ref().map(|cache| cache.ttl.0),
-        parallel_safe: said.parallel_safe,
-        confirm: said.confirm,
-        approval_timeout: said.approval_timeout.map(|time| time.0),
-    }
-}
-
-fn retry(said: &raw::Retry, at: &Path, desk: &mut Desk<'_>) -> Retry {
-    // A factor as usual may have been written by `config show`.
-    if said.backoff == Backoff::Fixed && (said.factor - raw::Retry::default().factor).abs() > f64::EPSILON {
-        let help = "remove it, or use backoff = \"exponential\"";
-        desk.wrong(&at.key("factor"), "`factor` does nothing with backoff = \"fixed\"", help);
-    }
-    if said.max.0 < said.initial.0 {
-        desk.wrong(&at.key("max"), "`max` is shorter than `initial`", "make it at least as long as the first wait");
-    }
-    Retry {
-        attempts: said.attempts,
-        first: said.initial.0,
-        factor: if said.backoff == Backoff::Fixed { 1.0 } else { said.factor },
-        longest: said.max.0,
-        jitter: said.jitter,
-    }
-}
-
-fn rate(said: &raw::RateLimit, at: &Path, desk: &mut Desk<'_>) -> RateLimit {
-    if said.per.0 > YEAR {
-        desk.wrong(&at.key("per"), "a period is at most a year", "use at most \"365d\"");
-    }
-    RateLimit {
-        requests: said.requests,
-        per: said.per.0,
-        burst: said.burst,
-        scope: match said.scope {
-            raw::RateScope::Tool => RateScope::Tool,
-            raw::RateScope::Thread => RateScope::Thread,
-            raw::RateScope::Key => RateScope::Caller,
-        },
-        on_excess: said.wait.map_or(OnExcess::Reject, |time| OnExcess::Wait { at_most: time.0 }),
-    }
 }
 
 fn rule(said: &raw::Rule, at: &Path, desk: &mut Desk<'_>) -> Rule {

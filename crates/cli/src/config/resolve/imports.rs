@@ -7,18 +7,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use toolhub::{
     ConnectionStateConfig, ToolBuilder,
+    config::{Auth, Secret},
     openapi::{self, ImportError, Options, Plan},
+    rest,
 };
 
 use super::{
     super::{
         raw::{self, Credential, OpenApi},
-        secret::Hidden,
         tree::Path,
     },
     Desk,
-    auth::fetch,
-    rest::{auth, secret},
 };
 
 /// The tool of one operation.
@@ -49,8 +48,8 @@ pub(super) fn resolve(said: &raw::Imports, desk: &mut Desk<'_>) -> (Vec<Operatio
 
 fn one(said: &OpenApi, at: &Path, desk: &mut Desk<'_>, operations: &mut Vec<Operation>, words: &mut Vec<String>) {
     let mut hasher = DefaultHasher::new();
-    let before = desk.problems.len();
-    let signed = said.auth.as_ref().and_then(|said| auth(said, &at.key("auth"), desk));
+    let before = desk.problems().len();
+    let signed = said.auth.as_ref().and_then(|said| said.fetch(&at.key("auth"), desk));
     // Secrets print as dots, so they are hashed apart.
     let mut options = Options {
         prefix: said.prefix.clone(),
@@ -58,11 +57,11 @@ fn one(said: &OpenApi, at: &Path, desk: &mut Desk<'_>, operations: &mut Vec<Oper
         exclude: said.exclude.clone(),
         base_url: said.base_url.clone(),
         document_url: said.document_url.clone(),
-        auth: signed.as_ref().map(super::rest::Auth::made),
+        auth: signed.as_ref().map(Auth::made),
         trust: said.trust,
         ..Options::default()
     };
-    signed.iter().for_each(|auth| auth.hash_secrets(&mut hasher));
+    signed.hash(&mut hasher);
     for (name, given) in &said.credentials {
         let place = at.key("credentials").key(name);
         if let Some(credential) = credential(given, &place, desk, &mut hasher) {
@@ -74,7 +73,7 @@ fn one(said: &OpenApi, at: &Path, desk: &mut Desk<'_>, operations: &mut Vec<Oper
         return desk.wrong(&at.key("spec"), "a config names a file, not an address", help);
     }
     let file = desk.file(&at.key("spec"), &said.spec);
-    if desk.problems.len() > before {
+    if desk.problems().len() > before {
         return;
     }
     let imported = match openapi::import_file(&file, &options) {
@@ -117,10 +116,10 @@ fn credential(
     desk: &mut Desk<'_>,
     hasher: &mut DefaultHasher,
 ) -> Option<openapi::Credential> {
-    let mut fetched = |key: &str, given: &super::super::secret::Secret, desk: &mut Desk<'_>| {
-        let text = fetch(given, &at.key(key), desk)?;
-        text.hash(hasher);
-        Some(secret(&Hidden::new(text)))
+    let mut fetched = |key: &str, given: &Secret, desk: &mut Desk<'_>| {
+        let found = given.fetch(&at.key(key), desk)?;
+        found.hash(hasher);
+        Some(rest::Secret::plain(found.reveal()))
     };
     match said {
         Credential { token: Some(token), username: None, password: None, client_id: None, client_secret: None } => {
@@ -154,14 +153,9 @@ impl Operation {
         self.plan.name.as_str()
     }
 
-    /// Whether it changes nothing.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.plan.annotations.read_only
-    }
-
     /// The tool.
     pub(super) fn tool(&self) -> ToolBuilder {
         let request = self.plan.request().connection(self.connection.clone());
-        self.plan.tool_by(self.allow_hosts.iter().fold(request, toolhub::rest::Rest::allow_host))
+        self.plan.tool_by(self.allow_hosts.iter().fold(request, rest::Rest::allow_host))
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Se
             desk.wrong(&at("public_url"), "`server.public_url` is no URL that clients could use", help);
         }
     }
-    let bytes = |size: super::super::unit::Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+    let bytes = |size: toolhub::config::Size| usize::try_from(size.0).unwrap_or(usize::MAX);
     Server {
         host,
         port: said.port,

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use toolhub::{BusinessStateConfig, ConflictResolution, ManagerType, PersistenceFormat, StateManagerConfig};
+use toolhub::{BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig, config::Keeper};
 
 use super::{
     super::{
-        raw::{self, Conflict, Format, Keeper, Manager},
+        raw::{self, Format, Manager},
         tree::Path,
     },
     Desk, count,
@@ -39,7 +39,7 @@ fn for_disk(said: &raw::State) -> Vec<&'static str> {
 pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, desk: &mut Desk<'_>) -> State {
     let at = |key| Path::of(["state", key]);
     let on_disk = said.manager_type == Some(Manager::Persistent)
-        || tools.values().any(|tool| tool.enabled && tool.state.manager_type == Some(Keeper::Persistent));
+        || tools.values().any(|tool| tool.enabled && tool.said.state.manager_type == Some(Keeper::Persistent));
     let sessions = said.manager_type == Some(Manager::Session);
     for key in for_disk(said) {
         if !on_disk {
@@ -93,19 +93,10 @@ pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, de
         auto_save: said.auto_save,
         sync_interval: said.sync_interval.0,
         sync_on_change: said.sync_on_change,
-        conflict_resolution: said.conflict_resolution.map(conflict),
+        conflict_resolution: said.conflict_resolution.map(Into::into),
         backup_enabled: said.backup_enabled,
         backup_interval: said.backup_interval.0,
         backup_retention: said.backup_retention.0,
     };
     State { manager, business }
-}
-
-pub(super) fn conflict(said: Conflict) -> ConflictResolution {
-    match said {
-        Conflict::LastWriteWins => ConflictResolution::LastWriteWins,
-        Conflict::Reject => ConflictResolution::Reject,
-        Conflict::Retry => ConflictResolution::Retry,
-        Conflict::Merge => ConflictResolution::Merge,
-    }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
+use toolhub::config::Unit;
 
 use super::{
     super::{
@@ -12,7 +13,6 @@ use super::{
         schema,
         shape::{Shape, Text},
         tree::{self, Node, Source},
-        unit::Unit,
     },
     Folder,
 };

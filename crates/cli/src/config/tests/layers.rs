@@ -1,16 +1,16 @@
 //! Which layer wins, and whether each key can be set from each of them.
 
 use serde_json::Value;
+use toolhub::config::Unit;
 
 use super::{
     super::{
-        load, resolve,
+        load,
         shape::{Shape, Text},
         show,
         tree::{Path, Step},
-        unit::Unit,
     },
-    Asked, Folder,
+    Asked, Folder, config,
 };
 
 fn port(asked: &Asked) -> (u16, String) {
@@ -72,7 +72,8 @@ fn files_join_table_by_table_and_lists_are_replaced() {
     let loaded = load(&folder.asked(&[])).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(loaded.config.telemetry.redact, ["b"]);
     assert!(!loaded.config.telemetry.metrics);
-    assert_eq!(loaded.config.tools["mine"].policy.timeout, Some(std::time::Duration::from_secs(5)));
+    let whole = config("joined", "[tools.mine]\nbuiltin = \"clock\"\ntimeout = \"5s\"");
+    assert_eq!(loaded.config.tools, whole.tools);
 }
 
 #[test]
@@ -87,14 +88,13 @@ fn a_variable_finds_a_tool_whatever_its_name() {
         ("TOOLHUB__SERVER__ALLOWED_HOSTS", "a.example, b.example"),
         ("TOOLHUB__DEFAULTS__RETRY", "{ attempts = 5 }"),
     ];
-    let config = load(&folder.asked(&variables)).unwrap_or_else(|problems| panic!("{problems}")).config;
-    let seconds = |seconds| Some(std::time::Duration::from_secs(seconds));
-    assert_eq!(config.tools["fs__Read-File"].policy.timeout, seconds(7));
-    assert_eq!(config.tools["fs"].policy.timeout, None);
-    assert_eq!(config.tools["new"].source, resolve::Source::Builtin("notes".into()));
-    assert_eq!(config.policies.limits[0].1.timeout, seconds(9));
-    assert_eq!(config.server.allowed_hosts, ["a.example", "b.example"]);
-    assert_eq!(config.policies.defaults.retry.unwrap().attempts, 5);
+    let found = load(&folder.asked(&variables)).unwrap_or_else(|problems| panic!("{problems}")).config;
+    let written = "[tools.fs__Read-File]\nbuiltin = \"clock\"\ntimeout = \"7s\"\n[tools.fs]\nbuiltin = \"clock\"\n\
+                   [tools.new]\nbuiltin = \"notes\"";
+    assert_eq!(found.tools, config("written", written).tools);
+    assert_eq!(found.policies.limits[0].1.timeout, Some(std::time::Duration::from_secs(9)));
+    assert_eq!(found.server.allowed_hosts, ["a.example", "b.example"]);
+    assert_eq!(found.policies.defaults.retry.unwrap().attempts, 5);
 }
 
 /// Every key that holds a value, with a value that is right for it; names and places are made up.

@@ -5,28 +5,24 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use toolhub::{
-    ToolBuilder,
-    command::{self, Guard},
-};
+use toolhub_core::ToolBuilder;
 
-use super::{
-    super::{raw, secret::Hidden, tree::Path},
-    Desk,
-    auth::fetch,
+use crate::{
+    command::{self, Guard},
+    config::{Desk, Hidden, KeyPath, written},
 };
 
 /// A program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Command {
-    said: raw::Command,
+pub(super) struct Command {
+    said: written::Command,
     program: PathBuf,
     env: BTreeMap<String, Hidden>,
     cwd: PathBuf,
     pub(super) stateful: bool,
 }
 
-pub(super) fn resolve(said: &raw::Command, stateful: bool, at: &Path, desk: &mut Desk<'_>) -> Option<Command> {
+pub(super) fn resolve(said: &written::Command, stateful: bool, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Command> {
     let text = said.command.as_deref().unwrap_or_default();
     if text.trim().is_empty() {
         desk.wrong(&at.key("command"), "`command` is empty", "name a program: command = \"python3\"");
@@ -36,8 +32,8 @@ pub(super) fn resolve(said: &raw::Command, stateful: bool, at: &Path, desk: &mut
     let program = if text.contains('/') { desk.file(&at.key("command"), text) } else { text.into() };
     let mut env = BTreeMap::new();
     for (name, value) in &said.env {
-        if let Some(text) = fetch(value, &at.key("env").key(name), desk) {
-            env.insert(name.clone(), Hidden::new(text));
+        if let Some(text) = value.fetch(&at.key("env").key(name), desk) {
+            env.insert(name.clone(), text);
         }
     }
     let cwd = desk.file(&at.key("cwd"), said.cwd.as_deref().unwrap_or("."));
@@ -45,7 +41,7 @@ pub(super) fn resolve(said: &raw::Command, stateful: bool, at: &Path, desk: &mut
 }
 
 /// Looks at what a stateful program's state is to be called.
-pub(super) fn state(said: &raw::ToolState, at: &Path, desk: &mut Desk<'_>) {
+pub(super) fn state(said: &written::ToolState, at: &KeyPath, desk: &mut Desk<'_>) {
     let path = at.key("state").key("parameter_name");
     let Some(name) = said.parameter_name.as_deref() else { return };
     if said.inject == Some(false) {
@@ -58,8 +54,8 @@ pub(super) fn state(said: &raw::ToolState, at: &Path, desk: &mut Desk<'_>) {
 }
 
 impl Command {
-    /// The tool.
-    pub(super) fn tool(&self, name: &str) -> ToolBuilder {
+    /// The tool; below a guard, where there is one.
+    pub(super) fn tool(&self, name: &str, guard: Option<&Guard>) -> ToolBuilder {
         let said = &self.said;
         let mut command = command::Command::new(&self.program).args(said.args.iter().cloned());
         for (name, value) in &self.env {
@@ -79,9 +75,8 @@ impl Command {
         if let Some(time) = said.grace {
             command = command.grace(time.0);
         }
-        match Guard::this_program() {
-            Ok(guard) => command = command.guard(guard),
-            Err(error) => tracing::warn!(tool = name, %error, "the tool runs without a guard"),
+        if let Some(guard) = guard {
+            command = command.guard(guard.clone());
         }
         if self.stateful { command.stateful_tool(name) } else { command.tool(name) }
     }

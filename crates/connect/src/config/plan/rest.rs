@@ -3,31 +3,24 @@
 //! In: what is said. Out: plain values that can be compared, and the request made of them. What is wrong with a request is found by
 //! whoever makes it, and told at the key it stands at.
 
-use std::{
-    hash::{Hash, Hasher},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use serde_json::Value;
-use toolhub::{
-    ConnectionStateConfig,
-    rest::{self, Answer, Body, RestError},
-};
+use toolhub_core::ConnectionStateConfig;
 
-use super::{
-    super::{
-        raw::{self, AnswerForm, AuthWay, Method, RestAuth},
-        secret::{Hidden, Secret},
-        tree::Path,
+use super::auth::{Auth, Way, secret};
+use crate::{
+    config::{
+        Desk, Hidden, KeyPath, Secret,
+        written::{self, AnswerForm, Method},
     },
-    Desk,
-    auth::fetch,
+    rest::{self, Answer, Body, RestError},
 };
 
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Rest {
-    said: raw::Rest,
+pub(super) struct Rest {
+    said: written::Rest,
     headers: Vec<(String, Header)>,
     auth: Option<Auth>,
     ca_file: Option<PathBuf>,
@@ -40,15 +33,6 @@ enum Header {
     /// With arguments in it, or nothing to hide.
     Open(String),
     Secret(Hidden),
-}
-
-/// How requests show who they are from, with the secrets fetched.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Auth {
-    Bearer(Hidden),
-    Basic(String, Hidden),
-    Key(rest::KeyPlace, String, Hidden),
-    Client { token_url: String, id: String, secret: Hidden, scopes: Vec<String>, fields: Vec<(String, String)> },
 }
 
 /// A header of such a name is a secret, whatever it says.
@@ -66,8 +50,8 @@ fn user(address: &str) -> Option<&str> {
 }
 
 /// Works out a request; `None` when it cannot be one.
-pub(super) fn resolve(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) -> Option<Rest> {
-    let before = desk.problems.len();
+pub(super) fn resolve(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Rest> {
+    let before = desk.problems().len();
     address(said, at, desk);
     if said.body.is_some() && !said.form.is_empty() {
         desk.wrong(&at.key("form"), "a request has one body, and this one has two", "keep either `body` or `form`");
@@ -78,21 +62,21 @@ pub(super) fn resolve(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) -> Optio
     }
     let mut headers = Vec::new();
     for (name, value) in &said.headers {
-        let Some(text) = fetch(value, &at.key("headers").key(name), desk) else { continue };
+        let Some(text) = value.fetch(&at.key("headers").key(name), desk) else { continue };
         // What comes from elsewhere is no template, whatever it holds.
         let fetched = !matches!(value, Secret::Text(_));
-        let header = if fetched || is_secret(name) && !text.contains('{') {
-            Header::Secret(Hidden::new(text))
+        let header = if fetched || is_secret(name) && !text.reveal().contains('{') {
+            Header::Secret(text)
         } else {
-            Header::Open(text)
+            Header::Open(text.reveal().to_owned())
         };
         headers.push((name.clone(), header));
     }
-    let auth = said.auth.as_ref().and_then(|auth| self::auth(auth, &at.key("auth"), desk));
+    let auth = said.auth.as_ref().and_then(|auth| auth.fetch(&at.key("auth"), desk));
     let ca_file = said.ca_file.as_deref().map(|file| desk.file(&at.key("ca_file"), file));
     let connection = said.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
     let found = Rest { said: said.clone(), headers, auth, ca_file, connection };
-    if desk.problems.len() == before {
+    if desk.problems().len() == before {
         let hidden = found.hidden();
         for RestError { setting, problem, .. } in found.request().problems() {
             let problem = hidden.iter().fold(problem, |problem, text| problem.replace(text, "••••"));
@@ -105,11 +89,11 @@ pub(super) fn resolve(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) -> Optio
             desk.wrong(&path, message, "docs/guide/rest.md has examples");
         }
     }
-    (desk.problems.len() == before).then_some(found)
+    (desk.problems().len() == before).then_some(found)
 }
 
 /// Where a setting of a request stands in a config, and what it is called there.
-fn place<'a>(at: &Path, setting: &'a str) -> (Path, &'a str) {
+fn place<'a>(at: &KeyPath, setting: &'a str) -> (KeyPath, &'a str) {
     match setting {
         "select" => (at.key("result").key("select"), setting),
         "max_response" => (at.key("result").key("max_bytes"), "max_bytes"),
@@ -122,7 +106,7 @@ fn place<'a>(at: &Path, setting: &'a str) -> (Path, &'a str) {
     }
 }
 
-fn address(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) {
+fn address(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) {
     match (&said.url, &said.base_url, &said.path) {
         (Some(_), None, None) | (None, Some(_), _) => {}
         (Some(_), ..) => {
@@ -131,81 +115,6 @@ fn address(said: &raw::Rest, at: &Path, desk: &mut Desk<'_>) {
         }
         (None, None, _) => {
             desk.wrong(at, "the tool has no address", "add `url = \"https://…\"`, or `base_url` with `path`");
-        }
-    }
-}
-
-/// How requests show who they are from.
-pub(super) fn auth(said: &RestAuth, at: &Path, desk: &mut Desk<'_>) -> Option<Auth> {
-    let mut wants = |key: &'static str, secret: &Option<Secret>| match secret {
-        Some(secret) => fetch(secret, &at.key(key), desk).map(Hidden::new),
-        None => missing(key, said.way, at, desk),
-    };
-    let text = |key: &'static str, text: &Option<String>, desk: &mut Desk<'_>| match text {
-        Some(text) => Some(text.clone()),
-        None => missing(key, said.way, at, desk),
-    };
-    match said.way {
-        AuthWay::Bearer => wants("token", &said.token).map(Auth::Bearer),
-        AuthWay::Basic => {
-            let password = wants("password", &said.password);
-            Some(Auth::Basic(text("username", &said.username, desk)?, password?))
-        }
-        AuthWay::ApiKey => {
-            let value = wants("value", &said.value);
-            let place = match said.place {
-                None | Some(raw::KeyPlace::Header) => rest::KeyPlace::Header,
-                Some(raw::KeyPlace::Query) => rest::KeyPlace::Query,
-                Some(raw::KeyPlace::Cookie) => rest::KeyPlace::Cookie,
-            };
-            Some(Auth::Key(place, text("name", &said.name, desk)?, value?))
-        }
-        AuthWay::Oauth2 => {
-            let secret = wants("client_secret", &said.client_secret);
-            let (token_url, id) = (text("token_url", &said.token_url, desk), text("client_id", &said.client_id, desk));
-            let fields = said.token_fields.clone().into_iter().collect();
-            let scopes = said.scopes.clone();
-            Some(Auth::Client { token_url: token_url?, id: id?, secret: secret?, scopes, fields })
-        }
-    }
-}
-
-fn missing<T>(key: &str, way: AuthWay, at: &Path, desk: &mut Desk<'_>) -> Option<T> {
-    let way = match way {
-        AuthWay::Bearer => "bearer",
-        AuthWay::Basic => "basic",
-        AuthWay::ApiKey => "api_key",
-        AuthWay::Oauth2 => "oauth2",
-    };
-    let help = format!("add `{key}`; a secret is written {key} = {{ env = \"NAME\" }}");
-    desk.wrong(at, format!("`{at}` of the type \"{way}\" needs `{key}`"), help);
-    None
-}
-
-pub(super) fn secret(hidden: &Hidden) -> rest::Secret {
-    rest::Secret::plain(hidden.reveal())
-}
-
-impl Auth {
-    /// Secrets print as dots; whoever compares by what is printed adds them.
-    pub(super) fn hash_secrets(&self, hasher: &mut impl Hasher) {
-        let (Self::Bearer(secret) | Self::Basic(_, secret) | Self::Key(_, _, secret) | Self::Client { secret, .. }) =
-            self;
-        secret.reveal().hash(hasher);
-    }
-
-    pub(super) fn made(&self) -> rest::Auth {
-        match self {
-            Self::Bearer(token) => rest::Auth::bearer(secret(token)),
-            Self::Basic(user, password) => rest::Auth::basic(user.as_str(), secret(password)),
-            Self::Key(place, name, key) => rest::Auth::ApiKey { place: *place, name: name.clone(), key: secret(key) },
-            Self::Client { token_url, id, secret: hidden, scopes, fields } => rest::Auth::ClientCredentials {
-                token_url: token_url.clone(),
-                client_id: id.clone(),
-                client_secret: secret(hidden),
-                scopes: scopes.clone(),
-                more: fields.clone(),
-            },
         }
     }
 }
@@ -223,7 +132,7 @@ impl Rest {
             _ => None,
         });
         let token = match &self.auth {
-            Some(Auth::Client { token_url, .. }) => Some(token_url),
+            Some(Auth(Way::Client { token_url, .. })) => Some(token_url),
             _ => None,
         };
         let addresses = [&self.said.url, &self.said.base_url, &self.said.health_url].into_iter().flatten().chain(token);
@@ -231,7 +140,7 @@ impl Rest {
     }
 
     /// More hosts that may be reached.
-    pub(crate) fn allow(&mut self, hosts: &[String]) {
+    pub(super) fn allow(&mut self, hosts: &[String]) {
         self.said.allow_hosts.extend_from_slice(hosts);
     }
 

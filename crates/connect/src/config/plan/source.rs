@@ -1,26 +1,25 @@
-//! What does the work of a tool: a builtin, a request, a program, or an operation of a document.
+//! What does the work of a tool: a function that the program brings, a request, or a program.
 //!
-//! In: what `[tools.NAME]` says. Out: one of them, or what is wrong: nothing said, several, or keys that mean nothing to it.
+//! In: what is written. Out: one of them, or what is wrong: nothing said, several, or keys that mean nothing to it.
 
-use super::super::{
-    super::{
-        raw::{self, Kind},
-        tree::Path,
-    },
-    Desk,
+use toolhub_core::suggest;
+
+use super::{
     command::{self, Command},
-    imports::Operation,
     rest::{self, Rest},
 };
-use crate::builtin;
+use crate::config::{
+    Desk, KeyPath, ToolFactory,
+    factory::Function,
+    written::{Kind, ToolConfig},
+};
 
 /// What does the work of a tool.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Source {
-    Builtin(String),
+pub(super) enum Source {
+    Function(Function),
     Rest(Box<Rest>),
     Command(Box<Command>),
-    Operation(Box<Operation>),
 }
 
 /// Keys of requests and of programs.
@@ -46,7 +45,13 @@ const OF_REST: [&str; 17] = [
 const OF_COMMAND: [&str; 8] = ["command", "args", "env", "pass_env", "cwd", "max_output", "max_line", "grace"];
 
 /// What does the work; `None` when that cannot be told.
-pub(super) fn source(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Option<Source> {
+pub(super) fn find(
+    name: &str,
+    said: &ToolConfig,
+    at: &KeyPath,
+    factory: &ToolFactory,
+    desk: &mut Desk<'_>,
+) -> Option<Source> {
     let (builtin, command) = (desk.said(&at.key("builtin")), desk.said(&at.key("command")));
     let address = ["url", "base_url"].iter().any(|key| desk.said(&at.key(key)));
     let rest = address || said.kind == Some(Kind::Rest) && !builtin && !command;
@@ -55,7 +60,7 @@ pub(super) fn source(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Option
         (false, true, false) => "REST tool",
         (false, false, true) => "command",
         (false, false, false) => {
-            let name = Some(at.last_key()).filter(|name| builtin::find(name).is_some()).unwrap_or("…");
+            let name = if factory.look(name).is_some() { name } else { "…" };
             let help = format!("add url = \"https://…\", or command = \"…\", or builtin = \"{name}\"");
             desk.wrong(at, "nothing says what the tool does", help);
             return None;
@@ -85,16 +90,30 @@ pub(super) fn source(said: &raw::Tool, at: &Path, desk: &mut Desk<'_>) -> Option
             command::resolve(&said.command, stateful, at, desk).map(|found| Source::Command(Box::new(found)))
         }
         _ => {
-            let name = said.builtin.as_ref().map(|builtin| builtin.0.clone())?;
-            let builtin = builtin::find(&name)?;
-            let kind = if builtin.is_stateful() { Kind::Stateful } else { Kind::Stateless };
+            let name = said.builtin.as_deref().unwrap_or_default();
+            let Some(function) = factory.look(name) else {
+                unknown(name, at, factory, desk);
+                return None;
+            };
+            let kind = if function.stateful { Kind::Stateful } else { Kind::Stateless };
             kind_is(said.kind, &[kind], &format!("the builtin `{name}`"), at, desk);
-            Some(Source::Builtin(name))
+            Some(Source::Function(function))
         }
     }
 }
 
-fn kind_is(said: Option<Kind>, right: &[Kind], who: &str, at: &Path, desk: &mut Desk<'_>) {
+fn unknown(name: &str, at: &KeyPath, factory: &ToolFactory, desk: &mut Desk<'_>) {
+    let close = suggest::closest(name, factory.names(), 1);
+    let known: Vec<&str> = factory.names().collect();
+    let help = match (close.first(), known.as_slice()) {
+        (Some(close), _) => format!("did you mean {close:?}?"),
+        (None, []) => "give the factory such a function, or write `url` or `command`".into(),
+        (None, known) => format!("use one of: {}", known.join(", ")),
+    };
+    desk.wrong(&at.key("builtin"), format!("there is no function named `{name}`"), help);
+}
+
+fn kind_is(said: Option<Kind>, right: &[Kind], who: &str, at: &KeyPath, desk: &mut Desk<'_>) {
     if let Some(kind) = said.filter(|kind| !right.contains(kind)) {
         let may_be = right.iter().map(|kind| word(*kind)).collect::<Vec<_>>();
         let message = format!("{who} is {}, not {}", may_be.join(" or "), word(kind));
@@ -113,18 +132,17 @@ fn word(kind: Kind) -> &'static str {
 impl Source {
     pub(super) fn is_stateful(&self) -> bool {
         match self {
-            Self::Builtin(name) => builtin::find(name).is_some_and(builtin::Builtin::is_stateful),
+            Self::Function(function) => function.stateful,
             Self::Command(command) => command.stateful,
-            Self::Rest(_) | Self::Operation(_) => false,
+            Self::Rest(_) => false,
         }
     }
 
     pub(super) fn is_read_only(&self) -> bool {
         match self {
-            Self::Builtin(name) => builtin::find(name).is_some_and(builtin::Builtin::is_read_only),
+            Self::Function(function) => function.read_only,
             Self::Command(_) => false,
             Self::Rest(rest) => rest.is_read_only(),
-            Self::Operation(operation) => operation.is_read_only(),
         }
     }
 }

@@ -1,80 +1,77 @@
-//! What `[tools.NAME]` says about a tool that is an HTTP request.
+//! What is said about a tool that is an HTTP request.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhub::ConnectionStateConfig;
+use toolhub_core::ConnectionStateConfig;
 
-use super::super::{
-    secret::Secret,
-    unit::{Size, Time},
-};
+use crate::config::{Secret, Size, Time};
 
 /// The keys of a tool that is an HTTP request. Texts are templates: `{city}` stands for the argument `city`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub(crate) struct Rest {
+pub struct Rest {
     /// The address of the request, where the tool is one. `{city}` stands for the argument `city`, in one segment of the path or
     /// one value of the query.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) url: Option<String>,
+    pub url: Option<String>,
     /// The address that `path` is below, in the place of `url`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) base_url: Option<String>,
+    pub base_url: Option<String>,
     /// The path below `base_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) path: Option<String>,
+    pub path: Option<String>,
     /// The method of the request; "GET" where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) method: Option<Method>,
+    pub method: Option<Method>,
     /// Pairs of the query. One whose argument is absent is left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) query: BTreeMap<String, String>,
+    pub query: BTreeMap<String, String>,
     /// Headers of the request; their values are never shown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) headers: BTreeMap<String, Secret>,
+    pub headers: BTreeMap<String, Secret>,
     /// The JSON body; a text that is nothing but `{items}` becomes the argument `items` itself. Arguments that nothing names go
     /// into the query of a GET, HEAD or DELETE and into the body of others.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) body: Option<Value>,
+    pub body: Option<Value>,
     /// The fields of a form, in the place of `body`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) form: BTreeMap<String, String>,
+    pub form: BTreeMap<String, String>,
     /// How requests show who they are from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) auth: Option<RestAuth>,
+    pub auth: Option<RestAuth>,
     /// What of the answer is the result.
     #[serde(skip_serializing_if = "RestResult::is_empty")]
-    pub(crate) result: RestResult,
+    pub result: RestResult,
     /// Hosts that may be reached although their addresses are private or local, such as "127.0.0.1" or "api.internal:8080".
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) allow_hosts: Vec<String>,
+    pub allow_hosts: Vec<String>,
     /// Whether redirects are followed that stay on the host; yes where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) follow_redirects: Option<bool>,
+    pub follow_redirects: Option<bool>,
     /// Hosts that redirects may lead to beside their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) redirect_hosts: Vec<String>,
+    pub redirect_hosts: Vec<String>,
     /// Whether the service's cookies are kept, for each thread apart.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) session: Option<bool>,
+    pub session: Option<bool>,
     /// An address that answers a GET with 2xx when the service is well; it is asked while the tool is withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) health_url: Option<String>,
+    pub health_url: Option<String>,
     /// A PEM file with certificates that may vouch for the service, beside those the system trusts.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ca_file: Option<String>,
+    pub ca_file: Option<String>,
     /// Connections to the service: how many, how long each step may take, how often to try again.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) connection: Option<Connection>,
+    pub connection: Option<Connection>,
 }
 
 /// The method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
-pub(crate) enum Method {
+pub enum Method {
     /// Reads.
     Get,
     /// Reads, without a body.
@@ -93,49 +90,50 @@ pub(crate) enum Method {
 
 /// How requests show who they are from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct RestAuth {
+#[serde(deny_unknown_fields)]
+pub struct RestAuth {
     /// Which of the ways.
     #[serde(rename = "type")]
-    pub(crate) way: AuthWay,
+    pub way: AuthWay,
     /// The token, for "bearer".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) token: Option<Secret>,
+    pub token: Option<Secret>,
     /// The name, for "basic".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) username: Option<String>,
+    pub username: Option<String>,
     /// The password, for "basic".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) password: Option<Secret>,
+    pub password: Option<Secret>,
     /// Where an API key goes; "header" where nothing is said.
     #[serde(rename = "in", default, skip_serializing_if = "Option::is_none")]
-    pub(crate) place: Option<KeyPlace>,
+    pub place: Option<KeyPlace>,
     /// What the key is called there, for "api_key".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// The key, for "api_key".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) value: Option<Secret>,
+    pub value: Option<Secret>,
     /// Where tokens are given out, for "oauth2".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) token_url: Option<String>,
+    pub token_url: Option<String>,
     /// Who asks for a token, for "oauth2".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) client_id: Option<String>,
+    pub client_id: Option<String>,
     /// Its secret, for "oauth2".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) client_secret: Option<Secret>,
+    pub client_secret: Option<Secret>,
     /// What the token is to be good for, for "oauth2".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) scopes: Vec<String>,
+    pub scopes: Vec<String>,
     /// More fields of the request for a token, for "oauth2", such as `audience`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) token_fields: BTreeMap<String, String>,
+    pub token_fields: BTreeMap<String, String>,
 }
 
 /// The ways to show who a request is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum AuthWay {
+pub enum AuthWay {
     /// `token` in the header Authorization.
     Bearer,
     /// `username` and `password` in the header Authorization.
@@ -149,7 +147,7 @@ pub(crate) enum AuthWay {
 /// Where an API key goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum KeyPlace {
+pub enum KeyPlace {
     /// A header.
     Header,
     /// A pair of the query.
@@ -160,20 +158,20 @@ pub(crate) enum KeyPlace {
 
 /// What of an answer is the result.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub(crate) struct RestResult {
+#[serde(default, deny_unknown_fields)]
+pub struct RestResult {
     /// The part of a JSON answer, as a JSON pointer: "/current/temperature".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) select: Option<String>,
+    pub select: Option<String>,
     /// What the body of an answer is taken for; what its content type says where nothing is said.
     #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
-    pub(crate) form: Option<AnswerForm>,
+    pub form: Option<AnswerForm>,
     /// How many bytes of an answer are read; "8MiB" where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_bytes: Option<Size>,
+    pub max_bytes: Option<Size>,
     /// How many bytes a packed answer may become; "8MiB" where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_unpacked: Option<Size>,
+    pub max_unpacked: Option<Size>,
 }
 
 impl RestResult {
@@ -185,7 +183,7 @@ impl RestResult {
 /// What the body of an answer is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum AnswerForm {
+pub enum AnswerForm {
     /// JSON.
     Json,
     /// Text.
@@ -196,40 +194,40 @@ pub(crate) enum AnswerForm {
 
 /// Connections to a service. Tools of the same service with the same settings share them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub(crate) struct Connection {
+#[serde(default, deny_unknown_fields)]
+pub struct Connection {
     /// How many requests may be under way at once.
-    pub(crate) pool_size: u32,
+    pub pool_size: u32,
     /// How many more, when it is busy.
-    pub(crate) max_overflow: u32,
+    pub max_overflow: u32,
     /// How long a call waits for its turn; then it is `overloaded`.
-    pub(crate) pool_timeout: Time,
+    pub pool_timeout: Time,
     /// The age at which connections are made anew.
-    pub(crate) pool_recycle: Time,
+    pub pool_recycle: Time,
     /// How long one request may take in all.
-    pub(crate) timeout: Time,
+    pub timeout: Time,
     /// How long it may take to connect.
-    pub(crate) connect_timeout: Time,
+    pub connect_timeout: Time,
     /// How long the service may be silent while it answers.
-    pub(crate) read_timeout: Time,
+    pub read_timeout: Time,
     /// How long it may take to send a request.
-    pub(crate) write_timeout: Time,
+    pub write_timeout: Time,
     /// Whether connections are kept for the next request.
-    pub(crate) keep_alive: bool,
+    pub keep_alive: bool,
     /// How long an unused one is kept.
-    pub(crate) keep_alive_timeout: Time,
+    pub keep_alive_timeout: Time,
     /// How often one that is kept is asked whether it still works.
-    pub(crate) keep_alive_interval: Time,
+    pub keep_alive_interval: Time,
     /// How often a request is tried, counting the first time. `retry` of the tool weighs more.
     #[schemars(range(min = 1))]
-    pub(crate) retry_attempts: u32,
+    pub retry_attempts: u32,
     /// The wait before the second attempt.
-    pub(crate) retry_delay: Time,
+    pub retry_delay: Time,
     /// By how much each wait is longer than the one before.
     #[schemars(range(min = 1))]
-    pub(crate) retry_backoff: f64,
+    pub retry_backoff: f64,
     /// Whether a wait is a random part of its length.
-    pub(crate) retry_jitter: bool,
+    pub retry_jitter: bool,
 }
 
 impl Default for Connection {

@@ -1,0 +1,177 @@
+//! Makes tools of what is written about them.
+//!
+//! In: configs, at run time; and what a program brings: functions, a guard, variables and folders. Out: tools in the making, or
+//! everything that is wrong at once.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use serde_json::Value;
+use toolhub_core::{Kind, NameError, ToolBuilder, ToolName};
+
+use super::{
+    Desk, Ground, KeyPath, Process, Step, ToolConfig, ToolConfigError, bounds,
+    plan::{self, ToolPlan},
+};
+use crate::command::Guard;
+
+/// Makes a tool of what is written about it: a request or a program. For functions of your own, see [`ToolFactory`].
+///
+/// ```
+/// use serde_json::json;
+/// use toolhub_connect::config::{ToolConfig, create_tool};
+///
+/// let config: ToolConfig = serde_json::from_value(json!({
+///     "name": "weather", "url": "https://api.example.com/v1/{city}", "timeout": "5s", "description": "The weather in a city.",
+/// }))?;
+/// let weather = create_tool(&config)?; // `hub.register(weather)` adds it to a hub that runs
+/// # drop(weather);
+///
+/// let config: ToolConfig = serde_json::from_value(json!({"name": "weather", "urll": "https://api.example.com/v1"}))?;
+/// assert!(create_tool(&config).unwrap_err().to_string().contains("did you mean `url`?"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Everything that is wrong with it, each with its key and what to do.
+pub fn create_tool(config: &ToolConfig) -> Result<ToolBuilder, ToolConfigError> {
+    ToolFactory::new().create_tool(config)
+}
+
+/// Makes tools of what is written about them, with what a program brings.
+///
+/// ```
+/// use toolhub_connect::config::{ToolConfig, ToolFactory};
+/// use toolhub_core::{NoArguments, ToolError, tool};
+///
+/// async fn greet(_: NoArguments) -> Result<&'static str, ToolError> {
+///     Ok("hello")
+/// }
+///
+/// let factory = ToolFactory::new().function("greet", |name| tool(name, greet).read_only());
+/// let config = ToolConfig { name: "hello".into(), builtin: Some("greet".into()), ..ToolConfig::default() };
+/// let hello = factory.create_tool(&config)?; // `hub.register(hello)` adds it to a hub that runs
+/// # drop(hello);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a factory does nothing until a tool is asked of it"]
+pub struct ToolFactory {
+    functions: BTreeMap<String, Make>,
+    guard: Option<Guard>,
+    ground: Arc<dyn Ground>,
+}
+
+type Make = Arc<dyn Fn(&str) -> ToolBuilder + Send + Sync>;
+
+/// What a function says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) stateful: bool,
+    pub(super) read_only: bool,
+}
+
+impl ToolFactory {
+    /// One that knows no functions and no guard, with the environment and the working folder of this process.
+    pub fn new() -> Self {
+        Self { functions: BTreeMap::new(), guard: None, ground: Arc::new(Process) }
+    }
+
+    /// A function that configs may name: `builtin = "calculator"`. It makes a tool of the name it is given, anew each time.
+    pub fn function(
+        mut self,
+        name: impl Into<String>,
+        make: impl Fn(&str) -> ToolBuilder + Send + Sync + 'static,
+    ) -> Self {
+        self.functions.insert(name.into(), Arc::new(make));
+        self
+    }
+
+    /// Programs run below this guard. Without one they have process groups of their own.
+    pub fn guard(mut self, guard: Guard) -> Self {
+        self.guard = Some(guard);
+        self
+    }
+
+    /// Where variables and paths come from, in the place of this process.
+    pub fn ground(mut self, ground: impl Ground + 'static) -> Self {
+        self.ground = Arc::new(ground);
+        self
+    }
+
+    /// Makes a tool.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the config, each with its key and what to do.
+    pub fn create_tool(&self, config: &ToolConfig) -> Result<ToolBuilder, ToolConfigError> {
+        let written = serde_json::to_value(config).unwrap_or_default();
+        let said = |key: &KeyPath| at(&written, key).is_some();
+        let mut desk = Desk::new(&*self.ground, &said);
+        if let Err(error) = ToolName::new(config.name.as_str()) {
+            name(&error, &mut desk);
+        }
+        bounds::check(config, &written, &mut desk);
+        let plan = self.plan(&config.name, config, &KeyPath::default(), &mut desk);
+        let problems = desk.into_problems();
+        let made = plan.filter(|_| problems.is_empty()).and_then(|plan| self.build(&config.name, &plan));
+        made.ok_or_else(|| ToolConfigError { tool: config.name.clone(), problems })
+    }
+
+    /// Works out what holds for a tool of this name. What is wrong is told the desk, at keys below `at`; `None` when nothing can be
+    /// made of it. For whoever has a config of many tools, compares plans, or knows where each key was written.
+    pub fn plan(&self, name: &str, config: &ToolConfig, at: &KeyPath, desk: &mut Desk<'_>) -> Option<ToolPlan> {
+        plan::plan(name, config, at, self, desk)
+    }
+
+    /// Makes the tool of a plan. `None` where its function is none of these, which no plan of the same factory says.
+    #[must_use]
+    pub fn build(&self, name: &str, plan: &ToolPlan) -> Option<ToolBuilder> {
+        plan.tool(name, self)
+    }
+
+    /// The names of the functions, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.functions.keys().map(String::as_str)
+    }
+
+    /// What a function says about itself. A tool is made for it, and let go.
+    pub(super) fn look(&self, name: &str) -> Option<Function> {
+        let tool = self.call(name, name)?;
+        let (stateful, mut read_only) = (*tool.kind() == Kind::Stateful, false);
+        drop(tool.annotations(|own| read_only = own.read_only));
+        Some(Function { name: name.into(), stateful, read_only })
+    }
+
+    pub(super) fn call(&self, function: &str, name: &str) -> Option<ToolBuilder> {
+        self.functions.get(function).map(|make| make(name))
+    }
+
+    pub(super) fn guarded_by(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+}
+
+fn name(error: &NameError, desk: &mut Desk<'_>) {
+    desk.wrong(&KeyPath::of(["name"]), error.to_string(), "choose a name, such as \"my_tool\"");
+}
+
+/// What stands at a key.
+fn at<'a>(written: &'a Value, key: &KeyPath) -> Option<&'a Value> {
+    key.0.iter().try_fold(written, |value, step| match step {
+        Step::Key(key) => value.get(key),
+        Step::Place(place) => value.get(place),
+    })
+}
+
+impl Default for ToolFactory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ToolFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let functions: Vec<&str> = self.names().collect();
+        f.debug_struct("ToolFactory").field("functions", &functions).field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
