@@ -50,7 +50,8 @@
 //! - What was called: [`ToolHub::calls`] with a [`CallQuery`].
 //! - Where records are kept: in memory, or in one file with `Sqlite`; and what tools remember alone, in readable files with
 //!   `Files` (the feature `disk`, on unless it is left out).
-//! - Tools that are HTTP requests: `rest::Rest`, with the feature `connect`.
+//! - Tools that are HTTP requests: `rest::Rest`; programs: `command::Command`; of any kind, made of what is written about them at run time:
+//!   `config::create_tool` and `config::ToolFactory`. All with the feature `connect`.
 //! - Agents, which offer a model the tools that work now and keep their threads: `agent::AgentBuilder`, with the feature `agent`.
 //! - For tests of tools: `toolhub::testing`, with the feature `testing`.
 #![forbid(unsafe_code)]

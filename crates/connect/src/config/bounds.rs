@@ -24,6 +24,8 @@ pub(super) fn check(config: &ToolConfig, written: &Value, desk: &mut Desk<'_>) {
     for key in &config.unknown.0 {
         let help = match suggest::closest(key, known.iter().copied(), 1).first() {
             Some(close) => format!("did you mean `{close}`?"),
+            // A word of `toolhub.toml`, which has tools that are not there.
+            None if key == "enabled" => "remove it; do not make the tool where it is not to be there".into(),
             None => "remove it; docs/config.md has all keys of a tool".into(),
         };
         desk.wrong(&KeyPath::of([key.as_str()]), format!("there is no key `{}`", short(key)), help);

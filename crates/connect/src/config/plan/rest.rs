@@ -30,8 +30,8 @@ pub(super) struct Rest {
 /// The value of a header.
 #[derive(Debug, Clone, PartialEq)]
 enum Header {
-    /// With arguments in it, or nothing to hide.
-    Open(String),
+    /// With arguments in it, or nothing to hide from whoever reads about the tool; not printed all the same.
+    Open(Hidden),
     Secret(Hidden),
 }
 
@@ -68,7 +68,7 @@ pub(super) fn resolve(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) -
         let header = if fetched || is_secret(name) && !text.reveal().contains('{') {
             Header::Secret(text)
         } else {
-            Header::Open(text.reveal().to_owned())
+            Header::Open(text)
         };
         headers.push((name.clone(), header));
     }
@@ -128,7 +128,7 @@ impl Rest {
     /// What no message may repeat, though it is written where it can be seen.
     fn hidden(&self) -> Vec<&str> {
         let headers = self.headers.iter().filter_map(|(name, value)| match value {
-            Header::Open(text) if is_secret(name) => Some(text.as_str()),
+            Header::Open(text) if is_secret(name) => Some(text.reveal()),
             _ => None,
         });
         let token = match &self.auth {
@@ -163,7 +163,7 @@ impl Rest {
         request = said.query.iter().fold(request, |request, (name, value)| request.query(name, value));
         for (name, value) in &self.headers {
             request = match value {
-                Header::Open(text) => request.header(name, text),
+                Header::Open(text) => request.header(name, text.reveal()),
                 Header::Secret(hidden) => request.secret_header(name, secret(hidden)),
             };
         }

@@ -36,7 +36,7 @@ async fn a_secret_comes_from_a_variable_a_file_or_the_text_and_is_in_no_text_of_
     for token in [json!({"env": "VAULT_TOKEN"}), json!({"file": file}), json!(CANARY)] {
         let config = written(json!({
             "name": "it", "url": server.url("/"), "allow_hosts": ["127.0.0.1"],
-            "auth": {"type": "api_key", "name": "X-Key", "value": token}, "headers": {"X-Session": token},
+            "auth": {"type": "api_key", "name": "X-Key", "value": token}, "headers": {"X-Session": token, "X-Plain": token},
         }));
         let hub = hub().await;
         hub.register(factory.create_tool(&config).unwrap()).unwrap();

@@ -48,6 +48,8 @@ fn a_key_that_nobody_knows_is_never_passed_over() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].0.contains(key) && found[0].1.contains(&format!("did you mean `{close}`?")), "{found:?}");
     }
+    let enabled = problems(&factory(), json!({"name": "it", "builtin": "shout", "enabled": false}));
+    assert!(enabled[0].1.contains("do not make the tool"), "{enabled:?}");
     // Below the first keys whoever reads it says so.
     for (inside, unknown) in [
         (json!({"auth": {"type": "bearer", "tokn": "x"}}), "tokn"),
