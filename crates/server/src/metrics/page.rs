@@ -40,6 +40,7 @@ pub(crate) async fn page(app: &App) -> String {
     hub(&mut text, app);
     approvals(&mut text, app);
     store(&mut text, app);
+    states(&mut text, app).await;
     server(&mut text, app);
     process(&mut text, app);
     text.finish()
@@ -141,6 +142,14 @@ fn store(text: &mut Text, app: &App) {
     let mut family = text.family("toolhub_store_operation_seconds", Sort::Histogram, help);
     for stats in app.hub().store_stats() {
         family.histogram(&[("backend", stats.backend), ("op", stats.operation)], &STORE_BOUNDS, &stats.latency);
+    }
+}
+
+async fn states(text: &mut Text, app: &App) {
+    let help = "States that were kept when they were counted last.";
+    let mut family = text.family("toolhub_state_entries", Sort::Gauge, help);
+    for (kind, many) in app.meters().census.read(app).await {
+        family.put(&[("type", kind.as_str())], many);
     }
 }
 
