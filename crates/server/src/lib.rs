@@ -33,7 +33,7 @@ use toolhub_core::{ToolHub, backend::Backend};
 pub use door::{Bound, ServeError};
 pub use keys::{KeyError, KeyRing, NewKey};
 pub use scope::{NoScope, Scope};
-pub use settings::{Auth, KeySetting, Limits, Settings};
+pub use settings::{Auth, Build, KeySetting, Limits, Settings};
 pub use steward::{Backup, ConfigProblem, NamedToolset, Reloaded, Steward, StewardError, ToolChangeError};
 
 use app::App;

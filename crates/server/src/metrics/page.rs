@@ -8,7 +8,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 use toolhub_core::{ToolStats, View, status::ToolStatus};
 
 use super::text::{Sort, Text};
-use crate::app::App;
+use crate::{app::App, settings::Build};
 
 /// How long the statuses of tools are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -194,7 +194,8 @@ fn server(text: &mut Text, app: &App) {
 
 fn process(text: &mut Text, app: &App) {
     let mut info = text.family("toolhub_build_info", Sort::Gauge, "What was built.");
-    info.put(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let Build { version, revision, rustc } = &app.settings().build;
+    info.put(&[("version", version), ("revision", revision), ("rustc", rustc)], 1);
     let uptime = app.begun().elapsed().as_secs_f64();
     text.one("toolhub_uptime_seconds", Sort::Gauge, "How long the server has been there.", uptime);
     if let Some(bytes) = resident() {
