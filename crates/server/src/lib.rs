@@ -21,6 +21,7 @@ mod repeat;
 mod route;
 mod scope;
 mod settings;
+mod span;
 mod sse;
 mod steward;
 

@@ -3,12 +3,14 @@
 //! In: a tenant, and which of its calls are wanted. Out: records. A foreign tenant sees nothing of them. What this node has
 //! noted and not written yet is written first, so that there is one list.
 
+use std::time::Duration;
+
 use super::ToolHub;
 use crate::{
     backend::{Scan, Scope, StoreError, Table},
     call::Status,
     ids::{CallId, Tenant},
-    journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats, as_it_stands},
+    journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats, RecentStats, as_it_stands},
 };
 
 /// What became of the wish to cancel a call.
@@ -86,6 +88,23 @@ impl ToolHub {
             }
         }
         Ok(None)
+    }
+
+    /// What a tool has done within the last so much time, whosever calls they were, as far as the journal knows; `None` where
+    /// nobody knows the tool. The journal forgets: see [`calls_kept`](Self::calls_kept).
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn recent_stats(&self, tool: &str, window: Duration) -> Result<Option<RecentStats>, StoreError> {
+        let Some(tool) = self.get(tool) else { return Ok(None) };
+        self.flush_plain().await;
+        self.engine.journal.recent(&tool.definition.name, window, self.now()).await.map(Some)
+    }
+
+    /// How long the journal keeps calls that have ended.
+    #[must_use]
+    pub fn calls_kept(&self) -> Duration {
+        self.engine.journal.keep
     }
 
     /// What became of the records of plain read-only calls on this hub.
