@@ -46,18 +46,22 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer, or the record cannot be read.
     pub async fn call_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
+        Ok(self.whole_record(tenant, call).await?.map(|mut record| {
+            self.engine.services.redactor.hide(&mut record.arguments);
+            record
+        }))
+    }
+
+    /// The same with all that is secret, as long as the call is open.
+    pub(super) async fn whole_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         self.flush_plain().await;
         // Before the journal is asked: one that ends in between is found there.
         let here = self.engine.live.find(call).filter(|here| here.tenant == *tenant);
         let written = self.written_record(tenant, call).await?;
-        let found = match (written, here) {
+        Ok(match (written, here) {
             (Some(record), here) => Some(as_it_stands(record, here.as_deref())),
             (None, here) => here.and_then(|here| here.record()),
-        };
-        Ok(found.map(|mut record| {
-            self.engine.services.redactor.hide(&mut record.arguments);
-            record
-        }))
+        })
     }
 
     /// Asks a call to stop. It still has an outcome: `cancelled`, or its result if it was faster. Calls that run in their
