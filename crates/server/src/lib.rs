@@ -7,6 +7,7 @@
 mod api;
 mod app;
 mod audit;
+mod before;
 mod door;
 mod extract;
 mod guard;
