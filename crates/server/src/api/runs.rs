@@ -1,6 +1,6 @@
 //! Runs of agents: listed, looked at, followed, cancelled; and everything that is kept of a thread, at once.
 
-mod follow;
+pub(super) mod follow;
 
 use axum::{
     Json,
@@ -21,8 +21,8 @@ use crate::{
     problem::{Answer, Code, Problem},
     route::{Access, Route},
     scope::{Principal, Scope},
+    sse,
 };
-pub(super) use follow::{Following, streamed};
 
 const LIST: &str = "runs";
 
@@ -129,8 +129,8 @@ async fn follow(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>
     // Listened to before it is looked at: no end can fall in between.
     let news = app.hub().subscribe();
     let record = of.find(&app, &who).await?;
-    let following = Following::later(&app, who.tenant.clone(), &record, news);
-    Ok(streamed(&app, who, following))
+    let following = follow::later(&app, who.tenant.clone(), &record, news);
+    Ok(sse::stream(&app, who, following))
 }
 
 async fn cancel(
