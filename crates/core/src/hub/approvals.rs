@@ -26,6 +26,24 @@ impl ToolHub {
         Ok(all.filter(|approval| state.is_none_or(|wanted| approval.state == wanted)).collect())
     }
 
+    /// The newest questions of a tenant's calls, the newest first, at most so many: only those in this state, where one is named,
+    /// and only those that were asked before the question `before`.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn newest_approvals(
+        &self,
+        tenant: &Tenant,
+        state: Option<ApprovalState>,
+        before: Option<ApprovalId>,
+        limit: usize,
+    ) -> Result<Vec<Approval>, StoreError> {
+        let now = self.now();
+        let wanted = |approval: &Approval| state.is_none_or(|wanted| approval.state_at(now) == wanted);
+        let found = self.engine.approvals.newest(tenant, before, limit, wanted).await?;
+        Ok(found.into_iter().map(|permit| self.as_it_stands(permit.approval)).collect())
+    }
+
     /// One question.
     ///
     /// # Errors

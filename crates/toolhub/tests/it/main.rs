@@ -5,6 +5,7 @@
 mod agents;
 mod alloc;
 mod approvals;
+mod approvals_newest;
 mod asynchronous;
 mod asynchronous_keys;
 mod asynchronous_lives;
