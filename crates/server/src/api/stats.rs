@@ -85,7 +85,7 @@ async fn stats(
         None => app.hub().tool_stats(name).map(|counted| Figures::Counted(counted.into())),
         Some(Span(window)) if window > kept => {
             let wrong = format!("calls are kept for {}, so a window is no longer than that", Span(kept));
-            return Err(Problem::new(Code::INVALID_REQUEST, wrong).into());
+            return Err(Problem::new(Code::INVALID_REQUEST, wrong));
         }
         Some(Span(window)) => app.hub().recent_stats(name, window).await?.map(|recent| Figures::Recent(recent.into())),
     };

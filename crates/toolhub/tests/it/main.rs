@@ -34,6 +34,7 @@ mod journal;
 mod journal_nodes;
 mod journal_query;
 mod journal_reads;
+mod journal_recent;
 mod journal_trouble;
 mod killed;
 mod limits;
