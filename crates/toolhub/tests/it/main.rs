@@ -56,6 +56,7 @@ mod state;
 mod state_across;
 mod state_conditions;
 mod state_config;
+mod state_count;
 mod state_handle;
 mod state_homes;
 mod state_json;
