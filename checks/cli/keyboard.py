@@ -4,6 +4,7 @@ In: the program, as the first argument. Out: a line for each way to answer; exit
 Each case has a folder of its own with a config, so no server is needed; each command opens the store itself.
 """
 
+import os
 import pathlib
 import sys
 
@@ -70,6 +71,28 @@ def complaints(program: str, case: tuple) -> list[str]:
     return wrong_with(shown[shown.index(PROMPT):], ended, expected, absent, code)
 
 
+def in_editor(program: str) -> list[str]:
+    """A bare `e` opens the editor; a no JSON and no change ask again, and the keyboard is the editor's while it is open."""
+    shell = pathlib.Path("editor.sh").resolve()
+    shell.write_text(
+        """#!/bin/sh
+        printf 'the editor has %s\\nwhat now? ' "$(tr -d '\\n' < "$1")"
+        read -r word
+        case "$word" in nonsense) echo '{folder' > "$1";; new) echo '{"folder": "/tmp/new"}' > "$1";; esac
+        """
+    )
+    shell.chmod(0o755)
+    os.environ["EDITOR"] = str(shell)
+    ask = "what now? "
+    typed = [(PROMPT, "e\n"), (ask, "nonsense\n"), (PROMPT, "e\n"), (ask, "leave\n"), (PROMPT, "e\n"), (ask, "new\n")]
+    try:
+        shown, ended = watch(program, typed, CALL)
+    finally:
+        del os.environ["EDITOR"]
+    expected = ['the editor has {  "folder": "/tmp/old"}', "what you saved is no JSON", "you changed nothing", "/tmp/new is deleted"]
+    return wrong_with(shown[shown.index(PROMPT):], ended, expected, ["/tmp/old is deleted", ARGUMENTS], 0)
+
+
 def always(program: str) -> list[str]:
     """A yes for the thread holds for the next call there, and for no other thread."""
     first, _ = watch(program, [(PROMPT, "t\n")], CALL)
@@ -82,7 +105,10 @@ def always(program: str) -> list[str]:
 
 def main() -> int:
     program = str(pathlib.Path(sys.argv[1]).resolve())
+    os.environ.pop("VISUAL", None)
+    os.environ.pop("EDITOR", None)
     cases = [(case[0], lambda case=case: complaints(program, case)) for case in CASES]
+    cases.append(("an edit in the editor", lambda: in_editor(program)))
     cases.append(("a yes for the thread", lambda: always(program)))
     return play("asked about a call", cases, {"toolhub.toml": CONFIG})
 

@@ -24,7 +24,7 @@ mod stub;
 mod window;
 
 pub use agent::{Agent, AgentBuilder};
-pub use follow::events;
+pub use follow::{RunNews, events};
 pub use message::{AskedCall, CallResult, Message, Picture};
 pub use meters::{AgentStats, Meters, RUN_SECONDS, SECONDS, Spread, TOKENS};
 pub use model::{

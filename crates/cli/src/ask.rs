@@ -72,24 +72,49 @@ pub(crate) fn edited(text: &str) -> Said {
     }
 }
 
-/// The lines of the keyboard. They are read on a thread of their own, which ends with the process: nothing can stop a
-/// read that waits for somebody to type, and the runtime would wait for it.
-pub(crate) fn typed() -> mpsc::Receiver<String> {
-    let (lines, typed) = mpsc::channel(1);
-    thread::spawn(move || {
-        for line in io::stdin().lines() {
-            // A line that is no text is no answer; the question is asked again.
-            let line = match line {
-                Ok(line) => line,
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
-                Err(_) => return,
-            };
-            if lines.blocking_send(line).is_err() {
-                return;
+/// The lines of the keyboard. One is read when it is wanted and not before: in between the keyboard is somebody else's, such as
+/// an editor's. They are read on a thread of their own, which ends with the process: nothing can stop a read that waits for
+/// somebody to type, and the runtime would wait for it.
+pub(crate) struct Lines {
+    wants: std::sync::mpsc::Sender<()>,
+    typed: mpsc::Receiver<String>,
+    /// One is being read already, for somebody who did not wait for it.
+    wanted: bool,
+}
+
+impl Lines {
+    /// Those that are typed from now on.
+    pub(crate) fn typed() -> Self {
+        let (wants, wanted) = std::sync::mpsc::channel();
+        let (lines, typed) = mpsc::channel(1);
+        thread::spawn(move || {
+            for () in wanted {
+                let mut line = String::new();
+                match io::stdin().read_line(&mut line) {
+                    Ok(0) => return,
+                    Ok(_) => {}
+                    // A line that is no text is no answer; the question is asked again.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => line.clear(),
+                    Err(_) => return,
+                }
+                if lines.blocking_send(line.trim_end_matches(['\n', '\r']).to_owned()).is_err() {
+                    return;
+                }
             }
+        });
+        Self { wants, typed, wanted: false }
+    }
+
+    /// The next line; none at the end of input.
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        if !self.wanted {
+            self.wants.send(()).ok()?;
+            self.wanted = true;
         }
-    });
-    typed
+        let line = self.typed.recv().await;
+        self.wanted = false;
+        line
+    }
 }
 
 #[cfg(test)]

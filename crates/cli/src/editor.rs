@@ -7,22 +7,24 @@ use std::{
     env, fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
-    process,
+    process::{self, Command},
 };
 
-use tokio::process::Command;
 use toolhub::clock::{Clock as _, SystemClock};
 
 use crate::failure::Failure;
 
-/// Opens the editor and waits until it is closed.
+/// Whether there is an editor to open.
+pub(crate) fn is_named() -> bool {
+    named().is_some()
+}
+
+/// Opens the editor and waits until it is closed. Nothing else is done here meanwhile: the terminal is the editor's.
 ///
 /// # Errors
 /// When no editor is named, it cannot be started, or it says that it failed.
-pub(crate) async fn edit(text: &str) -> Result<String, Failure> {
-    let named =
-        ["VISUAL", "EDITOR"].into_iter().find_map(|name| env::var(name).ok().filter(|said| !said.trim().is_empty()));
-    let named = named.ok_or_else(|| {
+pub(crate) fn edit(text: &str) -> Result<String, Failure> {
+    let named = named().ok_or_else(|| {
         Failure::usage("neither VISUAL nor EDITOR names an editor")
             .help("EDITOR=nano toolhub …")
             .help("or write the arguments as --edit JSON")
@@ -31,12 +33,16 @@ pub(crate) async fn edit(text: &str) -> Result<String, Failure> {
     let file = Scratch::with(text).map_err(|error| failed("there is no file to edit in", error))?;
     let mut words = named.split_whitespace();
     let program = words.next().unwrap_or_default();
-    let ended = Command::new(program).args(words).arg(&file.0).status().await;
+    let ended = Command::new(program).args(words).arg(&file.0).status();
     let ended = ended.map_err(|error| Failure::usage(format!("the editor `{program}` cannot be started: {error}")))?;
     if !ended.success() {
         return Err(Failure::usage(format!("the editor `{program}` ended with {ended}; nothing was answered")));
     }
     fs::read_to_string(&file.0).map_err(|error| failed("what was edited cannot be read", error))
+}
+
+fn named() -> Option<String> {
+    ["VISUAL", "EDITOR"].into_iter().find_map(|name| env::var(name).ok().filter(|said| !said.trim().is_empty()))
 }
 
 /// A file that goes away.

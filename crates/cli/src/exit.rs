@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     Auth = 3,
     /// The server, the store or the service behind a tool cannot be reached.
     Unreachable = 4,
-    /// The tool ran and failed, or what was asked for does not exist.
+    /// The tool ran and failed, or what was asked for does not exist, or not any more.
     Failed = 5,
     /// A person or a rule said no, or must be asked first.
     Denied = 6,
@@ -53,7 +53,7 @@ impl Exit {
             | "shutting_down" => Self::Unreachable,
             "tool_error" | "crashed" | "upstream_error" | "interrupted" | "cancelled" | "state_conflict"
             | "state_too_large" | "state_limit" | "model_failed" | "model_refused" | "model_broken" | "max_steps"
-            | "token_budget" => Self::Failed,
+            | "token_budget" | "run_ended" | "call_ended" => Self::Failed,
             "approval_required" | "approval_denied" | "approval_timeout" | "forbidden_by_rule" => Self::Denied,
             "tool_failed_status"
             | "tool_maintenance"
@@ -114,6 +114,8 @@ mod tests {
                 "max_steps",
                 "agent_not_found",
                 "run_not_found",
+                "run_ended",
+                "call_ended",
                 "crashed",
                 "upstream_error",
                 "tool_not_found",

@@ -23,8 +23,8 @@ use waiting::Places;
 
 use crate::{
     backend::{
-        Backend, Batch, Change, Durability, Expect, Key, Partition, Scan, Scope, Seen, StoreError, Table, Write,
-        decode, encode, read_all,
+        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Place, Scan, Scope, Seen, StoreError,
+        Table, Write, decode, encode, read_all,
     },
     clock::Clock,
     events::{Events, News},
@@ -37,6 +37,8 @@ use crate::{
 const LAYOUT: u32 = 1;
 /// How the ids of questions begin; the lists of questions about the same thing begin otherwise.
 const QUESTIONS: &str = "apr_";
+/// How many are read at once, where not all are wanted.
+const AT_ONCE: usize = 500;
 
 pub(crate) struct Approvals {
     store: Arc<dyn Backend>,
@@ -97,6 +99,38 @@ impl Approvals {
         // One row that cannot be read hides no other.
         let mut found: Vec<Permit> = rows.into_iter().filter_map(|(key, row)| readable(permit(key, &row))).collect();
         found.sort_by_key(|permit| permit.approval.id);
+        Ok(found)
+    }
+
+    /// The newest questions of a tenant that are wanted, at most so many; only older ones than `before`. No more is read than that
+    /// takes: of all that were asked, where few are wanted.
+    pub(crate) async fn newest(
+        &self,
+        tenant: &Tenant,
+        before: Option<ApprovalId>,
+        limit: usize,
+        is_wanted: impl Fn(&Approval) -> bool,
+    ) -> Result<Vec<Permit>, StoreError> {
+        // Ids grow with time, and no two are alike; so the partition plays no part, and any will do.
+        let place = |id: ApprovalId| {
+            let partition = Partition { tenant: tenant.clone(), place: Place::Grants };
+            Key { partition, table: Table::Approvals, id: id.into() }
+        };
+        let scan = Scan::of(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(QUESTIONS);
+        let mut scan =
+            Scan { newest: true, after: before.map(place).map(Cursor), ..scan.limit(limit.clamp(1, AT_ONCE)) };
+        let mut found = Vec::new();
+        loop {
+            let page = self.store.scan(scan.clone(), self.clock.now()).await?;
+            let permits = page.rows.into_iter().filter_map(|(key, row)| readable(permit(key, &row)));
+            let is_older = |permit: &Permit| before.is_none_or(|before| permit.approval.id < before);
+            found.extend(permits.filter(|permit| is_older(permit) && is_wanted(&permit.approval)));
+            match page.next.filter(|_| found.len() < limit) {
+                Some(next) => scan.after = Some(next),
+                None => break,
+            }
+        }
+        found.truncate(limit);
         Ok(found)
     }
 

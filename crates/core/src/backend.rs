@@ -13,9 +13,10 @@ mod row;
 mod scan;
 mod shared;
 
-use std::pin::Pin;
+use std::{collections::BTreeMap, pin::Pin};
 
 use futures_core::{Stream, future::BoxFuture};
+use smol_str::SmolStr;
 
 pub use batch::{Batch, Change, Durability, Expect, Write};
 pub(crate) use bounded::Bounded;
@@ -64,6 +65,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Tells of every change to a table from here on.
     fn watch(&self, table: Table) -> Watcher;
+
+    /// How many rows of a table have each id, over all partitions. May lag as far behind as a scan does. Walks the whole table:
+    /// it is for whoever counts now and then.
+    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        Box::pin(scan::tally(self, table, now))
+    }
 
     /// Whether no other process can use the same records for as long as this value lives. Then whatever another process
     /// has begun here and not ended, it will never end.

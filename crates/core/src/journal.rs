@@ -4,11 +4,12 @@
 //! before?". Rows go to the store in the batches the pipeline makes; this room knows their form. An open call lies in a
 //! table of its own, `open`, so that those a dead process left behind are found without reading all others; closing
 //! moves it to `calls`. `record` is what is written, `plain` keeps the records of calls that need no opening, `nodes` tells who is alive, `query`
-//! answers questions.
+//! answers questions, `recent` counts.
 
 mod nodes;
 mod plain;
 mod query;
+mod recent;
 mod record;
 
 use std::{
@@ -37,6 +38,7 @@ pub use plain::JournalStats;
 pub(crate) use plain::{Plain, keep_plain};
 pub(crate) use query::as_it_stands;
 pub use query::{CallPage, CallQuery, CallQueryError};
+pub use recent::RecentStats;
 pub use record::CallRecord;
 pub(crate) use record::{Claim, OpenCall, Opening};
 

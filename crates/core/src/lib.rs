@@ -65,7 +65,7 @@ pub use hub::{
     BatchRequest, BuildError, CallRequest, Cancel, Change, Changed, Explanation, HubBuilder, Offer, RateLeft, Restored,
     Running, ThreadError, ToolHub, ToolStatusInfo, View,
 };
-pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats};
+pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats, RecentStats};
 pub use monitor::{ApprovalStats, Latency, StatusChanges, StoreStats, ToolStats};
 pub use policy::{
     AnnotationMatch, ArgumentMatch, Decision, Glob, Limits, OnExcess, Policy, PolicyError, RateLimit, RateScope, Retry,

@@ -11,4 +11,4 @@ mod hosts;
 
 pub(crate) use exposed::{Exposed, may_listen};
 pub(crate) use front::{Arrived, Front, REQUEST_ID};
-pub(crate) use gate::{Gate, Post, outside};
+pub(crate) use gate::{Post, outside};

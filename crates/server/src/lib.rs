@@ -7,6 +7,7 @@
 mod api;
 mod app;
 mod audit;
+mod before;
 mod door;
 mod extract;
 mod guard;
@@ -21,6 +22,7 @@ mod repeat;
 mod route;
 mod scope;
 mod settings;
+mod span;
 mod sse;
 mod steward;
 
@@ -33,7 +35,7 @@ use toolhub_core::{ToolHub, backend::Backend};
 pub use door::{Bound, ServeError};
 pub use keys::{KeyError, KeyRing, NewKey};
 pub use scope::{NoScope, Scope};
-pub use settings::{Auth, KeySetting, Limits, Settings};
+pub use settings::{Auth, Build, KeySetting, Limits, Settings};
 pub use steward::{Backup, ConfigProblem, NamedToolset, Reloaded, Steward, StewardError, ToolChangeError};
 
 use app::App;

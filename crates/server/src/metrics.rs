@@ -3,6 +3,7 @@
 //! In: the end of each request. Out: numbers, for `metrics/page.rs` to write down. Counting is one addition; nothing is
 //! decided here.
 
+mod census;
 mod page;
 mod text;
 
@@ -22,6 +23,7 @@ pub(crate) use page::page;
 pub(crate) struct Meters {
     routes: Mutex<BTreeMap<(&'static str, String), Arc<RouteMeter>>>,
     pub(crate) doors: DoorMeter,
+    census: census::Census,
 }
 
 /// What happened at one route.

@@ -5,13 +5,7 @@
 //! a success is kept: whatever was refused had no effect, and may be tried again. Calls, batches and messages have keys of
 //! their own, which the core looks after.
 
-use std::{
-    convert::Infallible,
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes, to_bytes},
@@ -19,7 +13,6 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -28,10 +21,10 @@ use toolhub_core::{
     CallError, ErrorKind,
     backend::{self, Batch, Change, Durability, Expect, Partition, Place, Seen, StoreError, Table, Write},
 };
-use tower::Service;
 
 use crate::{
     app::App,
+    before::{Next, Stands},
     extract::{Key, not_whole},
     problem::{Answer, Code, Problem},
     scope::Principal,
@@ -68,76 +61,16 @@ struct Kept {
     body: String,
 }
 
-/// A route whose repetitions are answered with what the first was told.
-#[derive(Clone)]
-pub(crate) struct Once<S> {
-    desk: Arc<Desk>,
-    inner: S,
-}
-
-impl<S> Once<S> {
-    /// Stands before the route of this path.
-    pub(crate) fn new(app: &App, path: &'static str, inner: S) -> Self {
-        // Only the last part of a partition's text may hold a `/`.
-        Self { desk: Arc::new(Desk { app: app.clone(), route: path.replace('/', ".").into() }), inner }
-    }
-}
-
-impl<S> Service<Request> for Once<S>
-where
-    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response, Infallible>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        let desk = self.desk.clone();
-        // The one that was asked whether it is ready is the one that serves.
-        let next = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, next);
-        Box::pin(async move { Ok(serve(desk, request, inner).await.unwrap_or_else(Problem::into_response)) })
-    }
-}
-
-async fn serve<S>(desk: Arc<Desk>, request: Request, mut inner: S) -> Answer<Response>
-where
-    S: Service<Request, Response = Response, Error = Infallible> + Send + 'static,
-    S::Future: Send + 'static,
-{
-    let (mut parts, body) = request.into_parts();
-    let Key(key) = Key::from_request_parts(&mut parts, &desk.app).await?;
-    let (Some(key), Some(principal)) = (key, parts.extensions.get::<Principal>()) else {
-        let Ok(response) = inner.call(Request::from_parts(parts, body)).await;
-        return Ok(response);
-    };
-    let place = Place::Request(desk.route.clone(), key);
-    let partition = Partition { tenant: principal.tenant.clone(), place };
-    let limit = desk.app.settings().limits.body;
-    let body = to_bytes(body, limit).await.map_err(|error| not_whole(&error, limit))?;
-    let claim = Claim { request: digest(&parts, principal, &body), answer: None };
-    let seen = match desk.claim(&partition, &claim).await? {
-        Claimed::Now(seen) => seen,
-        Claimed::Before(answer) => return answer.told(),
-    };
-    // A client that goes away and comes back finds the answer: what was begun goes on without it.
-    let work = tokio::spawn(async move {
-        let answer = AssertUnwindSafe(inner.call(Request::from_parts(parts, Body::from(body)))).catch_unwind().await;
-        let Ok(response) = answer.unwrap_or_else(|_| Ok(mistake().into_response()));
-        desk.end(&partition, claim, seen, response).await
-    });
-    work.await.map_err(|_| mistake())
-}
-
-/// What the repetitions of one route are known by.
-struct Desk {
+/// Stands before a route, and answers repetitions with what the first was told.
+pub(crate) struct Once {
     app: App,
     route: SmolStr,
+}
+
+impl Stands for Once {
+    async fn serve(self: Arc<Self>, request: Request, next: impl Next) -> Response {
+        self.answer(request, next).await.unwrap_or_else(Problem::into_response)
+    }
 }
 
 /// What became of the wish for a key.
@@ -148,7 +81,38 @@ enum Claimed {
     Before(Kept),
 }
 
-impl Desk {
+impl Once {
+    /// Stands before the route of this path.
+    pub(crate) fn new(app: &App, path: &'static str) -> Self {
+        // Only the last part of a partition's text may hold a `/`.
+        Self { app: app.clone(), route: path.replace('/', ".").into() }
+    }
+
+    async fn answer(self: Arc<Self>, request: Request, mut next: impl Next) -> Answer<Response> {
+        let (mut parts, body) = request.into_parts();
+        let Key(key) = Key::from_request_parts(&mut parts, &self.app).await?;
+        let (Some(key), Some(principal)) = (key, parts.extensions.get::<Principal>()) else {
+            let Ok(response) = next.call(Request::from_parts(parts, body)).await;
+            return Ok(response);
+        };
+        let place = Place::Request(self.route.clone(), key);
+        let partition = Partition { tenant: principal.tenant.clone(), place };
+        let limit = self.app.settings().limits.body;
+        let body = to_bytes(body, limit).await.map_err(|error| not_whole(&error, limit))?;
+        let claim = Claim { request: digest(&parts, principal, &body), answer: None };
+        let seen = match self.claim(&partition, &claim).await? {
+            Claimed::Now(seen) => seen,
+            Claimed::Before(answer) => return answer.told(),
+        };
+        // A client that goes away and comes back finds the answer: what was begun goes on without it.
+        let work = tokio::spawn(async move {
+            let answer = AssertUnwindSafe(next.call(Request::from_parts(parts, Body::from(body)))).catch_unwind().await;
+            let Ok(response) = answer.unwrap_or_else(|_| Ok(mistake().into_response()));
+            self.end(&partition, claim, seen, response).await
+        });
+        work.await.map_err(|_| mistake())
+    }
+
     /// Claims the key of this partition, or finds out what came of it.
     async fn claim(&self, partition: &Partition, claim: &Claim) -> Answer<Claimed> {
         let key = backend::Key { partition: partition.clone(), table: Table::Claims, id: CLAIM };

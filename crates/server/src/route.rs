@@ -3,8 +3,6 @@
 //! In: the list of `api::routes`. Out: a router in which every route is guarded by the access it names, and the description
 //! of the API. A route cannot be added without an access or without being described.
 
-use std::sync::Arc;
-
 use axum::{
     Router,
     handler::Handler,
@@ -14,12 +12,11 @@ use axum::{
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use tower::layer::layer_fn;
-
 use crate::{
     app::App,
+    before::Before,
     extract::Inputs,
-    guard::{Gate, Post},
+    guard::Post,
     openapi::Operation,
     problem::{Code, Problem},
     repeat::Once,
@@ -158,11 +155,10 @@ impl Route {
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
     let guarded = routes.into_iter().fold(Router::new(), |router, route| {
         let Route { method, path, access, audited, admits, once, served, .. } = route;
-        let app_here = app.clone();
-        let served = if once { served.layer(layer_fn(move |route| Once::new(&app_here, path, route))) } else { served };
+        let served = if once { served.layer(Before::new(Once::new(app, path))) } else { served };
         let meter = app.meters().route(path, method.as_str());
-        let post = Arc::new(Post { app: app.clone(), access, route: path, audited, meter });
-        let served = served.layer(layer_fn(move |route| Gate::new(post.clone(), route)));
+        let post = Post { app: app.clone(), access, route: path, audited, meter };
+        let served = served.layer(Before::new(post));
         router.route(path, if admits { served.layer(axum::middleware::map_response(admit)) } else { served })
     });
     guarded

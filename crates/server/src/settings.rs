@@ -32,6 +32,19 @@ pub struct Settings {
     pub metrics: bool,
     /// How long it is kept who did what, and who was not let.
     pub keep_audit: Duration,
+    /// What was built, for whoever wonders which program answers.
+    pub build: Build,
+}
+
+/// What was built, as the program around the server knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Build {
+    /// The version of the program.
+    pub version: String,
+    /// The revision of its sources.
+    pub revision: String,
+    /// The version of the compiler.
+    pub rustc: String,
 }
 
 /// Who may come in.
@@ -90,7 +103,15 @@ impl Default for Settings {
             drain: Duration::from_secs(30),
             metrics: true,
             keep_audit: Duration::from_secs(90 * 86_400),
+            build: Build::default(),
         }
+    }
+}
+
+impl Default for Build {
+    fn default() -> Self {
+        let unknown = || "unknown".to_owned();
+        Self { version: env!("CARGO_PKG_VERSION").into(), revision: unknown(), rustc: unknown() }
     }
 }
 

@@ -6,6 +6,7 @@
 mod bytes;
 mod clerk;
 mod manifest;
+mod restored;
 
 use std::{
     io,
@@ -17,6 +18,7 @@ use std::{
 pub(crate) use bytes::{Half, beside, copy_hashed, free_name, link_or_copy, remove, sync_folder, whole};
 pub(crate) use clerk::Clerk;
 pub use manifest::Backup;
+pub use restored::{RestoreError, Restored};
 
 /// How a store makes backups of itself.
 ///
@@ -75,16 +77,6 @@ impl BackupError {
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
         |error| Self::Io { path: path.to_owned(), error }
     }
-}
-
-/// What a restore did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Restored {
-    /// The backup.
-    pub backup: Backup,
-    /// Where what was there before lies now; none if there was nothing.
-    pub kept: Option<PathBuf>,
 }
 
 /// What differs from store to store.

@@ -10,12 +10,14 @@ pub(crate) mod mark;
 mod waiting;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use futures_core::future::BoxFuture;
+use smol_str::SmolStr;
 use tokio::sync::RwLock;
 use toolhub_core::{
     backend::{Backend, Batch, Change, Key, Page, Row, Scan, Scope, StoreError, Table, Watcher, Write},
@@ -221,6 +223,13 @@ impl Backend for Behind {
 
     fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
         Box::pin(self.clerk.ask(move |reply| Task::Sweep(most, now, reply)))
+    }
+
+    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        Box::pin(async move {
+            self.clerk.ask(|reply| Task::Flush(None, reply)).await?;
+            self.shared.inner.tally(table, now).await
+        })
     }
 
     fn watch(&self, table: Table) -> Watcher {

@@ -4,9 +4,10 @@
 //! in and unpacked on the way out. A value says by its first bytes whether it is packed, and JSON never begins with those;
 //! so what lies in a store unpacked is read as it is.
 
-use std::{io::Read, sync::Arc};
+use std::{collections::BTreeMap, io::Read, sync::Arc};
 
 use futures_core::future::BoxFuture;
+use smol_str::SmolStr;
 use toolhub_core::{
     backend::{Backend, Batch, Change, Key, Page, Row, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
@@ -92,6 +93,10 @@ impl<B: Backend> Backend for Compressed<B> {
 
     fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
         self.0.sweep(most, now)
+    }
+
+    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        self.0.tally(table, now)
     }
 
     fn watch(&self, table: Table) -> Watcher {

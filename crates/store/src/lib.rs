@@ -17,6 +17,7 @@ mod queue;
 pub mod sqlite;
 mod watch;
 
+pub use backup::RestoreError;
 pub use behind::Behind;
 pub use compressed::Compressed;
 pub use files::Files;

@@ -18,9 +18,10 @@ mod scan;
 mod schema;
 mod writer;
 
-use std::{fmt, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use futures_core::future::BoxFuture;
+use smol_str::SmolStr;
 use toolhub_core::{
     backend::{Backend, Batch, Key, Page, Row, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
@@ -119,6 +120,10 @@ impl Backend for Sqlite {
 
     fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
         Box::pin(self.writer.sweep(most, now))
+    }
+
+    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        Box::pin(self.scanners.tally(table, now))
     }
 
     fn watch(&self, table: Table) -> Watcher {

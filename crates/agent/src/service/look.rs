@@ -37,7 +37,7 @@ pub struct ThreadExport {
     pub thread: Option<ThreadInfo>,
     /// Its conversation, the oldest message first.
     pub messages: Vec<KeptMessage>,
-    /// Its runs, the newest first.
+    /// Its runs, the newest first; what is secret in the arguments of calls that are done outside is masked.
     pub runs: Vec<RunRecord>,
     /// Its calls, the newest first; what is secret in their arguments is masked.
     pub calls: Vec<CallRecord>,
@@ -207,6 +207,8 @@ impl AgentService {
                 None => break,
             }
         }
+        let handed_out = runs.iter_mut().flat_map(|run| &mut run.calls).filter_map(|call| call.arguments.as_mut());
+        handed_out.for_each(|arguments| hub.hide_secrets(arguments));
         let tool_states = hub.serialize_tool_states(tenant, thread).await;
         let tool_states = tool_states.map_err(|error| StoreError::Unavailable(error.operator))?;
         let states = hub.state().export(tenant, Some(thread)).await.map_err(|error| match error {

@@ -1,7 +1,7 @@
 //! `approvals`: calls that wait for a person, and what the person says.
 
 use clap::Subcommand;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolhub::clock::{Clock as _, SystemClock};
 
 use super::{
@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     client::Request,
-    editor,
     exit::Exit,
     failure::Failure,
     output::{Column, Fields, Table, ago, short, status, until},
@@ -80,7 +79,8 @@ pub(crate) async fn run(session: &Session, asked: Approvals) -> Result<Exit, Fai
         Approvals::Approve(asked) => {
             let edited = match &asked.edit {
                 Some(text) => Some(call::object("--edit", text)?),
-                None if asked.editor => Some(in_editor(session, &asked.id).await?),
+                // What was saved as it was is approved as it was asked.
+                None if asked.editor => call::question::in_editor(session, &asked.id).await.map_err(unknown)?,
                 None => None,
             };
             let body = match edited {
@@ -159,13 +159,6 @@ fn about(question: &Value, session: &Session) -> String {
     fields.add("said", text(question, "/answer/message"));
     fields.add("call", text(question, "/callId"));
     fields.lines(show.width, 0)
-}
-
-/// The arguments of a question, as the person changes them.
-async fn in_editor(session: &Session, id: &str) -> Result<Map<String, Value>, Failure> {
-    let question = session.ask(Request::get(["approvals", id])).await.map_err(unknown)?.value()?;
-    let shown = serde_json::to_string_pretty(&question["arguments"]).unwrap_or_default();
-    call::object("what you saved", &editor::edit(&(shown + "\n")).await?)
 }
 
 async fn answer(session: &Session, id: &str, body: Value) -> Result<Exit, Failure> {

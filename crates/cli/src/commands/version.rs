@@ -1,6 +1,7 @@
 //! `version`: which toolhub this is.
 
 use serde_json::json;
+use toolhub::server::Build;
 
 use crate::{exit::Exit, failure::Failure, session::Session};
 
@@ -8,10 +9,17 @@ use crate::{exit::Exit, failure::Failure, session::Session};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Version {}
 
+/// What was built; `build.rs` has found out.
+pub(crate) fn build() -> Build {
+    let [version, revision, rustc] = [env!("CARGO_PKG_VERSION"), env!("TOOLHUB_REVISION"), env!("TOOLHUB_RUSTC")];
+    Build { version: version.into(), revision: revision.into(), rustc: rustc.into() }
+}
+
 pub(crate) fn run(session: &Session) -> Result<Exit, Failure> {
-    let version = env!("CARGO_PKG_VERSION");
+    let Build { version, revision, rustc } = build();
     if session.show.json {
-        let about = json!({"version": version, "os": std::env::consts::OS, "arch": std::env::consts::ARCH});
+        let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+        let about = json!({"version": version, "revision": revision, "rustc": rustc, "os": os, "arch": arch});
         session.show.document(&about.to_string());
     } else {
         session.show.data(&format!("toolhub {version}"));

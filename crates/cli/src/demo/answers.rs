@@ -7,16 +7,15 @@ use std::{
     io::{self, IsTerminal},
 };
 
-use tokio::sync::mpsc;
 use toolhub::ids::{Caller, IdError};
 
 use super::print;
-use crate::ask;
+use crate::ask::Lines;
 
 /// Gives one line for each prompt.
 pub(super) enum Answers {
     /// Lines as they are typed.
-    Keyboard(mpsc::Receiver<String>),
+    Keyboard(Lines),
     /// Lines that were written before.
     Script(VecDeque<&'static str>),
 }
@@ -25,7 +24,7 @@ impl Answers {
     /// The person, if there is a terminal to ask and to answer on; the script otherwise.
     pub(super) fn find(script: impl IntoIterator<Item = &'static str>) -> Self {
         if io::stdin().is_terminal() && io::stdout().is_terminal() {
-            Self::Keyboard(ask::typed())
+            Self::Keyboard(Lines::typed())
         } else {
             Self::Script(script.into_iter().collect())
         }
@@ -45,7 +44,7 @@ impl Answers {
     pub(super) async fn next(&mut self, prompt: &str) -> Option<String> {
         print::prompt(prompt);
         let line = match self {
-            Self::Keyboard(lines) => lines.recv().await,
+            Self::Keyboard(lines) => lines.next().await,
             Self::Script(lines) => lines.pop_front().map(String::from).inspect(|line| print::typed(line)),
         };
         if line.is_none() {

@@ -3,9 +3,10 @@
 //! In: any backend. Out: the same, with an end to every wait, so that no call hangs because its store does; and how long each
 //! answer took, for whoever keeps an eye on the store.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use futures_core::future::BoxFuture;
+use smol_str::SmolStr;
 use tokio::time::Instant;
 
 use super::{Backend, Batch, Key, Page, Row, Scan, StoreError, Table, Watcher};
@@ -16,8 +17,10 @@ use crate::{
 
 /// Far beyond what a healthy store takes for anything.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Nobody waits for a count, so it may walk a large table.
+const LONGEST_COUNT: Duration = Duration::from_secs(60);
 
-/// A backend whose every answer comes within ten seconds.
+/// A backend whose every answer comes within ten seconds, and a count within a minute.
 pub(crate) struct Bounded {
     store: Arc<dyn Backend>,
     meter: Arc<StoreMeter>,
@@ -61,6 +64,14 @@ impl Backend for Bounded {
 
     fn watch(&self, table: Table) -> Watcher {
         self.store.watch(table)
+    }
+
+    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        Box::pin(async move {
+            // Not measured: how long it takes says how much there is, not how the store is.
+            let late = |_| Err(StoreError::Unavailable(format!("not counted within {LONGEST_COUNT:?}")));
+            tokio::time::timeout(LONGEST_COUNT, self.store.tally(table, now)).await.unwrap_or_else(late)
+        })
     }
 
     fn alone(&self) -> bool {

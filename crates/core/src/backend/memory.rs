@@ -14,6 +14,7 @@ mod shard;
 mod slip;
 
 use std::{
+    collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
@@ -22,6 +23,7 @@ use std::{
 };
 
 use futures_core::future::BoxFuture;
+use smol_str::SmolStr;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use self::{
@@ -171,6 +173,30 @@ impl Memory {
         }
         swept
     }
+
+    /// A shard at a time: others may work in between.
+    async fn tally_in_steps(&self, table: Table, now: Timestamp) -> BTreeMap<SmolStr, u64> {
+        let (scan, mut many) = (Scan::of(table, Scope::All), BTreeMap::new());
+        for at in 0..SHARDS {
+            self.tally_one((table, at), &Window::of(&scan), now, &mut many);
+            tokio::task::yield_now().await;
+        }
+        many
+    }
+
+    fn tally_one(
+        &self,
+        (table, shard): (Table, usize),
+        window: &Window<'_>,
+        now: Timestamp,
+        many: &mut BTreeMap<SmolStr, u64>,
+    ) {
+        let shard = self.shard(shard);
+        let slips = shard.drawers_with(table).flat_map(|drawer| drawer.window(window));
+        for slip in slips.filter(|slip| !slip.is_expired(now)) {
+            *many.entry(slip.id()).or_default() += 1;
+        }
+    }
 }
 
 impl Default for Memory {
@@ -179,7 +205,7 @@ impl Default for Memory {
     }
 }
 
-/// Every answer but a sweep's is ready at once: no request waits for anything but a short lock.
+/// Every answer but a sweep's and a tally's is ready at once: no request waits for anything but a short lock.
 impl Backend for Memory {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         Box::pin(async move { Ok(self.load_now(keys, now)) })
@@ -195,6 +221,10 @@ impl Backend for Memory {
 
     fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
         Box::pin(async move { Ok(self.sweep_in_steps(most, now).await) })
+    }
+
+    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        Box::pin(async move { Ok(self.tally_in_steps(table, now).await) })
     }
 
     fn watch(&self, table: Table) -> Watcher {

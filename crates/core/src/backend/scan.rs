@@ -1,5 +1,9 @@
 //! Reading many rows, a page at a time.
 
+use std::collections::BTreeMap;
+
+use smol_str::SmolStr;
+
 use super::{Backend, Key, Partition, Row, StoreError, Table};
 use crate::{clock::Timestamp, ids::Tenant};
 
@@ -83,6 +87,25 @@ where
         match page.next {
             Some(next) => scan.after = Some(next),
             None => return Ok(rows),
+        }
+    }
+}
+
+/// How many rows of a table have each id, page after page.
+pub(super) async fn tally(
+    store: &(impl Backend + ?Sized),
+    table: Table,
+    now: Timestamp,
+) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
+    let (mut scan, mut many) = (Scan::of(table, Scope::All).limit(1000), BTreeMap::new());
+    loop {
+        let page = store.scan(scan.clone(), now).await?;
+        for (key, _) in page.rows {
+            *many.entry(key.id).or_default() += 1;
+        }
+        match page.next {
+            Some(next) => scan.after = Some(next),
+            None => return Ok(many),
         }
     }
 }

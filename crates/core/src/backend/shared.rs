@@ -3,9 +3,10 @@
 //! In: the requests of `Backend`. Out: what the store inside answers to them. Each method is handed on, also those the trait
 //! has an answer for: a store that is alone is alone in its `Arc` too.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures_core::future::BoxFuture;
+use smol_str::SmolStr;
 
 use super::{Backend, Batch, Key, Page, Row, Scan, StoreError, Table, Watcher};
 use crate::clock::Timestamp;
@@ -29,6 +30,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn watch(&self, table: Table) -> Watcher {
         (**self).watch(table)
+    }
+
+    fn tally(&self, table: Table, now: Timestamp) -> BoxFuture<'_, Result<BTreeMap<SmolStr, u64>, StoreError>> {
+        (**self).tally(table, now)
     }
 
     fn alone(&self) -> bool {

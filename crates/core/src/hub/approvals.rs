@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::ToolHub;
 use crate::{
     approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant, binding_now},
@@ -9,6 +11,8 @@ use crate::{
     ids::{ApprovalId, Tenant},
     policy::Verdict,
     registry::{Filter, Tool},
+    schema::Problem,
+    state::Redactor,
 };
 
 impl ToolHub {
@@ -20,6 +24,24 @@ impl ToolHub {
         let all = self.engine.approvals.of_tenant(tenant).await?;
         let all = all.into_iter().map(|permit| self.as_it_stands(permit.approval));
         Ok(all.filter(|approval| state.is_none_or(|wanted| approval.state == wanted)).collect())
+    }
+
+    /// The newest questions of a tenant's calls, the newest first, at most so many: only those in this state, where one is named,
+    /// and only those that were asked before the question `before`.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn newest_approvals(
+        &self,
+        tenant: &Tenant,
+        state: Option<ApprovalState>,
+        before: Option<ApprovalId>,
+        limit: usize,
+    ) -> Result<Vec<Approval>, StoreError> {
+        let now = self.now();
+        let wanted = |approval: &Approval| state.is_none_or(|wanted| approval.state_at(now) == wanted);
+        let found = self.engine.approvals.newest(tenant, before, limit, wanted).await?;
+        Ok(found.into_iter().map(|permit| self.as_it_stands(permit.approval)).collect())
     }
 
     /// One question.
@@ -61,7 +83,8 @@ impl ToolHub {
         } else {
             approval.state = ApprovalState::Approved;
             let tool = self.as_asked_about(&approval)?;
-            fits(&tool, &approval, &answer)?;
+            let was = self.as_written(tenant, &approval, &answer).await?;
+            fits(&tool, &approval, &answer, was.as_ref().unwrap_or(&approval.arguments))?;
             let covers = Covers::by(answer.outcome, &approval, &tool).map_err(ApprovalError::Answer)?;
             covers.map(|covers| {
                 let key = covers.key(tenant, &approval.rule);
@@ -97,6 +120,21 @@ impl ToolHub {
         Ok(grant)
     }
 
+    /// The arguments as the caller wrote them, for a person who edits them without having seen what is secret. Known while the call
+    /// is open; a question itself has no secrets.
+    async fn as_written(
+        &self,
+        tenant: &Tenant,
+        approval: &Approval,
+        answer: &Answer,
+    ) -> Result<Option<Value>, StoreError> {
+        if answer.arguments.is_none() {
+            return Ok(None);
+        }
+        let record = self.whole_record(tenant, approval.call_id).await?;
+        Ok(record.filter(|record| record.outcome.is_none()).map(|record| record.arguments))
+    }
+
     fn as_it_stands(&self, mut approval: Approval) -> Approval {
         approval.state = approval.state_at(self.now());
         approval.binding.clear();
@@ -118,21 +156,42 @@ impl ToolHub {
     }
 }
 
-/// Whether edited arguments fit the tool, and no rule that holds now forbids the call.
-fn fits(tool: &Tool, approval: &Approval, answer: &Answer) -> Result<(), ApprovalError> {
-    if let Some(mut edited) = answer.arguments.clone()
-        && !tool.services.redactor.put_back(&mut edited, &approval.arguments)
-    {
-        return Err(ApprovalError::Answer(
-            "`[redacted]` may stay where it was, for what is not shown; elsewhere write the value itself",
-        ));
+/// Whether edited arguments fit the tool, and no rule that holds now forbids the call. `was` is what was asked about.
+fn fits(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) -> Result<(), ApprovalError> {
+    let redactor = &tool.services.redactor;
+    let mut edited = answer.arguments.clone();
+    if let Some(edited) = &mut edited {
+        if !redactor.put_back(edited, was) {
+            return Err(ApprovalError::Answer(
+                "`[redacted]` may stay where it was, for what is not shown; elsewhere write the value itself",
+            ));
+        }
+        let problems = tool.schema.check(edited).err().map(|found| told(redactor, edited, found)).unwrap_or_default();
+        if !problems.is_empty() {
+            return Err(ApprovalError::Arguments { tool: approval.tool.clone(), problems });
+        }
     }
-    if let Some(Err(problems)) = answer.arguments.as_ref().map(|edited| tool.schema.check(edited)) {
-        return Err(ApprovalError::Arguments { tool: approval.tool.clone(), problems });
-    }
-    let arguments = answer.arguments.as_ref().unwrap_or(&approval.arguments);
+    let arguments = edited.as_ref().unwrap_or(&approval.arguments);
     match tool.gate.decide(&tool.definition, arguments, &approval.caller) {
         Verdict::Deny(reason) => Err(ApprovalError::Forbidden(reason)),
         Verdict::Allow | Verdict::Ask(_) => Ok(()),
     }
+}
+
+/// What is wrong with arguments, for somebody who was not shown what is secret in them. What could not be put back cannot be
+/// judged here: the door looks at it once more when the call comes.
+fn told(redactor: &Redactor, arguments: &Value, problems: Vec<Problem>) -> Vec<Problem> {
+    let tell = |mut problem: Problem| {
+        let (came, names) = (arguments.pointer(&problem.pointer), problem.pointer.split('/').skip(1));
+        let under_secret =
+            names.into_iter().any(|name| redactor.is_secret(&name.replace("~1", "/").replace("~0", "~")));
+        if came.is_some_and(|came| redactor.is_hidden(came, under_secret)) {
+            return None;
+        }
+        if came.is_some() && under_secret || came.is_some_and(|came| redactor.has_secrets(came)) {
+            (problem.detail, problem.suggestion) = ("does not fit with what is not shown".into(), None);
+        }
+        Some(problem)
+    };
+    problems.into_iter().filter_map(tell).collect()
 }

@@ -3,12 +3,14 @@
 //! In: a tenant, and which of its calls are wanted. Out: records. A foreign tenant sees nothing of them. What this node has
 //! noted and not written yet is written first, so that there is one list.
 
+use std::time::Duration;
+
 use super::ToolHub;
 use crate::{
     backend::{Scan, Scope, StoreError, Table},
     call::Status,
     ids::{CallId, Tenant},
-    journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats, as_it_stands},
+    journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats, RecentStats, as_it_stands},
 };
 
 /// What became of the wish to cancel a call.
@@ -44,18 +46,22 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer, or the record cannot be read.
     pub async fn call_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
+        Ok(self.whole_record(tenant, call).await?.map(|mut record| {
+            self.engine.services.redactor.hide(&mut record.arguments);
+            record
+        }))
+    }
+
+    /// The same with all that is secret, as long as the call is open.
+    pub(super) async fn whole_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         self.flush_plain().await;
         // Before the journal is asked: one that ends in between is found there.
         let here = self.engine.live.find(call).filter(|here| here.tenant == *tenant);
         let written = self.written_record(tenant, call).await?;
-        let found = match (written, here) {
+        Ok(match (written, here) {
             (Some(record), here) => Some(as_it_stands(record, here.as_deref())),
             (None, here) => here.and_then(|here| here.record()),
-        };
-        Ok(found.map(|mut record| {
-            self.engine.services.redactor.hide(&mut record.arguments);
-            record
-        }))
+        })
     }
 
     /// Asks a call to stop. It still has an outcome: `cancelled`, or its result if it was faster. Calls that run in their
@@ -86,6 +92,23 @@ impl ToolHub {
             }
         }
         Ok(None)
+    }
+
+    /// What a tool has done within the last so much time, whosever calls they were, as far as the journal knows; `None` where
+    /// nobody knows the tool. The journal forgets: see [`calls_kept`](Self::calls_kept).
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn recent_stats(&self, tool: &str, window: Duration) -> Result<Option<RecentStats>, StoreError> {
+        let Some(tool) = self.get(tool) else { return Ok(None) };
+        self.flush_plain().await;
+        self.engine.journal.recent(&tool.definition.name, window, self.now()).await.map(Some)
+    }
+
+    /// How long the journal keeps calls that have ended.
+    #[must_use]
+    pub fn calls_kept(&self) -> Duration {
+        self.engine.journal.keep
     }
 
     /// What became of the records of plain read-only calls on this hub.

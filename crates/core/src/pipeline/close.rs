@@ -106,8 +106,12 @@ async fn settle(
     let changed = drafts.list.iter().filter(|draft| draft.text.is_some());
     outcome.durability = changed.map(|draft| services.state.durability(&draft.context)).max().unwrap_or_default();
     let book = Book::of(engine, way, record.as_deref());
+    let mut recorded = true;
     let outcome = match book.settle(&outcome, &mut drafts).await {
-        Ok(()) => outcome,
+        Ok(has_record) => {
+            recorded = has_record;
+            outcome
+        }
         Err(Unsettled::Because(error)) if error.kind == ErrorKind::Interrupted => {
             book.as_recorded(outcome, error, ticket).await
         }
@@ -132,6 +136,9 @@ async fn settle(
         services.state.settled(&way.call.tenant, &draft.context, &way.tool.state).await;
     }
     count(engine, way, &outcome);
+    if let (false, Some(plain)) = (recorded, &engine.journal.plain) {
+        plain.note(context, &outcome);
+    }
     Box::new(End::Closed(outcome))
 }
 

@@ -5,7 +5,7 @@
 //! nobody says anything, all of it is the hub's own store.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     error::Error,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -15,7 +15,7 @@ use smol_str::SmolStr;
 
 use super::{BusinessStateConfig, ManagerType, StateManagerConfig, StateRules};
 use crate::{
-    backend::{Backend, Batch, Bounded, Cursor, Key, Memory, Page, Row, Scan, StoreError, read_pages},
+    backend::{Backend, Batch, Bounded, Cursor, Key, Memory, Page, Row, Scan, StoreError, Table, read_pages},
     clock::Timestamp,
     ids::StateName,
     monitor::StoreMeters,
@@ -176,6 +176,18 @@ impl Homes {
     /// Every row of a scan.
     pub(crate) async fn read_all(&self, scan: Scan, now: Timestamp) -> Result<Vec<(Key, Row)>, StoreError> {
         read_pages(scan, |scan| self.scan(scan, now)).await
+    }
+
+    /// How many rows have each id, each state counted where it is kept.
+    pub(crate) async fn tally(&self, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
+        let mut all = BTreeMap::new();
+        for store in self.all() {
+            let mut many = store.tally(Table::State, now).await?;
+            // What was left behind when a state moved to another store is not there any more.
+            many.retain(|id, _| Arc::ptr_eq(&self.of(state(id)), &store));
+            all.append(&mut many);
+        }
+        Ok(all)
     }
 
     async fn load_apart(&self, keys: &[Key], now: Timestamp) -> Result<Vec<Option<Row>>, StoreError> {

@@ -80,6 +80,11 @@ impl Live {
         wanted.map(|((_, context), row)| (context.clone(), KindInfo::of(StateKind::Connection, row))).collect()
     }
 
+    /// How many there are, of all tenants.
+    pub(crate) fn many(&self, now: Timestamp) -> u64 {
+        self.rows().values().filter(|row| !row.is_expired(now)).count() as u64
+    }
+
     fn rows(&self) -> MutexGuard<'_, HashMap<(Tenant, ContextId), Row>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -61,6 +61,24 @@ impl Redactor {
         }
     }
 
+    /// Whether a value holds something that is taken out before it is told.
+    pub(crate) fn has_secrets(&self, value: &Value) -> bool {
+        let mut told = value.clone();
+        self.hide(&mut told);
+        told != *value
+    }
+
+    /// Whether a value, which may stand under a secret name, holds something that was taken out and is not known.
+    pub(crate) fn is_hidden(&self, value: &Value, is_secret: bool) -> bool {
+        match value {
+            Value::Object(members) => {
+                members.iter().any(|(name, value)| self.is_hidden(value, is_secret || self.is_secret(name)))
+            }
+            Value::Array(items) => items.iter().any(|item| self.is_hidden(item, is_secret)),
+            value => is_secret && *value == REDACTED,
+        }
+    }
+
     /// Whether what stands under this name is not told.
     pub(crate) fn is_secret(&self, name: &str) -> bool {
         sounds_secret(name) || (!self.0.is_empty() && self.0.iter().any(|glob| glob.matches(&name.to_lowercase())))

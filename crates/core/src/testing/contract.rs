@@ -53,6 +53,7 @@ pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table
     batches::swept_a_few_at_a_time(&*make().await).await;
     pages::without_gap_or_repetition(&*make().await).await;
     pages::behind_any_cursor(&*make().await).await;
+    pages::counted_by_their_ids(&*make().await).await;
     news::in_order(&*make().await, other).await;
     race::one_of_many_is_first(&make().await).await;
     race::dropped_commits_are_whole(&make().await).await;

@@ -78,9 +78,8 @@ async fn list(
 ) -> Answer<impl IntoResponse> {
     let before = page::place(wanted.cursor.as_ref(), "approvals")?;
     let before = before.map(|id| id.parse::<ApprovalId>().map_err(|_| page::no_such_place())).transpose()?;
-    let mut found = app.hub().approvals(&principal.tenant, wanted.state).await?;
-    found.sort_unstable_by_key(|approval| std::cmp::Reverse(approval.id));
-    found.retain(|approval| before.is_none_or(|before| approval.id < before));
+    let most = wanted.limit.and_one();
+    let mut found = app.hub().newest_approvals(&principal.tenant, wanted.state, before, most).await?;
     let next = wanted.limit.cut(&mut found).map(|last| last.id.to_string());
     let items = found.into_iter().map(|approval| ApprovalView::of(approval, &links)).collect();
     Ok(here.list("approvals", items, next))

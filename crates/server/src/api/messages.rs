@@ -18,7 +18,7 @@ use toolhub_agent::{AgentError, KeptMessage, RunHandle, RunRecord, Said};
 use toolhub_core::{CallError, ErrorKind, ids::ThreadId};
 
 use super::{
-    runs::{self, Following},
+    runs::follow,
     threads::{self, OfThread, shortened},
 };
 use crate::{
@@ -29,6 +29,7 @@ use crate::{
     problem::{Answer, Code, Flaw, Problem},
     route::{Access, Route},
     scope::Scope,
+    sse,
 };
 use answer::MessageAnswer;
 
@@ -109,10 +110,10 @@ async fn send(
             let tenant = principal.tenant.clone();
             // One that was begun now may have ended already, but not unheard.
             let following = match replayed {
-                true => Following::later(&app, tenant, &run.record(), news),
-                false => Following::begun(&app, tenant, run.id(), news),
+                true => follow::later(&app, tenant, &run.record(), news),
+                false => follow::begun(&app, tenant, run.id(), news),
             };
-            runs::streamed(&app, principal, following)
+            sse::stream(&app, principal, following)
         }
         None => told(wait(&mut run, prefer).await, prefer, &links),
     };

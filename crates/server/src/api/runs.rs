@@ -1,6 +1,6 @@
 //! Runs of agents: listed, looked at, followed, cancelled; and everything that is kept of a thread, at once.
 
-mod follow;
+pub(super) mod follow;
 
 use axum::{
     Json,
@@ -11,10 +11,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_agent::{CancelRun, RunRecord, ThreadExport};
-use toolhub_core::{
-    ErrorKind,
-    ids::{RunId, Tenant},
-};
+use toolhub_core::{ErrorKind, ids::RunId};
 
 use super::threads::{self, OfThread, shortened};
 use crate::{
@@ -23,9 +20,9 @@ use crate::{
     page::{self, Cursor, Here, Limit, List, Listed},
     problem::{Answer, Code, Problem},
     route::{Access, Route},
-    scope::Scope,
+    scope::{Principal, Scope},
+    sse,
 };
-pub(super) use follow::{Following, streamed};
 
 const LIST: &str = "runs";
 
@@ -78,10 +75,21 @@ impl OfRun {
         self.id.parse().map_err(|_| unknown(&self.id))
     }
 
-    /// The run as it stands.
-    async fn find(&self, app: &App, tenant: &Tenant) -> Answer<RunRecord> {
-        app.agents().run(tenant, self.id()?).await?.ok_or_else(|| unknown(&self.id))
+    /// The run as it stands, as it may be told.
+    async fn find(&self, app: &App, who: &Principal) -> Answer<RunRecord> {
+        let record = app.agents().run(&who.tenant, self.id()?).await?.ok_or_else(|| unknown(&self.id))?;
+        Ok(told(app, who, record))
     }
+}
+
+/// A run as it may be told. The work of a call is done by whoever may bring its result: they need its arguments as they are, and
+/// nobody else does.
+fn told(app: &App, who: &Principal, mut record: RunRecord) -> RunRecord {
+    if !who.may(Scope::ToolsCall) {
+        let arguments = record.calls.iter_mut().filter_map(|call| call.arguments.as_mut());
+        arguments.for_each(|arguments| app.hub().hide_secrets(arguments));
+    }
+    record
 }
 
 fn unknown(id: &str) -> Problem {
@@ -109,19 +117,20 @@ async fn list(
     let before = before.map_err(|_| page::no_such_place())?;
     let mut runs = app.agents().runs(&who.tenant, &thread.id, wanted.limit.and_one(), before).await?;
     let next = wanted.limit.cut(&mut runs).map(|last| last.id.to_string());
+    let runs = runs.into_iter().map(|record| told(&app, &who, record)).collect();
     Ok(here.list(LIST, runs, next))
 }
 
 async fn show(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>) -> Answer<Json<RunRecord>> {
-    of.find(&app, &who.tenant).await.map(Json)
+    of.find(&app, &who).await.map(Json)
 }
 
 async fn follow(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>) -> Answer<Response> {
     // Listened to before it is looked at: no end can fall in between.
     let news = app.hub().subscribe();
-    let record = of.find(&app, &who.tenant).await?;
-    let following = Following::later(&app, who.tenant.clone(), &record, news);
-    Ok(streamed(&app, who, following))
+    let record = of.find(&app, &who).await?;
+    let following = follow::later(&app, who.tenant.clone(), &record, news);
+    Ok(sse::stream(&app, who, following))
 }
 
 async fn cancel(
@@ -131,7 +140,7 @@ async fn cancel(
 ) -> Answer<(StatusCode, Json<RunRecord>)> {
     let id = of.id()?;
     match app.agents().cancel(&who.tenant, id).await? {
-        CancelRun::Asked => Ok((StatusCode::ACCEPTED, Json(of.find(&app, &who.tenant).await?))),
+        CancelRun::Asked => Ok((StatusCode::ACCEPTED, Json(of.find(&app, &who).await?))),
         CancelRun::Ended(status) => {
             Err(Problem::new(Code::RUN_ENDED, format!("`{id}` has ended already")).with("runStatus", status))
         }

@@ -7,7 +7,6 @@ mod conditions;
 mod contexts;
 mod entry;
 mod past;
-mod ttl;
 
 use axum::{
     extract::State,
@@ -25,10 +24,10 @@ use crate::{
     problem::{Answer, Code, Problem},
     route::{Access, Route},
     scope::Scope,
+    span::Span,
 };
 use conditions::{IfMatch, IfNoneMatch};
 use entry::{Entry, Tagged, refused};
-use ttl::Ttl;
 
 const PATH: &str = "/api/v1/state/contexts/{contextId}/{kind}";
 const READS: Access = Access::Needs(Scope::StateRead);
@@ -128,7 +127,7 @@ struct Written {
     /// All of it.
     data: Map<String, Value>,
     /// How long, such as `30s`, `1h` or `7d`; for ever where nothing is said, which kind `cache` does not allow.
-    ttl: Option<Ttl>,
+    ttl: Option<Span>,
 }
 
 /// What is to be merged into what is remembered.
@@ -163,7 +162,7 @@ async fn put(
     let (context, kind) = place.read()?;
     let state = app.hub().state();
     let condition = is.condition(&is_not, &app, &who.tenant, (&context, kind)).await?;
-    let ttl = written.ttl.map(|Ttl(time)| time);
+    let ttl = written.ttl.map(|Span(time)| time);
     // A state in a thread that nobody knows would never be swept.
     use_thread(&app, &who.tenant, &context).await?;
     let data = (Value::Object(written.data), ttl);

@@ -5,15 +5,16 @@ use std::{collections::BTreeSet, sync::Arc};
 use axum::{Json, extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhub_core::{CallError, Detail, ErrorKind, Filter, Group, Limits, Tool, ToolStats};
+use toolhub_core::{CallError, Detail, ErrorKind, Filter, Group, Limits, RecentStats, Tool, ToolStats};
 
 use crate::{
     app::App,
     extract::{Params, Query, Tongue},
     page::{self, Cursor, Here, Limit, List, Listed},
-    problem::{Answer, Code},
+    problem::{Answer, Code, Problem},
     route::{Access, Route},
     scope::Scope,
+    span::Span,
 };
 
 const LIST: &str = "policies";
@@ -22,10 +23,10 @@ pub(super) fn routes() -> Vec<Route> {
     let reads = Access::Needs(Scope::ToolsRead);
     vec![
         Route::new(Method::GET, "/api/v1/tools/{name}/stats", reads, "tools", stats)
-            .says("What a tool has done since the server began, in numbers")
-            .answers::<ToolStats>(200, "Calls, errors, latency, retries, refusals")
+            .says("What a tool has done since the server began, or within a time, in numbers")
+            .answers::<Figures>(200, "Calls, errors, latency, retries; since the server began also refusals")
             .problems(&[Code::INVALID_REQUEST])
-            .refusals(&[ErrorKind::ToolNotFound]),
+            .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/policies", reads, "tools", policies)
             .says("What holds for the calls of each tool: rules and limits")
             .answers::<List<Holds>>(200, "A page of tools, by name"),
@@ -53,19 +54,42 @@ pub(super) struct Named {
     pub(super) name: String,
 }
 
-/// Nothing can be chosen: whoever asks for less must not be told everything.
+/// How far to look back.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Everything {}
+struct Lately {
+    /// Only calls that ended within this time up to now, such as `90s`, `1h` or `7d`; no longer than calls are kept.
+    window: Option<Span>,
+}
+
+/// What a tool has done.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum Figures {
+    /// Since the server began, as it counted.
+    Counted(Box<ToolStats>),
+    /// Within a time, as the journal tells.
+    Recent(Box<RecentStats>),
+}
 
 async fn stats(
     State(app): State<App>,
     Params(Named { name }): Params<Named>,
-    Query(Everything {}): Query<Everything>,
-) -> Answer<Json<ToolStats>> {
+    Query(Lately { window }): Query<Lately>,
+) -> Answer<Json<Figures>> {
     let tool = tool(&app, &name)?;
-    let unknown = || CallError::new(ErrorKind::ToolNotFound);
-    Ok(Json(app.hub().tool_stats(&tool.definition.name).ok_or_else(unknown)?))
+    let name = &tool.definition.name;
+    let kept = app.hub().calls_kept();
+    let figures = match window {
+        None => app.hub().tool_stats(name).map(|counted| Figures::Counted(counted.into())),
+        Some(Span(window)) if window > kept => {
+            let wrong = format!("calls are kept for {}, so a window is no longer than that", Span(kept));
+            return Err(Problem::new(Code::INVALID_REQUEST, wrong));
+        }
+        Some(Span(window)) => app.hub().recent_stats(name, window).await?.map(|recent| Figures::Recent(recent.into())),
+    };
+    Ok(Json(figures.ok_or_else(|| CallError::new(ErrorKind::ToolNotFound))?))
 }
 
 /// Which tools are wanted.

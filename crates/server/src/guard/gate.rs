@@ -4,27 +4,22 @@
 //! route's own; the path plays no part. A handler that panics is answered for here, so that a mistake of ours ends one request
 //! and not a connection.
 
-use std::{
-    convert::Infallible,
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     extract::Request,
     http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
-use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 use tokio::time::Instant;
-use tower::Service;
 
 use super::Arrived;
 use crate::{
     app::App,
-    audit, log,
+    audit,
+    before::{Next, Stands},
+    log,
     metrics::RouteMeter,
     problem::{Code, Problem},
     route::Access,
@@ -32,7 +27,7 @@ use crate::{
     settings::Auth,
 };
 
-/// What is known of a route when one of its requests comes.
+/// Stands before a route: what is known of it when one of its requests comes.
 pub(crate) struct Post {
     pub(crate) app: App,
     pub(crate) access: Access,
@@ -41,41 +36,6 @@ pub(crate) struct Post {
     /// The word in the audit, where what happens here is kept.
     pub(crate) audited: Option<&'static str>,
     pub(crate) meter: Arc<RouteMeter>,
-}
-
-/// A route behind its post.
-#[derive(Clone)]
-pub(crate) struct Gate<S> {
-    post: Arc<Post>,
-    inner: S,
-}
-
-impl<S> Gate<S> {
-    pub(crate) fn new(post: Arc<Post>, inner: S) -> Self {
-        Self { post, inner }
-    }
-}
-
-impl<S> Service<Request> for Gate<S>
-where
-    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response, Infallible>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        let post = self.post.clone();
-        // The one that was asked whether it is ready is the one that serves.
-        let next = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, next);
-        Box::pin(async move { Ok(post.serve(request, inner).await) })
-    }
 }
 
 /// A request nobody has a route for, which is told like any other.
@@ -87,11 +47,8 @@ pub(crate) fn outside(app: &App, request: &Request, problem: Problem) -> Respons
     response
 }
 
-impl Post {
-    async fn serve<S>(&self, mut request: Request, mut inner: S) -> Response
-    where
-        S: Service<Request, Response = Response, Error = Infallible>,
-    {
+impl Stands for Post {
+    async fn serve(self: Arc<Self>, mut request: Request, mut next: impl Next) -> Response {
         let seen = Seen::of(&request);
         let (response, principal) = match self.admit(request.headers(), seen.arrived.as_ref()).await {
             Err(problem) => (refused(problem), None),
@@ -99,7 +56,7 @@ impl Post {
                 if let Some(principal) = &principal {
                     request.extensions_mut().insert(principal.clone());
                 }
-                let answer = AssertUnwindSafe(inner.call(request)).catch_unwind().await;
+                let answer = AssertUnwindSafe(next.call(request)).catch_unwind().await;
                 let answer = answer.unwrap_or_else(|_| {
                     Ok(Problem::new(Code::INTERNAL, "the request met a mistake in toolhub").into_response())
                 });
@@ -111,7 +68,9 @@ impl Post {
         self.audit(seen, response.status(), principal).await;
         response
     }
+}
 
+impl Post {
     /// Keeps what happened, where that is to be kept.
     async fn audit(&self, seen: Seen, status: StatusCode, principal: Option<Principal>) {
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);

@@ -8,7 +8,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 use toolhub_core::{ToolStats, View, status::ToolStatus};
 
 use super::text::{Sort, Text};
-use crate::app::App;
+use crate::{app::App, settings::Build};
 
 /// How long the statuses of tools are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -40,6 +40,7 @@ pub(crate) async fn page(app: &App) -> String {
     hub(&mut text, app);
     approvals(&mut text, app);
     store(&mut text, app);
+    states(&mut text, app).await;
     server(&mut text, app);
     process(&mut text, app);
     text.finish()
@@ -144,6 +145,14 @@ fn store(text: &mut Text, app: &App) {
     }
 }
 
+async fn states(text: &mut Text, app: &App) {
+    let help = "States that were kept when they were counted last.";
+    let mut family = text.family("toolhub_state_entries", Sort::Gauge, help);
+    for (kind, many) in app.meters().census.read(app).await {
+        family.put(&[("type", kind.as_str())], many);
+    }
+}
+
 fn hub(text: &mut Text, app: &App) {
     let hub = app.hub();
     text.one("toolhub_queue_depth", Sort::Gauge, "Calls that wait for their turn.", hub.queued());
@@ -185,7 +194,8 @@ fn server(text: &mut Text, app: &App) {
 
 fn process(text: &mut Text, app: &App) {
     let mut info = text.family("toolhub_build_info", Sort::Gauge, "What was built.");
-    info.put(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let Build { version, revision, rustc } = &app.settings().build;
+    info.put(&[("version", version), ("revision", revision), ("rustc", rustc)], 1);
     let uptime = app.begun().elapsed().as_secs_f64();
     text.one("toolhub_uptime_seconds", Sort::Gauge, "How long the server has been there.", uptime);
     if let Some(bytes) = resident() {

@@ -1,8 +1,13 @@
 //! Runs that wait for people and for results, agents that may use less, and what is counted.
 
 use serde_json::{Value, json};
+use toolhub_server::{Scope, Server};
 
-use crate::support_agents::{Cafe, cafe};
+use crate::{
+    support_agents::{Cafe, cafe},
+    support_api::ask,
+    support_door::{key, with_keys},
+};
 
 const TALK: &str = "/api/v1/threads/t1/messages";
 
@@ -67,6 +72,38 @@ async fn the_work_of_a_call_is_done_outside_and_its_result_brought_back_once() {
     assert!(id(&run["content"]).contains('7'), "{run}");
     cafe.shop.post(&result, json!({"output": 8})).await.problem(409, "call_ended");
     assert_eq!(cafe.shop.began.available_permits(), 0, "the tool itself never ran");
+}
+
+#[tokio::test]
+async fn only_whoever_may_bring_the_result_is_shown_what_is_secret_in_the_arguments() {
+    let cafe = cafe().await;
+    let (worker, work) = key("worker", "main", &[Scope::ToolsRead, Scope::ToolsCall]);
+    let (reader, read) = key("reader", "main", &[Scope::ToolsRead, Scope::StateRead]);
+    let (hub, store, settings) = (cafe.shop.hub.clone(), cafe.shop.store.clone(), with_keys([worker, reader]));
+    let router = Server::new(hub, store, settings).agents(cafe.agents.clone()).router();
+    let ask = async |key: &str, path: &str, body: Option<Value>| {
+        let method = if body.is_some() { "POST" } else { "GET" };
+        let (body, bearer) = (body.map(|body| body.to_string()), format!("Bearer {key}"));
+        let reply = ask(&router, method, path, body, &[("authorization", &bearer)]).await;
+        assert!(reply.status < 300, "{reply:?}");
+        reply
+    };
+    let said = json!({"content": "call slow {\"x\":1,\"token\":\"hunter2\"}", "agent": "outside"});
+    let told = ask(&work, TALK, Some(said)).await.json();
+    let whole = json!({"x": 1, "token": "hunter2"});
+    assert_eq!(told["calls"][0]["arguments"], whole);
+    let (run, call) = (format!("/api/v1/runs/{}", id(&told["runId"])), id(&told["calls"][0]["id"]));
+    assert_eq!(ask(&work, &run, None).await.json()["calls"][0]["arguments"], whole);
+    assert_eq!(ask(&read, &run, None).await.json()["calls"][0]["arguments"], json!({"x": 1, "token": "[redacted]"}));
+    let call = format!("/api/v1/calls/{call}");
+    for path in [run.as_str(), "/api/v1/threads/t1/runs", "/api/v1/threads/t1/export", &call, "/api/v1/calls"] {
+        let mut shown = ask(&read, path, None).await.json();
+        // The person has said it there.
+        let _ = shown.as_object_mut().and_then(|members| members.remove("messages"));
+        let shown = shown.to_string();
+        assert!(shown.contains("slow") && !shown.contains("hunter2"), "{path}: {shown}");
+    }
+    ask(&work, &format!("{call}/result"), Some(json!({"output": 1}))).await;
 }
 
 #[tokio::test]

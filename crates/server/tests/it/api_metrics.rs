@@ -12,7 +12,7 @@ use toolhub_core::{
     clock::Timestamp,
     dynamic,
 };
-use toolhub_server::Server;
+use toolhub_server::{Build, Server};
 
 use crate::support_api::{Shop, ask, settings, shop};
 
@@ -110,6 +110,49 @@ async fn the_store_and_lost_events_are_measured() {
     assert_eq!(number(&page, quick), number(&page, commits));
 }
 
+#[tokio::test]
+async fn states_are_counted_by_their_kind() {
+    let shop = shop().await;
+    let put = async |context: &str, kind: &str, body: Value| {
+        shop.ask("PUT", &format!("/api/v1/state/contexts/{context}/{kind}"), Some(body), &[]).await
+    };
+    for (context, kind) in [("a%2Fcart", "business"), ("b%2Fcart", "business"), ("b%2Fcart", "connection")] {
+        put(context, kind, json!({"data": {"tea": 1}})).await.is(201);
+    }
+    put("a%2Fseen", "cache", json!({"data": {}, "ttl": "1h"})).await.is(201);
+    let page = page(&shop).await;
+    let kinds = ["business", "cache", "connection", "session"];
+    let many = kinds.map(|kind| number(&page, &format!("toolhub_state_entries{{type=\"{kind}\"}}")));
+    assert_eq!(many, [2.0, 1.0, 1.0, 0.0], "{page}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn states_are_counted_again_after_a_rest_and_only_when_somebody_looks() {
+    let shop = shop().await;
+    let put = async |context: &str| {
+        let path = format!("/api/v1/state/contexts/{context}%2Fcart/business");
+        shop.ask("PUT", &path, Some(json!({"data": {}})), &[]).await.is(201);
+    };
+    let business = async || number(&page(&shop).await, "toolhub_state_entries{type=\"business\"}");
+    put("a").await;
+    assert_eq!(business().await, 1.0);
+    put("b").await;
+    assert_eq!(business().await, 1.0, "the last count is shown while it rests");
+    tokio::time::advance(std::time::Duration::from_secs(2)).await;
+    put("c").await;
+    assert_eq!(business().await, 3.0);
+}
+
+#[tokio::test]
+async fn what_was_built_is_told_as_the_program_says_it() {
+    let hub = ToolHub::builder().build().await.unwrap();
+    let mut settings = settings();
+    settings.build = Build { version: "7.1".into(), revision: "abc".into(), rustc: "1.95.0".into() };
+    let router = Server::new(hub, Arc::new(Memory::default()), settings).router();
+    let page = ask(&router, "GET", "/metrics", None, &[]).await.text;
+    assert_eq!(number(&page, "toolhub_build_info{version=\"7.1\",revision=\"abc\",rustc=\"1.95.0\"}"), 1.0);
+}
+
 /// A store that stops answering when it is told to.
 #[derive(Default)]
 struct Silent {
@@ -173,5 +216,6 @@ async fn a_store_that_does_not_answer_hides_no_number_that_is_known_without_it()
     let calls = "toolhub_tool_calls_total{tool=\"look\",kind=\"stateless\",outcome=\"success\"}";
     assert_eq!(number(&page, calls), 1.0);
     assert_eq!(number(&page, "toolhub_approvals_pending"), 0.0);
+    assert!(!page.contains("toolhub_state_entries{"), "nothing was counted, which is not the same as none");
     assert!(page.contains("toolhub_build_info"), "the page goes on to its end");
 }

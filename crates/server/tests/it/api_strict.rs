@@ -53,7 +53,7 @@ async fn a_query_has_no_members_but_those_that_are_described() {
     for path in [
         "/api/v1/threads?limt=2",
         "/api/v1/tools/add/explain?thread=t1",
-        "/api/v1/tools/add/stats?window=1h",
+        "/api/v1/tools/add/stats?since=1h",
         "/api/v1/state/contexts?tooltype=x",
         "/api/v1/state/contexts/t1%2Fnotes/business/history?limt=1",
     ] {

@@ -96,6 +96,27 @@ async fn a_tools_numbers_are_told() {
 }
 
 #[tokio::test]
+async fn a_tools_numbers_within_a_time_come_from_the_journal() {
+    let house = house().await;
+    for _ in 0..3 {
+        house.call("long", "t1", json!({})).await;
+    }
+    house.call("browse", "t1", json!({})).await;
+    for window in ["90s", "1h", "30d"] {
+        let stats = house.get(&format!("/api/v1/tools/long/stats?window={window}")).await.is(200);
+        assert_eq!((&stats["calls"], &stats["latency"]["count"]), (&json!(3), &json!(3)), "{stats}");
+        assert_eq!((&stats["complete"], &stats["errors"]), (&json!(true), &json!({})), "{stats}");
+        assert!(stats["from"].as_str() < stats["until"].as_str(), "{stats}");
+    }
+    for window in ["", "1", "0s", "hour", "-1h"] {
+        house.get(&format!("/api/v1/tools/long/stats?window={window}")).await.problem(422, "invalid_request");
+    }
+    let long = house.get("/api/v1/tools/long/stats?window=31d").await.problem(422, "invalid_request");
+    assert!(long["detail"].as_str().unwrap().contains("30d"), "{long}");
+    house.get("/api/v1/tools/loong/stats?window=1h").await.problem(404, "tool_not_found");
+}
+
+#[tokio::test]
 async fn policies_name_rules_and_limits_of_each_tool() {
     let house = house().await;
     let first = house.get("/api/v1/policies?limit=4").await;

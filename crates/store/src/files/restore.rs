@@ -43,37 +43,7 @@ const RESTORED: &str = "contexts.restored";
 const AT_ONCE: usize = 16;
 
 /// Why a backup was not restored. The store is as it was.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RestoreError {
-    /// The store is in use, or cannot be reached; or a later version made the backup.
-    #[error(transparent)]
-    Store(#[from] OpenError),
-    /// There is no backup there, or nothing that says what it must be like.
-    #[error("{} is no backup: {reason}", path.display())]
-    NoBackup {
-        /// The folder.
-        path: PathBuf,
-        /// What is missing.
-        reason: String,
-    },
-    /// It is not what it was when it was made.
-    #[error("the backup {} is damaged: {reason}", path.display())]
-    Damaged {
-        /// The folder.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// It could not be copied; the disk may be full.
-    #[error("the backup cannot be copied to {}: {error}", path.display())]
-    Io {
-        /// What could not be written.
-        path: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-}
+pub type RestoreError = crate::backup::RestoreError<OpenError>;
 
 /// Puts a backup in the place of the store in a folder, which must be closed; where there is none, one is made. Blocks until it is
 /// done.

@@ -22,40 +22,7 @@ use crate::{
 };
 
 /// Why a backup was not restored. The store is as it was.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RestoreError {
-    /// The store is in use, or cannot be reached.
-    #[error(transparent)]
-    Store(#[from] OpenError),
-    /// There is no backup there, or nothing that says what it must be like.
-    #[error("{} is no backup: {reason}", path.display())]
-    NoBackup {
-        /// The file.
-        path: PathBuf,
-        /// What is missing.
-        reason: String,
-    },
-    /// It is not what it was when it was made.
-    #[error("the backup {} is damaged: {reason}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// It could not be copied; the disk may be full.
-    #[error("the backup cannot be copied to {}: {error}", path.display())]
-    Io {
-        /// The file that could not be written.
-        path: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// SQLite could not prepare it; the disk may be full.
-    #[error("the backup cannot be prepared: {0}")]
-    Sqlite(String),
-}
+pub type RestoreError = backup::RestoreError<OpenError>;
 
 /// Puts a backup in the place of a store, which must be closed; the folder must be there. Blocks until it is done.
 ///
@@ -150,7 +117,7 @@ fn emptied(path: &Path) -> Result<u64, RestoreError> {
 fn prepare(backup: &Backup, new: &Path, known: u64) -> Result<(), RestoreError> {
     let damaged = |reason: String| RestoreError::Damaged { path: backup.path.clone(), reason };
     let failed = |error: rusqlite::Error| {
-        if is_damage(&error) { damaged(error.to_string()) } else { RestoreError::Sqlite(error.to_string()) }
+        if is_damage(&error) { damaged(error.to_string()) } else { RestoreError::Unready(error.to_string()) }
     };
     let mut copy = Connection::open(new).map_err(failed)?;
     copy.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA synchronous = FULL").map_err(failed)?;

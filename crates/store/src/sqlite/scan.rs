@@ -4,6 +4,7 @@
 //! be read is named and passed over, and the rest is served.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -12,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, types::Va
 use smol_str::SmolStr;
 use tokio::sync::Semaphore;
 use toolhub_core::{
-    backend::{Cursor, Key, Page, Partition, Row, Scan, Scope, StoreError},
+    backend::{Cursor, Key, Page, Partition, Row, Scan, Scope, StoreError, Table},
     clock::Timestamp,
 };
 
@@ -23,6 +24,11 @@ const AT_ONCE: usize = 2;
 
 const FETCH: &str =
     "SELECT version, stamp, layout, expires, created, updated, body, head, value FROM rows WHERE rowid = ?1";
+
+const TALLY: &str = "
+    SELECT id, count(*) FROM rows INDEXED BY by_id WHERE tab = ?1 GROUP BY id
+    UNION ALL
+    SELECT id, -count(*) FROM rows INDEXED BY by_end WHERE expires <= ?2 AND tab = ?1 GROUP BY id";
 
 /// Connections for scans, opened when they are needed.
 pub(super) struct Scanners {
@@ -37,8 +43,20 @@ impl Scanners {
     }
 
     /// A page, and the rows that were passed over.
-    #[expect(clippy::disallowed_methods, reason = "this is the room where scans block, and it bounds them")]
     pub(super) async fn scan(&self, scan: Scan, now: Timestamp) -> Result<(Page, Vec<Suspect>), StoreError> {
+        self.read(move |connection| page(connection, &scan, now)).await
+    }
+
+    /// How many rows of a table have each id.
+    pub(super) async fn tally(&self, table: Table, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>, StoreError> {
+        self.read(move |connection| tally(connection, table, now).map_err(|error| error::nothing(&error))).await
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the room where scans block, and it bounds them")]
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let gone = |_| StoreError::Unavailable("the store is closed".into());
         let place = self.places.clone().acquire_owned().await.map_err(gone)?;
         let (path, idle) = (self.path.clone(), self.idle.clone());
@@ -50,15 +68,31 @@ impl Scanners {
                 Some(connection) => connection,
                 None => connection::reading(&path).map_err(|error| error::nothing(&error))?,
             };
-            let page = page(&connection, &scan, now);
+            let answer = read(&connection);
             // One that failed is closed.
-            if !matches!(page, Err(StoreError::Unavailable(_))) {
+            if !matches!(answer, Err(StoreError::Unavailable(_))) {
                 idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             }
-            page
+            answer
         });
         reading.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the scan was cut short".into())))
     }
+}
+
+/// Counted in an index, without a look at the rows; those that have expired and are not swept yet are taken off. One
+/// statement, so both are of one moment.
+fn tally(connection: &Connection, table: Table, now: Timestamp) -> Result<BTreeMap<SmolStr, u64>> {
+    let mut count = connection.prepare_cached(TALLY)?;
+    let mut found = count.query((table.as_str(), now.millis()))?;
+    let mut many = BTreeMap::new();
+    while let Some(group) = found.next()? {
+        let (id, rows): (String, i64) = (group.get(0)?, group.get(1)?);
+        *many.entry(SmolStr::new(id)).or_insert(0) += rows;
+    }
+    Ok(many
+        .into_iter()
+        .filter_map(|(id, rows)| Some((id, u64::try_from(rows).ok().filter(|rows| *rows > 0)?)))
+        .collect())
 }
 
 /// One page, all of one moment: the open walk over the keys holds it.

@@ -353,7 +353,7 @@ async fn a_full_disk_leaves_the_old_store_where_it_is() {
     drop(store);
     disk.set_full(true);
     let refused = sqlite::restore(&backup, &path).unwrap_err();
-    assert!(matches!(refused, RestoreError::Sqlite(_) | RestoreError::Store(_)), "{refused}");
+    assert!(matches!(refused, RestoreError::Unready(_) | RestoreError::Store(_)), "{refused}");
     disk.set_full(false);
     assert_eq!(row(&open(&path), "a").await, Some(("2".into(), 2)));
     sqlite::restore(&backup, &path).unwrap();

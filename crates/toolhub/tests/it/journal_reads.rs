@@ -70,6 +70,21 @@ fn main() -> Tenant {
     Tenant::default()
 }
 
+#[tokio::test]
+async fn a_read_that_others_wait_for_leaves_a_record_each_time() {
+    let ((read, _), (report, _)) = (scripted("read", []), scripted("report", []));
+    let hub = ToolHub::builder().store(Memory::new()).tool(read.read_only()).tool(report.after("read"));
+    let hub = hub.build().await.unwrap();
+    let mut made = Vec::new();
+    for n in 0..3 {
+        made.push(hub.call("read", json!({"n": n})).thread("t").await.id);
+    }
+    // Ids of one millisecond are in no order.
+    made.sort();
+    let page = hub.calls(&main(), &CallQuery::default()).await.unwrap();
+    assert_eq!(page.calls.iter().rev().map(|call| call.id).collect::<Vec<_>>(), made);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_plain_read_leaves_one_record_within_fifty_milliseconds() {
     let steps = [Step::Return(json!({"large": "output"})), Step::Fail(ToolError::new("no"))];

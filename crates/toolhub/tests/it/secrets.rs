@@ -1,11 +1,12 @@
 //! Arguments whose names sound secret are given to the tool and to nobody else.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use toolhub::{
-    Answer, ApprovalError, ApprovalOutcome, CallQuery, Reached,
+    Answer, Approval, ApprovalError, ApprovalOutcome, CallQuery, Reached,
     backend::{Backend, Memory, Scan, Scope, Table},
     clock::Timestamp,
+    dynamic,
     prelude::*,
     testing::{AssertOutcome, Recorder, scripted},
 };
@@ -117,6 +118,69 @@ async fn a_secret_that_a_person_was_not_shown_and_left_alone_is_the_callers_own(
     let record = hub.call_record(&tenant, call).await.unwrap().unwrap();
     assert_eq!(record.arguments, json!({"api_key": "[redacted]", "qty": 1}));
     assert!(!record.outcome.unwrap().model_text().contains(SECRET));
+}
+
+/// A tool whose secrets are a number and a text of a certain form, and the edit of a call of it that waits.
+async fn edited(change: impl FnOnce(&mut Value), waits: bool) -> (Result<Approval, ApprovalError>, Vec<Value>) {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "pin_token": {"type": "integer", "minimum": 1000},
+            "api_key": {"type": "string", "pattern": "^key-[0-9]+$"},
+            "qty": {"type": "integer"},
+        },
+        "required": ["pin_token", "api_key", "qty"],
+        "if": {"properties": {"qty": {"minimum": 10}}},
+        "then": {"properties": {"pin_token": {"minimum": 9000}}},
+    });
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = seen.clone();
+    let pay = dynamic("pay", schema, move |given: Value, _: CallContext| {
+        notes.lock().unwrap().push(given);
+        async { Ok::<_, ToolError>(json!("paid")) }
+    });
+    let hub = ToolHub::builder().store(Memory::new()).tool(pay.confirm()).build().await.unwrap();
+    let tenant = Tenant::default();
+    let given = json!({"pin_token": 4321, "api_key": "key-4321", "qty": 2});
+    let call = || hub.call("pay", given.clone());
+    let (call, approval) = if waits {
+        let Reached::Waiting { call, approval, .. } = call().until_asked().await else { panic!("nobody is asked") };
+        (Some(call), approval)
+    } else {
+        (None, call().cannot_wait().await.error.unwrap().approval().unwrap())
+    };
+    let mut arguments = hub.approval(&tenant, approval).await.unwrap().unwrap().arguments;
+    assert_eq!(arguments, json!({"pin_token": "[redacted]", "api_key": "[redacted]", "qty": 2}));
+    change(&mut arguments);
+    let answered = hub.resolve_approval(&tenant, approval, Answer::edited(arguments, Caller::default())).await;
+    if answered.is_ok() {
+        match call {
+            Some(call) => drop(hub.wait(&tenant, call).await.unwrap()),
+            None => drop(hub.call("pay", given.clone()).cannot_wait().await),
+        }
+    }
+    let seen = seen.lock().unwrap().clone();
+    (answered, seen)
+}
+
+#[tokio::test]
+async fn a_secret_of_any_form_need_not_be_typed_again_by_a_person_who_edits_something_else() {
+    for waits in [true, false] {
+        let (answered, seen) = edited(|arguments| arguments["qty"] = 3.into(), waits).await;
+        assert!(answered.is_ok(), "{answered:?}");
+        assert_eq!(seen, [json!({"pin_token": 4321, "api_key": "key-4321", "qty": 3})]);
+        let (answered, _) = edited(|arguments| arguments["qty"] = 1.5.into(), waits).await;
+        let Err(ApprovalError::Arguments { problems, .. }) = answered else { panic!("{answered:?}") };
+        assert_eq!(problems.iter().map(|problem| problem.pointer.as_str()).collect::<Vec<_>>(), ["/qty"]);
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_with_a_secret_is_said_without_the_secret() {
+    let (answered, seen) = edited(|arguments| arguments["qty"] = 10.into(), true).await;
+    let Err(ApprovalError::Arguments { problems, .. }) = answered else { panic!("{answered:?}") };
+    assert!(!problems.is_empty() && !format!("{problems:?}").contains("4321"), "{problems:?}");
+    assert_eq!(seen, [json!(null); 0]);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use toolhub::{
     Answer, Approval, ApprovalOutcome, CallPage, CallQuery, CallRecord, Change, Changed, ContextFilter, ContextInfo,
     ContextPage, Definition, Explanation, Grant, HistoryEntry, InstanceInfo, JournalStats, OnExcess, RateScope,
-    Restored, StateEntry, StateStats, StateVersion, ThreadInfo, ToolStats, ToolStatusInfo, View,
+    RecentStats, Restored, StateEntry, StateStats, StateVersion, ThreadInfo, ToolStats, ToolStatusInfo, View,
     backend::Memory,
     events::{Event, EventPage, MessageCall, News},
     ids::{CallId, RunId},
@@ -164,6 +164,8 @@ async fn tools_and_what_is_known_of_them_are_as_their_schemas_say() {
         check::<Explanation>(&hub.explain(&tool.definition.name, &tenant, &thread).await.unwrap());
         check::<ToolStatusInfo>(&hub.tool_status(&tool.definition.name, View::Shared).await.unwrap());
         check::<ToolStats>(&hub.tool_stats(&tool.definition.name).unwrap());
+        let hour = Duration::from_secs(3600);
+        check::<RecentStats>(&hub.recent_stats(&tool.definition.name, hour).await.unwrap().unwrap());
     }
     check(&Rule::ask("a*").when("/sum", "^9").because("much"));
     check(&StatusSettings::default());

@@ -8,13 +8,14 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use serde_json::{Value, json};
-use tokio::{sync::mpsc, time::Instant};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::{super::list::text, ended, has_ended};
 use crate::{
-    ask::{self, Said},
+    ask::{self, Lines, Said},
     client::Request,
+    editor,
     exit::Exit,
     failure::Failure,
     output::{Fields, Spinner, mark, plain},
@@ -42,7 +43,7 @@ pub(super) async fn settle(session: &Session, call: &Value, document: &str, took
     let question = session.ask(Request::get(["approvals", &approval])).await?.value()?;
     session.if_interrupted(Some(Request::post(["calls", &id, "cancel"])));
     show(session, &question).await;
-    let mut lines = ask::typed();
+    let mut lines = Lines::typed();
     tokio::select! {
         answered = answer(session, &approval, &mut lines) => answered?,
         () = ends(session, &id) => eprintln!(),
@@ -85,17 +86,12 @@ pub(crate) async fn show(session: &Session, question: &Value) {
 }
 
 /// Asks until there is an answer that the hub takes.
-pub(crate) async fn answer(
-    session: &Session,
-    approval: &str,
-    lines: &mut mpsc::Receiver<String>,
-) -> Result<(), Failure> {
+pub(crate) async fn answer(session: &Session, approval: &str, lines: &mut Lines) -> Result<(), Failure> {
     loop {
         let line = next(KEYS, lines).await;
         let mut said = ask::read(line.as_deref());
         if said == Said::Edit {
-            let prompt = format!("  {} ", ask::EDIT);
-            said = next(&prompt, lines).await.map_or_else(|| ask::read(None), |line| ask::edited(&line));
+            said = edit(session, approval, lines).await;
         }
         let body = match said {
             Said::Once => json!({"outcome": "proceed_once"}),
@@ -125,10 +121,37 @@ pub(crate) async fn answer(
     }
 }
 
-pub(crate) async fn next(prompt: &str, lines: &mut mpsc::Receiver<String>) -> Option<String> {
+/// The arguments as the person writes them: in the editor they have named, or in a line where they have named none.
+async fn edit(session: &Session, approval: &str, lines: &mut Lines) -> Said {
+    if !editor::is_named() {
+        let prompt = format!("  {} ", ask::EDIT);
+        return next(&prompt, lines).await.map_or_else(|| ask::read(None), |line| ask::edited(&line));
+    }
+    match in_editor(session, approval).await {
+        Ok(Some(arguments)) => Said::Edited(arguments.into()),
+        Ok(None) => Said::Unclear("you changed nothing, so nothing is answered; y allows it as it is".into()),
+        Err(failure) => {
+            session.show.failure(&failure);
+            Said::Nothing
+        }
+    }
+}
+
+/// The arguments of a question, as the person saved them; none where they are as they were.
+///
+/// # Errors
+/// When they cannot be edited, or what was saved is no JSON object.
+pub(crate) async fn in_editor(session: &Session, approval: &str) -> Result<Option<Map<String, Value>>, Failure> {
+    let question = session.ask(Request::get(["approvals", approval])).await?.value()?;
+    let shown = serde_json::to_string_pretty(&question["arguments"]).unwrap_or_default();
+    let saved = super::object("what you saved", &editor::edit(&(shown + "\n"))?)?;
+    Ok(Some(saved).filter(|saved| question["arguments"].as_object() != Some(saved)))
+}
+
+pub(crate) async fn next(prompt: &str, lines: &mut Lines) -> Option<String> {
     let mut out = anstream::stderr();
     let _ = write!(out, "{prompt}").and_then(|()| out.flush());
-    lines.recv().await
+    lines.next().await
 }
 
 fn say(text: &str) {

@@ -6,14 +6,11 @@
 use std::{collections::VecDeque, pin::pin};
 
 use serde_json::json;
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{super::list::text, screen::Screen};
 use crate::{
-    ask,
+    ask::Lines,
     client::{Event, Events, Request, Streamed},
     commands::call::question,
     failure::Failure,
@@ -37,7 +34,7 @@ pub(super) struct Keyboard {
     somebody: bool,
     /// Whether tools that only read are allowed without a question.
     allows_reads: bool,
-    lines: Option<mpsc::Receiver<String>>,
+    lines: Option<Lines>,
     interrupts: Interrupts,
     owed: VecDeque<String>,
 }
@@ -67,7 +64,7 @@ impl Keyboard {
 
     /// The next line; none at the end of input, and where the person interrupts.
     pub(super) async fn line(&mut self, prompt: &str) -> Option<String> {
-        let lines = self.lines.get_or_insert_with(ask::typed);
+        let lines = self.lines.get_or_insert_with(Lines::typed);
         tokio::select! {
             line = question::next(prompt, lines) => line,
             () = self.interrupts.next() => None,
@@ -186,7 +183,7 @@ async fn settle(
         return Err(waits(session, &text(&question, "/tool"), approval, run));
     }
     question::show(session, &question).await;
-    let lines = keyboard.lines.get_or_insert_with(ask::typed);
+    let lines = keyboard.lines.get_or_insert_with(Lines::typed);
     let about = |event: &Event| text(&event.data, "/approvalId") == approval;
     // One question, however much is heard meanwhile: it is not asked again for that.
     let mut answering = pin!(question::answer(session, approval, lines));

@@ -53,8 +53,8 @@ impl<'a> Book<'a> {
 
     /// Commits the end with the states and the evidence of it. Another call of the thread may leave evidence at the same
     /// moment; both count, so whoever comes second looks again. Somebody else may have written a state; whether it can be
-    /// written all the same is decided by `state`.
-    pub(super) async fn settle(&self, outcome: &Outcome, drafts: &mut Drafts) -> Result<(), Unsettled> {
+    /// written all the same is decided by `state`. Says whether the call has its record: a read that proved nothing new has none yet.
+    pub(super) async fn settle(&self, outcome: &Outcome, drafts: &mut Drafts) -> Result<bool, Unsettled> {
         let told = self.told(outcome);
         let elsewhere = self.settle_elsewhere(drafts, told.as_ref()).await?;
         loop {
@@ -66,7 +66,7 @@ impl<'a> Book<'a> {
             };
             all.extend(proof.write.clone());
             if all.is_empty() && self.opened.is_none() {
-                return Ok(());
+                return Ok(false);
             }
             match self.commit(outcome, all).await {
                 Err(StoreError::Conflict { table: Table::Evidence, .. }) => {}
@@ -76,7 +76,7 @@ impl<'a> Book<'a> {
                 },
                 Ok(()) => {
                     dependencies::tell(self.engine, self.way, &proof);
-                    return Ok(());
+                    return Ok(true);
                 }
                 Err(error) => return Err(error.into()),
             }

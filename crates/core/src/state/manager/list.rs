@@ -11,7 +11,9 @@ use crate::{
     clock::Timestamp,
     ids::{StateName, Tenant, ThreadId},
     state::{
-        ContextId, ContextInfo, ContextPage, StateError, StateKind, StateStats, entry::KindInfo, sessions::Session,
+        ContextId, ContextInfo, ContextPage, StateError, StateKind, StateStats,
+        entry::KindInfo,
+        sessions::{ROW, Session},
     },
 };
 
@@ -118,6 +120,24 @@ impl StateManager {
         }
         stats.contexts = contexts;
         Ok(stats)
+    }
+
+    /// How many states of each kind are kept for all tenants together; the live connections are those of this node. What a
+    /// session left behind counts until it is cleared away. Walks all of what is kept, so ask now and then.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn count(&self) -> Result<BTreeMap<StateKind, u64>, StateError> {
+        let now = self.now();
+        let mut many: BTreeMap<StateKind, u64> = StateKind::STORED.map(|kind| (kind, 0)).into();
+        many.insert(StateKind::Connection, self.0.live.many(now));
+        for (id, rows) in self.0.store.tally(now).await? {
+            let kind = id.rsplit_once('/').and_then(|(_, kind)| kind.parse().ok());
+            if let Some(many) = kind.and_then(|kind: StateKind| many.get_mut(&kind)).filter(|_| id != ROW) {
+                *many += rows;
+            }
+        }
+        Ok(many)
     }
 
     /// What each of these contexts holds. The states of one context are of the same moment.

@@ -1,8 +1,10 @@
 //! Scans: page after page, without gap or repetition, in both directions.
 
-use super::{NOW, answered, put, thread};
+use std::time::Duration;
+
+use super::{NOW, answered, put, thread, value, write};
 use crate::{
-    backend::{Backend, Batch, Cursor, Key, Scan, Scope, Table},
+    backend::{Backend, Batch, Cursor, Expect, Key, Scan, Scope, Table},
     ids::Tenant,
 };
 
@@ -60,6 +62,21 @@ pub(super) async fn behind_any_cursor(store: &impl Backend) {
             assert_eq!(pages(store, scan).await, expected, "{scope:?} behind `{id}`, newest first: {newest}");
         }
     }
+}
+
+/// Rows are counted by their ids over all partitions; one whose time has passed does not count.
+pub(super) async fn counted_by_their_ids(store: &impl Backend) {
+    for (home, id) in [("x", "a/one"), ("y", "a/one"), ("z", "a/one"), ("x", "a/two"), ("y", "b/one")] {
+        answered(store.commit(Batch::on(thread(home)).with(put(id, "1")), NOW)).await;
+    }
+    let soon = NOW + Duration::from_millis(10);
+    let brief = write("a/two", Expect::Any, value("1", Some(soon)));
+    answered(store.commit(Batch::on(thread("y")).with(brief), NOW)).await;
+    let many = async |now| Vec::from_iter(answered(store.tally(Table::State, now)).await);
+    let all = |two| vec![("a/one".into(), 3), ("a/two".into(), two), ("b/one".into(), 1)];
+    assert_eq!(many(NOW).await, all(2), "how many rows have each id");
+    assert_eq!(many(soon).await, all(1), "one whose time has passed is not counted");
+    assert!(answered(store.tally(Table::Versions, NOW)).await.is_empty(), "other tables are not counted");
 }
 
 /// The ids and partitions of all pages.

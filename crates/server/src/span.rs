@@ -1,18 +1,20 @@
-//! How long something is remembered, as it is written in requests: `30s`, `1h30m`, `7d`.
+//! A time as it is written in requests: `30s`, `1h30m`, `7d`.
+//!
+//! In: a text of numbers with units. Out: how long that is; and back, for answers that name a time.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 
-/// A time to live.
+/// How long something is, lives or lies back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ttl(pub(super) Duration);
+pub(crate) struct Span(pub(crate) Duration);
 
 const UNITS: [(&str, u64); 6] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
 
-impl Ttl {
+impl Span {
     fn read(text: &str) -> Option<Self> {
         let (mut rest, mut millis) = (text, 0_u64);
         while !rest.is_empty() {
@@ -28,25 +30,33 @@ impl Ttl {
     }
 }
 
-impl<'de> Deserialize<'de> for Ttl {
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        // Weeks are for reading only: people say 30 days and 14 days.
+        let whole = UNITS[..5].iter().rev().find(|(_, size)| millis.is_multiple_of(u128::from(*size)));
+        let (unit, size) = whole.copied().unwrap_or(UNITS[0]);
+        write!(f, "{}{unit}", millis / u128::from(size))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         let wrong = || {
             let text: String = text.chars().take(64).collect();
-            de::Error::custom(format!(
-                "`{text}` is no time to live; write a number with a unit, such as `30s`, `5m` or `1h`"
-            ))
+            de::Error::custom(format!("`{text}` is no time; write a number with a unit, such as `30s`, `5m` or `1h`"))
         };
         Self::read(&text).ok_or_else(wrong)
     }
 }
 
-impl JsonSchema for Ttl {
+impl JsonSchema for Span {
     fn inline_schema() -> bool {
         true
     }
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Ttl".into()
+        "Span".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         // Nine digits of weeks are no overflow; and not all of them are zero.
@@ -77,7 +87,14 @@ mod tests {
             ("18446744073709551615w", None),
             ("1ü", None),
         ] {
-            assert_eq!(Ttl::read(text), millis.map(|millis| Ttl(Duration::from_millis(millis))), "{text}");
+            assert_eq!(Span::read(text), millis.map(|millis| Span(Duration::from_millis(millis))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_told_in_the_largest_unit_that_fits() {
+        for text in ["1ms", "1500ms", "90s", "90m", "1h", "30d"] {
+            assert_eq!(Span::read(text).unwrap().to_string(), text);
         }
     }
 }

@@ -1,0 +1,70 @@
+//! How many states are kept, counted now and then.
+//!
+//! In: a look at the page of numbers. Out: the last count. Counting walks all states, so it is done beside whoever looks, only
+//! when somebody looks, and rests long enough that it never takes more than a small part of the store's time.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use toolhub_core::StateKind;
+
+use crate::app::App;
+
+/// How long whoever begins a count waits for its end; small stores are counted by then.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How many times as long as it took a count rests: it takes a hundredth of the time at most.
+const REST: u32 = 100;
+/// It rests at least this long.
+const LEAST: Duration = Duration::from_secs(1);
+/// A count that has not ended by then never will.
+const GIVEN_UP: Duration = Duration::from_secs(600);
+
+/// The last count, and when the next one may begin.
+#[derive(Debug, Default)]
+pub(crate) struct Census(Arc<Mutex<Book>>);
+
+#[derive(Debug, Default)]
+struct Book {
+    counted: BTreeMap<StateKind, u64>,
+    next: Option<Instant>,
+}
+
+impl Census {
+    /// How many states of each kind were there when they were counted last; nothing before that.
+    pub(crate) async fn read(&self, app: &App) -> BTreeMap<StateKind, u64> {
+        if self.is_due() {
+            let (book, state, stopping) = (self.0.clone(), app.hub().state().clone(), app.stopping().clone());
+            let count = tokio::spawn(stopping.run_until_cancelled_owned(async move {
+                let begun = Instant::now();
+                let counted = state.count().await;
+                let mut book = lock(&book);
+                book.next = Some(Instant::now() + (begun.elapsed() * REST).max(LEAST));
+                match counted {
+                    Ok(counted) => book.counted = counted,
+                    Err(error) => tracing::debug!(%error, "the states could not be counted"),
+                }
+            }));
+            // A count that takes longer goes on, for whoever looks next.
+            let _ = tokio::time::timeout(PATIENCE, count).await;
+        }
+        lock(&self.0).counted.clone()
+    }
+
+    /// Whether it is time to count. Only one is told so.
+    fn is_due(&self) -> bool {
+        let (now, mut book) = (Instant::now(), lock(&self.0));
+        let due = book.next.is_none_or(|next| next <= now);
+        if due {
+            book.next = Some(now + GIVEN_UP);
+        }
+        due
+    }
+}
+
+fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
