@@ -31,6 +31,8 @@ pub enum Secret {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Hidden(String);
 
+/// What stands in the place of a secret.
+const MASK: &str = "••••";
 /// So few characters of a secret may be shown.
 const SHOWN: usize = 4;
 /// A shorter secret shows nothing: four characters would be a good part of it.
@@ -40,7 +42,20 @@ impl Secret {
     /// The secret itself, at the key it stands at. What it is, is told nobody; `None` when it is not there, which the desk is told.
     pub fn fetch(&self, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Hidden> {
         match self {
-            Self::Text(text) => Some(text.clone()),
+            Self::Text(text) => match text.reveal() {
+                "" => {
+                    desk.wrong(at, format!("`{at}` is empty"), "write something, or leave the key out");
+                    None
+                }
+                // What `masked` wrote is the secret of nobody.
+                dots if dots.starts_with(MASK) => {
+                    let message =
+                        format!("`{at}` has dots in the place of a secret, as whoever shows a config writes them");
+                    desk.wrong(at, message, "write the secret itself, or where it is found: { env = \"NAME\" }");
+                    None
+                }
+                _ => Some(text.clone()),
+            },
             Self::Env { env } => {
                 let found = desk.ground().variable(env);
                 if found.is_none() {
@@ -80,13 +95,13 @@ impl Hidden {
         let all: Vec<char> = self.0.chars().collect();
         let tail: String =
             if all.len() >= LONG_ENOUGH { all[all.len() - SHOWN..].iter().collect() } else { String::new() };
-        format!("••••{tail}")
+        format!("{MASK}{tail}")
     }
 }
 
 impl fmt::Debug for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("••••")
+        f.write_str(MASK)
     }
 }
 

@@ -155,6 +155,20 @@ fn what_makes_no_sense_is_refused_at_its_key() {
 }
 
 #[test]
+fn a_secret_that_is_empty_or_was_written_masked_is_none() {
+    for (text, part) in [("", "is empty"), ("••••", "dots"), ("••••1234", "dots")] {
+        check(json!({"url": "https://a.example", "auth": {"type": "bearer", "token": text}}), "auth.token", part);
+        check(json!({"url": "https://a.example", "headers": {"X-A": text}}), "headers.X-A", part);
+        check(json!({"command": "x", "env": {"A": text}}), "env.A", part);
+    }
+    // So a config that was written and read again is refused, and does not go out with dots for a key.
+    let config = written(json!({"name": "it", "command": "x", "env": {"A": "the-secret-itself"}}));
+    create_tool(&config).map(drop).unwrap();
+    let again: ToolConfig = serde_json::from_str(&serde_json::to_string(&config).unwrap()).unwrap();
+    assert_eq!(create_tool(&again).map(drop).unwrap_err().problems.len(), 1);
+}
+
+#[test]
 fn a_function_that_nobody_brings_is_told_with_those_that_are_there() {
     let config = written(json!({"name": "it", "builtin": "calculator"}));
     let none = create_tool(&config).map(drop).unwrap_err().to_string();
