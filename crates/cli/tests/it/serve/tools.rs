@@ -239,6 +239,8 @@ fn a_document_is_imported_from_the_command_line_and_its_operations_are_called() 
 
     let shown = run(&["--dry-run"], &[]);
     assert!(shown.out.contains("pet__showPet") && shown.out.contains("DELETE /pets/{id}"), "{}", shown.out);
+    assert!(!shown.out.contains('\x1b'), "colours are for terminals: {:?}", shown.out);
+    assert!(shown.err.contains("2 tools of") && shown.err.contains("1 operation left out"), "{}", shown.err);
     assert!(shown.err.contains("PUT /pets/{id}/picture") && shown.err.contains("nothing was written"), "{}", shown.err);
     assert!(shown.err.contains("PET_KEY"), "the secret it needs is named: {}", shown.err);
     assert_eq!(folder.read("toolhub.toml"), "# mine\n");
