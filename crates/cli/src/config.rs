@@ -37,7 +37,7 @@ use toolhub::status::StatusSettings;
 pub(crate) use self::{
     closest::closest,
     load::{Asked, FILE_NAME, Loaded, Needed, load, tool},
-    problem::{Problems, Style, render},
+    problem::{Problem, Problems, Style, render},
     raw::{Level, LogFormat, Mode},
     rehearse::rehearse,
     show::values,

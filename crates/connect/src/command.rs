@@ -186,7 +186,7 @@ impl Command {
             }
         }
         for name in self.env.keys().chain(&self.pass) {
-            if name.is_empty() || name.contains(['=', '\0']) {
+            if !is_variable(name) {
                 return Err(CommandError::Variable { name: name.escape_debug().to_string() });
             }
         }
@@ -197,6 +197,11 @@ impl Command {
         }
         Ok(())
     }
+}
+
+/// Whether a variable can have this name.
+pub(crate) fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
 }
 
 impl fmt::Debug for Command {

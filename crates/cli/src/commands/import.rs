@@ -116,7 +116,8 @@ fn show(session: &Session, said: &OpenApi, imported: &Imported, written: Option<
         let first = plan.description.lines().next().unwrap_or_default().to_owned();
         table.row([plan.name.to_string(), plan.operation(), first]);
     }
-    session.show.foreign(&table.lines(session.show.width, session.show.ascii));
+    // The table has cleaned what stands in the document.
+    session.show.data(&table.lines(session.show.width, session.show.ascii));
     for warning in &imported.warnings {
         session.show.say(&plain(&warning.to_string()));
     }
@@ -126,7 +127,8 @@ fn show(session: &Session, said: &OpenApi, imported: &Imported, written: Option<
         session.show.say(&plain(&format!("`{}` needs {}{variables}", scheme.name, scheme.kind.words())));
     }
     let (many, left) = (imported.plans.len(), imported.filtered + imported.skipped());
-    let what = format!("{many} tools of \"{}\", {left} operations left out", imported.title);
+    let counted = |many: usize, word: &str| format!("{many} {word}{}", if many == 1 { "" } else { "s" });
+    let what = format!("{} of \"{}\", {} left out", counted(many, "tool"), imported.title, counted(left, "operation"));
     session.show.say(&plain(&match written {
         Some(file) => {
             format!("{what}; written into {}. Next: toolhub serve, or a reload of the server", file.display())

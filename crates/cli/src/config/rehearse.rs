@@ -5,9 +5,13 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use toolhub::{BuildError, RegistryError, backend::Memory};
+use toolhub::{
+    BuildError, BusinessStateConfig, RegistryError, StateManagerConfig,
+    backend::{Backend, Memory},
+};
 
 use super::{
+    Config, Tools,
     load::Loaded,
     problem::{Problem, Problems},
     tree::Path,
@@ -16,16 +20,38 @@ use super::{
 /// Tries the config out.
 ///
 /// # Errors
-/// What the hub says, at the place it is about.
+/// What the hub says, each at the place it is about.
 pub(crate) async fn rehearse(loaded: &Loaded) -> Result<(), Problems> {
-    let memory = |_: &_, _: &_| Ok::<_, Infallible>(Arc::new(Memory::new()) as Arc<_>);
     match loaded.config.builder().managers(memory).build().await {
         Ok(hub) => {
             hub.shutdown(Duration::ZERO).await;
             Ok(())
         }
-        Err(error) => Err(Problems::new(vec![told(&error, loaded)])),
+        Err(error) => {
+            let each = each_alone(loaded).await;
+            let all = if each.is_empty() { vec![error] } else { each };
+            Err(Problems::new(all.iter().map(|error| told(error, loaded)).collect()))
+        }
     }
+}
+
+/// What is wrong with each tool by itself: a hub ends at the first that it cannot take.
+async fn each_alone(loaded: &Loaded) -> Vec<BuildError> {
+    let bare = Config { tools: Tools::new(), ..loaded.config.clone() };
+    let Ok(hub) = bare.builder().managers(memory).build().await else { return Vec::new() };
+    let tools = loaded.config.tool_builders().into_iter();
+    let wrong = tools.filter_map(|tool| match hub.register(tool) {
+        // Whether those it waits for are there was looked at before.
+        Ok(_) | Err(RegistryError::UnknownDependency { .. }) => None,
+        Err(error) => Some(BuildError::Tool(error)),
+    });
+    let wrong = wrong.collect();
+    hub.shutdown(Duration::ZERO).await;
+    wrong
+}
+
+fn memory(_: &StateManagerConfig, _: &BusinessStateConfig) -> Result<Arc<dyn Backend>, Infallible> {
+    Ok(Arc::new(Memory::new()))
 }
 
 fn told(error: &BuildError, loaded: &Loaded) -> Problem {

@@ -14,7 +14,7 @@ use toolhub::{
     server::ToolChangeError,
 };
 
-use crate::config;
+use crate::config::{self, Problem};
 
 /// The layout of a row.
 const LAYOUT: u32 = 1;
@@ -48,25 +48,48 @@ pub(super) fn builder(
     let said = asked.as_object().ok_or_else(|| refused("a tool is an object".into()))?;
     let mut said = in_config_words(said);
     said.remove("name");
-    if let Some((key, help)) = FILE_ONLY.iter().find(|(key, _)| said.contains_key(*key)) {
-        return Err(refused(format!("`{key}` is not taken over the API: {help}")));
+    let ours = only_here(&said);
+    for (key, _) in &ours {
+        said.remove(*key);
     }
-    if let Some(key) = ["auth", "headers"].into_iter().find(|key| refers(said.get(*key))) {
-        let why = "a secret that comes over the API is a text; variables and files of the server are not read for it";
-        return Err(refused(format!("`{key}`: {why}")));
-    }
+    let mut wrong: Vec<String> = ours.into_iter().map(|(_, why)| why).collect();
     if let Some(at) = nothing(&Value::Object(said.clone())) {
-        return Err(refused(format!("`{at}` is null, which no tool can say; leave it out, or write a value")));
+        wrong.push(format!("`{at}` is null, which no tool can say; leave it out, or write a value"));
+        return Err(refused(wrong.join("; ")));
     }
-    let mut tool = config::tool(name, &said, others).map_err(|problems| {
-        let told = problems.iter().map(|problem| match &problem.help {
-            Some(help) => format!("{} ({help})", problem.message),
-            None => problem.message.clone(),
-        });
-        refused(told.collect::<Vec<_>>().join("; "))
-    })?;
-    tool.allow_hosts(hosts);
-    tool.builder(name).ok_or_else(|| refused("there is no such builtin".into()))
+    let made = config::tool(name, &said, others);
+    if let Err(problems) = &made {
+        wrong.extend(problems.iter().map(|problem| told(name, problem)));
+    }
+    match made {
+        Ok(mut tool) if wrong.is_empty() => {
+            tool.allow_hosts(hosts);
+            tool.builder(name).ok_or_else(|| refused("there is no such builtin".into()))
+        }
+        _ => Err(refused(wrong.join("; "))),
+    }
+}
+
+/// The keys that only a config file may have so, and why.
+fn only_here(said: &Map<String, Value>) -> Vec<(&'static str, String)> {
+    let keys = FILE_ONLY.iter().filter(|(key, _)| said.contains_key(*key));
+    let keys = keys.map(|(key, help)| (*key, format!("`{key}` is not taken over the API: {help}")));
+    let why = "a secret that comes over the API is a text; variables and files of the server are not read for it";
+    let secrets = ["auth", "headers"].into_iter().filter(|key| refers(said.get(*key)));
+    keys.chain(secrets.map(|key| (key, format!("`{key}`: {why}")))).collect()
+}
+
+/// A problem with its key, as whoever asked for the tool knows it: not in a file, and with no section around it.
+fn told(name: &str, problem: &Problem) -> String {
+    let section = format!("tools.{name}.");
+    let key = problem.key.strip_prefix(&section).unwrap_or_default();
+    let message = problem.message.replace(&section, "");
+    let place =
+        if key.is_empty() || message.contains(&format!("`{key}`")) { String::new() } else { format!("`{key}`: ") };
+    match &problem.help {
+        Some(help) => format!("{place}{message} ({help})"),
+        None => format!("{place}{message}"),
+    }
 }
 
 /// Whether a member refers to something that this machine has.

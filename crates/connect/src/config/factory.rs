@@ -117,8 +117,9 @@ impl ToolFactory {
         made.ok_or_else(|| ToolConfigError { tool: config.name.clone(), problems })
     }
 
-    /// Works out what holds for a tool of this name. What is wrong is told the desk, at keys below `at`; `None` when nothing can be
-    /// made of it. For whoever has a config of many tools, compares plans, or knows where each key was written.
+    /// Works out what holds for a tool of this name. What is wrong is told the desk, at keys below `at`, and no tool is to be made of
+    /// the plan then; `None` when nobody can tell what the tool does. For whoever has a config of many tools, compares plans, or knows
+    /// where each key was written.
     pub fn plan(&self, name: &str, config: &ToolConfig, at: &KeyPath, desk: &mut Desk<'_>) -> Option<ToolPlan> {
         plan::plan(name, config, at, self, desk)
     }

@@ -12,7 +12,7 @@ mod source;
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value};
-use toolhub_core::{ManagerType, Policy, StateCleanup, ToolBuilder};
+use toolhub_core::{ManagerType, Policy, StateCleanup, ToolBuilder, schema::Schema};
 
 use self::source::Source;
 use super::{
@@ -52,7 +52,7 @@ enum How {
     Sequence,
 }
 
-/// Works out what holds; `None` when nothing can be made of it. `at` is where it is written, `name` what the tool is called.
+/// Works out what holds; `None` when nobody can tell what the tool does. `at` is where it is written, `name` what the tool is called.
 pub(super) fn plan(
     name: &str,
     said: &ToolConfig,
@@ -77,12 +77,20 @@ pub(super) fn plan(
         let help = "remove `cache`: an answer given again is an effect that did not happen";
         desk.wrong(&at.key("cache"), "only the answers of read-only tools can be kept", help);
     }
+    let parameters = said.parameters.clone().map(|schema| Value::Object(schema.into_iter().collect::<Map<_, _>>()));
+    // Those of a function are laid over its own, and only then are they whole.
+    if let (Some(Source::Rest(_) | Source::Command(_)), Some(schema)) = (&source, &parameters)
+        && let Err(error) = Schema::compile(schema.clone())
+    {
+        let help = "write a JSON Schema of an object, with a property for each argument";
+        desk.wrong(&at.key("parameters"), format!("`parameters` cannot be used: {error}"), help);
+    }
     let depends_on = groups(said.depends_on.as_ref(), at, desk);
     let policy = said.calls.policy(at, desk);
     Some(ToolPlan {
         source: source?,
         description: said.description.clone(),
-        parameters: said.parameters.clone().map(|schema| Value::Object(schema.into_iter().collect::<Map<_, _>>())),
+        parameters,
         depends_on,
         annotations: said.annotations.clone(),
         category: said.category.clone(),

@@ -2,10 +2,13 @@
 //!
 //! In: `"text"`, `{ env = "NAME" }` or `{ file = "path" }`. Out: a value that prints as dots, also in debug output.
 
-use std::{borrow::Cow, fmt, fs};
+use std::{borrow::Cow, fmt, fs, marker::PhantomData};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, MapAccess, Unexpected, Visitor, value::MapAccessDeserializer},
+};
 
 use super::{Desk, KeyPath};
 
@@ -31,6 +34,8 @@ pub enum Secret {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Hidden(String);
 
+/// What stands in the place of a secret.
+const MASK: &str = "••••";
 /// So few characters of a secret may be shown.
 const SHOWN: usize = 4;
 /// A shorter secret shows nothing: four characters would be a good part of it.
@@ -40,7 +45,20 @@ impl Secret {
     /// The secret itself, at the key it stands at. What it is, is told nobody; `None` when it is not there, which the desk is told.
     pub fn fetch(&self, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Hidden> {
         match self {
-            Self::Text(text) => Some(text.clone()),
+            Self::Text(text) => match text.reveal() {
+                "" => {
+                    desk.wrong(at, format!("`{at}` is empty"), "write something, or leave the key out");
+                    None
+                }
+                // What `masked` wrote is the secret of nobody.
+                dots if dots.starts_with(MASK) => {
+                    let message =
+                        format!("`{at}` has dots in the place of a secret, as whoever shows a config writes them");
+                    desk.wrong(at, message, "write the secret itself, or where it is found: { env = \"NAME\" }");
+                    None
+                }
+                _ => Some(text.clone()),
+            },
             Self::Env { env } => {
                 let found = desk.ground().variable(env);
                 if found.is_none() {
@@ -80,13 +98,13 @@ impl Hidden {
         let all: Vec<char> = self.0.chars().collect();
         let tail: String =
             if all.len() >= LONG_ENOUGH { all[all.len() - SHOWN..].iter().collect() } else { String::new() };
-        format!("••••{tail}")
+        format!("{MASK}{tail}")
     }
 }
 
 impl fmt::Debug for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("••••")
+        f.write_str(MASK)
     }
 }
 
@@ -98,6 +116,44 @@ impl fmt::Debug for Secret {
             Self::Text(text) => text.fmt(f),
         }
     }
+}
+
+/// Reads a table that may hold secrets. Whoever wrote a text in its place may have written the secret itself, so an error does not
+/// repeat it.
+pub(super) fn table<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    struct Table<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map))
+        }
+
+        fn visit_str<E: de::Error>(self, _: &str) -> Result<T, E> {
+            Err(E::invalid_type(Unexpected::Other("text"), &self))
+        }
+    }
+
+    // Not `deserialize_map`: what reads then words the error itself.
+    from.deserialize_any(Table(PhantomData))
+}
+
+/// The same of a table that need not be there.
+pub(super) fn some_table<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    struct Inner<T>(T);
+
+    impl<'de, T: Deserialize<'de>> Deserialize<'de> for Inner<T> {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            table(from).map(Self)
+        }
+    }
+
+    Option::<Inner<T>>::deserialize(from).map(|found| found.map(|Inner(inner)| inner))
 }
 
 impl<'de> Deserialize<'de> for Hidden {

@@ -83,10 +83,16 @@ fn dependencies(name: &str, said: &Written, tools: &Tools, desk: &mut Desk<'_>) 
     let at = Path::of(["tools", name]);
     for (way, base) in bases(name, said, tools) {
         let path = at.key("depends_on").join(way.0);
-        if said.contains_key(base) && !tools.contains_key(base) {
-            let message = format!("`{name}` waits for `{base}`, which is not enabled");
-            desk.wrong(&path, message, format!("enable [tools.{base}], or remove it here"));
-        } else if !tools.contains_key(base) {
+        if tools.contains_key(base) {
+            continue;
+        }
+        if let Some(written) = said.get(base) {
+            // What is wrong with one that is enabled is told at its own keys.
+            if !written.enabled {
+                let message = format!("`{name}` waits for `{base}`, which is not enabled");
+                desk.wrong(&path, message, format!("enable [tools.{base}], or remove it here"));
+            }
+        } else {
             let close = closest(base, tools.keys().map(String::as_str));
             let help = close.map_or_else(|| format!("add [tools.{base}]"), |close| format!("did you mean {close:?}?"));
             desk.wrong(&path, format!("`{name}` waits for `{base}`, and there is no such tool"), help);

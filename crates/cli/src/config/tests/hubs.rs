@@ -157,6 +157,25 @@ async fn the_starters_are_right_also_with_every_mark_taken_away() {
     }
 }
 
+#[tokio::test]
+async fn everything_that_only_a_hub_finds_is_told_at_once() {
+    let text = "[tools.a]\nbuiltin = \"clock\"\nparameters = { type = \"array\" }\n\
+                [tools.b]\nbuiltin = \"clock\"\ndepends_on = [\"a\"]\n[tools.c]\ncommand = \"x\"\nkind = \"stateful\"\n\
+                parameters = { type = \"object\", properties = { state = {} } }";
+    let problems = super::super::rehearse(&loaded("hub-finds", text).unwrap()).await.unwrap_err();
+    let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
+    assert_eq!(keys, ["tools.a.parameters", "tools.c"]);
+}
+
+#[test]
+fn a_tool_that_is_wrong_is_not_called_disabled_by_those_that_wait_for_it() {
+    let text = "[tools.a]\nbuiltin = \"clokc\"\n[tools.b]\nbuiltin = \"clock\"\ndepends_on = [\"a\"]\n\
+                [tools.c]\nurl = \"https://{h}/\"\n[tools.d]\nbuiltin = \"clock\"\ndepends_on = [\"c\"]";
+    let problems = loaded("wrong-base", text).map(drop).unwrap_err();
+    let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
+    assert_eq!(keys, ["tools.a.builtin", "tools.c.url"]);
+}
+
 #[test]
 fn an_agent_with_more_tools_than_many_models_take_is_told_of() {
     let tools: String = (0..129).map(|at| format!("[tools.t{at}]\nbuiltin = \"clock\"\n")).collect();

@@ -134,6 +134,13 @@ fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
         assert!(status == 422 && text.contains(word), "{status} {text}");
         assert!(!text.contains("hunter2"), "{text}");
     }
+    // All at once, each with a key that whoever asked has written.
+    let many = json!({"args": ["x"], "caFile": "f", "auth": {"type": "bearer", "token": {"env": "HOME"}}, "retry": {"attempts": 0}});
+    let (_, text) = make(&mut line, many);
+    let keys = ["`args`", "`ca_file`", "`auth`", "`retry.attempts`"];
+    assert!(keys.iter().all(|key| text.contains(key)) && !text.contains("tools.made"), "{text}");
+    let (_, text) = make(&mut line, json!({"headers": {"Authorization": "hunter2\n"}}));
+    assert!(text.contains("`headers.Authorization`: ") && !text.contains("hunter2"), "{text}");
     let (status, text) = make(&mut line, json!({"auth": {"type": "bearer", "token": "token-of-the-api"}}));
     assert!(status == 201 && !text.contains("token-of-the-api"), "{status} {text}");
     let closed = call(&mut line, "made", &json!({"a": "1"}));
@@ -239,6 +246,8 @@ fn a_document_is_imported_from_the_command_line_and_its_operations_are_called() 
 
     let shown = run(&["--dry-run"], &[]);
     assert!(shown.out.contains("pet__showPet") && shown.out.contains("DELETE /pets/{id}"), "{}", shown.out);
+    assert!(!shown.out.contains('\x1b'), "colours are for terminals: {:?}", shown.out);
+    assert!(shown.err.contains("2 tools of") && shown.err.contains("1 operation left out"), "{}", shown.err);
     assert!(shown.err.contains("PUT /pets/{id}/picture") && shown.err.contains("nothing was written"), "{}", shown.err);
     assert!(shown.err.contains("PET_KEY"), "the secret it needs is named: {}", shown.err);
     assert_eq!(folder.read("toolhub.toml"), "# mine\n");

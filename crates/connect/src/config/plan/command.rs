@@ -22,11 +22,11 @@ pub(super) struct Command {
     pub(super) stateful: bool,
 }
 
-pub(super) fn resolve(said: &written::Command, stateful: bool, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Command> {
+/// Works out a program. What is wrong is told the desk, and nothing is made of it then.
+pub(super) fn resolve(said: &written::Command, stateful: bool, at: &KeyPath, desk: &mut Desk<'_>) -> Command {
     let text = said.command.as_deref().unwrap_or_default();
     if text.trim().is_empty() {
         desk.wrong(&at.key("command"), "`command` is empty", "name a program: command = \"python3\"");
-        return None;
     }
     // A name is looked for in PATH; what has a slash is a path, and begins where the file is.
     let program = if text.contains('/') { desk.file(&at.key("command"), text) } else { text.into() };
@@ -36,8 +36,19 @@ pub(super) fn resolve(said: &written::Command, stateful: bool, at: &KeyPath, des
             env.insert(name.clone(), text);
         }
     }
+    let named = said.env.keys().map(|name| (at.key("env").key(name), name));
+    let passed = said.pass_env.iter().enumerate().map(|(place, name)| (at.key("pass_env").place(place), name));
+    for (path, name) in named.chain(passed).filter(|(_, name)| !command::is_variable(name)) {
+        let message = format!("`{}` cannot be the name of a variable", name.escape_debug());
+        desk.wrong(&path, message, "use letters, digits and `_`");
+    }
+    let args = said.args.iter().enumerate().map(|(place, text)| (at.key("args").place(place), text.as_str()));
+    let values = env.iter().map(|(name, value)| (at.key("env").key(name), value.reveal()));
+    for (path, _) in args.chain(values).filter(|(_, text)| text.contains('\0')) {
+        desk.wrong(&path, format!("`{path}` holds a NUL byte, which no program can be given"), "remove it");
+    }
     let cwd = desk.file(&at.key("cwd"), said.cwd.as_deref().unwrap_or("."));
-    Some(Command { said: said.clone(), program, env, cwd, stateful })
+    Command { said: said.clone(), program, env, cwd, stateful }
 }
 
 /// Looks at what a stateful program's state is to be called.

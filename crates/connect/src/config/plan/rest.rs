@@ -49,10 +49,11 @@ fn user(address: &str) -> Option<&str> {
     host.rsplit_once('@').map(|(user, _)| user).filter(|user| !user.is_empty())
 }
 
-/// Works out a request; `None` when it cannot be one.
-pub(super) fn resolve(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Rest> {
+/// Works out a request. What is wrong is told the desk, and nothing is made of it then.
+pub(super) fn resolve(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) -> Rest {
     let before = desk.problems().len();
     address(said, at, desk);
+    let has_address = desk.problems().len() == before;
     if said.body.is_some() && !said.form.is_empty() {
         desk.wrong(&at.key("form"), "a request has one body, and this one has two", "keep either `body` or `form`");
     }
@@ -76,34 +77,22 @@ pub(super) fn resolve(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) -
     let ca_file = said.ca_file.as_deref().map(|file| desk.file(&at.key("ca_file"), file));
     let connection = said.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
     let found = Rest { said: said.clone(), headers, auth, ca_file, connection };
-    if desk.problems().len() == before {
-        let hidden = found.hidden();
-        for RestError { setting, problem, .. } in found.request().problems() {
-            let problem = hidden.iter().fold(problem, |problem, text| problem.replace(text, "••••"));
-            let (path, name) = place(at, &setting);
-            let message = if problem.starts_with("is ") || problem.starts_with("has ") {
-                format!("`{name}` {problem}")
-            } else {
-                problem
-            };
-            desk.wrong(&path, message, "docs/guide/rest.md has examples");
+    let hidden = found.hidden();
+    for RestError { setting, problem, .. } in found.request().problems() {
+        // That of the two addresses, or of none, is told already.
+        if setting == "url" && !has_address {
+            continue;
         }
+        let problem = hidden.iter().fold(problem, |problem, text| problem.replace(text, "••••"));
+        let path = found.place(at, &setting);
+        let message = if problem.starts_with("is ") || problem.starts_with("has ") {
+            format!("`{}` {problem}", path.last_key())
+        } else {
+            problem
+        };
+        desk.wrong(&path, message, "docs/guide/rest.md has examples");
     }
-    (desk.problems().len() == before).then_some(found)
-}
-
-/// Where a setting of a request stands in a config, and what it is called there.
-fn place<'a>(at: &KeyPath, setting: &'a str) -> (KeyPath, &'a str) {
-    match setting {
-        "select" => (at.key("result").key("select"), setting),
-        "max_response" => (at.key("result").key("max_bytes"), "max_bytes"),
-        "max_unpacked" => (at.key("result").key("max_unpacked"), setting),
-        _ if setting.starts_with("redirects") => (at.key("redirect_hosts"), "redirect_hosts"),
-        _ => setting.split_once('.').map_or_else(
-            || (at.key(setting), setting),
-            |(section, key)| (at.key(section).key(key.split('.').next().unwrap_or(key)), key),
-        ),
-    }
+    found
 }
 
 fn address(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) {
@@ -137,6 +126,31 @@ impl Rest {
         };
         let addresses = [&self.said.url, &self.said.base_url, &self.said.health_url].into_iter().flatten().chain(token);
         headers.chain(addresses.filter_map(|address| user(address))).filter(|text| !text.is_empty()).collect()
+    }
+
+    /// Where a setting of the request stands in a config.
+    fn place(&self, at: &KeyPath, setting: &str) -> KeyPath {
+        let said = &self.said;
+        let (section, inside) =
+            setting.split_once('.').map_or((setting, None), |(section, inside)| (section, Some(inside)));
+        let section = match section {
+            "select" | "max_unpacked" => return at.key("result").key(section),
+            "max_response" => return at.key("result").key("max_bytes"),
+            "redirects" => return at.key("redirect_hosts"),
+            "path" if said.path.is_none() => return at.key(if said.url.is_some() { "url" } else { "base_url" }),
+            "body" if said.body.is_none() => "form",
+            other => other,
+        };
+        match (section, inside) {
+            (_, None) => at.key(section),
+            // Names that the owner chose are whole keys, dots and all.
+            ("headers", Some(name)) => {
+                let written = said.headers.keys().find(|written| written.eq_ignore_ascii_case(name));
+                at.key(section).key(written.map_or(name, String::as_str))
+            }
+            ("query" | "form", Some(name)) => at.key(section).key(name),
+            (_, Some(inside)) => at.key(section).key(inside.split('.').next().unwrap_or(inside)),
+        }
     }
 
     /// More hosts that may be reached.

@@ -81,13 +81,13 @@ pub(super) fn find(
     match sort {
         "REST tool" => {
             kind_is(said.kind, &[Kind::Rest], "a request", at, desk);
-            rest::resolve(&said.rest, at, desk).map(|rest| Source::Rest(Box::new(rest)))
+            Some(Source::Rest(Box::new(rest::resolve(&said.rest, at, desk))))
         }
         "command" => {
             kind_is(said.kind, &[Kind::Stateless, Kind::Stateful], "a program", at, desk);
             let stateful = said.kind == Some(Kind::Stateful);
             command::state(&said.state, at, desk);
-            command::resolve(&said.command, stateful, at, desk).map(|found| Source::Command(Box::new(found)))
+            Some(Source::Command(Box::new(command::resolve(&said.command, stateful, at, desk))))
         }
         _ => {
             let name = said.builtin.as_deref().unwrap_or_default();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhub_core::ConnectionStateConfig;
 
-use crate::config::{Secret, Size, Time};
+use crate::config::{Secret, Size, Time, secret};
 
 /// The keys of a tool that is an HTTP request. Texts are templates: `{city}` stands for the argument `city`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub struct Rest {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub query: BTreeMap<String, String>,
     /// Headers of the request; their values are never shown.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "secret::table")]
     pub headers: BTreeMap<String, Secret>,
     /// The JSON body; a text that is nothing but `{items}` becomes the argument `items` itself. Arguments that nothing names go
     /// into the query of a GET, HEAD or DELETE and into the body of others.
@@ -40,7 +40,7 @@ pub struct Rest {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub form: BTreeMap<String, String>,
     /// How requests show who they are from.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "secret::some_table")]
     pub auth: Option<RestAuth>,
     /// What of the answer is the result.
     #[serde(skip_serializing_if = "RestResult::is_empty")]

@@ -56,6 +56,7 @@ impl<'a> Reader<'a> {
             Ok((origin, _)) => origin,
             Err(why) => return self.wrong(setting, format!("`{}` {why}", origin::without_user(head))),
         };
+        let setting = if rest.path.is_some() { "path" } else { setting };
         if tail.contains('#') {
             return self.wrong(setting, "has a part behind `#`, which is never sent; leave it out, or write %23");
         }
@@ -230,7 +231,11 @@ impl<'a> Reader<'a> {
     fn header(&mut self, name: &str) -> Option<HeaderName> {
         match header_name(name) {
             Ok(name) if OURS.contains(&name.as_str()) => {
-                let help = if name == "cookie" { "; say cookies with `cookies`" } else { "" };
+                let help = if name == "cookie" {
+                    "; say a key that is a cookie with `auth`, and in code others with `cookies`"
+                } else {
+                    ""
+                };
                 self.wrong(format!("headers.{name}"), format!("this header is set by HTTP itself{help}"))
             }
             Ok(name) => Some(name),

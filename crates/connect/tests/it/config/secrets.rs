@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use toolhub_connect::config::{Desk, Ground, KeyPath, ToolFactory, create_tool};
+use toolhub_connect::config::{Desk, Ground, KeyPath, ToolConfig, ToolFactory, create_tool};
 
 use super::{hub, problems, written};
 use crate::{
@@ -65,6 +65,21 @@ fn what_is_wrong_is_told_without_the_secret() {
         }),
     );
     assert!(!found.is_empty() && !format!("{found:?}").contains("canary"), "{found:?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_told_without_the_secret() {
+    for said in [
+        json!({"auth": CANARY}),
+        json!({"headers": CANARY}),
+        json!({"env": CANARY}),
+        json!({"env": [CANARY]}),
+        json!({"headers": {"x": {"value": CANARY}}}),
+        json!({"auth": {"type": "bearer", "token": [CANARY]}}),
+    ] {
+        let error = serde_json::from_value::<ToolConfig>(said.clone()).unwrap_err().to_string();
+        assert!(!error.contains("canary"), "{said}: {error}");
+    }
 }
 
 #[test]

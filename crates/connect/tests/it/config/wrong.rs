@@ -22,10 +22,55 @@ fn everything_that_is_wrong_is_told_at_once() {
         }),
     );
     let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
-    for key in ["name", "url", "kind", "args", "attempt_timeout", "retry.attempts", "colour"] {
+    for key in ["name", "url", "kind", "args", "attempt_timeout", "retry.attempts", "colour", "state"] {
         assert!(keys.contains(&key), "{key} is not in {found:#?}");
     }
     assert!(found.iter().all(|(_, said)| said.ends_with(')')), "no advice: {found:#?}");
+}
+
+#[track_caller]
+fn keys(json: Value) -> Vec<String> {
+    problems(&factory(), json).into_iter().map(|(key, _)| key).collect()
+}
+
+#[test]
+fn one_mistake_hides_no_other() {
+    let found = keys(json!({
+        "name": "it", "url": "https://{host}/x", "method": "POST", "cache": {}, "state": {"cleanup": "never"},
+        "headers": {"X-Token": {"env": "NO_SUCH_VARIABLE"}, "x y": "z"}, "auth": {"type": "bearer"}, "result": {"select": "a"},
+    }));
+    let expected = ["headers.X-Token.env", "auth", "url", "headers.\"x y\"", "result.select", "state", "cache"];
+    assert_eq!(found, expected);
+    // A tool without an address is told so once.
+    let found = keys(json!({"name": "it", "kind": "rest", "headers": {"x y": "z"}, "cache": {}}));
+    assert_eq!(found, ["", "headers.\"x y\""]);
+    let found = keys(json!({
+        "name": "it", "command": "", "env": {"A": {"env": "NO_SUCH_VARIABLE"}, "B=": "x", "C": "\0"}, "pass_env": ["OK", "D="],
+        "args": ["fine", "\0"], "cache": {},
+    }));
+    let expected = ["command", "env.A.env", "env.\"B=\"", "pass_env[1]", "args[1]", "env.C", "cache"];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_told_at_the_key_that_was_written() {
+    let url = "https://a.example/";
+    for (said, key) in [
+        (json!({"url": "https://a.example/a/../b"}), "url"),
+        (json!({"base_url": url, "path": "a/../b"}), "path"),
+        (json!({"base_url": url, "path": "{a"}), "path"),
+        (json!({"url": url, "method": "POST", "form": {"a.b": "{c"}}), "form.\"a.b\""),
+        (json!({"url": url, "form": {"a": "b"}}), "form"),
+        (json!({"url": url, "body": {"a": "b"}}), "body"),
+        (json!({"url": url, "headers": {"X.Y": "{z"}}), "headers.\"X.Y\""),
+        (json!({"url": url, "headers": {"Cookie": "a=b"}}), "headers.Cookie"),
+        (json!({"url": url, "query": {"a.b": "{c"}}), "query.\"a.b\""),
+        (json!({"url": url, "connection": {"pool_size": 0, "max_overflow": 0}}), "connection.pool_size"),
+    ] {
+        let mut whole = said;
+        whole["name"] = "it".into();
+        assert_eq!(keys(whole.clone()), [key], "{whole}");
+    }
 }
 
 #[test]
@@ -91,6 +136,8 @@ fn what_makes_no_sense_is_refused_at_its_key() {
     check(json!({"url": "https://a.example", "base_url": "https://b.example"}), "url", "said twice");
     check(json!({"url": "https://a.example", "auth": {"type": "basic", "password": "x"}}), "auth", "needs `username`");
     check(json!({"command": " "}), "command", "empty");
+    check(json!({"command": "x", "parameters": {"type": "objct"}}), "parameters", "are an object");
+    check(json!({"url": "https://a.example", "parameters": {"properties": 7}}), "parameters", "cannot be used");
     check(
         json!({"command": "x", "kind": "stateful", "state": {"parameter_name": "arguments"}}),
         "state.parameter_name",
@@ -105,6 +152,20 @@ fn what_makes_no_sense_is_refused_at_its_key() {
         "headers.\"x y\".file",
         "cannot be read",
     );
+}
+
+#[test]
+fn a_secret_that_is_empty_or_was_written_masked_is_none() {
+    for (text, part) in [("", "is empty"), ("••••", "dots"), ("••••1234", "dots")] {
+        check(json!({"url": "https://a.example", "auth": {"type": "bearer", "token": text}}), "auth.token", part);
+        check(json!({"url": "https://a.example", "headers": {"X-A": text}}), "headers.X-A", part);
+        check(json!({"command": "x", "env": {"A": text}}), "env.A", part);
+    }
+    // So a config that was written and read again is refused, and does not go out with dots for a key.
+    let config = written(json!({"name": "it", "command": "x", "env": {"A": "the-secret-itself"}}));
+    create_tool(&config).map(drop).unwrap();
+    let again: ToolConfig = serde_json::from_str(&serde_json::to_string(&config).unwrap()).unwrap();
+    assert_eq!(create_tool(&again).map(drop).unwrap_err().problems.len(), 1);
 }
 
 #[test]
