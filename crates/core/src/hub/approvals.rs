@@ -166,7 +166,9 @@ fn fits(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) -> Resul
                 "`[redacted]` may stay where it was, for what is not shown; elsewhere write the value itself",
             ));
         }
-        let problems = tool.schema.check(edited).err().map(|found| told(redactor, edited, found)).unwrap_or_default();
+        let written = answer.arguments.as_ref().unwrap_or(&Value::Null);
+        let found = tool.schema.check(edited).err().unwrap_or_default();
+        let problems = told(redactor, (written, edited), found);
         if !problems.is_empty() {
             return Err(ApprovalError::Arguments { tool: approval.tool.clone(), problems });
         }
@@ -178,17 +180,21 @@ fn fits(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) -> Resul
     }
 }
 
-/// What is wrong with arguments, for somebody who was not shown what is secret in them. What could not be put back cannot be
-/// judged here: the door looks at it once more when the call comes.
-fn told(redactor: &Redactor, arguments: &Value, problems: Vec<Problem>) -> Vec<Problem> {
+/// What is wrong with arguments, as a person wrote them and with what is secret put back, for that person, who was not shown it. What
+/// could not be put back cannot be judged here: the door looks at it once more when the call comes.
+fn told(redactor: &Redactor, (written, arguments): (&Value, &Value), problems: Vec<Problem>) -> Vec<Problem> {
     let tell = |mut problem: Problem| {
-        let (came, names) = (arguments.pointer(&problem.pointer), problem.pointer.split('/').skip(1));
+        let names = problem.pointer.split('/').skip(1);
         let under_secret =
             names.into_iter().any(|name| redactor.is_secret(&name.replace("~1", "/").replace("~0", "~")));
-        if came.is_some_and(|came| redactor.is_hidden(came, under_secret)) {
+        let is_hidden =
+            |value: &Value| value.pointer(&problem.pointer).is_some_and(|it| redactor.is_hidden(it, under_secret));
+        if is_hidden(arguments) {
             return None;
         }
-        if came.is_some() && under_secret || came.is_some_and(|came| redactor.has_secrets(came)) {
+        // Below a secret that was put back stands nothing that the person wrote.
+        let is_known = written.pointer(&problem.pointer).is_some() && !is_hidden(written);
+        if !is_known && arguments.pointer(&problem.pointer).is_some() {
             (problem.detail, problem.suggestion) = ("does not fit with what is not shown".into(), None);
         }
         Some(problem)

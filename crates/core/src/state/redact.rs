@@ -61,13 +61,6 @@ impl Redactor {
         }
     }
 
-    /// Whether a value holds something that is taken out before it is told.
-    pub(crate) fn has_secrets(&self, value: &Value) -> bool {
-        let mut told = value.clone();
-        self.hide(&mut told);
-        told != *value
-    }
-
     /// Whether a value, which may stand under a secret name, holds something that was taken out and is not known.
     pub(crate) fn is_hidden(&self, value: &Value, is_secret: bool) -> bool {
         match value {

@@ -184,6 +184,16 @@ async fn what_does_not_fit_with_a_secret_is_said_without_the_secret() {
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_a_secret_that_a_person_wrote_is_told_to_that_person() {
+    for waits in [true, false] {
+        let (answered, _) = edited(|arguments| arguments["api_key"] = "mine".into(), waits).await;
+        let Err(ApprovalError::Arguments { problems, .. }) = answered else { panic!("{answered:?}") };
+        assert_eq!(problems.iter().map(|problem| problem.pointer.as_str()).collect::<Vec<_>>(), ["/api_key"]);
+        assert!(problems[0].detail.contains("^key-[0-9]+$"), "{problems:?}");
+    }
+}
+
+#[tokio::test]
 async fn secrets_that_a_person_put_in_reach_the_tool_and_nobody_else() {
     let store = Arc::new(Memory::new());
     let (ask, asked) = scripted("ask", []);
