@@ -83,7 +83,7 @@ impl ToolHub {
         } else {
             approval.state = ApprovalState::Approved;
             let tool = self.as_asked_about(&approval)?;
-            let was = self.as_written(tenant, &approval, &answer).await?;
+            let was = self.as_written(tenant, &approval).await?;
             fits(&tool, &approval, &answer, was.as_ref().unwrap_or(&approval.arguments))?;
             let covers = Covers::by(answer.outcome, &approval, &tool).map_err(ApprovalError::Answer)?;
             covers.map(|covers| {
@@ -120,17 +120,9 @@ impl ToolHub {
         Ok(grant)
     }
 
-    /// The arguments as the caller wrote them, for a person who edits them without having seen what is secret. Known while the call
-    /// is open; a question itself has no secrets.
-    async fn as_written(
-        &self,
-        tenant: &Tenant,
-        approval: &Approval,
-        answer: &Answer,
-    ) -> Result<Option<Value>, StoreError> {
-        if answer.arguments.is_none() {
-            return Ok(None);
-        }
+    /// The arguments as the caller wrote them, for rules, and for a person who edits them without having seen what is secret. Known
+    /// while the call is open; a question itself has no secrets.
+    async fn as_written(&self, tenant: &Tenant, approval: &Approval) -> Result<Option<Value>, StoreError> {
         let record = self.whole_record(tenant, approval.call_id).await?;
         Ok(record.filter(|record| record.outcome.is_none()).map(|record| record.arguments))
     }
@@ -173,8 +165,10 @@ fn fits(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) -> Resul
             return Err(ApprovalError::Arguments { tool: approval.tool.clone(), problems });
         }
     }
-    let arguments = edited.as_ref().unwrap_or(&approval.arguments);
-    match tool.gate.decide(&tool.definition, arguments, &approval.caller) {
+    // A rule about what is not known here cannot be asked; the door asks it when the call comes.
+    let mut arguments = edited.unwrap_or_else(|| was.clone());
+    redactor.leave_out(&mut arguments);
+    match tool.gate.decide(&tool.definition, &arguments, &approval.caller) {
         Verdict::Deny(reason) => Err(ApprovalError::Forbidden(reason)),
         Verdict::Allow | Verdict::Ask(_) => Ok(()),
     }
