@@ -1,11 +1,13 @@
 """Sits at the keyboard while `toolhub call` asks whether a call may run, on a real terminal.
 
 In: the program, as the first argument. Out: a line for each way to answer; exit code 1 at the first that goes wrong.
-Each case has a folder of its own with a config, so no server is needed; each command opens the store itself.
+Each case has a folder of its own with a config. No server is needed, but for the case in which somebody else answers too: each
+command opens the store itself.
 """
 
 import os
 import pathlib
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True
@@ -93,6 +95,30 @@ def in_editor(program: str) -> list[str]:
     return wrong_with(shown[shown.index(PROMPT):], ended, expected, ["/tmp/old is deleted", ARGUMENTS], 0)
 
 
+def answered_meanwhile(program: str) -> list[str]:
+    """Who answers after somebody else did is told so, and how the call has ended."""
+    serves = [program, "serve", "--port", "0"]
+    with subprocess.Popen(serves, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            url = next(line.split()[-1] for line in server.stdout if "listening on" in line)
+            shell = pathlib.Path("editor.sh").resolve()
+            shell.write_text(
+                f"""#!/bin/sh
+                id=$({program} --server {url} approvals list --json | sed -n 's/.*"id": "\\(apr_[^"]*\\)".*/\\1/p')
+                {program} --server {url} approvals deny "$id" --reason 'not on my watch'
+                echo '{{"folder": "/tmp/new"}}' > "$1"
+                """
+            )
+            shell.chmod(0o755)
+            os.environ["EDITOR"] = str(shell)
+            shown, ended = watch(program, [(PROMPT, "e\n")], ["--server", url, *CALL])
+        finally:
+            os.environ.pop("EDITOR", None)
+            server.terminate()
+    expected = ["the approval is denied already", "was not run: a person refused this call: not on my watch"]
+    return wrong_with(shown[shown.index(PROMPT):], ended, expected, ["is deleted"], 6)
+
+
 def always(program: str) -> list[str]:
     """A yes for the thread holds for the next call there, and for no other thread."""
     first, _ = watch(program, [(PROMPT, "t\n")], CALL)
@@ -109,6 +135,7 @@ def main() -> int:
     os.environ.pop("EDITOR", None)
     cases = [(case[0], lambda case=case: complaints(program, case)) for case in CASES]
     cases.append(("an edit in the editor", lambda: in_editor(program)))
+    cases.append(("an answer after another one", lambda: answered_meanwhile(program)))
     cases.append(("a yes for the thread", lambda: always(program)))
     return play("asked about a call", cases, {"toolhub.toml": CONFIG})
 

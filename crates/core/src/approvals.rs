@@ -126,7 +126,8 @@ impl Approvals {
             let is_older = |permit: &Permit| before.is_none_or(|before| permit.approval.id < before);
             found.extend(permits.filter(|permit| is_older(permit) && is_wanted(&permit.approval)));
             match page.next.filter(|_| found.len() < limit) {
-                Some(next) => scan.after = Some(next),
+                // The fewer are wanted of those that are looked at, the more are looked at together.
+                Some(next) => (scan.after, scan.limit) = (Some(next), (2 * scan.limit).min(AT_ONCE)),
                 None => break,
             }
         }

@@ -83,7 +83,7 @@ impl ToolHub {
         } else {
             approval.state = ApprovalState::Approved;
             let tool = self.as_asked_about(&approval)?;
-            let was = self.as_written(tenant, &approval, &answer).await?;
+            let was = self.as_written(tenant, &approval).await?;
             fits(&tool, &approval, &answer, was.as_ref().unwrap_or(&approval.arguments))?;
             let covers = Covers::by(answer.outcome, &approval, &tool).map_err(ApprovalError::Answer)?;
             covers.map(|covers| {
@@ -120,17 +120,9 @@ impl ToolHub {
         Ok(grant)
     }
 
-    /// The arguments as the caller wrote them, for a person who edits them without having seen what is secret. Known while the call
-    /// is open; a question itself has no secrets.
-    async fn as_written(
-        &self,
-        tenant: &Tenant,
-        approval: &Approval,
-        answer: &Answer,
-    ) -> Result<Option<Value>, StoreError> {
-        if answer.arguments.is_none() {
-            return Ok(None);
-        }
+    /// The arguments as the caller wrote them, for rules, and for a person who edits them without having seen what is secret. Known
+    /// while the call is open; a question itself has no secrets.
+    async fn as_written(&self, tenant: &Tenant, approval: &Approval) -> Result<Option<Value>, StoreError> {
         let record = self.whole_record(tenant, approval.call_id).await?;
         Ok(record.filter(|record| record.outcome.is_none()).map(|record| record.arguments))
     }
@@ -166,29 +158,37 @@ fn fits(tool: &Tool, approval: &Approval, answer: &Answer, was: &Value) -> Resul
                 "`[redacted]` may stay where it was, for what is not shown; elsewhere write the value itself",
             ));
         }
-        let problems = tool.schema.check(edited).err().map(|found| told(redactor, edited, found)).unwrap_or_default();
+        let written = answer.arguments.as_ref().unwrap_or(&Value::Null);
+        let found = tool.schema.check(edited).err().unwrap_or_default();
+        let problems = told(redactor, (written, edited), found);
         if !problems.is_empty() {
             return Err(ApprovalError::Arguments { tool: approval.tool.clone(), problems });
         }
     }
-    let arguments = edited.as_ref().unwrap_or(&approval.arguments);
-    match tool.gate.decide(&tool.definition, arguments, &approval.caller) {
+    // A rule about what is not known here cannot be asked; the door asks it when the call comes.
+    let mut arguments = edited.unwrap_or_else(|| was.clone());
+    redactor.leave_out(&mut arguments);
+    match tool.gate.decide(&tool.definition, &arguments, &approval.caller) {
         Verdict::Deny(reason) => Err(ApprovalError::Forbidden(reason)),
         Verdict::Allow | Verdict::Ask(_) => Ok(()),
     }
 }
 
-/// What is wrong with arguments, for somebody who was not shown what is secret in them. What could not be put back cannot be
-/// judged here: the door looks at it once more when the call comes.
-fn told(redactor: &Redactor, arguments: &Value, problems: Vec<Problem>) -> Vec<Problem> {
+/// What is wrong with arguments, as a person wrote them and with what is secret put back, for that person, who was not shown it. What
+/// could not be put back cannot be judged here: the door looks at it once more when the call comes.
+fn told(redactor: &Redactor, (written, arguments): (&Value, &Value), problems: Vec<Problem>) -> Vec<Problem> {
     let tell = |mut problem: Problem| {
-        let (came, names) = (arguments.pointer(&problem.pointer), problem.pointer.split('/').skip(1));
+        let names = problem.pointer.split('/').skip(1);
         let under_secret =
             names.into_iter().any(|name| redactor.is_secret(&name.replace("~1", "/").replace("~0", "~")));
-        if came.is_some_and(|came| redactor.is_hidden(came, under_secret)) {
+        let is_hidden =
+            |value: &Value| value.pointer(&problem.pointer).is_some_and(|it| redactor.is_hidden(it, under_secret));
+        if is_hidden(arguments) {
             return None;
         }
-        if came.is_some() && under_secret || came.is_some_and(|came| redactor.has_secrets(came)) {
+        // Below a secret that was put back stands nothing that the person wrote.
+        let is_known = written.pointer(&problem.pointer).is_some() && !is_hidden(written);
+        if !is_known && arguments.pointer(&problem.pointer).is_some() {
             (problem.detail, problem.suggestion) = ("does not fit with what is not shown".into(), None);
         }
         Some(problem)

@@ -40,7 +40,7 @@ struct Read {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "the state of a tool")]
 struct State {
     tool_name: ToolName,
     status: ToolStatus,

@@ -61,11 +61,16 @@ impl Redactor {
         }
     }
 
-    /// Whether a value holds something that is taken out before it is told.
-    pub(crate) fn has_secrets(&self, value: &Value) -> bool {
-        let mut told = value.clone();
-        self.hide(&mut told);
-        told != *value
+    /// Leaves out what was taken out and is not known.
+    pub(crate) fn leave_out(&self, value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                members.retain(|name, value| *value != REDACTED || !self.is_secret(name));
+                members.values_mut().for_each(|value| self.leave_out(value));
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.leave_out(item)),
+            _ => {}
+        }
     }
 
     /// Whether a value, which may stand under a secret name, holds something that was taken out and is not known.

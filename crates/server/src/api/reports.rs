@@ -1,10 +1,13 @@
 //! How executions went that somebody else made. They count like those made here.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use axum::{Json, extract::State, http::Method};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use toolhub_core::{ErrorKind, FailureScope, ToolError, ToolStatusInfo, View};
 
 use super::{stats::Named, threads};
@@ -36,7 +39,28 @@ struct Report {
     /// It succeeded. May be left out where there is an error.
     success: Option<bool>,
     /// What went wrong.
-    error: Option<Wrong>,
+    error: Option<Told>,
+}
+
+/// What went wrong, told as an object and not as a list of what is in it.
+#[derive(Debug, JsonSchema)]
+#[schemars(inline)]
+struct Told(Wrong);
+
+impl<'de> Deserialize<'de> for Told {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Told;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with a `message`")
+            }
+            fn visit_map<M: MapAccess<'de>>(self, members: M) -> Result<Told, M::Error> {
+                Wrong::deserialize(MapAccessDeserializer::new(members)).map(Told)
+            }
+        }
+        from.deserialize_map(Object)
+    }
 }
 
 /// What went wrong.
@@ -89,7 +113,7 @@ async fn report(
     Body(report): Body<Report>,
 ) -> Answer<Json<ToolStatusInfo>> {
     let tool = super::stats::tool(&app, &name)?;
-    let result = result(report.success, report.error)?;
+    let result = result(report.success, report.error.map(|Told(wrong)| wrong))?;
     may(&who, report.thread_id.is_some(), &result)?;
     let thread = match &report.thread_id {
         Some(id) => Some(threads::find(&app, &who.tenant, id).await?.id),

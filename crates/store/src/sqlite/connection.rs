@@ -38,6 +38,8 @@ pub(super) fn writing(path: &Path, at_most: Option<u64>, log: Arc<AtomicU32>) ->
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
     }
     connection.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))?;
+    // What was taken away or replaced may have been secret, and backups are made of whole pages.
+    connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
     // This takes the place of SQLite's own checkpoints, which keep their errors to themselves.
     connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
         log.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use toolhub_core::backend::Backend;
+use toolhub_core::backend::{Backend, Change, Write};
 use toolhub_store::{
     Sqlite,
     sqlite::{self, Backup, BackupError, Backups, OpenError, Options, RestoreError},
@@ -76,6 +76,30 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
         ["0.db", "0.db.json", "1.db", "1.db.json", "2.db", "2.db.json"],
         "nothing else is left"
     );
+}
+
+#[tokio::test]
+async fn nothing_of_what_was_taken_away_or_replaced_is_in_a_backup() {
+    const CANARY: &[u8] = b"a secret of a call that has ended";
+    let (folder, backups) = (Folder::in_memory(), Folder::in_memory());
+    let store = open(&folder.path("store.db"));
+    // Rows of one page, of several, and enough of both that pages are split, joined and given back.
+    let long = |n: usize| CANARY.repeat(if n.is_multiple_of(10) { 400 } else { 1 + n % 20 });
+    for n in 0..300 {
+        let writes = vec![put("kept", b"harmless"), put(&format!("row-{n}"), &long(n))];
+        commit(&store, &format!("t{}", n % 7), writes).await.unwrap();
+    }
+    for n in 0..300 {
+        let (thread, id) = (format!("t{}", n % 7), format!("row-{n}"));
+        let gone = if n % 3 == 0 { put(&id, b"[redacted]") } else { Write { change: Change::Remove, ..put(&id, b"") } };
+        commit(&store, &thread, vec![gone]).await.unwrap();
+    }
+    let path = backups.path("store.db");
+    store.backup(&path).await.unwrap();
+    let copy = fs::read(&path).unwrap();
+    let found = copy.windows(CANARY.len()).filter(|bytes| *bytes == CANARY).count();
+    assert_eq!(found, 0, "in a backup of {} bytes", copy.len());
+    assert!(copy.windows(10).any(|bytes| bytes == b"[redacted]"));
 }
 
 #[tokio::test]

@@ -58,3 +58,12 @@ async fn those_in_one_state_are_found_however_old_they_are() {
     assert_eq!(newest(ApprovalState::Pending, None, 2).await, [all[29], all[28]]);
     assert_eq!(newest(ApprovalState::Used, None, 2).await, [all[0]; 0]);
 }
+
+#[tokio::test]
+async fn one_that_is_rare_is_looked_for_among_many_at_a_time() {
+    let (hub, store, _) = asked(250).await;
+    let scans = store.scans.load(SeqCst);
+    let found = hub.newest_approvals(&Tenant::default(), Some(ApprovalState::Used), None, 1).await.unwrap();
+    let scans = store.scans.load(SeqCst) - scans;
+    assert!(found.is_empty() && scans <= 10, "the store was asked {scans} times");
+}

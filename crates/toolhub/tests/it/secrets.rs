@@ -184,6 +184,42 @@ async fn what_does_not_fit_with_a_secret_is_said_without_the_secret() {
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_a_secret_that_a_person_wrote_is_told_to_that_person() {
+    for waits in [true, false] {
+        let (answered, _) = edited(|arguments| arguments["api_key"] = "mine".into(), waits).await;
+        let Err(ApprovalError::Arguments { problems, .. }) = answered else { panic!("{answered:?}") };
+        assert_eq!(problems.iter().map(|problem| problem.pointer.as_str()).collect::<Vec<_>>(), ["/api_key"]);
+        assert!(problems[0].detail.contains("^key-[0-9]+$"), "{problems:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_about_a_secret_is_held_against_the_secret_and_not_against_what_is_shown_of_it() {
+    // What is shown begins with no letter.
+    let only_letters = || Rule::deny("ask").when("/api_key", "^[^a-z]");
+    let tenant = Tenant::default();
+    for waits in [true, false] {
+        let (ask, asked) = scripted("ask", []);
+        let builder = ToolHub::builder().store(Memory::new()).rule(only_letters());
+        let hub = builder.tool(ask.confirm()).build().await.unwrap();
+        let call = || hub.call("ask", json!({"api_key": SECRET}));
+        let (call_id, approval) = if waits {
+            let Reached::Waiting { call, approval, .. } = call().until_asked().await else { panic!("nobody is asked") };
+            (Some(call), approval)
+        } else {
+            (None, call().cannot_wait().await.error.unwrap().approval().unwrap())
+        };
+        let yes = Answer::new(ApprovalOutcome::ProceedOnce, Caller::default());
+        hub.resolve_approval(&tenant, approval, yes).await.unwrap();
+        match call_id {
+            Some(call) => drop(hub.wait(&tenant, call).await.unwrap()),
+            None => drop(call().cannot_wait().await.assert_success()),
+        }
+        assert_eq!(asked.asked(), [json!({"api_key": SECRET})]);
+    }
+}
+
+#[tokio::test]
 async fn secrets_that_a_person_put_in_reach_the_tool_and_nobody_else() {
     let store = Arc::new(Memory::new());
     let (ask, asked) = scripted("ask", []);

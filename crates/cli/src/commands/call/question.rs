@@ -85,7 +85,7 @@ pub(crate) async fn show(session: &Session, question: &Value) {
     let _ = write!(anstream::stderr(), "{}", fields.lines(show.width, 4));
 }
 
-/// Asks until there is an answer that the hub takes.
+/// Asks until there is an answer that the hub takes, or has taken from somebody else.
 pub(crate) async fn answer(session: &Session, approval: &str, lines: &mut Lines) -> Result<(), Failure> {
     loop {
         let line = next(KEYS, lines).await;
@@ -115,6 +115,11 @@ pub(crate) async fn answer(session: &Session, approval: &str, lines: &mut Lines)
             // What was typed does not fit the tool, or a rule forbids it: the person may try again.
             Err(failure) if matches!(failure.code.as_str(), "arguments_invalid" | "invalid_request" | "forbidden") => {
                 session.show.failure(&failure);
+            }
+            // Somebody else has answered, or it was too late: what matters now is what becomes of the call.
+            Err(failure) if failure.code == "already_resolved" => {
+                say(&failure.message);
+                return Ok(());
             }
             Err(failure) => return Err(failure),
         }
