@@ -42,6 +42,7 @@ pub(super) fn report(name: &str) -> ToolBuilder {
 
 /// Write a short report out of what was found before.
 #[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Report {
     /// What it is about
     title: String,
@@ -61,6 +62,7 @@ pub(super) fn notes(name: &str) -> ToolBuilder {
 
 /// Remember a line, or show all lines of this conversation.
 #[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Note {
     /// The line to remember; without it, nothing is added.
     #[serde(default)]
@@ -95,6 +97,7 @@ struct Counter;
 
 /// Count up, per conversation.
 #[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Count {
     /// How far; 1 where nothing is said.
     #[serde(default)]

@@ -36,6 +36,20 @@ async fn the_calculator_calculates_and_the_clock_tells_the_time() {
 }
 
 #[tokio::test]
+async fn a_misspelled_argument_that_may_be_left_out_is_not_passed_over() {
+    let hub = hub(Duration::from_secs(20)).await;
+    let wrong = [
+        ("counter", json!({"amont": 3})),
+        ("notes", json!({"amont": 3})),
+        ("report", json!({"title": "Tea", "amont": 3})),
+    ];
+    for (name, arguments) in wrong {
+        let refused = hub.call(name, arguments).thread("a").await;
+        assert_eq!(refused.error_kind(), Some(ErrorKind::ArgumentsInvalid), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn notes_and_counter_remember_each_thread_for_itself() {
     let hub = hub(Duration::from_secs(20)).await;
     hub.call("notes", json!({"add": "milk"})).thread("a").await;
