@@ -115,13 +115,14 @@ pub(crate) async fn open(local: &Local) -> Result<Opened, Failure> {
 async fn run(house: &Arc<House>, watch: bool, greet: impl FnOnce(&str)) -> Result<Exit, Failure> {
     let bound = house.clone().server().bind().await.map_err(cannot_serve)?;
     let reloads = tokio::spawn(signals::reload_on_hangup(house.clone()));
+    let (twice, stop) = (signals::asked_twice(), signals::asked_to_stop());
     greet(&house.url(bound.address()));
     let watching = watch.then(|| tokio::spawn(watch::reload_on_change(house.clone())));
     let served = tokio::select! {
         // Whoever counts hears each wish before it is heeded: otherwise the second could come before the first was counted.
         biased;
-        () = signals::asked_twice() => Ok(Exit::Interrupted),
-        served = bound.serve(signals::asked_to_stop()) => served.map(|()| Exit::Fine),
+        () = twice => Ok(Exit::Interrupted),
+        served = bound.serve(stop) => served.map(|()| Exit::Fine),
     };
     reloads.abort();
     watching.iter().for_each(tokio::task::JoinHandle::abort);

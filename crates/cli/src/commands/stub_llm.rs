@@ -32,7 +32,8 @@ pub(crate) struct StubLlm {
 pub(crate) async fn run(session: &Session, stub: StubLlm) -> Result<Exit, Failure> {
     let script = script(&stub.script)?;
     // From here on a signal is an end in order, not a death.
-    let mut term = signal(SignalKind::terminate()).map_err(|error| Failure::unexpected(error.to_string()))?;
+    let heard = |kind| signal(kind).map_err(|error| Failure::unexpected(error.to_string()));
+    let (mut term, mut interrupt) = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
     let listener = TcpListener::bind(("127.0.0.1", stub.port)).await.map_err(|error| {
         Failure::new("unreachable", format!("port {} cannot be listened on: {error}", stub.port))
             .help("leave --port out, and the system chooses a free one")
@@ -48,7 +49,7 @@ pub(crate) async fn run(session: &Session, stub: StubLlm) -> Result<Exit, Failur
     session.show.say("a scripted model for clients of OpenAI and Anthropic; Ctrl-C stops it");
     tokio::select! {
         _ = term.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+        _ = interrupt.recv() => {}
     }
     Ok(Exit::Fine)
 }

@@ -7,18 +7,24 @@ use toolhub::server::StewardError;
 
 use super::house::House;
 
-/// Ready when the process is asked to stop.
-pub(super) async fn asked_to_stop() {
-    let Ok(mut wishes) = Wishes::heard() else { return };
-    wishes.next().await;
-    tracing::info!("stopping: calls that run come to their end; asked once more it stops at once");
+/// Ready when the process is asked to stop, from the moment this is called: before that the signal would end it.
+pub(super) fn asked_to_stop() -> impl Future<Output = ()> + Send {
+    let wishes = Wishes::heard();
+    async move {
+        let Ok(mut wishes) = wishes else { return };
+        wishes.next().await;
+        tracing::info!("stopping: calls that run come to their end; asked once more it stops at once");
+    }
 }
 
-/// Ready when the process is asked to stop a second time.
-pub(super) async fn asked_twice() {
-    let Ok(mut wishes) = Wishes::heard() else { return };
-    wishes.next().await;
-    wishes.next().await;
+/// Ready when the process is asked to stop a second time, counted from the moment this is called.
+pub(super) fn asked_twice() -> impl Future<Output = ()> + Send {
+    let wishes = Wishes::heard();
+    async move {
+        let Ok(mut wishes) = wishes else { return };
+        wishes.next().await;
+        wishes.next().await;
+    }
 }
 
 /// SIGTERM and Ctrl-C, from the moment this is made: none is lost between two waits.
