@@ -184,7 +184,7 @@ pub struct ToolState {
     /// When it is thrown away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<Cleanup>,
-    /// What happens when two write at once; as [state] says where nothing is said.
+    /// What happens when two write at once; as `[state]` says where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conflict_resolution: Option<Conflict>,
     /// Whether the tool may be run once more with the state as it is then, for `conflict_resolution = "retry"`.
