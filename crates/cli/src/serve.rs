@@ -25,6 +25,7 @@ use crate::{
     temporary::Temporary,
 };
 use house::House;
+pub(crate) use signals::Wishes;
 use upstream::Upstream;
 
 /// Serve the tools of the config over HTTP.

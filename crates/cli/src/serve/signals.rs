@@ -27,18 +27,18 @@ pub(super) fn asked_twice() -> impl Future<Output = ()> + Send {
     }
 }
 
-/// SIGTERM and Ctrl-C, from the moment this is made: none is lost between two waits.
-struct Wishes {
+/// SIGTERM and Ctrl-C, from the moment this is made: before that they would end the process, and none is lost between two waits.
+pub(crate) struct Wishes {
     term: Signal,
     interrupt: Signal,
 }
 
 impl Wishes {
-    fn heard() -> io::Result<Self> {
+    pub(crate) fn heard() -> io::Result<Self> {
         Ok(Self { term: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.term.recv() => {}
             _ = self.interrupt.recv() => {}
