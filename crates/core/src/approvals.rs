@@ -17,20 +17,22 @@ use smol_str::SmolStr;
 pub use error::ApprovalError;
 pub use grant::{Covers, Grant};
 use pending::Pending;
-pub use record::{Answer, Approval, ApprovalOutcome, ApprovalState};
+pub use record::{Answer, Approval};
 pub(crate) use record::{binding, binding_now, partition};
+pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
 use waiting::Places;
 
-use crate::{
+use crate::{events::Events, registry::Tool, state::Redactor};
+use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Place, Scan, Scope, Seen, StoreError,
         Table, Write, decode, encode, read_all,
     },
     clock::Clock,
-    events::{Events, News},
+};
+use toolhub_types::{
+    event_kind::News,
     ids::{ApprovalId, CallId, Tenant, ThreadId},
-    registry::Tool,
-    state::Redactor,
 };
 
 /// The layout of these records.
@@ -365,7 +367,7 @@ fn key(permit: &Permit) -> Key {
     Key { partition: permit.partition.clone(), table: Table::Approvals, id: permit.approval.id.into() }
 }
 
-fn permit(key: Key, row: &crate::backend::Row) -> Result<Permit, StoreError> {
+fn permit(key: Key, row: &toolhub_storage::backend::Row) -> Result<Permit, StoreError> {
     let (approval, seen) = decode(Table::Approvals, &key.id, LAYOUT, row)?;
     Ok(Permit { approval, partition: key.partition, seen })
 }

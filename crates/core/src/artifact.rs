@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use smol_str::SmolStr;
 
-use crate::{
-    backend::{Backend, Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, StoreError, Table, Write},
-    call::Content,
-    clock::Timestamp,
+use crate::services::Services;
+use toolhub_storage::backend::{
+    Backend, Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, StoreError, Table, Write,
+};
+use toolhub_types::{
+    content::Content,
     ids::{ArtifactId, Tenant},
-    services::Services,
+    timestamp::Timestamp,
 };
 
 const ARTIFACTS_ARE_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);

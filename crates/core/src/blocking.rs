@@ -10,10 +10,8 @@ use std::sync::{
 
 use tokio::sync::Semaphore;
 
-use crate::{
-    clock::Instant,
-    error::{ErrorKind, ToolError},
-};
+use toolhub_storage::clock::Instant;
+use toolhub_types::error::{ErrorKind, ToolError};
 
 const RUNNING: u8 = 0;
 const ABANDONED: u8 = 1;
@@ -56,7 +54,7 @@ impl BlockingPool {
         let place = tokio::time::timeout_at(deadline, self.places.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else {
             return Err(ToolError::of(ErrorKind::Overloaded, "no place for a blocking tool became free in time")
-                .effect(crate::call::Effect::None));
+                .effect(toolhub_types::effect::Effect::None));
         };
         let phase = Arc::new(AtomicU8::new(RUNNING));
         let counts = [self.stuck.clone(), stuck];

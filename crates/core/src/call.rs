@@ -2,17 +2,12 @@
 //!
 //! Plain data. The way from one to the other is `pipeline.rs`.
 
-mod content;
-mod outcome;
 mod progress;
 mod reached;
 mod reported;
 mod request;
 mod whereabouts;
 
-pub use content::Content;
-pub use outcome::{Acknowledged, Effect, Outcome, Status};
-pub use progress::Progress;
 pub(crate) use progress::ProgressSink;
 pub use reached::Reached;
 pub use reported::ReportError;

@@ -17,14 +17,20 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     artifact,
     blocking::Stuck,
-    call::{Call, Content, Effect, Progress},
-    clock::{Instant, Timestamp},
-    error::{ErrorKind, ToolError},
-    events::News,
-    ids::{CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    call::Call,
     pipeline::{Slot, Way, WeakSlot},
     services::Services,
     state::Desk,
+};
+use toolhub_storage::clock::Instant;
+use toolhub_types::{
+    content::Content,
+    effect::Effect,
+    error::{ErrorKind, ToolError},
+    event_kind::News,
+    ids::{CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    progress::Progress,
+    timestamp::Timestamp,
     tool::ToolName,
     trace::TraceContext,
 };

@@ -3,9 +3,13 @@
 use std::fmt;
 
 use crate::{
-    BatchRequest, CallContext, CallRequest, ContextState, HubBuilder, Job, JsonState, Registry, Running, State,
-    StateManager, ThreadContext, Threads, Tool, ToolBuilder, ToolHub, ToolState, Tools, backend::Memory,
+    context::CallContext,
     events::Subscription,
+    executor::Job,
+    hub::{BatchRequest, CallRequest, HubBuilder, Running, ToolHub},
+    registry::{Registry, Tool, ToolBuilder, Tools},
+    state::{ContextState, JsonState, State, StateManager, ToolState},
+    threads::{ThreadContext, Threads},
 };
 
 macro_rules! brief {
@@ -37,7 +41,6 @@ brief! {
     "ContextState" state: ContextState { "id": state.id() }
     "Threads" threads: Threads { "instances": threads.instances() }
     "ThreadContext" _context: ThreadContext {}
-    "Memory" _store: Memory {}
 }
 
 impl<S: ToolState> fmt::Debug for State<S> {

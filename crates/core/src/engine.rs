@@ -21,14 +21,16 @@ use crate::{
     executor::Executor,
     hooks::Hook,
     hub::{Beside, Offers},
-    ids::{CallId, Tenant},
     journal::Journal,
-    policy::Glob,
     registry::Registry,
     scheduler::Scheduler,
     services::Services,
     statuses::Statuses,
     threads::Book,
+};
+use toolhub_types::{
+    ids::{CallId, Tenant},
+    policy::Glob,
     tool::Kind,
 };
 

@@ -4,7 +4,6 @@
 //! behind is told so. Where nobody listens, an event is not even made. Some are kept besides, for whoever comes later.
 
 mod kept;
-mod news;
 
 use std::{
     borrow::Cow,
@@ -22,11 +21,11 @@ use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 use kept::Waiting;
 pub use kept::{EventPage, KeptEvent};
 pub(crate) use kept::{Kept, keep};
-pub use news::{MessageCall, News};
+pub use toolhub_types::event_kind::{MessageCall, News};
 
-use crate::{
-    clock::Timestamp,
+use toolhub_types::{
     ids::{Tenant, ThreadId},
+    timestamp::Timestamp,
 };
 
 /// How many events a subscriber may be behind.

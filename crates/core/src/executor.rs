@@ -6,7 +6,8 @@
 pub use futures_core::future::BoxFuture;
 use serde_json::Value;
 
-use crate::{call::Content, context::CallContext, error::ToolError, tool::Definition};
+use crate::context::CallContext;
+use toolhub_types::{content::Content, error::ToolError, tool::Definition};
 
 /// Runs tools of one kind, or one tool.
 ///

@@ -16,11 +16,9 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{
-    clock::Instant,
-    ids::{RunId, Tenant, ThreadId},
-};
 use recent::Recent;
+use toolhub_storage::clock::Instant;
+use toolhub_types::ids::{RunId, Tenant, ThreadId};
 
 /// How much one run may call. 0 means no limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

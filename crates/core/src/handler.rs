@@ -26,11 +26,13 @@ pub use shared::{SharedInstance, shared_instance};
 pub use stateful::{StatefulTool, stateful};
 
 use crate::{
-    call::Effect,
-    error::{ErrorKind, ToolError},
     executor::{Executor, Reply},
     registry::ToolBuilder,
-    schema,
+};
+use toolhub_schema::schema;
+use toolhub_types::{
+    effect::Effect,
+    error::{ErrorKind, ToolError},
     tool::Kind,
 };
 

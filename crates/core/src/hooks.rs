@@ -9,7 +9,7 @@ use std::future::ready;
 use futures_core::future::BoxFuture;
 use serde_json::Value;
 
-use crate::{
+use toolhub_types::{
     error::ToolError,
     ids::{CallId, Caller, RunId, Tenant, ThreadId},
     tool::Definition,

@@ -43,14 +43,17 @@ pub use threads::ThreadError;
 
 use crate::{
     artifact::{self, Artifact},
-    backend::{Backend, StoreError},
-    clock::Timestamp,
     engine::Engine,
-    events::News,
-    export::{self, Format},
-    ids::{ArtifactId, Tenant},
     registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools, Workshop},
     state::StateManager,
+};
+use toolhub_schema::export;
+use toolhub_storage::backend::{Backend, StoreError};
+use toolhub_types::{
+    event_kind::News,
+    export_format::Format,
+    ids::{ArtifactId, Tenant},
+    timestamp::Timestamp,
     tool::{Definition, Kind, ToolName},
 };
 

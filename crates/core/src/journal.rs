@@ -22,17 +22,6 @@ use serde::de::DeserializeOwned;
 use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::Notify;
 
-use crate::{
-    backend::{
-        Backend, Batch, Change, Durability, Expect, Key, Partition, Place, Seen, StoreError, Table, Write, decode,
-        encode,
-    },
-    call::Outcome,
-    clock::{Clock, Timestamp},
-    ids::{CallId, IdempotencyKey, Tenant, ThreadId},
-    status::Evidence,
-    tool::ToolName,
-};
 pub(crate) use nodes::{RENEW, Watched, keep_lease};
 pub use plain::JournalStats;
 pub(crate) use plain::{Plain, keep_plain};
@@ -41,6 +30,20 @@ pub use query::{CallPage, CallQuery, CallQueryError};
 pub use recent::RecentStats;
 pub use record::CallRecord;
 pub(crate) use record::{Claim, OpenCall, Opening};
+use toolhub_storage::{
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Key, Partition, Place, Seen, StoreError, Table, Write, decode,
+        encode,
+    },
+    clock::Clock,
+};
+use toolhub_types::{
+    ids::{CallId, IdempotencyKey, Tenant, ThreadId},
+    outcome::Outcome,
+    status::Evidence,
+    timestamp::Timestamp,
+    tool::ToolName,
+};
 
 /// How long an idempotency key is remembered.
 const KEYS_ARE_KEPT: Duration = Duration::from_secs(24 * 3600);

@@ -13,12 +13,10 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    clock::{self, Instant},
-    tool::ToolName,
-};
 pub(crate) use answer::Answer;
 pub(crate) use fingerprint::{Fingerprint, Known};
+use toolhub_storage::clock::{self, Instant};
+use toolhub_types::tool::ToolName;
 
 /// What one entry costs beside its answer: its key, twice, and its places in the lists.
 const ENTRY: usize = 384;

@@ -31,14 +31,10 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     approvals::Permit,
-    backend::Seen,
-    call::{Call, Effect, Outcome},
-    clock::{self, Instant},
+    call::Call,
     context::CallContext,
     engine::Engine,
-    error::{CallError, ToolError},
     executor::Reply,
-    ids::ApprovalId,
     journal::OpenCall,
     kept::Fingerprint,
     registry::{Base, Tool},
@@ -51,6 +47,16 @@ use launch::enter;
 pub(crate) use launch::{Pending, run, run_until_asked, start};
 pub(crate) use prepare::prepare;
 use ticket::Ticket;
+use toolhub_storage::{
+    backend::Seen,
+    clock::{self, Instant},
+};
+use toolhub_types::{
+    effect::Effect,
+    error::{CallError, ToolError},
+    ids::ApprovalId,
+    outcome::Outcome,
+};
 
 /// The doors, in order.
 async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result<Outcome, CallError> {

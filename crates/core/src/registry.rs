@@ -20,7 +20,8 @@ pub(crate) use tools::{Base, Registration};
 pub use tools::{Filter, Tool, Tools};
 pub use toolset::Toolset;
 
-use crate::{policy::PolicyBook, state::Homes, tool::ToolName};
+use crate::state::Homes;
+use toolhub_types::{policy::PolicyBook, tool::ToolName};
 
 /// Every tool the hub knows.
 #[derive(Default)]

@@ -25,8 +25,8 @@ use crate::{
     kept::Kept,
     monitor::Meter,
     statuses::LastSuccess,
-    tool::ToolName,
 };
+use toolhub_types::tool::ToolName;
 
 /// How many answers are kept, and how many bytes of them.
 const ANSWERS: usize = 10_000;

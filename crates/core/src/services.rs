@@ -9,13 +9,14 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    backend::Backend,
     blocking::BlockingPool,
-    clock::Clock,
     events::Events,
-    monitor::StoreMeters,
     state::{Redactor, StateManager, Turns},
     threads::{Known, Rooms},
+};
+use toolhub_storage::{
+    backend::{Backend, StoreMeters},
+    clock::Clock,
 };
 
 pub(crate) struct Services {

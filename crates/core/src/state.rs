@@ -6,8 +6,6 @@
 //! the way to it from outside a call.
 
 mod bound;
-mod config;
-mod connection_config;
 mod context_id;
 mod data;
 mod desk;
@@ -18,7 +16,6 @@ mod homes;
 mod json;
 mod live;
 mod manager;
-mod manager_config;
 mod merge;
 mod patch;
 mod redact;
@@ -30,8 +27,6 @@ mod typed;
 mod versions;
 
 pub use bound::ContextState;
-pub use config::{BusinessStateConfig, ConflictResolution};
-pub use connection_config::ConnectionStateConfig;
 pub use context_id::ContextId;
 pub use data::{ConnectionState, SessionState};
 pub(crate) use desk::{Desk, Draft, Drafts, Found, Parked};
@@ -42,7 +37,6 @@ pub(crate) use homes::{Homes, OpenStore};
 pub use json::JsonState;
 pub use manager::{ContextFilter, StateChange, StateChanges, StateCondition, StateManager};
 pub(crate) use manager::{Renewed, Told};
-pub use manager_config::{FormatError, ManagerType, PersistenceFormat, StateManagerConfig};
 pub(crate) use redact::Redactor;
 pub use rules::StateCleanup;
 pub(crate) use rules::StateRules;
@@ -53,11 +47,9 @@ pub use versions::StateVersion;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{
-    backend::{Key, Seen, StoreError},
-    ids::{StateName, Tenant, ThreadId},
-    services::Services,
-};
+use crate::services::Services;
+use toolhub_storage::backend::{Key, Seen, StoreError};
+use toolhub_types::ids::{StateName, Tenant, ThreadId};
 
 /// A type that a tool keeps between calls, one value per thread.
 ///

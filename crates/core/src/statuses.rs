@@ -24,14 +24,17 @@ pub(crate) use returning::{Standing, Verdict};
 pub(crate) use successes::{LastSuccess, Successes};
 use tell::Changes;
 
-use crate::{
+use crate::events::Events;
+use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Durability, Expect, Key, Row, Scan, Scope, Seen, StoreError, Table, Write, read_all,
     },
-    clock::{Clock, Timestamp},
-    events::Events,
+    clock::Clock,
+};
+use toolhub_types::{
     ids::{CallId, Tenant, ThreadId},
     status::{self, Admission, Event, Facts, Presence, StatusSettings},
+    timestamp::Timestamp,
     tool::ToolName,
 };
 

@@ -14,14 +14,17 @@ use futures_util::{StreamExt, future, stream::FuturesUnordered};
 use tokio::sync::Notify;
 
 use crate::{
-    call::{Call, Outcome},
+    call::Call,
     engine::Engine,
-    ids::{ApprovalId, CallId, ThreadId},
     pipeline,
     registry::{Tool, Tools},
-    tool::DependsOn,
 };
 use plan::{Plan, Planned, State, Turn, earlier_bases};
+use toolhub_types::{
+    ids::{ApprovalId, CallId, ThreadId},
+    outcome::Outcome,
+    tool::DependsOn,
+};
 
 /// What a call of a step has begun to wait for, longer than for a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,12 +3,10 @@
 //! Only with the feature `testing`.
 
 mod assert;
-mod clock;
-pub mod contract;
 mod recorder;
 mod scripted;
 
 pub use assert::AssertOutcome;
-pub use clock::TestClock;
 pub use recorder::Recorder;
 pub use scripted::{Scripted, Step, scripted};
+pub use toolhub_storage::testing::{TestClock, contract};

@@ -20,7 +20,7 @@ pub(crate) use room::Chair;
 pub(crate) use rooms::{Rooms, Use, alone_in, drop_idle};
 pub(crate) use sweep::{Removed, is_held, remove};
 
-use crate::ids::{Tenant, ThreadId};
+use toolhub_types::ids::{Tenant, ThreadId};
 
 /// Whose thread, and which: two tenants' threads of one id are two threads.
 pub(crate) type Owner = (Tenant, ThreadId);

@@ -1,12 +1,8 @@
 //! Why an answer to a question was not taken.
 
-use crate::{
-    approvals::ApprovalState,
-    backend::StoreError,
-    ids::ApprovalId,
-    schema::{self, Problem},
-    tool::ToolName,
-};
+use toolhub_schema::schema;
+use toolhub_storage::backend::StoreError;
+use toolhub_types::{approval::ApprovalState, ids::ApprovalId, problem::Problem, tool::ToolName};
 
 /// Why an answer was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +15,7 @@ pub enum ApprovalError {
     #[error("there is no grant `{0}`")]
     UnknownGrant(String),
     /// It was answered before, or its time is over.
-    #[error("the approval is {} already; it can be answered once", word(*.0))]
+    #[error("the approval is {} already; it can be answered once", .0.as_words())]
     Resolved(ApprovalState),
     /// The tool was taken away or changed after the question was asked.
     #[error("`{0}` was taken away or changed since the question was asked; let the call be made again")]
@@ -41,15 +37,4 @@ pub enum ApprovalError {
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-fn word(state: ApprovalState) -> &'static str {
-    match state {
-        ApprovalState::Pending => "pending",
-        ApprovalState::Approved => "approved",
-        ApprovalState::Denied => "denied",
-        ApprovalState::TimedOut => "timed out",
-        ApprovalState::Withdrawn => "withdrawn",
-        ApprovalState::Used => "used",
-    }
 }

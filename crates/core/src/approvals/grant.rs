@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::{Answer, Approval, ApprovalOutcome};
-use crate::{
-    backend::{Key, Partition, Place, Table},
-    clock::Timestamp,
+use crate::registry::Tool;
+use toolhub_storage::backend::{Key, Partition, Place, Table};
+use toolhub_types::{
     digest,
     ids::{ApprovalId, Caller, Tenant, ThreadId},
-    registry::Tool,
+    timestamp::Timestamp,
     tool::ToolName,
 };
 

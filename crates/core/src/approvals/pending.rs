@@ -9,12 +9,12 @@ use std::{
 };
 
 use super::{Approval, ApprovalState, Approvals, LAYOUT, QUESTIONS, readable};
-use crate::{
+use crate::monitor::ApprovalStats;
+use toolhub_storage::{
     backend::{Scan, Scope, Seen, StoreError, Table, decode},
-    clock::Timestamp,
-    ids::ApprovalId,
-    monitor::{ApprovalStats, Timed},
+    latency::Timed,
 };
+use toolhub_types::{ids::ApprovalId, timestamp::Timestamp};
 
 /// How many questions are counted at most.
 const MOST: usize = 100_000;

@@ -7,14 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    backend::{Partition, Place},
-    call::Call,
-    clock::Timestamp,
+use crate::{call::Call, registry::Tool, state::Redactor};
+use toolhub_storage::backend::{Partition, Place};
+use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
+use toolhub_types::{
     digest,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
-    registry::Tool,
-    state::Redactor,
+    timestamp::Timestamp,
     tool::ToolName,
 };
 
@@ -78,43 +77,6 @@ impl Approval {
         }
         self
     }
-}
-
-/// Where an approval stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ApprovalState {
-    /// Nobody has answered yet.
-    Pending,
-    /// Yes; one call may be made on it.
-    Approved,
-    /// No.
-    Denied,
-    /// Nobody answered in time, which is a no.
-    TimedOut,
-    /// The caller gave up before anybody answered.
-    Withdrawn,
-    /// A call was made on it.
-    Used,
-}
-
-/// What a person may answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ApprovalOutcome {
-    /// Yes, this once.
-    ProceedOnce,
-    /// Yes, and from now on for this tool in this thread.
-    ProceedAlways,
-    /// Yes, and from now on for this tool in all threads of the tenant.
-    ProceedAlwaysTool,
-    /// Yes, and from now on for all tools of the server it comes from, in all threads of the tenant.
-    ProceedAlwaysServer,
-    /// Yes, with these arguments instead.
-    ModifyWithEditor,
-    /// No.
-    Cancel,
 }
 
 /// A person's answer.

@@ -12,7 +12,8 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{ApprovalState, Approvals, Permit, key, permit, timed_out};
-use crate::{backend::StoreError, clock, ids::ApprovalId};
+use toolhub_storage::{backend::StoreError, clock};
+use toolhub_types::ids::ApprovalId;
 
 /// How soon a store that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);

@@ -2,24 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
-use crate::clock::Timestamp;
-
-/// What a running tool says about how far it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Progress {
-    /// In words.
-    pub message: String,
-    /// From 0 to 1, where the tool knows.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub fraction: Option<f64>,
-    /// When it was said.
-    pub at: Timestamp,
-}
+use toolhub_types::progress::Progress;
 
 /// How much progress is kept for a caller that does not look.
 const BACKLOG: usize = 64;

@@ -1,6 +1,6 @@
 //! Why a result from outside was not taken.
 
-use crate::backend::StoreError;
+use toolhub_storage::backend::StoreError;
 
 /// Why the result of a call that somebody outside does was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

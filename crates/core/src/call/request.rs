@@ -6,12 +6,13 @@ use serde_json::Value;
 use smol_str::SmolStr;
 use tokio_util::sync::CancellationToken;
 
-use super::{ProgressSink, Status, Whereabouts};
-use crate::{
-    clock::{Instant, Timestamp},
+use super::{ProgressSink, Whereabouts};
+use crate::{registry::Tools, step::Member};
+use toolhub_storage::clock::Instant;
+use toolhub_types::outcome::Status;
+use toolhub_types::{
     ids::{ApprovalId, CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
-    registry::Tools,
-    step::Member,
+    timestamp::Timestamp,
     trace::TraceContext,
 };
 

@@ -10,12 +10,13 @@ use smol_str::SmolStr;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, ReportError, Status};
-use crate::{
-    clock::Timestamp,
+use super::{Call, ReportError};
+use crate::journal::{CallRecord, OpenCall};
+use toolhub_types::outcome::Status;
+use toolhub_types::{
     error::ToolError,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
-    journal::{CallRecord, OpenCall},
+    timestamp::Timestamp,
     tool::ToolName,
     trace::TraceId,
 };

@@ -21,13 +21,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::Event;
-use crate::{
+use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Place, Scan, Scope, StoreError, Table,
         Write, decode, encode,
     },
-    clock::{Clock, Timestamp},
+    clock::Clock,
+};
+use toolhub_types::{
     ids::{Tenant, ThreadId},
+    timestamp::Timestamp,
 };
 
 const LAYOUT: u32 = 1;

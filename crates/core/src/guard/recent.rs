@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::clock::Instant;
+use toolhub_storage::clock::Instant;
 
 const MOST: usize = 10_000;
 const LONGEST: Duration = Duration::from_secs(3600);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::clock::Timestamp;
+use toolhub_types::timestamp::Timestamp;
 
 fn run() -> RunId {
     RunId::mint(Timestamp::from_millis(1))

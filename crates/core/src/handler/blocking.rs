@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::{Arguments, built, read, reply};
 use crate::{
     context::CallContext,
-    error::ToolError,
     executor::{Executor, Job, Reply},
     registry::ToolBuilder,
 };
+use toolhub_types::error::ToolError;
 
 /// A blocking function that can be a tool: `fn(arguments) -> Result<T, E>`, or with a `CallContext` behind it.
 #[diagnostic::on_unimplemented(

@@ -5,9 +5,9 @@ use std::{future::Future, ops::Deref, sync::Arc};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{
-    call::Effect,
-    context::CallContext,
+use crate::context::CallContext;
+use toolhub_types::{
+    effect::Effect,
     error::{ErrorKind, ToolError},
 };
 

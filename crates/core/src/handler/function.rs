@@ -7,11 +7,10 @@ use serde::Serialize;
 
 use super::{Arguments, FromCall, built, read, reply};
 use crate::{
-    call::Effect,
-    error::ToolError,
     executor::{Executor, Job, Reply},
     registry::ToolBuilder,
 };
+use toolhub_types::{effect::Effect, error::ToolError};
 
 /// An async function that can be a tool.
 ///

@@ -10,12 +10,14 @@ use serde::Serialize;
 
 use super::{Arguments, built, read, reply};
 use crate::{
-    call::Effect,
     context::CallContext,
-    error::{ErrorKind, ToolError},
     executor::{Executor, Job, Reply},
     registry::ToolBuilder,
     threads::{Chair, Use, alone_in},
+};
+use toolhub_types::{
+    effect::Effect,
+    error::{ErrorKind, ToolError},
 };
 
 /// A live object that belongs to one thread and serves one call at a time. One that serves many at once is a

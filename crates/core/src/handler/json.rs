@@ -9,14 +9,12 @@ use futures_core::future::BoxFuture;
 use serde_json::Value;
 
 use crate::{
-    call::Effect,
     context::CallContext,
-    error::ToolError,
     executor::{Executor, Job, Reply},
     registry::ToolBuilder,
     state::JsonState,
-    tool::Kind,
 };
+use toolhub_types::{effect::Effect, error::ToolError, tool::Kind};
 
 /// What a JSON tool gives back.
 #[derive(Debug, Clone, Default, PartialEq)]

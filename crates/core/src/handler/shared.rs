@@ -14,12 +14,14 @@ use super::{
     read, reply,
 };
 use crate::{
-    call::Effect,
     context::CallContext,
-    error::{ErrorKind, ToolError},
     executor::{Executor, Job, Reply},
     registry::ToolBuilder,
     threads::{Chair, Use, alone_in},
+};
+use toolhub_types::{
+    effect::Effect,
+    error::{ErrorKind, ToolError},
 };
 
 /// A live object that belongs to one thread and serves many calls of it at once.

@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::{Arguments, FromCall, built, read, reply};
 use crate::{
     context::CallContext,
-    error::ToolError,
     executor::{Executor, Job, Reply},
     registry::ToolBuilder,
     state::{State, ToolState},
 };
+use toolhub_types::error::ToolError;
 
 /// A tool with state, as a trait: for tools that carry settings of their own, or that read better this way.
 ///

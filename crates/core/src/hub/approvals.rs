@@ -6,13 +6,16 @@ use serde_json::Value;
 
 use super::ToolHub;
 use crate::{
-    approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant, binding_now},
-    backend::StoreError,
+    approvals::{Answer, Approval, ApprovalError, Covers, Grant, binding_now},
+    registry::{Filter, Tool},
+    state::Redactor,
+};
+use toolhub_storage::backend::StoreError;
+use toolhub_types::{
+    approval::{ApprovalOutcome, ApprovalState},
     ids::{ApprovalId, Tenant},
     policy::Verdict,
-    registry::{Filter, Tool},
-    schema::Problem,
-    state::Redactor,
+    problem::Problem,
 };
 
 impl ToolHub {

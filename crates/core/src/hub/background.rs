@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 use super::recovery::{self, Recovery};
 use crate::{
     approvals::Approvals,
-    backend::{Changed, StoreError, Table, Watcher},
     engine::Engine,
     events,
     journal::{keep_lease, keep_plain},
     statuses::{Statuses, Told},
     threads,
 };
+use toolhub_storage::backend::{Changed, StoreError, Table, Watcher};
 
 /// How many expired rows are removed at a time.
 const SWEEP_AT_ONCE: usize = 1000;

@@ -6,10 +6,12 @@ use futures_core::future::BoxFuture;
 
 use super::{CallRequest, ToolHub};
 use crate::{
-    call::Outcome,
     engine::Engine,
-    ids::{CallId, IdError},
     step::{self, Hear, Waiting},
+};
+use toolhub_types::{
+    ids::{CallId, IdError},
+    outcome::Outcome,
 };
 
 /// The calls of one step in the making. Await it for their outcomes, in the order of the calls.

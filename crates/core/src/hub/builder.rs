@@ -10,24 +10,29 @@ use tokio_util::sync::CancellationToken;
 use super::{ToolHub, background};
 use crate::{
     approvals::Approvals,
-    backend::{Backend, Bounded, Memory, StoreError},
     blocking::BlockingPool,
-    clock::{Clock, SystemClock},
     engine::Engine,
-    events::{Events, Kept, News, Subscription},
+    events::{Events, Kept, Subscription},
     executor::Executor,
     guard::RunLimits,
     hooks::Hook,
     journal::Journal,
-    monitor::StoreMeters,
-    policy::{Policy, PolicyError, Rule},
     registry::{Registry, RegistryError, ToolBuilder},
     scheduler::{Bounds, Scheduler},
     services::{Resources, Services},
-    state::{BusinessStateConfig, Homes, OpenStore, StateManager, StateManagerConfig},
-    status::StatusSettings,
+    state::{Homes, OpenStore, StateManager},
     statuses::Statuses,
     threads::{Book, Caps, Known, Rooms},
+};
+use toolhub_storage::{
+    backend::{Backend, Bounded, Memory, StoreError, StoreMeters},
+    clock::{Clock, SystemClock},
+};
+use toolhub_types::{
+    event_kind::News,
+    policy::{Policy, PolicyError, Rule},
+    state_config::{BusinessStateConfig, StateManagerConfig},
+    status::StatusSettings,
     tool::Kind,
 };
 

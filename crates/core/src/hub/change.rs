@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{BuildError, ToolHub, View};
-use crate::{
-    events::News,
+use crate::registry::{Filter, Tool, ToolBuilder, Tools};
+use toolhub_types::{
+    event_kind::News,
     policy::{Policy, PolicyBook, Rule},
-    registry::{Filter, Tool, ToolBuilder, Tools},
     status::{Evidence, StatusSettings, ToolStatus},
     tool::ToolName,
 };

@@ -15,11 +15,14 @@ use std::{
 use futures_util::{FutureExt, StreamExt};
 
 use crate::{
-    clock::{self, Instant, Timestamp},
     engine::Engine,
     registry::{Filter, Tool},
-    status::{Breaker, Cause, Event},
     statuses::{Statuses, Whose},
+};
+use toolhub_storage::clock::{self, Instant};
+use toolhub_types::{
+    status::{Breaker, Cause, Event},
+    timestamp::Timestamp,
     tool::ToolName,
 };
 

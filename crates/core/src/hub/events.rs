@@ -6,9 +6,10 @@
 use serde_json::Value;
 
 use super::ToolHub;
-use crate::{
-    backend::StoreError,
-    events::{EventPage, News, Subscription},
+use crate::events::{EventPage, Subscription};
+use toolhub_storage::backend::StoreError;
+use toolhub_types::{
+    event_kind::News,
     ids::{Tenant, ThreadId},
 };
 

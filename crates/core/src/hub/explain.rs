@@ -9,13 +9,16 @@ use serde::Serialize;
 
 use super::{ToolHub, View, survey::Seen};
 use crate::{
-    clock::Timestamp,
-    error::CallError,
-    ids::{Caller, Tenant, ThreadId},
-    policy::{Gate, Limits, RateLimit, RateScope, Rule},
     registry::{Filter, Tool, Toolset},
     scheduler::{Asker, Left},
-    status::{Failure, Language, Missing, Reading, ToolStatus, helpful, next_step},
+};
+use toolhub_types::{
+    error::CallError,
+    ids::{Caller, Tenant, ThreadId},
+    language::Language,
+    policy::{Gate, Limits, RateLimit, RateScope, Rule},
+    status::{Failure, Missing, Reading, ToolStatus, helpful, next_step},
+    timestamp::Timestamp,
     tool::ToolName,
 };
 
@@ -35,7 +38,7 @@ pub struct Explanation {
     /// Whether its next call decides whether it stays.
     pub probation: bool,
     /// How long until the status changes by itself.
-    #[serde(rename = "changesInMs", with = "crate::millis::option", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "changesInMs", with = "toolhub_types::millis::option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub changes_in: Option<Duration>,
     /// How many failures in a row count against it.
@@ -83,7 +86,7 @@ pub struct RateLeft {
     /// How many calls would pass now.
     pub remaining: u32,
     /// How long until all of it is there again.
-    #[serde(rename = "resetsInMs", with = "crate::millis")]
+    #[serde(rename = "resetsInMs", with = "toolhub_types::millis")]
     #[schemars(with = "u64")]
     pub resets_in: Duration,
 }

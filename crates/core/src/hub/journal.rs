@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use super::ToolHub;
-use crate::{
-    backend::{Scan, Scope, StoreError, Table},
-    call::Status,
+use crate::journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats, RecentStats, as_it_stands};
+use toolhub_storage::backend::{Scan, Scope, StoreError, Table};
+use toolhub_types::{
     ids::{CallId, Tenant},
-    journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats, RecentStats, as_it_stands},
+    outcome::Status,
 };
 
 /// What became of the wish to cancel a call.

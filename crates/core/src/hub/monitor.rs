@@ -4,9 +4,10 @@
 
 use super::ToolHub;
 use crate::{
-    monitor::{ApprovalStats, StatusChanges, StoreStats, ToolStats},
+    monitor::{ApprovalStats, StatusChanges, ToolStats},
     registry::{Filter, Tool},
 };
+use toolhub_storage::backend::StoreStats;
 
 impl ToolHub {
     /// What one tool has done since the hub began; `None` where nobody knows it.

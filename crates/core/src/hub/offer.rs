@@ -14,14 +14,18 @@ use tokio::sync::Notify;
 
 use super::{ToolHub, View, explain::summary, survey::Seen};
 use crate::{
-    clock::{self, Instant, Timestamp},
     engine::Engine,
-    error::CallError,
-    events::News,
-    export::{self, Format},
-    ids::{Tenant, ThreadId},
     registry::{Filter, Tool, Tools, Toolset},
-    status::Language,
+};
+use toolhub_schema::export;
+use toolhub_storage::clock::{self, Instant};
+use toolhub_types::{
+    error::CallError,
+    event_kind::News,
+    export_format::Format,
+    ids::{Tenant, ThreadId},
+    language::Language,
+    timestamp::Timestamp,
     tool::{Definition, ToolName},
 };
 

@@ -9,12 +9,11 @@ use futures_util::future::select;
 use serde_json::Value;
 
 use super::ToolHub;
-use crate::{
-    backend::StoreError,
-    call::ReportError,
+use crate::{call::ReportError, journal::CallRecord};
+use toolhub_storage::backend::StoreError;
+use toolhub_types::{
     error::{ErrorKind, ToolError},
     ids::{CallId, Tenant},
-    journal::CallRecord,
 };
 
 /// How often a call is looked at that runs elsewhere.

@@ -21,13 +21,17 @@ use smol_str::SmolStr;
 use tokio::sync::Semaphore;
 
 use crate::{
-    backend::{Batch, Change, Changed, Durability, Expect, Key, Row, Scan, Scope, StoreError, Table, Watcher, Write},
-    call::Outcome,
     engine::Engine,
-    ids::{CallId, Tenant},
     journal::{Journal, OpenCall, RENEW, Watched},
     pipeline,
     registry::{Base, Tool},
+};
+use toolhub_storage::backend::{
+    Batch, Change, Changed, Durability, Expect, Key, Row, Scan, Scope, StoreError, Table, Watcher, Write,
+};
+use toolhub_types::{
+    ids::{CallId, Tenant},
+    outcome::Outcome,
 };
 
 /// How often a call is started at most. One that kills its process must not do so for ever.

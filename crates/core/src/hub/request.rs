@@ -9,11 +9,15 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    call::{Call, Outcome, Progress, ProgressSink, Reached},
+    call::{Call, ProgressSink, Reached},
     engine::Engine,
-    ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
     pipeline,
     registry::Tools,
+};
+use toolhub_types::{
+    ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
+    outcome::Outcome,
+    progress::Progress,
     trace::TraceContext,
 };
 

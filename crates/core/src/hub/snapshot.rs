@@ -8,16 +8,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ToolHub, View, survey::Seen};
-use crate::{
-    artifact,
-    backend::{Batch, Partition, StoreError},
-    call::Content,
-    clock::Timestamp,
+use crate::{artifact, registry::Filter, statuses::Whose};
+use toolhub_storage::backend::{Batch, Partition, StoreError};
+use toolhub_types::{
+    content::Content,
     error::CallError,
     ids::{ArtifactId, Tenant, ThreadId},
-    registry::Filter,
     status::{Event, Evidence, Facts, StatusSettings, ToolStatus, apply},
-    statuses::Whose,
+    timestamp::Timestamp,
     tool::ToolName,
 };
 
@@ -91,7 +89,7 @@ impl ToolHub {
         let config = &*self.engine.statuses.settings();
         let written = Written { states: states.collect(), config, timestamp: now, evidence };
         serde_json::to_string(&written)
-            .map_err(|error| CallError::new(crate::error::ErrorKind::Internal).operator(error.to_string()))
+            .map_err(|error| CallError::new(toolhub_types::error::ErrorKind::Internal).operator(error.to_string()))
     }
 
     /// Restores a thread's own records and evidence from a text. Evidence is added, never taken away; the running config

@@ -7,14 +7,17 @@ use serde::Serialize;
 
 use super::ToolHub;
 use crate::{
-    backend::{Batch, Partition, StoreError},
-    clock::Timestamp,
-    error::{CallError, Detail, ErrorKind, ToolError},
-    events::News,
-    ids::{Tenant, ThreadId},
     registry::{Filter, Tool},
-    status::{Disabled, Event, Language, ToolStatus},
     statuses::{Standing, Verdict, Whose},
+};
+use toolhub_storage::backend::{Batch, Partition, StoreError};
+use toolhub_types::{
+    error::{CallError, Detail, ErrorKind, ToolError},
+    event_kind::News,
+    ids::{Tenant, ThreadId},
+    language::Language,
+    status::{Disabled, Event, ToolStatus},
+    timestamp::Timestamp,
     tool::ToolName,
 };
 

@@ -7,17 +7,14 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{ToolHub, ToolStatusInfo, View};
-use crate::{
-    call::Status,
-    clock::Timestamp,
+use crate::{journal::CallQuery, registry::Tool, statuses::Whose};
+use toolhub_types::{
     error::CallError,
     ids::{Tenant, ThreadId},
-    journal::CallQuery,
-    registry::Tool,
-    status::{
-        self, Evidence, Facts, Failure, Language, Missing, Presence, Reading, ToolStatus, grows_old, missing, presence,
-    },
-    statuses::Whose,
+    language::Language,
+    outcome::Status,
+    status::{self, Evidence, Facts, Failure, Missing, Presence, Reading, ToolStatus, grows_old, missing, presence},
+    timestamp::Timestamp,
 };
 
 /// How many of a thread's last successes, or of everybody's last calls, are looked up.

@@ -12,17 +12,19 @@ use smol_str::SmolStr;
 
 use super::ToolHub;
 use crate::{
-    backend::{Cursor, StoreError},
-    clock::Timestamp,
     engine::Engine,
-    error::CallError,
-    events::News,
-    ids::{StateName, Tenant, ThreadId},
     pipeline,
     registry::Filter,
     state::StateCleanup,
     statuses::Whose,
     threads::{self, Owner, Removed, ThreadContext, ThreadInfo, ThreadPage, Threads},
+};
+use toolhub_storage::backend::{Cursor, StoreError};
+use toolhub_types::{
+    error::CallError,
+    event_kind::News,
+    ids::{StateName, Tenant, ThreadId},
+    timestamp::Timestamp,
 };
 
 /// How long the sweeper rests at most.

@@ -14,14 +14,14 @@ use smol_str::SmolStr;
 use tokio_util::sync::CancellationToken;
 
 use super::{Journal, OpenCall};
-use crate::{
+use crate::engine::Live;
+use toolhub_storage::{
     backend::{
         Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, Seen, StoreError, Table, Write, read_all,
     },
-    clock::{Clock, Instant, Timestamp},
-    engine::Live,
-    ids::Tenant,
+    clock::{Clock, Instant},
 };
+use toolhub_types::{ids::Tenant, timestamp::Timestamp};
 
 /// How often a node that runs calls says that it is alive.
 pub(crate) const RENEW: Duration = Duration::from_secs(5);
@@ -104,7 +104,8 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ids::CallId, journal::CallRecord};
+    use crate::journal::CallRecord;
+    use toolhub_types::ids::CallId;
 
     fn call(node: &str) -> OpenCall {
         let text = serde_json::json!({

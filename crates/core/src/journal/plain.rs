@@ -26,13 +26,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{CallRecord, LAYOUT};
-use crate::{
+use crate::context::CallContext;
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Partition, StoreError, Table, Write, encode},
-    call::{Acknowledged, Effect, Outcome, Status},
-    clock::{Clock, Timestamp},
-    context::CallContext,
+    clock::Clock,
+};
+use toolhub_types::{
+    effect::Effect,
     error::CallError,
-    monitor,
+    outcome::{Acknowledged, Outcome, Status},
+    timestamp::Timestamp,
 };
 
 /// How many calls are noted at most.
@@ -125,7 +128,7 @@ impl Plain {
             duration: outcome.duration,
             ended_at: outcome.ended_at,
         };
-        let part = &self.parts[monitor::thread_number() % PARTS];
+        let part = &self.parts[toolhub_storage::latency::thread_number() % PARTS];
         part.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
         if taken == 0 {
             self.due.notify_one();

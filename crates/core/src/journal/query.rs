@@ -11,11 +11,12 @@ use serde::Serialize;
 use smol_str::SmolStr;
 
 use super::{CallRecord, Journal, LAYOUT};
-use crate::{
-    backend::{Cursor, Key, Partition, Row, Scan, Scope, StoreError, Table, decode},
-    call::{Status, Whereabouts},
-    clock::Timestamp,
+use crate::call::Whereabouts;
+use toolhub_storage::backend::{Cursor, Key, Partition, Row, Scan, Scope, StoreError, Table, decode};
+use toolhub_types::{
     ids::{CallId, Caller, Tenant, ThreadId},
+    outcome::Status,
+    timestamp::Timestamp,
     tool::ToolName,
 };
 

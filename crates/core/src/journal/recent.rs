@@ -10,13 +10,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{CallRecord, Journal, LAYOUT};
-use crate::{
+use crate::monitor::Meter;
+use toolhub_storage::{
     backend::{Cursor, Scan, Scope, StoreError, Table, decode},
-    clock::Timestamp,
-    ids::CallId,
-    monitor::{Latency, Meter},
-    tool::ToolName,
+    latency::Latency,
 };
+use toolhub_types::{ids::CallId, timestamp::Timestamp, tool::ToolName};
 
 /// How many records are looked at.
 const LOOKED_AT: usize = 10_000;

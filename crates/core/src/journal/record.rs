@@ -11,12 +11,13 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::LAYOUT;
-use crate::{
-    backend::{Key, Row, Seen, StoreError, Table, decode},
-    call::{Call, Content, Outcome, Status},
-    clock::Timestamp,
+use crate::{call::Call, state::Redactor};
+use toolhub_storage::backend::{Key, Row, Seen, StoreError, Table, decode};
+use toolhub_types::{
+    content::Content,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, ThreadId},
-    state::Redactor,
+    outcome::{Outcome, Status},
+    timestamp::Timestamp,
     tool::ToolName,
     trace::{TraceContext, TraceId},
 };
@@ -89,7 +90,7 @@ pub(crate) struct Opening {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) retries: Option<u32>,
     /// How long somebody outside has to do the work.
-    #[serde(with = "crate::millis::option", skip_serializing_if = "Option::is_none", default)]
+    #[serde(with = "toolhub_types::millis::option", skip_serializing_if = "Option::is_none", default)]
     pub(crate) external: Option<Duration>,
 }
 

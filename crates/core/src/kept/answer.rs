@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::call::Content;
+use toolhub_types::content::Content;
 
 /// What a tool returned.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,15 +44,7 @@ impl Answer {
 }
 
 fn content_bytes(content: &Content) -> usize {
-    let texts = match content {
-        Content::Text { text } => text.capacity(),
-        Content::Image { data, mime_type } | Content::Audio { data, mime_type } => {
-            data.capacity() + mime_type.capacity()
-        }
-        // The artifact itself lies elsewhere.
-        Content::Artifact { id, mime_type, .. } => id.as_str().len() + mime_type.capacity(),
-    };
-    size_of::<Content>() + texts
+    size_of::<Content>() + content.text_bytes()
 }
 
 #[cfg(test)]

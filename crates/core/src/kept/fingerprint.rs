@@ -4,13 +4,13 @@
 //! were. Out: a key that changes with each of them.
 //! Cannot see a tool whose code changed and whose definition did not; who replaces a tool forgets its answers.
 
-use crate::{
-    backend::Seen,
+use serde_json::Value;
+use toolhub_storage::backend::Seen;
+use toolhub_types::{
     digest,
     ids::{Tenant, ThreadId},
     tool::ToolName,
 };
-use serde_json::Value;
 
 /// Everything an answer depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

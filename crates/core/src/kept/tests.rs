@@ -4,10 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    backend::Seen,
-    ids::{Tenant, ThreadId},
-};
+use toolhub_storage::backend::Seen;
+use toolhub_types::ids::{Tenant, ThreadId};
 
 const SECOND: Duration = Duration::from_secs(1);
 

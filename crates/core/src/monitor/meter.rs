@@ -16,12 +16,9 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Latency, ToolStats,
-    histogram::{Counts, Histogram},
-    timed::{shards, thread_number},
-};
-use crate::{error::ErrorKind, tool::ToolName};
+use super::ToolStats;
+use toolhub_storage::latency::{Counts, Histogram, Latency, shards, thread_number};
+use toolhub_types::{error::ErrorKind, tool::ToolName};
 
 /// The counters of one tool.
 #[derive(Default)]

@@ -13,12 +13,14 @@ use futures_core::future::BoxFuture;
 
 use super::{Allowed, Placed, Way};
 use crate::{
-    call::Status,
-    clock::{self, Instant},
-    error::{CallError, ErrorKind},
     registry::Tool,
     scheduler::{self, Asker, Bound, Desk, Excess, Full, Granted, Party, Place, RETRY, Token, Waiting},
     services::Services,
+};
+use toolhub_storage::clock::{self, Instant};
+use toolhub_types::{
+    error::{CallError, ErrorKind},
+    outcome::Status,
 };
 
 /// The right to run, for as long as it or a share of it is held.

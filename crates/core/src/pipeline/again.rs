@@ -16,12 +16,15 @@ use super::{
     ticket::Ticket,
 };
 use crate::{
-    call::{Call, Outcome, Whereabouts},
+    call::{Call, Whereabouts},
     engine::Engine,
-    error::{CallError, ErrorKind},
-    ids::Tenant,
     journal::OpenCall,
     registry::{Base, Tool},
+};
+use toolhub_types::{
+    error::{CallError, ErrorKind},
+    ids::Tenant,
+    outcome::Outcome,
 };
 
 /// Starts the call on a task of its own, as soon as there is a place for it. One that only waits needs none.

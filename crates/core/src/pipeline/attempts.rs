@@ -14,17 +14,19 @@ use std::{
 
 use super::{Done, Opened, Slot, Way, admission, deadline, output, outside, ticket::Ticket};
 use crate::{
-    call::Effect,
-    clock::{self, Instant},
     context::{CallContext, Times},
-    error::{ErrorKind, ToolError},
     executor::{Job, Reply},
     journal::OpenCall,
     monitor::InFlight,
-    policy::{Failed, Retry, next_try},
     services::Services,
     state,
     statuses::Standing,
+};
+use toolhub_storage::clock::{self, Instant};
+use toolhub_types::{
+    effect::Effect,
+    error::{ErrorKind, ToolError},
+    policy::{Failed, Retry, next_try},
 };
 
 /// A call whose tool is being tried. Lent to the waiting, not given: what is given away is copied on the way.

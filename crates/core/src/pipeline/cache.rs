@@ -9,16 +9,15 @@ use std::sync::Arc;
 
 use super::{Allowed, Done, Way, admission::Slot, hooks, output, ticket::Ticket};
 use crate::{
-    call::{Content, Effect, Outcome},
     context::{CallContext, Times},
     engine::Engine,
-    error::CallError,
     executor::Reply,
     kept::{self, Answer, Fingerprint},
     registry::Base,
     services::Services,
     state,
 };
+use toolhub_types::{content::Content, effect::Effect, error::CallError, outcome::Outcome};
 
 /// Whether the answer is known.
 pub(super) enum Known {

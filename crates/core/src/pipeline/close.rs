@@ -16,18 +16,14 @@ use super::{
     validate,
 };
 use crate::{
-    backend::{StoreError, Table},
-    call::Outcome,
-    context::CallContext,
-    engine::Engine,
-    error::{CallError, ErrorKind, ToolError},
-    executor::Reply,
-    journal::OpenCall,
-    registry::Base,
-    state::Drafts,
+    context::CallContext, engine::Engine, executor::Reply, journal::OpenCall, registry::Base, state::Drafts,
     statuses::Whose,
 };
 use book::{Book, Unsettled};
+use toolhub_types::{
+    error::{CallError, ErrorKind, ToolError},
+    outcome::Outcome,
+};
 
 /// The end of a call: there already, or as soon as it is committed. Not an async function: a plain call has nothing to
 /// wait for, and would carry the size of the waiting all the same.
@@ -174,20 +170,4 @@ pub(super) fn explained(way: &Way, failed: ToolError) -> CallError {
         validate::invalid(&way.tool.definition.name, failed.problems)
     };
     error.shortened(way.tool.limits.text)
-}
-
-impl From<StoreError> for CallError {
-    fn from(error: StoreError) -> Self {
-        let kind = match &error {
-            StoreError::Conflict { table: Table::State, .. } => ErrorKind::StateConflict,
-            StoreError::Conflict { table: Table::Open, .. } => ErrorKind::Interrupted,
-            StoreError::Damaged { table: Table::State, .. } => ErrorKind::StateUnreadable,
-            StoreError::Conflict { .. } | StoreError::Damaged { .. } => ErrorKind::Internal,
-            StoreError::Refused(_) => ErrorKind::Internal,
-            StoreError::Fenced { .. } | StoreError::Unavailable(_) | StoreError::Unknown(_) => {
-                ErrorKind::StoreUnavailable
-            }
-        };
-        Self::new(kind).operator(error.to_string())
-    }
 }

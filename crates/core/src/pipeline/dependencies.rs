@@ -5,15 +5,13 @@
 //! that joins its closing batch. What is missing is decided by `status/evidence.rs`.
 
 use super::{Found, Way};
-use crate::{
-    backend::{StoreError, Write},
-    engine::Engine,
+use crate::{engine::Engine, journal::Journal, registry::Base, services::Services};
+use toolhub_storage::backend::{StoreError, Write};
+use toolhub_types::{
     error::{CallError, Detail, ErrorKind},
-    events::News,
-    journal::Journal,
-    registry::Base,
-    services::Services,
-    status::{Admission, Evidence, Language, Missing, Reason, helpful, missing, next_step},
+    event_kind::News,
+    language::Language,
+    status::{Admission, Evidence, Missing, Reason, helpful, missing, next_step},
     tool::Definition,
 };
 

@@ -9,10 +9,10 @@ use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 
 use super::{Done, Found, Way, attempts::panic_text, output};
-use crate::{
-    call::Content,
+use crate::hooks::{After, Before, HookedCall};
+use toolhub_types::{
+    content::Content,
     error::{CallError, ErrorKind, ToolError},
-    hooks::{After, Before, HookedCall},
 };
 
 /// How long one hook may take.

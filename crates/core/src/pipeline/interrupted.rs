@@ -10,14 +10,17 @@ use serde_json::Value;
 
 use super::report;
 use crate::{
-    backend::{Backend, Batch, Partition, Row, StoreError, Table, Write},
-    call::{Acknowledged, Effect, Outcome, Status},
-    clock::Timestamp,
     engine::Engine,
-    error::{CallError, ErrorKind, ToolError},
-    ids::Tenant,
     journal::OpenCall,
     state::{Draft, Happened, Parked, Told},
+};
+use toolhub_storage::backend::{Backend, Batch, Partition, Row, StoreError, Table, Write};
+use toolhub_types::{
+    effect::Effect,
+    error::{CallError, ErrorKind, ToolError},
+    ids::Tenant,
+    outcome::{Acknowledged, Outcome, Status},
+    timestamp::Timestamp,
 };
 
 /// Closes an open call; says no where somebody else has closed it or taken it over. An end that the store will never take, because

@@ -11,11 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Found, attempts, interrupted, replay, report, resolve, route, ticket::Ticket};
 use crate::{
-    call::{Call, Effect, Outcome, Reached, Whereabouts},
+    call::{Call, Reached, Whereabouts},
     engine::Engine,
-    error::{CallError, ErrorKind},
     held,
     journal::OpenCall,
+};
+use toolhub_types::{
+    effect::Effect,
+    error::{CallError, ErrorKind},
+    outcome::Outcome,
 };
 
 /// Finds the call's tool. A thread is made by being named, even by a call that asks for a tool that is not there; the others

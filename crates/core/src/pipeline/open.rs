@@ -8,15 +8,18 @@ use futures_core::future::BoxFuture;
 
 use super::{Allowed, Along, Opened, Placed, Way, interrupted, policy, replay, ticket::Ticket, time_limit};
 use crate::{
-    backend::{Batch, Partition, Seen, StoreError, Table},
-    call::{Effect, Outcome, Status},
-    digest,
     engine::Engine,
-    error::{CallError, ErrorKind},
-    events::News,
-    ids::ApprovalId,
     journal::{self, CallRecord, Claim, Journal, OpenCall, Opening},
     services::Services,
+};
+use toolhub_storage::backend::{Batch, Partition, Seen, StoreError, Table};
+use toolhub_types::{
+    digest,
+    effect::Effect,
+    error::{CallError, ErrorKind},
+    event_kind::News,
+    ids::ApprovalId,
+    outcome::{Outcome, Status},
 };
 
 /// The opening record, as soon as it is written; none for a call that may be forgotten.

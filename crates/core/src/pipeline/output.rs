@@ -4,7 +4,9 @@ use futures_core::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Done, Way};
-use crate::{artifact, call::Content, executor::Reply, policy::Limits, schema, services::Services};
+use crate::{artifact, executor::Reply, services::Services};
+use toolhub_schema::schema;
+use toolhub_types::{content::Content, policy::Limits};
 
 /// Cuts what is too long. Waits only where something must be kept, so that short answers carry none of it.
 pub(super) fn limit<'a>(services: &'a Services, done: &'a mut Done) -> Option<BoxFuture<'a, ()>> {

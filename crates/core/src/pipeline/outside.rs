@@ -4,12 +4,8 @@
 //! time was over counts, however close it was.
 
 use super::{ticket::Ticket, time_limit};
-use crate::{
-    context::CallContext,
-    error::{ErrorKind, ToolError},
-    executor::Reply,
-    monitor::InFlight,
-};
+use crate::{context::CallContext, executor::Reply, monitor::InFlight};
+use toolhub_types::error::{ErrorKind, ToolError};
 
 pub(super) async fn wait(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
     ticket.attempt();

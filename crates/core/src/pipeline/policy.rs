@@ -9,12 +9,15 @@ use futures_util::future::{Either, select};
 
 use super::{Allowed, Found, Placed, Valid, Way, open, validate};
 use crate::{
-    approvals::{self, Approval, ApprovalState, Approvals, Permit},
-    call::Status,
-    digest,
+    approvals::{self, Approval, Approvals, Permit},
     engine::Engine,
+};
+use toolhub_types::{
+    approval::ApprovalState,
+    digest,
     error::{CallError, Detail, ErrorKind},
     ids::ApprovalId,
+    outcome::Status,
     policy::{Asks, Verdict},
 };
 

@@ -10,13 +10,16 @@ use futures_util::FutureExt;
 
 use super::{Allowed, Done, Placed, admission, attempts::panic_text, close, deadline, enter, status};
 use crate::{
-    call::{Call, Effect},
+    call::Call,
     context::{CallContext, Times},
     engine::Engine,
-    error::{CallError, ErrorKind, ToolError},
-    events::News,
     executor::Reply,
     registry::Tool,
+};
+use toolhub_types::{
+    effect::Effect,
+    error::{CallError, ErrorKind, ToolError},
+    event_kind::News,
 };
 
 pub(crate) async fn prepare(engine: &Arc<Engine>, call: Box<Call>) -> Result<(), CallError> {

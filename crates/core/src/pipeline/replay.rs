@@ -2,13 +2,13 @@
 //! has made it before, is refused.
 
 use super::{Found, Way};
-use crate::{
-    call::{Effect, Outcome},
+use crate::{journal::Journal, services::Services};
+use toolhub_types::{
     digest,
+    effect::Effect,
     error::{CallError, ErrorKind},
     ids::CallId,
-    journal::Journal,
-    services::Services,
+    outcome::Outcome,
 };
 
 /// Whether a call was made before.

@@ -1,13 +1,13 @@
 //! Door 15: tells the tool's status and everybody who listens how the call ended. Exactly once per call.
 
 use super::ticket::Ticket;
-use crate::{
-    call::Outcome,
+use crate::services::Services;
+use toolhub_types::{
     error::{CallError, Detail},
-    events::News,
+    event_kind::News,
     ids::{CallId, RunId, Tenant},
-    schema::Problem,
-    services::Services,
+    outcome::Outcome,
+    problem::Problem,
     tool::ToolName,
 };
 

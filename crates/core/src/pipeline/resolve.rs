@@ -3,11 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::{Found, Way};
-use crate::{
-    call::Call,
+use crate::{call::Call, registry::Registry};
+use toolhub_types::{
     error::{CallError, Detail, ErrorKind},
     ids::ThreadId,
-    registry::Registry,
 };
 
 /// How much of a wrong name is shown; a right one is never longer.

@@ -13,12 +13,15 @@ use super::{
     time_limit,
 };
 use crate::{
-    call::Outcome,
-    clock,
-    error::{CallError, ErrorKind},
     services::Services,
-    status::{Admission, Event, Language, Reason},
     statuses::{Standing, Statuses, Verdict},
+};
+use toolhub_storage::clock;
+use toolhub_types::{
+    error::{CallError, ErrorKind},
+    language::Language,
+    outcome::Outcome,
+    status::{Admission, Event, Reason},
 };
 
 /// How long a call waits for the answer of somebody else's probe.

@@ -7,12 +7,18 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use crate::{
-    call::{Acknowledged, Call, Content, Effect, Outcome, Status},
-    clock::{Instant, Timestamp},
-    error::{CallError, ErrorKind},
-    ids::{ApprovalId, CallId, RunId, Tenant, ThreadId},
+    call::Call,
     registry::{Registry, Tool},
     services::Services,
+};
+use toolhub_storage::clock::Instant;
+use toolhub_types::{
+    content::Content,
+    effect::Effect,
+    error::{CallError, ErrorKind},
+    ids::{ApprovalId, CallId, RunId, Tenant, ThreadId},
+    outcome::{Acknowledged, Outcome, Status},
+    timestamp::Timestamp,
     tool::ToolName,
     trace::TraceId,
 };

@@ -2,11 +2,14 @@
 
 use super::{Found, Valid, Way};
 use crate::{
-    digest,
     engine::Engine,
-    error::{CallError, Detail, ErrorKind},
     guard::{Mistaker, mistake_text},
-    schema::{self, Problem},
+};
+use toolhub_schema::schema;
+use toolhub_types::{
+    digest,
+    error::{CallError, Detail, ErrorKind},
+    problem::Problem,
 };
 
 pub(super) fn check(engine: &Engine, found: Found) -> Result<Valid, CallError> {

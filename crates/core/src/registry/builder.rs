@@ -12,14 +12,10 @@ use serde_json::{Value, json};
 use smol_str::SmolStr;
 
 use super::{RegistryError, Tool, tools::Registration};
-use crate::{
-    executor::Executor,
-    hooks::Hook,
+use crate::{executor::Executor, hooks::Hook, scheduler::Scheduler, services::Services, state::StateRules};
+use toolhub_schema::schema::{self, Schema};
+use toolhub_types::{
     policy::{Gate, Glob, Limits, Policy},
-    scheduler::Scheduler,
-    schema::{self, Schema},
-    services::Services,
-    state::StateRules,
     tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName},
 };
 

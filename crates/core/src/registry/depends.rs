@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Base, RegistryError, Tool, Tools};
-use crate::tool::ToolName;
+use toolhub_types::tool::ToolName;
 
 /// Checks the dependencies that start at `new` tools. Those of older tools were checked when they came.
 pub(super) fn check(tools: &Tools, new: &[ToolName]) -> Result<(), RegistryError> {

@@ -1,9 +1,7 @@
 //! Why a tool cannot be registered.
 
-use crate::{
-    schema::SchemaError,
-    tool::{Kind, NameError, ToolName},
-};
+use toolhub_schema::schema::SchemaError;
+use toolhub_types::tool::{Kind, NameError, ToolName};
 
 /// Why a tool cannot be registered. Nothing was changed.
 #[derive(Debug, thiserror::Error)]

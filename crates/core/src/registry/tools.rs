@@ -9,18 +9,14 @@ use std::{
 };
 
 use super::{RegistryError, Toolset, depends};
-use crate::{
-    executor::Executor,
-    hooks::Hook,
+use crate::{executor::Executor, hooks::Hook, scheduler::Desk, services::Services, state::StateRules};
+use toolhub_schema::{schema::Schema, suggest};
+use toolhub_types::{
     ids::StateName,
+    language::Language,
     policy::{Gate, Limits, Policy, PolicyBook, Rule},
-    scheduler::Desk,
-    schema::Schema,
-    services::Services,
-    state::ManagerType,
-    state::StateRules,
-    status::{Language, Presence},
-    suggest,
+    state_config::ManagerType,
+    status::Presence,
     tool::{Definition, Kind, ToolName},
 };
 

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use crate::policy::Glob;
+use toolhub_types::policy::Glob;
 
 /// Which tools somebody is meant to have. Written as a list of patterns, or as nothing where it is all tools.
 ///

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::clock::Instant;
+use toolhub_storage::clock::Instant;
 
 /// The retries of one tool, over the ten seconds that ended just now.
 #[derive(Default)]

@@ -15,8 +15,8 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    clock::Instant,
+use toolhub_storage::clock::Instant;
+use toolhub_types::{
     ids::{Caller, Tenant, ThreadId},
     policy::RateLimit,
 };

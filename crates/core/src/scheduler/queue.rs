@@ -22,7 +22,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::ids::{Tenant, ThreadId};
+use toolhub_types::ids::{Tenant, ThreadId};
 
 mod line;
 mod rounds;

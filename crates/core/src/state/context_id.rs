@@ -9,10 +9,8 @@ use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 
 use super::StateKind;
-use crate::{
-    backend::{Key, Partition, Place, Table},
-    ids::{IdError, StateName, Tenant, ThreadId},
-};
+use toolhub_storage::backend::{Key, Partition, Place, Table};
+use toolhub_types::ids::{IdError, StateName, Tenant, ThreadId};
 
 /// Stands in the place of the thread when there is none. No thread id may hold it.
 const EVERYBODY: &str = "~";
@@ -25,7 +23,7 @@ pub struct ContextId {
     state: StateName,
 }
 
-crate::text_schema! { ContextId "`{thread}/{state}`, or `~/{state}` for a state that all threads share" { "pattern": "^[^/]+/[^/]+$" } }
+toolhub_types::text_schema! { ContextId "`{thread}/{state}`, or `~/{state}` for a state that all threads share" { "pattern": "^[^/]+/[^/]+$" } }
 
 impl ContextId {
     /// The context of a state in a thread.

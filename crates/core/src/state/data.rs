@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{StateError, StateKind};
-use crate::clock::Timestamp;
+use toolhub_types::timestamp::Timestamp;
 
 /// How deeply a state may be nested. What is written must be readable again, also inside an export, and readers of JSON
 /// stop at 128.

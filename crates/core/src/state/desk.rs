@@ -9,11 +9,9 @@ use std::sync::{
 };
 
 use super::{ContextId, StateError, sessions::Session, turns::Turn};
-use crate::{
-    backend::Row,
-    context::CallContext,
-    error::{ErrorKind, ToolError},
-};
+use crate::context::CallContext;
+use toolhub_storage::backend::Row;
+use toolhub_types::error::{ErrorKind, ToolError};
 
 /// The states one call has taken out.
 #[derive(Default)]

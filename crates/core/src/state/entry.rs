@@ -10,10 +10,10 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::{ContextId, StateError};
-use crate::{
-    backend::Row,
-    clock::Timestamp,
+use toolhub_storage::backend::Row;
+use toolhub_types::{
     ids::{IdError, StateName, ThreadId},
+    timestamp::Timestamp,
 };
 
 /// The sorts of state a context may hold.

@@ -2,10 +2,8 @@
 
 use smol_str::SmolStr;
 
-use crate::{
-    backend::StoreError,
-    error::{CallError, ErrorKind},
-};
+use toolhub_storage::backend::StoreError;
+use toolhub_types::error::{CallError, ErrorKind};
 
 /// Why something about a state was not done. Nothing was changed, unless the store's answer was lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,9 +78,7 @@ impl StateError {
             Self::Unreadable { .. } | Self::Store(StoreError::Damaged { .. }) => ErrorKind::StateUnreadable,
             Self::Refused(_) | Self::Line { .. } => ErrorKind::ArgumentsInvalid,
             Self::Store(StoreError::Refused(_)) => ErrorKind::Internal,
-            Self::Store(StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Fenced { .. }) => {
-                ErrorKind::StoreUnavailable
-            }
+            Self::Store(_) => ErrorKind::StoreUnavailable,
         }
     }
 }

@@ -14,11 +14,8 @@ use serde_json::{Value, json};
 use smol_str::{SmolStr, format_smolstr};
 
 use super::{ContextId, data, redact};
-use crate::{
-    backend::{Change, Durability, Expect, Row, StoreError, Table, Write, decode, encode},
-    clock::Timestamp,
-    error::CallError,
-};
+use toolhub_storage::backend::{Change, Durability, Expect, Row, StoreError, Table, Write, decode, encode};
+use toolhub_types::{error::CallError, timestamp::Timestamp};
 
 /// The layout of these records.
 const LAYOUT: u32 = 1;

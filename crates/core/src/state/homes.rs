@@ -13,13 +13,14 @@ use std::{
 use arc_swap::ArcSwap;
 use smol_str::SmolStr;
 
-use super::{BusinessStateConfig, ManagerType, StateManagerConfig, StateRules};
-use crate::{
-    backend::{Backend, Batch, Bounded, Cursor, Key, Memory, Page, Row, Scan, StoreError, Table, read_pages},
-    clock::Timestamp,
-    ids::StateName,
-    monitor::StoreMeters,
+use super::StateRules;
+use toolhub_storage::backend::{
+    Backend, Batch, Bounded, Cursor, Key, Memory, Page, Row, Scan, StoreError, StoreMeters, Table, read_pages,
 };
+use toolhub_types::state_config::BusinessStateConfig;
+use toolhub_types::state_config::ManagerType;
+use toolhub_types::state_config::StateManagerConfig;
+use toolhub_types::{ids::StateName, timestamp::Timestamp};
 
 /// Opens the store that a config asks for.
 pub(crate) type OpenStore = dyn Fn(&StateManagerConfig, &BusinessStateConfig) -> Result<Arc<dyn Backend>, Box<dyn Error + Send + Sync>>

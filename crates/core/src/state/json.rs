@@ -12,10 +12,10 @@ use super::{
     desk::{self, Parked, Sheet},
     entry, merge,
 };
-use crate::{
-    backend::Row,
-    call::Effect,
-    context::CallContext,
+use crate::context::CallContext;
+use toolhub_storage::backend::Row;
+use toolhub_types::{
+    effect::Effect,
     error::{ErrorKind, ToolError},
     ids::StateName,
 };

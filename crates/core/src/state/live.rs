@@ -9,12 +9,9 @@ use std::{
 };
 
 use super::{ContextId, StateKind, entry::KindInfo};
-use crate::{
-    backend::{Row, Seen},
-    clock::Timestamp,
-    ids::Tenant,
-    threads::Owner,
-};
+use crate::threads::Owner;
+use toolhub_storage::backend::{Row, Seen};
+use toolhub_types::{ids::Tenant, timestamp::Timestamp};
 
 /// How many connections are remembered.
 const MOST: usize = 65_536;

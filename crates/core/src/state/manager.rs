@@ -25,18 +25,23 @@ pub use list::ContextFilter;
 pub use watch::{StateChange, StateChanges};
 
 use super::{
-    BusinessStateConfig, ContextId, SessionState, StateEntry, StateError, StateKind, StateManagerConfig, data,
+    ContextId, SessionState, StateEntry, StateError, StateKind, data,
     entry::state_id,
     history::Sequence,
     homes::Homes,
     live::Live,
     sessions::{Session, Sessions},
 };
-use crate::{
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
-    call::Acknowledged,
-    clock::{Clock, Timestamp},
+    clock::Clock,
+};
+use toolhub_types::state_config::BusinessStateConfig;
+use toolhub_types::state_config::StateManagerConfig;
+use toolhub_types::{
     ids::{StateName, Tenant, ThreadId},
+    outcome::Acknowledged,
+    timestamp::Timestamp,
 };
 
 /// The layout of states that were written as JSON. Typed states have the version of their type there.
@@ -139,7 +144,7 @@ impl StateManager {
             }
             let joined = self.session_writes(&partition, session, &[state.as_str()], now).await?;
             let used = SessionState { created: now, last_activity: now, calls: 0 };
-            let value = crate::backend::encode(Table::State, &context.row(StateKind::Session), &used)?;
+            let value = toolhub_storage::backend::encode(Table::State, &context.row(StateKind::Session), &used)?;
             let mut batch = Batch::on(partition.clone()).with(Write {
                 table: Table::State,
                 id: context.row(StateKind::Session),

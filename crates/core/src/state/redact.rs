@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::policy::Glob;
+use toolhub_types::policy::Glob;
 
 /// What stands in the place of a secret.
 const REDACTED: &str = "[redacted]";

@@ -5,8 +5,9 @@
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::{ConflictResolution, ManagerType};
-use crate::ids::StateName;
+use toolhub_types::ids::StateName;
+use toolhub_types::state_config::ConflictResolution;
+use toolhub_types::state_config::ManagerType;
 
 /// When what a tool remembers is thrown away.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

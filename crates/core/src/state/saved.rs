@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ContextId, HistoryEntry, data};
-use crate::{clock::Timestamp, digest};
+use toolhub_types::{digest, timestamp::Timestamp};
 
 /// The largest version that is taken in. Stores count to twice as many, so there is room to go on.
 const LAST_VERSION: u64 = 1 << 52;

@@ -12,12 +12,11 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{ManagerType, StateManagerConfig};
-use crate::{
-    backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write},
-    clock::Timestamp,
-    threads::Owner,
-};
+use crate::threads::Owner;
+use toolhub_storage::backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write};
+use toolhub_types::state_config::ManagerType;
+use toolhub_types::state_config::StateManagerConfig;
+use toolhub_types::timestamp::Timestamp;
 
 /// The row of a thread's session, in the table of states. No state may be called `~`.
 pub(crate) const ROW: &str = "~/session";
@@ -209,7 +208,7 @@ impl Here {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Tenant, ThreadId};
+    use toolhub_types::ids::{Tenant, ThreadId};
 
     #[test]
     fn a_node_whose_clock_is_behind_does_not_shorten_a_session() {

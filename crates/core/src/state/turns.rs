@@ -11,13 +11,15 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::ContextId;
 use crate::{
-    call::Effect,
     context::CallContext,
-    error::{ErrorKind, ToolError},
     executor::Reply,
     held::{self, Thing},
-    ids::{StateName, Tenant},
     sharded::Sharded,
+};
+use toolhub_types::{
+    effect::Effect,
+    error::{ErrorKind, ToolError},
+    ids::{StateName, Tenant},
 };
 
 type Whose = (Tenant, ContextId);

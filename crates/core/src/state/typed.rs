@@ -10,12 +10,11 @@ use super::{
     ToolState, data,
     desk::{self, Found, Parked, Sheet},
 };
-use crate::{
-    backend::Row,
-    call::Effect,
-    context::CallContext,
+use crate::{context::CallContext, handler::FromCall};
+use toolhub_storage::backend::Row;
+use toolhub_types::{
+    effect::Effect,
     error::{ErrorKind, ToolError},
-    handler::FromCall,
     ids::StateName,
 };
 

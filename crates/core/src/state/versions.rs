@@ -9,10 +9,8 @@ use serde_json::Value;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::ContextId;
-use crate::{
-    backend::{Change, Durability, Expect, Table, Write},
-    clock::Timestamp,
-};
+use toolhub_storage::backend::{Change, Durability, Expect, Table, Write};
+use toolhub_types::timestamp::Timestamp;
 
 /// What a business state was like.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

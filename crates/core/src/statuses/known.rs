@@ -5,12 +5,12 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::{
-    backend::{Key, Partition, Place, Seen, Table},
-    clock::Timestamp,
+use crate::sharded::Sharded;
+use toolhub_storage::backend::{Key, Partition, Place, Seen, Table};
+use toolhub_types::{
     ids::{Tenant, ThreadId},
-    sharded::Sharded,
     status::{Facts, ToolStatus},
+    timestamp::Timestamp,
     tool::ToolName,
 };
 

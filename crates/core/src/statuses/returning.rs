@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Statuses, Whose};
-use crate::{
-    backend::StoreError,
+use toolhub_storage::backend::StoreError;
+use toolhub_types::{
     error::{Counts, ErrorKind, ToolError},
     ids::{CallId, Tenant, ThreadId},
     status::{Answer, Circumstances, Event, Facts, Sufferer, count_in, counts},

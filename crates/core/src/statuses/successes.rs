@@ -9,10 +9,10 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::Whose;
-use crate::{
-    clock::Timestamp,
+use crate::sharded::{PARTS, Sharded};
+use toolhub_types::{
     ids::{Tenant, ThreadId},
-    sharded::{PARTS, Sharded},
+    timestamp::Timestamp,
 };
 
 /// How many threads' successes one part of the map remembers; about 100,000 in all.
@@ -113,7 +113,7 @@ impl LastSuccess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use toolhub_types::{
         ids::{Tenant, ThreadId},
         tool::ToolName,
     };

@@ -6,12 +6,13 @@ use std::{
 };
 
 use super::{Statuses, Whose};
-use crate::{
-    backend::Seen,
-    clock::Timestamp,
-    events::News,
-    monitor::StatusChanges,
-    status::{self, Event, Facts, Language, Presence, Reading, ToolStatus},
+use crate::monitor::StatusChanges;
+use toolhub_storage::backend::Seen;
+use toolhub_types::{
+    event_kind::News,
+    language::Language,
+    status::{self, Event, Facts, Presence, Reading, ToolStatus},
+    timestamp::Timestamp,
     tool::ToolName,
 };
 

@@ -18,7 +18,7 @@
 
 use std::collections::HashMap;
 
-use crate::tool::DependsOn;
+use toolhub_types::tool::DependsOn;
 
 /// The calls of one step and how far each is.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Effect, ErrorKind, Outcome};
+use toolhub_types::{effect::Effect, error::ErrorKind, outcome::Outcome};
 
 /// Assertions for tests; each returns what the next one may want to look at.
 pub trait AssertOutcome {

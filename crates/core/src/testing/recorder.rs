@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    ToolHub,
-    events::News,
     events::{Event, Subscription},
-    ids::CallId,
+    hub::ToolHub,
 };
+use toolhub_types::{event_kind::News, ids::CallId};
 
 /// Everything a hub has told since the recorder was made.
 #[derive(Debug)]

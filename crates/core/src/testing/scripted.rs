@@ -9,7 +9,11 @@ use std::{
 use futures_core::future::BoxFuture;
 use serde_json::Value;
 
-use crate::{Executor, Job, Kind, Reply, ToolBuilder, ToolError};
+use crate::{
+    executor::{Executor, Job, Reply},
+    registry::ToolBuilder,
+};
+use toolhub_types::{error::ToolError, tool::Kind};
 
 /// What a scripted tool does when it is executed.
 #[derive(Debug, Clone)]

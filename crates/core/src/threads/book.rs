@@ -18,13 +18,16 @@ use super::{
     Known, Owner,
     known::{Due, FORGET_AFTER, Thread},
 };
-use crate::{
+use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
         Write, decode, encode,
     },
-    clock::{Clock, Timestamp},
+    clock::Clock,
+};
+use toolhub_types::{
     ids::{Tenant, ThreadId},
+    timestamp::Timestamp,
 };
 
 const LAYOUT: u32 = 1;

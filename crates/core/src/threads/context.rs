@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Owner, Rooms};
-use crate::{
-    clock::Timestamp,
+use toolhub_types::{
     ids::{Tenant, ThreadId},
+    timestamp::Timestamp,
     tool::ToolName,
 };
 

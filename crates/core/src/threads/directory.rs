@@ -15,10 +15,9 @@ use super::{
     InstanceInfo, Owner,
     room::{Room, Seat},
 };
-use crate::{
-    clock::{self, Instant, Timestamp},
-    registry::Tool,
-};
+use crate::registry::Tool;
+use toolhub_storage::clock::{self, Instant};
+use toolhub_types::timestamp::Timestamp;
 
 /// How many instances are kept while no call uses them.
 #[derive(Debug, Clone, Copy)]

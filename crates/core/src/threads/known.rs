@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::Owner;
-use crate::{
-    clock::Timestamp,
+use crate::sharded::{PARTS, Sharded};
+use toolhub_types::{
     ids::{Tenant, ThreadId},
-    sharded::{PARTS, Sharded},
+    timestamp::Timestamp,
 };
 
 /// A thread whose last call was so long ago is forgotten here, once it is written down.

@@ -13,7 +13,8 @@ use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::Owner;
-use crate::{registry::Registration, tool::ToolName};
+use crate::registry::Registration;
+use toolhub_types::tool::ToolName;
 
 /// The place of one tool's instance in one thread.
 pub(crate) struct Room {

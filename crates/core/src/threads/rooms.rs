@@ -19,14 +19,9 @@ use super::{
     directory::{Directory, Leaving, Which},
     room::{Chair, Room},
 };
-use crate::{
-    clock::Clock,
-    error::ToolError,
-    events::{Events, News},
-    held,
-    registry::Tool,
-    tool::ToolName,
-};
+use crate::{events::Events, held, registry::Tool};
+use toolhub_storage::clock::Clock;
+use toolhub_types::{error::ToolError, event_kind::News, tool::ToolName};
 
 /// How long an instance may take to say goodbye; and how long somebody who cleans up waits for the call that uses one. If
 /// the call takes longer, its instance is closed when it ends.

@@ -7,17 +7,15 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Book, Owner, book};
 use crate::{
-    approvals::{Approval, ApprovalState},
+    approvals::Approval,
     artifact,
-    backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
-        Write,
-    },
-    call::Content,
-    clock::Timestamp,
-    ids::StateName,
     journal::{CallRecord, OpenCall},
 };
+use toolhub_storage::backend::{
+    Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
+    Write,
+};
+use toolhub_types::{approval::ApprovalState, content::Content, ids::StateName, timestamp::Timestamp};
 
 /// How many rows go in one batch.
 const AT_ONCE: usize = 100;
@@ -36,7 +34,7 @@ pub(crate) enum Removed {
 /// Whether something in the thread waits for a person, or has begun and not ended: a call, or a run.
 pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) -> Result<bool, StoreError> {
     let partition = || Partition::of_thread(owner.0.clone(), owner.1.clone());
-    let any = async |table, holds: fn(&crate::backend::Row, Timestamp) -> bool, prefix: &str| {
+    let any = async |table, holds: fn(&toolhub_storage::backend::Row, Timestamp) -> bool, prefix: &str| {
         let mut scan = Scan::of(table, Scope::Partition(partition())).prefix(prefix);
         loop {
             let page = store.scan(scan.clone(), now).await?;
@@ -50,7 +48,7 @@ pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) 
         }
     };
     // A question that cannot be read may be open; it holds the thread until its row expires.
-    let open_question = |row: &crate::backend::Row, now| {
+    let open_question = |row: &toolhub_storage::backend::Row, now| {
         serde_json::from_slice::<Approval>(&row.value).map_or(true, |it| it.state_at(now) == ApprovalState::Pending)
     };
     Ok(any(Table::Open, |_, _| true, "").await?

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use super::{BuildError, HubBuilder};
-use crate::{
-    hooks::Hook,
+use crate::{hooks::Hook, state::Redactor};
+use toolhub_types::{
     policy::{Glob, PolicyBook, PolicyError},
-    state::{ManagerType, Redactor},
+    state_config::ManagerType,
 };
 
 /// What was said about tools, the code around their calls, and what is not told.

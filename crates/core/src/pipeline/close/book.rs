@@ -9,14 +9,18 @@ use futures_util::FutureExt;
 use serde_json::Value;
 
 use crate::{
-    backend::{Backend, Batch, Partition, Seen, StoreError, Table, Write},
-    call::{Content, Effect, Outcome},
     engine::Engine,
-    error::{CallError, ErrorKind},
     journal::{CallRecord, OpenCall},
     pipeline::{Way, attempts::panic_text, dependencies, ticket::Ticket},
     registry::Tool,
     state::{Draft, Drafts, Happened, Renewed, Told},
+};
+use toolhub_storage::backend::{Backend, Batch, Partition, Seen, StoreError, Table, Write};
+use toolhub_types::{
+    content::Content,
+    effect::Effect,
+    error::{CallError, ErrorKind},
+    outcome::Outcome,
 };
 
 /// The call's record and where it goes.

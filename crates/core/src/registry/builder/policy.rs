@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ToolBuilder;
-use crate::policy::{Policy, RateLimit, Retry};
+use toolhub_types::policy::{Policy, RateLimit, Retry};
 
 impl ToolBuilder {
     /// What was said about its calls so far, changed in place.

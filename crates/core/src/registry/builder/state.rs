@@ -6,9 +6,10 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::ToolBuilder;
-use crate::{
+use crate::state::{StateCleanup, StateRules};
+use toolhub_types::{
     ids::StateName,
-    state::{ConflictResolution, ManagerType, StateCleanup, StateRules},
+    state_config::{ConflictResolution, ManagerType},
     tool::Definition,
 };
 

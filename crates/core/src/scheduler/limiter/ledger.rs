@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::Asker;
-use crate::{
-    clock::{Instant, after},
+use toolhub_storage::clock::{Instant, after};
+use toolhub_types::{
     ids::{Caller, Tenant, ThreadId},
     policy::{RateLimit, RateScope},
 };

@@ -8,11 +8,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::StateManager;
-use crate::{
-    backend::Row,
-    ids::Tenant,
-    state::{ContextId, StateEntry, StateError, StateKind, entry::state_id},
-};
+use crate::state::{ContextId, StateEntry, StateError, StateKind, entry::state_id};
+use toolhub_storage::backend::Row;
+use toolhub_types::ids::Tenant;
 
 /// What must be there for a write to be made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -6,15 +6,15 @@
 use serde_json::Value;
 
 use super::{LAYOUT, StateManager, write::Next};
-use crate::{
-    backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write, decode, encode},
-    clock::Timestamp,
+use crate::state::{
+    ContextId, Draft, Found, Happened, SessionState, StateCleanup, StateError, StateKind, StateRules, entry::state_id,
+};
+use toolhub_storage::backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write, decode, encode};
+use toolhub_types::{
     error::{CallError, ErrorKind},
     ids::Tenant,
-    state::{
-        ConflictResolution, ContextId, Draft, Found, Happened, SessionState, StateCleanup, StateError, StateKind,
-        StateRules, entry::state_id,
-    },
+    state_config::ConflictResolution,
+    timestamp::Timestamp,
 };
 
 /// What the history is told about a call.

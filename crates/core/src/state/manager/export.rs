@@ -6,17 +6,17 @@
 use std::collections::BTreeSet;
 
 use super::{StateManager, TRIES, past::newest};
-use crate::{
-    backend::{Partition, Row, Scan, Scope, Table},
-    clock::Timestamp,
+use crate::state::{
+    ContextId, StateError, StateKind,
+    entry::{self, state_id},
+    history,
+    saved::{Saved, SavedEntry, SavedState},
+    versions,
+};
+use toolhub_storage::backend::{Partition, Row, Scan, Scope, Table};
+use toolhub_types::{
     ids::{Tenant, ThreadId},
-    state::{
-        ContextId, StateError, StateKind,
-        entry::{self, state_id},
-        history,
-        saved::{Saved, SavedEntry, SavedState},
-        versions,
-    },
+    timestamp::Timestamp,
 };
 
 impl StateManager {

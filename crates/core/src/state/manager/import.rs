@@ -8,18 +8,15 @@ use std::collections::{BTreeMap, HashSet};
 use smol_str::{SmolStr, format_smolstr};
 
 use super::{StateManager, TRIES, remove::removal};
-use crate::{
-    backend::{Batch, Change, Durability, Expect, Row, StoreError, Table, Write},
-    clock::Timestamp,
-    ids::Tenant,
-    state::{
-        ContextId, HistoryEntry, StateError, StateKind, data,
-        entry::state_id,
-        history,
-        saved::{Saved, SavedState},
-        versions,
-    },
+use crate::state::{
+    ContextId, HistoryEntry, StateError, StateKind, data,
+    entry::state_id,
+    history,
+    saved::{Saved, SavedState},
+    versions,
 };
+use toolhub_storage::backend::{Batch, Change, Durability, Expect, Row, StoreError, Table, Write};
+use toolhub_types::{ids::Tenant, timestamp::Timestamp};
 
 impl StateManager {
     /// Takes in what [`export`](Self::export) wrote, for this tenant; answers how many contexts were taken in.

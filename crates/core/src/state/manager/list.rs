@@ -6,15 +6,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::StateManager;
-use crate::{
-    backend::{Cursor, Key, Partition, Place, Row, Scan, Scope, Table},
-    clock::Timestamp,
+use crate::state::{
+    ContextId, ContextInfo, ContextPage, StateError, StateKind, StateStats,
+    entry::KindInfo,
+    sessions::{ROW, Session},
+};
+use toolhub_storage::backend::{Cursor, Key, Partition, Place, Row, Scan, Scope, Table};
+use toolhub_types::{
     ids::{StateName, Tenant, ThreadId},
-    state::{
-        ContextId, ContextInfo, ContextPage, StateError, StateKind, StateStats,
-        entry::KindInfo,
-        sessions::{ROW, Session},
-    },
+    timestamp::Timestamp,
 };
 
 /// Which contexts are wanted.

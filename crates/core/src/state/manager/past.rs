@@ -4,13 +4,11 @@
 //! what is beyond is removed now and then, so that not every write pays for it.
 
 use super::{AT_ONCE, StateManager, TRIES, remove::removal};
-use crate::{
-    backend::{Batch, Scan, Scope, StoreError, Table},
-    ids::Tenant,
-    state::{
-        ContextId, Happened, HistoryEntry, StateError, StateKind, StateVersion, entry, history, sessions, versions,
-    },
+use crate::state::{
+    ContextId, Happened, HistoryEntry, StateError, StateKind, StateVersion, entry, history, sessions, versions,
 };
+use toolhub_storage::backend::{Batch, Scan, Scope, StoreError, Table};
+use toolhub_types::ids::Tenant;
 
 impl StateManager {
     /// Notes something that happened to a context. Parameters and updates lose their secrets first.
@@ -62,7 +60,7 @@ impl StateManager {
         }
         self.touch_session(&partition, session, now).await?;
         let page = self.0.store.scan(newest(tenant, context, Table::History, limit), now).await?;
-        let read = |(key, row): &(crate::backend::Key, _)| {
+        let read = |(key, row): &(toolhub_storage::backend::Key, _)| {
             history::read(&key.id, row).inspect_err(StoreError::passed_over).ok()
         };
         Ok(page.rows.iter().rev().filter_map(read).collect())

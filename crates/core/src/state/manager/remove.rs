@@ -4,11 +4,9 @@
 //! that a write made at the same moment is either gone with the rest or begins anew.
 
 use super::{AT_ONCE, StateCondition, StateManager, TRIES};
-use crate::{
-    backend::{Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
-    ids::Tenant,
-    state::{ContextId, StateError, StateKind, entry::state_id, versions},
-};
+use crate::state::{ContextId, StateError, StateKind, entry::state_id, versions};
+use toolhub_storage::backend::{Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write};
+use toolhub_types::ids::Tenant;
 
 impl StateManager {
     /// Forgets one kind of state, with its snapshots; says whether it was there. Its history stays.

@@ -10,14 +10,18 @@ use std::{
 
 use super::{AT_ONCE, StateManager, remove::removal};
 use crate::{
-    backend::{Batch, Change, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table, Write},
-    clock::Timestamp,
-    ids::{Tenant, ThreadId},
     state::{
         ContextId, StateError,
         sessions::{self, Session, Sessions},
     },
     threads::Owner,
+};
+use toolhub_storage::backend::{
+    Batch, Change, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table, Write,
+};
+use toolhub_types::{
+    ids::{Tenant, ThreadId},
+    timestamp::Timestamp,
 };
 
 /// How many sessions are looked at in one page. Many: a store without an index over partitions looks at all for each page.

@@ -9,11 +9,9 @@ use futures_core::Stream;
 use futures_util::StreamExt;
 
 use super::StateManager;
-use crate::{
-    backend::{Changed, Table},
-    ids::Tenant,
-    state::{ContextId, StateKind, entry},
-};
+use crate::state::{ContextId, StateKind, entry};
+use toolhub_storage::backend::{Changed, Table};
+use toolhub_types::ids::Tenant;
 
 /// A change to one kind of a context's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

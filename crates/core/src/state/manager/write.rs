@@ -8,17 +8,14 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{LAYOUT, StateCondition, StateManager, TRIES, data};
-use crate::{
-    backend::{Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Table, Write},
-    clock::Timestamp,
-    ids::Tenant,
-    state::{
-        ConflictResolution, ContextId, StateError, StateKind,
-        entry::{self, state_id},
-        history::Updates,
-        patch, sessions, versions,
-    },
+use crate::state::{
+    ContextId, StateError, StateKind,
+    entry::{self, state_id},
+    history::Updates,
+    patch, sessions, versions,
 };
+use toolhub_storage::backend::{Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Table, Write};
+use toolhub_types::{ids::Tenant, state_config::ConflictResolution, timestamp::Timestamp};
 
 /// What a write finds.
 struct Found<'a> {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::tool::{Group, ToolName};
+use toolhub_types::tool::{Group, ToolName};
 
 /// `s` is a safe call, `l` a lone one.
 fn plan(calls: &str) -> Plan {

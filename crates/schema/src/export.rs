@@ -1,0 +1,56 @@
+//! Writes tools down the way a model provider wants to read them.
+//!
+//! In: definitions of tools and a format. Out: one JSON value per tool, sorted by name, ready for that provider's
+//! `tools` list. A provider refuses the whole list for one schema it does not like, so each format says less rather
+//! than anything refused; the registry still checks every call against the full schema.
+//! Sends nothing and reads no answers.
+
+mod anthropic;
+mod arguments;
+mod flatten;
+mod gemini;
+mod mcp;
+mod merge;
+mod openai;
+mod refs;
+mod tidy;
+mod walk;
+
+use serde_json::{Map, Value};
+
+pub use toolhub_types::export_format::{Format, UnknownFormat};
+
+use toolhub_types::tool::Definition;
+
+/// The tools in this format: one value each, sorted by name.
+pub fn export<'a>(format: Format, tools: impl IntoIterator<Item = &'a Definition>) -> Vec<Value> {
+    let write = match format {
+        Format::Anthropic => anthropic::tool,
+        Format::OpenAi => openai::chat_tool,
+        Format::OpenAiResponses => openai::responses_tool,
+        Format::Gemini => gemini::tool,
+        Format::Mcp => mcp::tool,
+    };
+    let mut tools: Vec<&Definition> = tools.into_iter().collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools.into_iter().map(|tool| Value::Object(write(tool))).collect()
+}
+
+/// Adds the description where there is one; every provider lets it be absent.
+fn describe(entry: &mut Map<String, Value>, tool: &Definition) {
+    if !tool.description.trim().is_empty() {
+        entry.insert("description".into(), tool.description.as_str().into());
+    }
+}
+
+/// Puts a further line under the description of a schema.
+fn add_line(schema: &mut Map<String, Value>, line: &str) {
+    let text = match schema.get("description").and_then(Value::as_str) {
+        Some(before) if !before.is_empty() => format!("{before}\n{line}"),
+        _ => line.to_owned(),
+    };
+    schema.insert("description".into(), text.into());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! A tool as Anthropic's Messages API reads it.
+//!
+//! In: a definition. Out: `name`, `description` and `input_schema`: an object, no union at its root, no references.
+
+use serde_json::{Map, Value};
+
+use super::{arguments, describe, flatten, refs, tidy::tidy};
+use toolhub_types::tool::Definition;
+
+/// The entry of this tool in `tools`.
+pub(super) fn tool(tool: &Definition) -> Map<String, Value> {
+    let mut schema = flatten::object(&refs::inline(&tool.parameters).schema);
+    arguments::list_only(&mut schema, legal);
+    let mut entry = Map::new();
+    entry.insert("name".into(), tool.name.as_str().into());
+    describe(&mut entry, tool);
+    entry.insert("input_schema".into(), tidy(&schema).into());
+    entry
+}
+
+/// `^[a-zA-Z0-9_.-]{1,64}$`, which the API demands of every argument and says only when refusing.
+fn legal(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
+}

@@ -1,0 +1,44 @@
+//! A tool as the Gemini API reads it.
+//!
+//! In: a definition. Out: a `FunctionDeclaration` with `parameters` in Gemini's own kind of schema, left out where
+//! there is nothing to give. The newer `parametersJsonSchema` would keep more, but only `parameters` is read by every
+//! version of the API. `gemini/schema.rs` rewrites the schema.
+
+mod facts;
+mod schema;
+mod unions;
+
+use serde_json::{Map, Value};
+
+use super::{add_line, arguments, flatten, refs, tidy::tidy};
+use toolhub_types::tool::Definition;
+
+/// The declaration of this tool in `functionDeclarations`.
+pub(super) fn tool(tool: &Definition) -> Map<String, Value> {
+    let mut schema = flatten::object(&refs::inline(&tool.parameters).schema);
+    arguments::list_only(&mut schema, legal);
+    let parameters = schema::object(&tidy(&schema));
+    let mut entry = Map::new();
+    entry.insert("name".into(), tool.name.as_str().into());
+    entry.insert("description".into(), description(tool).into());
+    if parameters.contains_key("properties") {
+        entry.insert("parameters".into(), parameters.into());
+    } else if let Some(text) = parameters.get("description").and_then(Value::as_str) {
+        // An object without properties is refused; what is known about the arguments goes to the function.
+        add_line(&mut entry, text);
+    }
+    entry
+}
+
+/// The API wants one of every function, so a tool that says nothing is described by what it is called.
+fn description(tool: &Definition) -> &str {
+    let title = tool.annotations.title.as_deref().unwrap_or(&tool.name);
+    if tool.description.trim().is_empty() { title } else { &tool.description }
+}
+
+/// Letters, digits and `_`, not beginning with a digit, at most 64.
+fn legal(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}

@@ -1,0 +1,86 @@
+//! Names the field when serde refuses what the schema accepted.
+//!
+//! In: the arguments and the type they should become. Out: the problem, or none when they decode.
+//! Needed where a type knows more than its schema says: a date, a range, a custom `Deserialize`.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_path_to_error::Segment;
+
+use toolhub_types::problem::Problem;
+use toolhub_types::problem::join;
+use toolhub_types::problem::quote;
+
+/// What keeps the arguments from becoming a `T`; empty when nothing does.
+#[must_use]
+pub fn explain_decode<T: DeserializeOwned>(arguments: &Value) -> Vec<Problem> {
+    let Err(error) = serde_path_to_error::deserialize::<_, T>(arguments) else {
+        return Vec::new();
+    };
+    let mut pointer = String::new();
+    for segment in error.path() {
+        let next = match segment {
+            Segment::Seq { index } => join(&pointer, &index.to_string()),
+            Segment::Map { key } => join(&pointer, key),
+            Segment::Enum { variant } => join(&pointer, variant),
+            Segment::Unknown => break,
+        };
+        // A variant is a property only for some representations of an enum; the arguments tell which.
+        match segment {
+            Segment::Enum { .. } if arguments.pointer(&next).is_none() => {}
+            _ => pointer = next,
+        }
+    }
+    let why = quote::within(&error.inner().to_string(), 200);
+    vec![Problem::at(pointer, arguments, why)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code)]
+    struct Order {
+        lines: Vec<Line>,
+        #[serde(default)]
+        pay: Option<Pay>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code)]
+    struct Line {
+        qty: u8,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    #[allow(dead_code)]
+    enum Pay {
+        Card { number: u32 },
+        Cash,
+    }
+
+    #[track_caller]
+    fn check(arguments: &Value, expected: &[&str]) {
+        let got: Vec<String> = explain_decode::<Order>(arguments).iter().map(ToString::to_string).collect();
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn the_field_that_serde_refuses_is_named() {
+        check(&json!({"lines": [{"qty": 1}]}), &[]);
+        check(
+            &json!({"lines": [{"qty": 1}, {"qty": 300}]}),
+            &["lines[1].qty: invalid value: integer `300`, expected u8"],
+        );
+        check(&json!({"lines": [{}]}), &["lines[0]: missing field `qty`"]);
+        check(
+            &json!({"lines": [], "pay": {"card": {"number": "x"}}}),
+            &["pay.card.number: invalid type: string \"x\", expected u32"],
+        );
+        check(&json!([]), &["arguments: invalid length 0, expected struct Order with 2 elements"]);
+    }
+}

@@ -1,0 +1,99 @@
+//! Decides whether a keyword given by hand allows no more than the type does.
+//!
+//! In: a keyword with its value by hand, and the inferred schema at the same place. Out: yes, or both sides
+//! for the message. Only what serde would refuse counts: types, constants, bounds, closed objects.
+
+use serde_json::Value;
+
+use super::{refs::Refs, words};
+use toolhub_types::problem::quote;
+
+/// What the type allows, when the keyword by hand allows more.
+pub(super) fn wider(inferred: &Value, refs: &Refs<'_>, keyword: &str, by_hand: &Value) -> Option<String> {
+    match keyword {
+        "type" => {
+            let types = types(inferred, refs)?;
+            let fits = |name: &Value| name.as_str().is_some_and(|name| allows(&types, name));
+            let names = by_hand.as_array().map_or(std::slice::from_ref(by_hand), Vec::as_slice);
+            (!names.iter().all(fits)).then(|| types.join(" or "))
+        }
+        "enum" => by_hand.as_array()?.iter().find_map(|value| wider_value(inferred, refs, value)),
+        "const" => wider_value(inferred, refs, by_hand),
+        "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
+            let limit = inferred.get(keyword)?;
+            (by_hand.as_f64()? < limit.as_f64()?).then(|| format!("{limit} or more"))
+        }
+        "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
+            let limit = inferred.get(keyword)?;
+            (by_hand.as_f64()? > limit.as_f64()?).then(|| format!("{limit} or less"))
+        }
+        "uniqueItems" | "additionalProperties" | "items" => {
+            let inferred = inferred.get(keyword)?.as_bool()?;
+            let strict = keyword == "uniqueItems";
+            (inferred == strict && *by_hand != Value::Bool(strict)).then(|| inferred.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// The names of the types a schema allows; `None` when it does not say.
+pub(super) fn types<'a>(schema: &'a Value, refs: &Refs<'a>) -> Option<Vec<&'a str>> {
+    let schema = refs.resolved(schema);
+    match schema.get("type") {
+        Some(Value::String(name)) => return Some(vec![name]),
+        Some(Value::Array(names)) => return Some(names.iter().filter_map(Value::as_str).collect()),
+        _ => {}
+    }
+    if let Some(values) = constants(schema) {
+        return Some(values.into_iter().map(type_of).collect());
+    }
+    let mut found = Vec::new();
+    for form in words::forms(schema)? {
+        // A form that refers to a choice again is left unsaid rather than followed.
+        let form = refs.resolved(form);
+        if words::forms(form).is_some() {
+            return None;
+        }
+        found.extend(types(form, refs)?);
+    }
+    found.sort_unstable();
+    found.dedup();
+    Some(found)
+}
+
+fn wider_value(inferred: &Value, refs: &Refs<'_>, value: &Value) -> Option<String> {
+    let schema = refs.resolved(inferred);
+    let constants = constants(schema).or_else(|| {
+        let forms = words::forms(schema)?.iter().map(|form| constants(refs.resolved(form)));
+        Some(forms.collect::<Option<Vec<_>>>()?.concat())
+    });
+    if let Some(constants) = constants {
+        return (!constants.contains(&value)).then(|| quote::list(constants.into_iter()));
+    }
+    let types = types(schema, refs)?;
+    (!allows(&types, type_of(value))).then(|| types.join(" or "))
+}
+
+fn constants(schema: &Value) -> Option<Vec<&Value>> {
+    match (schema.get("const"), schema.get("enum")) {
+        (Some(only), _) => Some(vec![only]),
+        (None, Some(Value::Array(values))) => Some(values.iter().collect()),
+        _ => None,
+    }
+}
+
+fn allows(types: &[&str], name: &str) -> bool {
+    types.contains(&name) || name == "integer" && types.contains(&"number")
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() == 0.0) => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,121 @@
+//! Says in a few words what a schema expects.
+//!
+//! In: a schema that passed the limits. Out: `string: City name`, `one of "s", "m"`, `array of integer`.
+
+use serde_json::Value;
+
+use super::refs::{Applies, Refs, parts};
+use toolhub_types::problem::quote;
+
+/// What the schema expects and what it is for; empty when it says neither.
+pub(super) fn expected<'a>(schema: &'a Value, refs: &Refs<'a>) -> String {
+    let resolved = refs.resolved(schema);
+    let kind = kind(schema, refs, 2);
+    let purpose = [schema, resolved].into_iter().find_map(|one| one.get("description")?.as_str());
+    let purpose = purpose.and_then(|text| text.lines().next()).map(|line| quote::within(line, 100));
+    match (kind.is_empty(), purpose) {
+        (_, None) => kind,
+        (true, Some(purpose)) => purpose,
+        (false, Some(purpose)) => format!("{kind}: {purpose}"),
+    }
+}
+
+/// The kind of value alone. `deep` bounds how far into items and forms it looks.
+fn kind<'a>(schema: &'a Value, refs: &Refs<'a>, deep: usize) -> String {
+    let schema = refs.resolved(schema);
+    if let Some(options) = schema.get("enum").and_then(Value::as_array) {
+        let some = if options.len() == 1 { "" } else { "one of " };
+        return format!("{some}{}", quote::list(options.iter()));
+    }
+    if let Some(only) = schema.get("const") {
+        return quote::value(only);
+    }
+    if let Some(forms) = forms(schema) {
+        let mut kinds: Vec<String> = Vec::new();
+        if deep > 0 {
+            kinds.extend(forms.iter().take(4).map(|form| kind(form, refs, deep - 1)));
+            kinds.retain(|kind| !kind.is_empty() && kind != "null");
+            kinds.dedup();
+        }
+        return kinds.join(" or ");
+    }
+    let mut names = match schema.get("type") {
+        Some(Value::String(name)) => vec![name.as_str()],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if names.len() > 1 {
+        // That a value may be null says how to leave it out, not what to write.
+        names.retain(|name| *name != "null");
+    }
+    let items = schema.get("items").filter(|_| deep > 0 && names == ["array"]);
+    match items.map(|items| kind(items, refs, deep - 1)).filter(|kind| !kind.is_empty()) {
+        Some(kind) => format!("array of {kind}"),
+        None => names.join(" or "),
+    }
+}
+
+/// One form of a choice: its kind, or the properties that make it this form.
+pub(super) fn form<'a>(schema: &'a Value, refs: &Refs<'a>) -> String {
+    let schema = refs.resolved(schema);
+    let required = schema.get("required").and_then(Value::as_array);
+    let named = required.into_iter().flatten().filter_map(Value::as_str).take(4).map(|name| {
+        let only = schema.get("properties").and_then(|known| known.get(name)?.get("const"));
+        match only {
+            Some(only) => format!("`{}` = {}", quote::text(name), quote::value(only)),
+            None => format!("`{}`", quote::text(name)),
+        }
+    });
+    let named: Vec<String> = named.collect();
+    if named.is_empty() { kind(schema, refs, 2) } else { format!("an object with {}", named.join(", ")) }
+}
+
+/// The forms a value may choose from.
+pub(super) fn forms(schema: &Value) -> Option<&Vec<Value>> {
+    schema.get("oneOf").or_else(|| schema.get("anyOf"))?.as_array()
+}
+
+/// The properties a schema knows for the value itself, also those of its forms and references.
+pub(super) fn properties<'a>(schema: &'a Value, refs: &Refs<'a>) -> Vec<(&'a str, &'a Value)> {
+    // Endless references are refused, but a wide schema may repeat itself: enough is enough.
+    const MOST: usize = 500;
+    let mut found: Vec<(&str, &Value)> = Vec::new();
+    let mut open = vec![schema];
+    while let Some(schema) = open.pop() {
+        if found.len() > MOST || open.len() > MOST {
+            break;
+        }
+        let named = schema.get("properties").and_then(Value::as_object);
+        found.extend(named.into_iter().flatten().map(|(name, schema)| (name.as_str(), schema)));
+        let here = |applies| matches!(applies, Applies::Here | Applies::Choice);
+        let inside = parts(schema).into_iter().filter(|part| part.keyword != "not" && here(part.applies));
+        open.extend(inside.map(|part| part.schema));
+        open.extend(schema.get("$ref").and_then(Value::as_str).and_then(|to| refs.target(to)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(schema: &Value, says: &str) {
+        assert_eq!(expected(schema, &Refs::new(schema)), says);
+    }
+
+    #[test]
+    fn a_schema_is_said_in_a_few_words() {
+        check(&json!({"type": "string", "description": "City name\nas on a map"}), "string: City name");
+        check(&json!({"type": ["integer", "null"]}), "integer");
+        check(&json!({"type": "array", "items": {"type": "string"}}), "array of string");
+        check(&json!({"enum": ["s", "m"]}), "one of \"s\", \"m\"");
+        check(&json!({"enum": ["s"]}), "\"s\"");
+        check(&json!({"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]}), "string or number");
+        check(&json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "description": "A"}}}), "object: A");
+        check(&json!({"description": "free"}), "free");
+        check(&json!({"items": {"$ref": "#"}, "type": "array"}), "array of array of array");
+        check(&json!(true), "");
+    }
+}

@@ -1,0 +1,278 @@
+//! A part of the store in memory, under one lock: the drawers whose addresses fall into it.
+//!
+//! In: an address and its hash, a batch. Out: drawers, versions. Drawers lie in a dense list and are found by an index of
+//! small numbers: a table of the drawers themselves would be half empty, and could not be walked in steps.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use super::{
+    dense::Dense,
+    drawer::{Drawer, NEVER},
+    slip::{Name, Slip},
+};
+use crate::backend::{Change, Expect, Row, Seen, StoreError, Table, Write};
+use toolhub_types::timestamp::Timestamp;
+
+/// How many drawers a sweep looks at before it lets others have the lock.
+const STEP: usize = 256;
+
+pub(super) struct Shard {
+    /// The same in all shards of a store.
+    hasher: RandomState,
+    /// Where in the list an address lies.
+    index: HashTable<u32>,
+    drawers: Dense<Drawer>,
+    /// How many rows each table has here, so that a scan passes over what holds none of its own.
+    counts: [usize; Table::ALL.len()],
+    /// No row here ends before this.
+    soonest: Timestamp,
+    /// How far a sweep has come. It goes from the end to the beginning: what takes the place of a drawer that went was
+    /// seen already, and what is added meanwhile is noted when it is added.
+    sweep: Option<Pass>,
+}
+
+struct Pass {
+    /// All drawers from here on have been looked at.
+    at: usize,
+    /// None of their rows ends before this.
+    soonest: Timestamp,
+}
+
+impl Shard {
+    pub(super) fn new(hasher: RandomState) -> Self {
+        let counts = Table::ALL.map(|_| 0);
+        Self { hasher, index: HashTable::new(), drawers: Dense::default(), counts, soonest: NEVER, sweep: None }
+    }
+
+    pub(super) fn find(&self, hash: u64, address: &[u8]) -> Option<usize> {
+        let at = self.index.find(hash, |at| self.drawers[*at as usize].address() == address);
+        at.map(|at| *at as usize)
+    }
+
+    pub(super) fn drawer(&self, at: usize) -> &Drawer {
+        &self.drawers[at]
+    }
+
+    /// The drawers that may hold rows of a table; all or none.
+    pub(super) fn drawers_with(&self, table: Table) -> impl Iterator<Item = &Drawer> {
+        self.drawers.iter().take(if self.counts[table as usize] > 0 { usize::MAX } else { 0 })
+    }
+
+    /// Whether a write finds its row as it expects it.
+    pub(super) fn expect(&self, at: Option<usize>, write: &Write, now: Timestamp) -> Result<(), StoreError> {
+        if write.expect == Expect::Any {
+            return Ok(());
+        }
+        let slip = self.get(at, Name { table: write.table, id: &write.id });
+        let found = slip.and_then(|slip| slip.facts_at(now)).map(|facts| facts.seen);
+        let holds = match write.expect {
+            Expect::Any => true,
+            Expect::Absent => found.is_none(),
+            Expect::Same(seen) => found == Some(seen),
+        };
+        let found = found.map(|seen| seen.version);
+        if holds { Ok(()) } else { Err(StoreError::Conflict { table: write.table, id: write.id.clone(), found }) }
+    }
+
+    /// The row of this name, expired or not.
+    pub(super) fn get(&self, at: Option<usize>, name: Name<'_>) -> Option<&Slip> {
+        self.drawers[at?].get(name)
+    }
+
+    /// The drawer of an address has seen this fence; it is made where there is none.
+    pub(super) fn raise_fence(&mut self, at: &mut Option<usize>, address: &[u8], fence: u64) {
+        let at = *at.get_or_insert_with(|| self.add(Drawer::empty(address)));
+        self.drawers[at].raise_fence(fence);
+    }
+
+    /// Makes a change in the drawer `at`, which is made where there is none and one is needed. Answers the row's version
+    /// afterwards, and whether anything changed.
+    pub(super) fn apply(
+        &mut self,
+        at: &mut Option<usize>,
+        address: &[u8],
+        name: Name<'_>,
+        change: Change,
+        stamp: u64,
+        now: Timestamp,
+    ) -> (u64, bool) {
+        let at_least = if let Change::Restore { version, .. } = change { version } else { 0 };
+        match change {
+            Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
+                let mut version = 0;
+                self.put(at, address, name, expires, |before| {
+                    let before = before.and_then(|slip| slip.facts_at(now));
+                    let (last, created) = before.map_or((0, now), |facts| (facts.seen.version, facts.created));
+                    version = at_least.max(last + 1);
+                    Row { seen: Seen { version, stamp }, schema, value, expires, created, updated: now }
+                });
+                (version, true)
+            }
+            Change::Touch { expires } => match self.get(*at, name).and_then(|slip| slip.row_at(now)) {
+                Some(row) => {
+                    let version = row.seen.version;
+                    self.put(at, address, name, expires, |_| Row { expires, ..row });
+                    (version, false)
+                }
+                None => (0, false),
+            },
+            Change::Keep => {
+                let facts = self.get(*at, name).and_then(|slip| slip.facts_at(now));
+                (facts.map_or(0, |facts| facts.seen.version), false)
+            }
+            Change::Remove => {
+                let removed = at.and_then(|at| self.drawers[at].remove(name));
+                self.counts[name.table as usize] -= usize::from(removed.is_some());
+                (0, removed.is_some_and(|slip| !slip.is_expired(now)))
+            }
+        }
+    }
+
+    fn put(
+        &mut self,
+        at: &mut Option<usize>,
+        address: &[u8],
+        name: Name<'_>,
+        ends: Option<Timestamp>,
+        make: impl FnOnce(Option<&Slip>) -> Row,
+    ) {
+        let ends = ends.unwrap_or(NEVER);
+        self.soonest = self.soonest.min(ends);
+        if let Some(sweep) = &mut self.sweep {
+            sweep.soonest = sweep.soonest.min(ends);
+        }
+        let is_new = match *at {
+            Some(at) => self.drawers[at].put(name, make),
+            None => {
+                *at = Some(self.add(Drawer::one(address, name, make(None))));
+                true
+            }
+        };
+        self.counts[name.table as usize] += usize::from(is_new);
+    }
+
+    fn add(&mut self, drawer: Drawer) -> usize {
+        let at = self.drawers.len();
+        let number = u32::try_from(at).expect("four thousand million partitions do not fit into memory");
+        self.drawers.push(drawer);
+        let hash = |at: usize| self.hasher.hash_one(self.drawers[at].address());
+        self.index.insert_unique(hash(at), number, |at| hash(*at as usize));
+        at
+    }
+
+    /// Takes the drawer away if nothing is in it.
+    pub(super) fn close(&mut self, at: usize) {
+        if !self.drawers[at].is_empty() {
+            return;
+        }
+        let last = self.drawers.len() - 1;
+        let hash = |drawers: &Dense<Drawer>, at: usize| self.hasher.hash_one(drawers[at].address());
+        if let Ok(entry) = self.index.find_entry(hash(&self.drawers, at), |number| *number as usize == at) {
+            entry.remove();
+        }
+        if let Some(number) = self.index.find_mut(hash(&self.drawers, last), |number| *number as usize == last) {
+            *number = at as u32;
+        }
+        self.drawers.swap_remove(at);
+        // Room that a rush has taken is given back.
+        if self.index.capacity() > 4 * self.index.len() {
+            self.index.shrink_to_fit(|at| hash(&self.drawers, *at as usize));
+        }
+    }
+
+    /// Removes at most `most` expired rows, in one step of a walk over all drawers. Answers how many, and whether the
+    /// walk has come to its end.
+    pub(super) fn sweep(&mut self, most: usize, now: Timestamp) -> (usize, bool) {
+        let mut pass = match self.sweep.take() {
+            Some(pass) => Pass { at: pass.at.min(self.drawers.len()), ..pass },
+            None if self.soonest > now => return (0, true),
+            None => Pass { at: self.drawers.len(), soonest: NEVER },
+        };
+        let mut swept = 0;
+        for _ in 0..STEP {
+            let Some(at) = pass.at.checked_sub(1).filter(|_| swept < most) else { break };
+            let (drawer, counts) = (&mut self.drawers[at], &mut self.counts);
+            drawer.sweep(most - swept, now, |table| {
+                counts[table as usize] -= 1;
+                swept += 1;
+            });
+            let soonest = drawer.soonest();
+            if soonest <= now {
+                // More has expired here than may go.
+                break;
+            }
+            pass = Pass { at, soonest: pass.soonest.min(soonest) };
+            self.close(at);
+        }
+        if pass.at > 0 {
+            self.sweep = Some(pass);
+            return (swept, false);
+        }
+        // What has come meanwhile was noted in the pass as well.
+        self.soonest = pass.soonest;
+        (swept, self.soonest > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(100);
+
+    /// Four steps of drawers, each with one row that ends then.
+    fn shard(ends: impl Fn(usize) -> Option<i64>) -> Shard {
+        let mut shard = Shard::new(RandomState::new());
+        for number in 0..4 * STEP {
+            let expires = ends(number).map(Timestamp::from_millis);
+            let change = Change::Put { value: [].into(), schema: 1, expires };
+            let (address, name) = (format!("main/t/{number}"), Name { table: Table::State, id: "a" });
+            shard.apply(&mut None, address.as_bytes(), name, change, 1, NOW);
+        }
+        shard
+    }
+
+    /// How many rows each step of a sweep took, until it was done.
+    fn steps(shard: &mut Shard, most: usize, now: i64) -> Vec<usize> {
+        let mut steps = Vec::new();
+        loop {
+            let (swept, done) = shard.sweep(most, Timestamp::from_millis(now));
+            steps.push(swept);
+            if done {
+                return steps;
+            }
+        }
+    }
+
+    #[test]
+    fn a_shard_in_which_nothing_can_have_expired_is_not_walked() {
+        assert_eq!(steps(&mut shard(|_| None), 9, 1_000), [0]);
+        let mut later = shard(|number| Some(500 + number as i64));
+        assert_eq!(steps(&mut later, 9, 499), [0]);
+        assert_eq!(steps(&mut later, 9, 500), [0, 0, 0, 1], "the soonest lies at the end of the walk");
+        assert_eq!(steps(&mut later, 9, 500), [0], "and then the next one is known");
+    }
+
+    #[test]
+    fn a_walk_that_stops_early_goes_on_where_it_stopped() {
+        let mut shard = shard(|number| Some(if number % 256 == 255 { 200 } else { 900 }));
+        assert_eq!(shard.sweep(1, Timestamp::from_millis(300)), (1, false));
+        assert_eq!(steps(&mut shard, 1, 300), [1, 1, 1, 0]);
+        assert_eq!(shard.drawers.len(), 4 * STEP - 4);
+    }
+
+    #[test]
+    fn what_comes_while_a_walk_is_under_way_is_not_forgotten() {
+        let mut shard = shard(|_| Some(200));
+        assert_eq!(shard.sweep(5, Timestamp::from_millis(200)), (5, false));
+        let change = Change::Put { value: [].into(), schema: 1, expires: Some(Timestamp::from_millis(250)) };
+        shard.apply(&mut None, b"main/t/new", Name { table: Table::State, id: "a" }, change, 1, NOW);
+        assert_eq!(steps(&mut shard, usize::MAX, 200).iter().sum::<usize>(), 4 * STEP - 5);
+        assert_eq!((shard.drawers.len(), shard.counts[Table::State as usize]), (1, 1));
+        assert_eq!(steps(&mut shard, 9, 249), [0]);
+        assert_eq!(steps(&mut shard, 9, 250), [1]);
+        assert_eq!((shard.drawers.len(), shard.index.len(), shard.counts[Table::State as usize]), (0, 0, 0));
+    }
+}

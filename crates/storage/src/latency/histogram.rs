@@ -1,0 +1,216 @@
+//! How long calls took, in a fixed amount of memory.
+//!
+//! In: one duration at a time, from any thread. Out: counts that can be added up and asked for quantiles. Each power
+//! of two from a microsecond to about half an hour has four buckets; what is shorter has four buckets too, what is
+//! longer is in the last. So a bucket is at most a quarter wider than where it begins.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+const BUCKETS: usize = 128;
+/// Times are measured in quarters of a microsecond: then the first four buckets end where the powers of two begin.
+const UNIT: u32 = 250;
+
+/// Where calls are counted.
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    nanos: AtomicU64,
+    longest: AtomicU64,
+}
+
+/// What one or more histograms have counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Empty where nothing was counted.
+    buckets: Vec<u64>,
+    nanos: u128,
+    longest: Duration,
+}
+
+crate::brief_debug!("Histogram" Histogram);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// A histogram that has counted nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { buckets: [const { AtomicU64::new(0) }; BUCKETS], nanos: AtomicU64::new(0), longest: AtomicU64::new(0) }
+    }
+
+    /// It took so long this time.
+    pub fn add(&self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.buckets[bucket(nanos)].fetch_add(1, Relaxed);
+        self.nanos.fetch_add(nanos, Relaxed);
+        // Looked at first, because a longest call is rare and a plain look is cheaper than a locked write.
+        if nanos > self.longest.load(Relaxed) {
+            self.longest.fetch_max(nanos, Relaxed);
+        }
+    }
+
+    /// How often something was counted.
+    pub fn total(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
+    }
+
+    /// Adds what was counted here.
+    pub fn add_to(&self, counts: &mut Counts) {
+        counts.buckets.resize(BUCKETS, 0);
+        for (sum, bucket) in counts.buckets.iter_mut().zip(&self.buckets) {
+            *sum += bucket.load(Relaxed);
+        }
+        counts.nanos += u128::from(self.nanos.load(Relaxed));
+        counts.longest = counts.longest.max(Duration::from_nanos(self.longest.load(Relaxed)));
+    }
+}
+
+impl Counts {
+    /// How often something was counted.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// These counts and others together.
+    pub fn and(mut self, others: &Self) -> Self {
+        self.buckets.resize(BUCKETS, 0);
+        for (sum, many) in self.buckets.iter_mut().zip(&others.buckets) {
+            *sum += many;
+        }
+        self.nanos += others.nanos;
+        self.longest = self.longest.max(others.longest);
+        self
+    }
+
+    /// The longest time.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// The mean time.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        let nanos = self.nanos.checked_div(u128::from(self.total())).unwrap_or(0);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// The time that this part of the calls did not exceed: the middle of the bucket it falls into.
+    pub fn quantile(&self, part: f64) -> Duration {
+        let rank = (self.total() as f64 * part).ceil() as u64;
+        let mut seen = 0;
+        for (at, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if *count > 0 && seen >= rank {
+                return if at + 1 == BUCKETS {
+                    self.longest
+                } else {
+                    ((edge(at) + edge(at + 1)) / 2).min(self.longest)
+                };
+            }
+        }
+        Duration::ZERO
+    }
+
+    /// How many are in buckets that end at or before this bound.
+    pub fn within(&self, bound: Duration) -> u64 {
+        let inside = |at: usize| if at + 1 == BUCKETS { self.longest <= bound } else { edge(at + 1) <= bound };
+        self.buckets.iter().enumerate().take_while(|(at, _)| inside(*at)).map(|(_, count)| count).sum()
+    }
+}
+
+fn bucket(nanos: u64) -> usize {
+    let units = nanos / u64::from(UNIT);
+    if units < 4 {
+        return units as usize;
+    }
+    let power = units.ilog2() as usize;
+    let quarter = (units >> (power - 2)) as usize & 3;
+    ((power - 1) * 4 + quarter).min(BUCKETS - 1)
+}
+
+/// Where a bucket begins.
+fn edge(bucket: usize) -> Duration {
+    let units = match (bucket / 4, bucket as u64 % 4) {
+        (0, units) => units,
+        (power, quarter) => (4 + quarter) << (power - 1),
+    };
+    Duration::from_nanos(units * u64::from(UNIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(times: impl IntoIterator<Item = Duration>) -> Counts {
+        let (histogram, mut counts) = (Histogram::new(), Counts::default());
+        times.into_iter().for_each(|took| histogram.add(took));
+        histogram.add_to(&mut counts);
+        counts
+    }
+
+    #[test]
+    fn every_time_lies_between_the_edges_of_its_bucket() {
+        for power in 0..64u32 {
+            for nanos in [1u64 << power, (1 << power) + 1, (1 << power) - 1, (1 << power) | (1 << (power / 2))] {
+                let (at, took) = (bucket(nanos), Duration::from_nanos(nanos));
+                assert!(edge(at) <= took, "{took:?}");
+                assert!(took < edge(at + 1) || at == BUCKETS - 1, "{took:?}");
+            }
+        }
+        assert_eq!(edge(4), Duration::from_micros(1));
+        assert!(edge(BUCKETS - 1) > Duration::from_secs(20 * 60), "{:?}", edge(BUCKETS - 1));
+        for at in 4..BUCKETS {
+            assert!(edge(at + 1) <= edge(at) * 5 / 4, "bucket {at} is too wide");
+        }
+    }
+
+    /// Compares the quantiles with those of the sorted times.
+    #[track_caller]
+    fn check(mut nanos: Vec<u64>) {
+        let counts = counts(nanos.iter().copied().map(Duration::from_nanos));
+        nanos.sort_unstable();
+        for part in [0.5, 0.95, 0.99] {
+            let exact = nanos[((nanos.len() as f64 * part).ceil() as usize).max(1) - 1] as f64;
+            let told = counts.quantile(part).as_nanos() as f64;
+            assert!((told - exact).abs() <= exact * 0.125 + 125.0, "p{part}: {told} instead of {exact}");
+        }
+        assert_eq!(counts.total(), nanos.len() as u64);
+        assert_eq!(counts.longest().as_nanos(), u128::from(nanos[nanos.len() - 1]));
+        assert_eq!(counts.mean().as_nanos(), u128::from(nanos.iter().sum::<u64>() / nanos.len() as u64));
+    }
+
+    #[test]
+    fn quantiles_of_known_distributions_are_close() {
+        let mut random = fastrand::Rng::with_seed(7);
+        check(vec![1_000_000]);
+        check(vec![30; 10]);
+        check((1..=1_000).map(|millis| millis * 1_000_000).collect());
+        check((0..10_000).map(|_| random.u64(1_000..1_000_000_000)).collect());
+        // Many short ones and a long tail.
+        check((0..10_000).map(|_| (2_000.0 * (-random.f64().max(1e-9).ln() * 3.0).exp()) as u64).collect());
+        check((0..1_000).map(|at| if at % 10 == 0 { 2_000_000_000 } else { 40_000 }).collect());
+    }
+
+    #[test]
+    fn nothing_counted_and_endless_calls_are_no_trouble() {
+        assert_eq!((counts([]).quantile(0.99), counts([]).mean(), Counts::default().total()), Default::default());
+        let endless = counts([Duration::MAX, Duration::from_secs(24 * 3600)]);
+        assert_eq!(endless.total(), 2);
+        assert_eq!(endless.quantile(0.5), endless.longest());
+    }
+
+    #[test]
+    fn calls_within_a_bound_are_counted_up() {
+        let counts = counts([1, 3, 3, 20, 5_000].map(Duration::from_millis));
+        let within = [0, 2, 5, 50, 10_000].map(|bound| counts.within(Duration::from_millis(bound)));
+        assert_eq!(within, [0, 1, 3, 4, 5]);
+    }
+}

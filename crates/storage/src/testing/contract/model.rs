@@ -1,0 +1,221 @@
+//! A store that is too simple to be wrong, and random programs that compare a real one with it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fastrand::Rng;
+use smol_str::SmolStr;
+
+use super::{NOW, thread};
+use crate::backend::{
+    Backend, Batch, Change, Cursor, Durability, Expect, Key, Page, Partition, Row, Scan, Scope, Seen, StoreError,
+    Table, Write,
+};
+use toolhub_types::{
+    ids::{Tenant, ThreadId},
+    timestamp::Timestamp,
+};
+
+const STEPS: usize = 60;
+
+/// Rows by partition, table and id; fences by partition.
+#[derive(Default)]
+struct Model {
+    rows: BTreeMap<(String, Table, SmolStr), (Key, Row)>,
+    fences: BTreeMap<String, u64>,
+}
+
+/// One random program, the same for the same seed.
+pub(super) async fn compare(store: &impl Backend, seed: u64, tables: [Table; 2]) {
+    let (mut random, mut model, mut now) = (Rng::with_seed(seed), Model::default(), NOW);
+    let mut seen = vec![Seen { version: 1, stamp: 0 }];
+    for step in 0..STEPS {
+        let place = format!("program {seed}, step {step}");
+        match random.u8(0..10) {
+            0..5 => {
+                let batch = batch(&mut random, tables, &seen, now);
+                let (ours, theirs) = (model.commit(&batch, now), store.commit(batch.clone(), now).await);
+                assert_eq!(theirs, ours, "{place}: {batch:?}");
+            }
+            5..7 => {
+                let keys: Vec<Key> = (0..random.usize(1..4)).map(|_| key(&mut random, tables)).collect();
+                let ours: Vec<Option<Row>> = keys.iter().map(|key| model.load(key, now)).collect();
+                assert_eq!(store.load(&keys, now).await, Ok(ours.clone()), "{place}: {keys:?}");
+                seen.extend(ours.into_iter().flatten().map(|row| row.seen));
+            }
+            7 => {
+                let scan = scan(&mut random, tables);
+                let theirs = store.scan(scan.clone(), now).await.map(|page| (page.rows, page.next));
+                let Page { rows, next } = model.scan(&scan, now);
+                assert_eq!(theirs, Ok((rows, next)), "{place}: {scan:?}");
+            }
+            8 => now = now + Duration::from_millis(random.u64(1..2_000)),
+            _ => {
+                // Which rows go is the store's choice; that they are expired and how many go is not.
+                let (most, expired) = (random.usize(1..4), model.expired(now));
+                assert_eq!(store.sweep(most, now).await, Ok(most.min(expired)), "{place}: sweep {most}");
+                while store.sweep(100, now).await == Ok(100) {}
+                model.rows.retain(|_, (_, row)| !row.is_expired(now));
+            }
+        }
+    }
+}
+
+impl Model {
+    fn find(&self, partition: &Partition, table: Table, id: &SmolStr, now: Timestamp) -> Option<&Row> {
+        let row = self.rows.get(&(partition.to_string(), table, id.clone()));
+        row.map(|(_, row)| row).filter(|row| !row.is_expired(now))
+    }
+
+    fn load(&self, key: &Key, now: Timestamp) -> Option<Row> {
+        self.find(&key.partition, key.table, &key.id, now).cloned()
+    }
+
+    fn commit(&mut self, batch: &Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        let Batch { partition, stamp, fence, writes } = batch;
+        if let Some(Write { table, id, .. }) = batch.written_twice() {
+            return Err(StoreError::Refused(format!("it writes the {table} row `{id}` twice")));
+        }
+        let seen = self.fences.get(&partition.to_string()).copied().unwrap_or(0);
+        if let Some(given) = fence.filter(|given| *given < seen) {
+            return Err(StoreError::Fenced { given, seen });
+        }
+        for Write { table, id, expect, .. } in writes {
+            let found = self.find(partition, *table, id, now).map(|row| row.seen);
+            let holds = match expect {
+                Expect::Any => true,
+                Expect::Absent => found.is_none(),
+                Expect::Same(seen) => found == Some(*seen),
+            };
+            if !holds {
+                let found = found.map(|seen| seen.version);
+                return Err(StoreError::Conflict { table: *table, id: id.clone(), found });
+            }
+        }
+        if let Some(fence) = fence {
+            self.fences.insert(partition.to_string(), seen.max(*fence));
+        }
+        Ok(writes.iter().map(|write| self.write(partition, *stamp, write, now)).collect())
+    }
+
+    fn write(&mut self, partition: &Partition, stamp: u64, write: &Write, now: Timestamp) -> u64 {
+        let Write { table, id, change, .. } = write;
+        let before = self.find(partition, *table, id, now).cloned();
+        let version = before.as_ref().map_or(0, |row| row.seen.version);
+        let place = (partition.to_string(), *table, id.clone());
+        let key = Key { partition: partition.clone(), table: *table, id: id.clone() };
+        match (change, before) {
+            (
+                change @ (Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. }),
+                before,
+            ) => {
+                let had = if let Change::Restore { version, .. } = change { *version } else { 0 };
+                let seen = Seen { version: had.max(version + 1), stamp };
+                let created = before.map_or(now, |row| row.created);
+                let row = Row { seen, schema: *schema, value: value.clone(), expires: *expires, created, updated: now };
+                self.rows.insert(place, (key, row));
+                seen.version
+            }
+            (Change::Touch { expires }, Some(row)) => {
+                self.rows.insert(place, (key, Row { expires: *expires, ..row }));
+                version
+            }
+            (Change::Touch { .. } | Change::Keep, _) => version,
+            (Change::Remove, _) => {
+                self.rows.remove(&place);
+                0
+            }
+        }
+    }
+
+    fn scan(&self, scan: &Scan, now: Timestamp) -> Page {
+        let wanted = |(key, row): &&(Key, Row)| {
+            key.table == scan.table
+                && key.id.starts_with(&scan.prefix)
+                && !row.is_expired(now)
+                && match &scan.scope {
+                    Scope::All => true,
+                    Scope::Tenant(tenant) => key.partition.tenant == *tenant,
+                    Scope::Partition(partition) => key.partition == *partition,
+                }
+        };
+        let mut rows: Vec<(Key, Row)> = self.rows.values().filter(wanted).cloned().collect();
+        rows.sort_by_cached_key(|(key, _)| (key.id.clone(), key.partition.to_string()));
+        if scan.newest {
+            rows.reverse();
+        }
+        if let Some(Cursor(last)) = &scan.after {
+            let place = |key: &Key| (key.id.clone(), key.partition.to_string());
+            let last = place(last);
+            rows.retain(|(key, _)| if scan.newest { place(key) < last } else { place(key) > last });
+        }
+        let more = rows.len() > scan.limit;
+        rows.truncate(scan.limit);
+        let next = rows.last().filter(|_| more).map(|(key, _)| Cursor(key.clone()));
+        Page { rows, next }
+    }
+
+    fn expired(&self, now: Timestamp) -> usize {
+        self.rows.values().filter(|(_, row)| row.is_expired(now)).count()
+    }
+}
+
+fn partition(random: &mut Rng) -> Partition {
+    match random.u8(0..4) {
+        0 => Partition::of_thread(Tenant::new("other").expect("a good name"), ThreadId::new("t").expect("a good name")),
+        1 => thread("u"),
+        _ => thread("t"),
+    }
+}
+
+fn key(random: &mut Rng, tables: [Table; 2]) -> Key {
+    let (table, id) = (tables[random.usize(0..2)], SmolStr::new(["a", "ab", "b"][random.usize(0..3)]));
+    Key { partition: partition(random), table, id }
+}
+
+fn batch(random: &mut Rng, tables: [Table; 2], seen: &[Seen], now: Timestamp) -> Batch {
+    let soon = |random: &mut Rng| random.bool().then(|| now + Duration::from_millis(random.u64(0..3_000)));
+    let writes = (0..random.usize(1..4)).map(|_| {
+        let Key { table, id, .. } = key(random, tables);
+        let expect = match random.u8(0..4) {
+            0 => Expect::Absent,
+            1 => Expect::Same(seen[random.usize(0..seen.len())]),
+            _ => Expect::Any,
+        };
+        let change = match random.u8(0..7) {
+            3 => Change::Restore {
+                value: random.u32(..).to_string().into_bytes().into(),
+                schema: random.u32(1..3),
+                expires: soon(random),
+                version: random.u64(1..9),
+            },
+            0 => Change::Remove,
+            1 => Change::Touch { expires: soon(random) },
+            2 => Change::Keep,
+            _ => Change::Put {
+                value: random.u32(..).to_string().into_bytes().into(),
+                schema: random.u32(1..3),
+                expires: soon(random),
+            },
+        };
+        Write { table, id, expect, change, durability: Durability::KillSafe }
+    });
+    let writes = writes.collect();
+    let fence = (random.u8(0..5) == 0).then(|| random.u64(1..4));
+    Batch { writes, fence, stamp: random.u64(..), ..Batch::on(partition(random)) }
+}
+
+fn scan(random: &mut Rng, tables: [Table; 2]) -> Scan {
+    let scope = match random.u8(0..3) {
+        0 => Scope::All,
+        1 => Scope::Tenant(Tenant::default()),
+        _ => Scope::Partition(partition(random)),
+    };
+    let table = tables[random.usize(0..2)];
+    let last = random.bool().then(|| {
+        let partition = if let Scope::Partition(only) = &scope { only.clone() } else { partition(random) };
+        let id = ["", "a", "aa", "ab", "b", "c"][random.usize(0..6)].into();
+        Cursor(Key { partition, table, id })
+    });
+    let scan = Scan::of(table, scope).prefix(["", "a"][random.usize(0..2)]);
+    Scan { newest: random.bool(), after: last, ..scan.limit(random.usize(1..5)) }
+}

@@ -1,0 +1,78 @@
+//! Stable fingerprints: of a tool's origin, of a call's arguments.
+//!
+//! In: bytes, or JSON. Out: SHA-256, as hex or raw. Two JSON values that differ only in the order of members agree.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// SHA-256 of the parts, each preceded by its length so that no two lists of parts run together.
+pub fn hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    raw(parts).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The same as bytes.
+pub fn raw<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+/// The fingerprint of a JSON value, whatever the order of its members.
+pub fn of_json(value: &Value) -> String {
+    hex([canonical(value).as_bytes()])
+}
+
+/// JSON text with sorted members and no spaces.
+pub fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write(value, &mut text);
+    text
+}
+
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let mut names: Vec<_> = members.keys().collect();
+            names.sort_unstable();
+            out.push('{');
+            for (at, name) in names.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                out.push_str(&Value::from(name.as_str()).to_string());
+                out.push(':');
+                write(&members[name], out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                write(item, out);
+            }
+            out.push(']');
+        }
+        leaf => out.push_str(&leaf.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_order_of_members_does_not_matter_and_everything_else_does() {
+        let one: Value = serde_json::from_str(r#"{"a":[1,{"x":null,"y":"q\"z"}],"b":2.5}"#).unwrap();
+        let other: Value = serde_json::from_str(r#"{"b":2.5,"a":[1,{"y":"q\"z","x":null}]}"#).unwrap();
+        assert_eq!(canonical(&one), r#"{"a":[1,{"x":null,"y":"q\"z"}],"b":2.5}"#);
+        assert_eq!(of_json(&one), of_json(&other));
+        assert_ne!(of_json(&json!([1, 2])), of_json(&json!([2, 1])));
+    }
+}

@@ -1,0 +1,25 @@
+//! The vocabulary of Toolhub: ids, errors, tool definitions, policies, the status machine, outcomes and events.
+//!
+//! Plain data and pure functions. Nothing here waits, stores, opens anything or knows a runtime; every other crate may use it.
+#![forbid(unsafe_code)]
+
+pub mod approval;
+pub mod content;
+pub mod digest;
+pub mod effect;
+pub mod error;
+pub mod event_kind;
+pub mod export_format;
+pub mod ids;
+pub mod language;
+pub mod millis;
+pub mod outcome;
+pub mod policy;
+pub mod problem;
+pub mod progress;
+pub mod state_config;
+pub mod status;
+mod text_schema;
+pub mod timestamp;
+pub mod tool;
+pub mod trace;

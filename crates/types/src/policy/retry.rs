@@ -1,0 +1,199 @@
+//! Whether and when a failed call is tried again.
+//!
+//! In: settings, how the last attempt failed, what is left of the call's time, a random number. Out: how long to wait,
+//! or `None` for "give up". Holds no clock and no tool; the pipeline waits, and asks `scheduler/budget.rs` first.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How often a failed call is tried again, and after how long.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(rename = "RetryPolicy")]
+pub struct Retry {
+    /// How often the tool is tried, counting the first time. One: never again.
+    pub attempts: u32,
+    /// The wait before the second attempt.
+    #[serde(with = "crate::millis")]
+    #[schemars(with = "u64")]
+    pub first: Duration,
+    /// By how much each wait is longer than the one before.
+    pub factor: f64,
+    /// No wait is longer, unless the service behind the tool asks for it.
+    #[serde(with = "crate::millis")]
+    #[schemars(with = "u64")]
+    pub longest: Duration,
+    /// Whether a wait is a random part of its length, so that calls that failed together do not come back together.
+    pub jitter: bool,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { attempts: 3, first: Duration::from_secs(1), factor: 2.0, longest: Duration::from_secs(30), jitter: true }
+    }
+}
+
+/// How an attempt failed, as far as trying again is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed {
+    /// Whether the same call may succeed later.
+    pub retryable: bool,
+    /// Whether it certainly failed before it changed anything.
+    pub before_effect: bool,
+    /// When the service behind the tool wants to be asked again.
+    pub retry_after: Option<Duration>,
+}
+
+/// A service that asks for more than this is not taken at its word.
+const LONGEST_ASKED: Duration = Duration::from_secs(5 * 60);
+
+/// How long to wait before the next attempt; `None` to give up.
+///
+/// `may_repeat`: doing it twice does no harm. `random`: from 0 to 1.
+pub fn next(
+    retry: &Retry,
+    attempts_made: u32,
+    failure: &Failed,
+    may_repeat: bool,
+    time_left: Duration,
+    random: f64,
+) -> Option<Duration> {
+    let may = failure.retryable && (may_repeat || failure.before_effect) && attempts_made < retry.attempts;
+    // A service that asks for more time than the call has will not help this call, even if it exaggerates.
+    if !may || failure.retry_after.is_some_and(|asked| asked >= time_left) {
+        return None;
+    }
+    let full = backoff(retry, attempts_made);
+    let own = if retry.jitter { part(full, random) } else { full };
+    let delay = own.max(failure.retry_after.unwrap_or_default().min(LONGEST_ASKED));
+    (delay < time_left).then_some(delay)
+}
+
+/// A part of a wait; all of it where the numbers make no sense.
+fn part(full: Duration, random: f64) -> Duration {
+    Duration::try_from_secs_f64(full.as_secs_f64() * random.clamp(0.0, 1.0)).unwrap_or(full)
+}
+
+/// The wait after so many attempts, before chance has shortened it.
+fn backoff(retry: &Retry, attempts_made: u32) -> Duration {
+    let exponent = i32::try_from(attempts_made.saturating_sub(1)).unwrap_or(i32::MAX);
+    let seconds = retry.first.as_secs_f64() * retry.factor.powi(exponent);
+    // Below zero or not a number, the factor makes no sense; the first wait does.
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(wait) => wait.min(retry.longest),
+        Err(_) if seconds > 0.0 => retry.longest,
+        Err(_) => retry.first.min(retry.longest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+    const HEALS: Failed = Failed { retryable: true, before_effect: false, retry_after: None };
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn plain() -> Retry {
+        Retry { attempts: 100, jitter: false, ..Retry::default() }
+    }
+
+    #[track_caller]
+    fn check(retry: &Retry, attempts_made: u32, failure: Failed, expected_ms: Option<u64>) {
+        assert_eq!(next(retry, attempts_made, &failure, true, LONG, 1.0), expected_ms.map(ms), "{retry:?} {failure:?}");
+    }
+
+    fn asks(millis: u64) -> Failed {
+        Failed { retry_after: Some(ms(millis)), ..HEALS }
+    }
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        for (made, expected) in [(1, 1_000), (2, 2_000), (3, 4_000), (5, 16_000), (6, 30_000), (99, 30_000)] {
+            check(&plain(), made, HEALS, Some(expected));
+        }
+    }
+
+    #[test]
+    fn three_attempts_are_made_unless_said_otherwise() {
+        check(&Retry::default(), 1, HEALS, Some(1_000));
+        check(&Retry::default(), 2, HEALS, Some(2_000));
+        check(&Retry::default(), 3, HEALS, None);
+        for attempts in [0, 1] {
+            check(&Retry { attempts, ..plain() }, 1, HEALS, None);
+        }
+    }
+
+    #[test]
+    fn only_what_may_be_repeated_is_repeated() {
+        // Whether it may heal, failed before the effect, may be repeated; and whether it is tried again.
+        for (retryable, before_effect, may_repeat, expected) in [
+            (true, false, true, true),
+            (true, true, false, true),
+            (true, true, true, true),
+            (true, false, false, false),
+            (false, true, true, false),
+            (false, false, true, false),
+        ] {
+            let failure = Failed { retryable, before_effect, retry_after: None };
+            let delay = next(&Retry::default(), 1, &failure, may_repeat, LONG, 0.5);
+            assert_eq!(delay.is_some(), expected, "{failure:?} {may_repeat}");
+        }
+    }
+
+    #[test]
+    fn chance_takes_any_part_of_a_wait() {
+        for (random, expected) in [(0.0, 0), (0.25, 500), (1.0, 2_000), (-3.0, 0), (7.0, 2_000), (f64::NAN, 2_000)] {
+            assert_eq!(next(&Retry::default(), 2, &HEALS, true, LONG, random), Some(ms(expected)), "{random}");
+        }
+    }
+
+    #[test]
+    fn a_service_that_asks_for_time_gets_it_within_reason() {
+        check(&plain(), 1, asks(200), Some(1_000));
+        check(&plain(), 1, asks(7_000), Some(7_000));
+        check(&plain(), 1, asks(60_000), Some(60_000));
+        check(&plain(), 1, asks(3_000_000), Some(300_000));
+        check(&plain(), 1, asks(3_600_000), None);
+        check(&plain(), 1, Failed { retry_after: Some(Duration::MAX), ..HEALS }, None);
+    }
+
+    #[test]
+    fn a_wait_that_does_not_fit_into_the_time_left_is_not_begun() {
+        for (left, expected) in [(1_001, Some(1_000)), (1_000, None), (0, None)] {
+            assert_eq!(next(&plain(), 1, &HEALS, true, ms(left), 1.0), expected.map(ms), "{left}");
+        }
+        assert_eq!(next(&plain(), 1, &asks(400_000), true, ms(350_000), 1.0), None);
+    }
+
+    #[test]
+    fn odd_numbers_never_panic_and_never_wait_too_long() {
+        let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -2.0, 0.0, 0.5, 1.0, f64::MAX, f64::MIN_POSITIVE];
+        for factor in odd {
+            for first in [Duration::ZERO, ms(1_000), Duration::MAX] {
+                for made in [0, 1, 2, 3, 1_000, u32::MAX - 1] {
+                    let retry = Retry { factor, first, attempts: u32::MAX, ..plain() };
+                    let delay = next(&retry, made, &HEALS, true, LONG, 1.0).unwrap();
+                    assert!(delay <= retry.longest, "{retry:?} after {made}: {delay:?}");
+                }
+            }
+        }
+        let endless = Retry { first: Duration::MAX, longest: Duration::MAX, ..plain() };
+        assert_eq!(next(&endless, 2, &HEALS, true, LONG, 1.0), None);
+        let endless = Retry { jitter: true, ..endless };
+        assert_eq!(next(&endless, 2, &HEALS, true, LONG, 1.0), None);
+        check(&Retry { factor: f64::NAN, ..plain() }, 2, HEALS, Some(1_000));
+        check(&Retry { factor: f64::INFINITY, ..plain() }, 2, HEALS, Some(30_000));
+    }
+
+    #[test]
+    fn what_is_not_said_keeps_its_default() {
+        let read: Retry = serde_json::from_str(r#"{"attempts": 5, "first": 250}"#).unwrap();
+        assert_eq!(read, Retry { attempts: 5, first: ms(250), ..Retry::default() });
+    }
+}

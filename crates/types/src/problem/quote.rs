@@ -1,0 +1,129 @@
+//! Shows foreign values and names in a sentence: short, on one line, without control characters.
+//!
+//! In: any JSON or text, of any size. Out: at most about sixty characters of it.
+
+use std::{fmt::Write as _, io};
+
+use serde_json::Value;
+
+const LONGEST: usize = 60;
+
+/// A value as JSON, cut.
+pub fn value(value: &Value) -> String {
+    // Written into a full cup, so that a large value costs no more than a small one.
+    let mut cup = Cup(Vec::new());
+    let whole = serde_json::to_writer(&mut cup, value).is_ok();
+    let shown = String::from_utf8_lossy(&cup.0);
+    if whole { text(&shown) } else { text(&format!("{shown}…")) }
+}
+
+/// A text, cut, its control characters escaped.
+pub fn text(text: &str) -> String {
+    within(text, LONGEST)
+}
+
+/// A text, cut to so many characters, its control characters escaped.
+pub fn within(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    let mut length = 0;
+    for c in text.chars() {
+        let before = shown.len();
+        if hidden(c) {
+            let _ = write!(shown, "{}", c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+        length += shown[before..].chars().count();
+        if length > most {
+            // One character makes room for the sign that something is missing.
+            let kept = shown.chars().take(most - 1).collect::<String>();
+            return kept + "…";
+        }
+    }
+    shown
+}
+
+/// Several values, the first ones named: `"s", "m", "l"`.
+pub fn list<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> String {
+    const SHOWN: usize = 10;
+    let left = values.len().saturating_sub(SHOWN);
+    let mut shown: Vec<String> = values.take(SHOWN).map(value).collect();
+    if left > 0 {
+        shown.push(format!("and {left} more"));
+    }
+    shown.join(", ")
+}
+
+/// What came, with its kind: `the string "two"`, `an array of 3 items`.
+pub fn what(value: &Value) -> String {
+    match value {
+        Value::String(_) => format!("the string {}", self::value(value)),
+        Value::Number(number) => format!("the number {number}"),
+        Value::Array(items) if items.len() == 1 => "an array of 1 item".into(),
+        Value::Array(items) => format!("an array of {} items", items.len()),
+        Value::Object(members) if members.len() == 1 => "an object of 1 property".into(),
+        Value::Object(members) => format!("an object of {} properties", members.len()),
+        Value::Null | Value::Bool(_) => value.to_string(),
+    }
+}
+
+/// Control characters, and those that reorder or hide the text around them.
+fn hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+struct Cup(Vec<u8>);
+
+impl io::Write for Cup {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Four bytes hold any character, so the cut never comes before the sixtieth.
+        let room = (LONGEST * 4).saturating_sub(self.0.len());
+        if room == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        let taken = room.min(bytes.len());
+        self.0.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(value: &Value, expected: &str) {
+        let shown = what(value);
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn values_are_shown_with_their_kind() {
+        check(&json!("two"), "the string \"two\"");
+        check(&json!(2.5), "the number 2.5");
+        check(&json!(null), "null");
+        check(&json!([1, 2]), "an array of 2 items");
+        check(&json!({"a": 1}), "an object of 1 property");
+    }
+
+    #[test]
+    fn long_and_odd_texts_stay_short_and_on_one_line() {
+        check(&json!("x".repeat(5_000_000)), &format!("the string \"{}…", "x".repeat(58)));
+        check(&json!("a\nb\u{7f}\u{202e}c"), "the string \"a\\nb\\u{7f}\\u{202e}c\"");
+        assert_eq!(value(&json!(vec!["ü".repeat(50); 50])).chars().count(), LONGEST);
+        assert_eq!(text("\u{1}").as_str(), "\\u{1}");
+    }
+
+    #[test]
+    fn many_values_are_named_in_part() {
+        let values: Vec<Value> = (0..12).map(Value::from).collect();
+        assert_eq!(list(values[..2].iter()), "0, 1");
+        assert_eq!(list(values.iter()), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, and 2 more");
+    }
+}

@@ -1,0 +1,171 @@
+//! Why a tool has the status it has, as data and in words.
+//!
+//! `word.rs` finds the reason; here it is only put into words, for operators, dashboards and models alike. An
+//! operator's own words are passed on as they are.
+
+use crate::{language::Language, tool::ToolName};
+
+/// Why a tool has its status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// Available: it never ran.
+    NeverRun,
+    /// Available: it waited for other tools and need not wait any longer.
+    DependenciesMet,
+    /// Available: its last call went well.
+    Succeeded,
+    /// Available: it failed lately, but not often enough to be withheld.
+    FailedLately {
+        /// How often in a row.
+        times: u32,
+    },
+    /// Available: it failed and was cleared, by an answer or by hand.
+    Recovered,
+    /// Available again after failing; the next call decides.
+    OnProbation,
+    /// Failed: too many failures in a row.
+    FailedInARow {
+        /// How many.
+        times: u32,
+    },
+    /// Failed: too many failures among the calls of late.
+    FailedTooOften {
+        /// How many failed.
+        failed: u64,
+        /// Of how many.
+        total: u64,
+    },
+    /// Failed: an operator said so.
+    FailedByHand {
+        /// In whose words.
+        words: Option<String>,
+    },
+    /// Maintenance: an operator said so.
+    Maintenance {
+        /// In whose words.
+        words: Option<String>,
+    },
+    /// Unavailable: an operator said so.
+    SwitchedOff {
+        /// In whose words.
+        words: Option<String>,
+    },
+    /// Unavailable: it was disabled.
+    Disabled {
+        /// In whose words.
+        words: Option<String>,
+    },
+    /// Unavailable: the service behind it is not connected.
+    Disconnected,
+    /// Unavailable: nothing implements it.
+    NoImplementation,
+    /// Unavailable in this thread: other tools must succeed first.
+    WaitingFor {
+        /// Which; none where they succeeded in the wrong order and nothing helps any more.
+        tools: Vec<ToolName>,
+    },
+}
+
+impl Reason {
+    /// The reason in words.
+    #[must_use]
+    pub fn text(&self, language: Language) -> String {
+        match language {
+            Language::English => self.english(),
+            Language::Chinese => self.chinese(),
+        }
+    }
+
+    fn english(&self) -> String {
+        match self {
+            Self::NeverRun => "never run".into(),
+            Self::DependenciesMet => "dependencies met".into(),
+            Self::Succeeded => "executed successfully".into(),
+            Self::FailedLately { times: 1 } => "the last call failed".into(),
+            Self::FailedLately { times } => format!("the last {times} calls failed"),
+            Self::Recovered => "available again".into(),
+            Self::OnProbation => "on probation".into(),
+            Self::FailedInARow { times: 1 } => "failed once".into(),
+            Self::FailedInARow { times } => format!("failed {times} times in a row"),
+            Self::FailedTooOften { failed, total } => format!("{failed} of the last {total} calls failed"),
+            Self::FailedByHand { words } => with_words("set to failed by an operator", ": ", words.as_deref()),
+            Self::Maintenance { words } => with_words("under maintenance", ": ", words.as_deref()),
+            Self::SwitchedOff { words } => with_words("switched off by an operator", ": ", words.as_deref()),
+            Self::Disabled { words } => with_words("disabled", ": ", words.as_deref()),
+            Self::Disconnected => "not connected".into(),
+            Self::NoImplementation => "no implementation".into(),
+            Self::WaitingFor { tools } if tools.is_empty() => "others succeeded in the wrong order".into(),
+            Self::WaitingFor { tools } => format!("waiting for {}", list(tools, ", ")),
+        }
+    }
+
+    fn chinese(&self) -> String {
+        match self {
+            Self::NeverRun => "尚未执行".into(),
+            Self::DependenciesMet => "依赖已满足".into(),
+            Self::Succeeded => "执行成功".into(),
+            Self::FailedLately { times: 1 } => "最近一次调用失败".into(),
+            Self::FailedLately { times } => format!("最近 {times} 次调用均失败"),
+            Self::Recovered => "已恢复可用".into(),
+            Self::OnProbation => "试用恢复中".into(),
+            Self::FailedInARow { times: 1 } => "失败 1 次".into(),
+            Self::FailedInARow { times } => format!("连续失败 {times} 次"),
+            Self::FailedTooOften { failed, total } => format!("最近 {total} 次调用中有 {failed} 次失败"),
+            Self::FailedByHand { words } => with_words("已被管理员标记为失败", "：", words.as_deref()),
+            Self::Maintenance { words } => with_words("维护中", "：", words.as_deref()),
+            Self::SwitchedOff { words } => with_words("已被管理员停用", "：", words.as_deref()),
+            Self::Disabled { words } => with_words("已禁用", "：", words.as_deref()),
+            Self::Disconnected => "未连接".into(),
+            Self::NoImplementation => "没有可用的实现".into(),
+            Self::WaitingFor { tools } if tools.is_empty() => "依赖的执行顺序有误，已无法满足".into(),
+            Self::WaitingFor { tools } => format!("等待 {} 执行成功", list(tools, "、")),
+        }
+    }
+}
+
+fn with_words(what: &str, colon: &str, words: Option<&str>) -> String {
+    match words.map(str::trim).filter(|words| !words.is_empty()) {
+        Some(words) => format!("{what}{colon}{words}"),
+        None => what.into(),
+    }
+}
+
+pub(super) fn list(tools: &[ToolName], comma: &str) -> String {
+    tools.iter().map(ToolName::as_str).collect::<Vec<_>>().join(comma)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(reason: &Reason, english: &str, chinese: &str) {
+        assert_eq!(reason.text(Language::English), english);
+        assert_eq!(reason.text(Language::Chinese), chinese);
+    }
+
+    #[test]
+    fn reasons_read_well_in_both_languages() {
+        check(&Reason::Succeeded, "executed successfully", "执行成功");
+        check(&Reason::FailedInARow { times: 3 }, "failed 3 times in a row", "连续失败 3 次");
+        check(&Reason::FailedInARow { times: 1 }, "failed once", "失败 1 次");
+        check(&Reason::FailedLately { times: 1 }, "the last call failed", "最近一次调用失败");
+        check(&Reason::DependenciesMet, "dependencies met", "依赖已满足");
+        check(&Reason::NeverRun, "never run", "尚未执行");
+        check(&Reason::OnProbation, "on probation", "试用恢复中");
+        let tools = ["a", "b"].map(|name| ToolName::new(name).unwrap()).to_vec();
+        check(&Reason::WaitingFor { tools }, "waiting for a, b", "等待 a、b 执行成功");
+        let disorder = Reason::WaitingFor { tools: Vec::new() };
+        check(&disorder, "others succeeded in the wrong order", "依赖的执行顺序有误，已无法满足");
+        let often = Reason::FailedTooOften { failed: 6, total: 10 };
+        check(&often, "6 of the last 10 calls failed", "最近 10 次调用中有 6 次失败");
+    }
+
+    #[test]
+    fn an_operators_words_are_added_where_there_are_any() {
+        let maintenance = |words: Option<&str>| Reason::Maintenance { words: words.map(Into::into) };
+        check(&maintenance(Some("new disk")), "under maintenance: new disk", "维护中：new disk");
+        check(&maintenance(Some("  ")), "under maintenance", "维护中");
+        check(&maintenance(None), "under maintenance", "维护中");
+    }
+}

@@ -1,0 +1,113 @@
+//! Remembers how many of the calls of late failed, in little space.
+//!
+//! In: one result at a time. Out: failed and total over the window. Ten slices stand for the window however busy the
+//! tool is, because the facts are stored with every change. The price: the oldest tenth leaves all at once.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::timestamp::Timestamp;
+
+const SLICES: u32 = 10;
+
+/// The results of late, by slices of time, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Recent(Vec<Slice>);
+
+/// The results of one slice of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Slice {
+    /// When the slice began.
+    pub start: Timestamp,
+    /// How many results there were.
+    pub total: u32,
+    /// How many of them were counted failures.
+    pub failed: u32,
+}
+
+impl Recent {
+    /// Adds a result and lets go of what is outside the window, in the past or, after a clock was set back, ahead.
+    pub(super) fn add(&mut self, failed: bool, window: Duration, now: Timestamp) {
+        let window = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
+        let width = (window / i64::from(SLICES)).max(1);
+        let start = Timestamp::from_millis(now.millis().div_euclid(width).saturating_mul(width));
+        let oldest = start.millis().saturating_sub(width.saturating_mul(i64::from(SLICES)));
+        self.0.retain(|slice| slice.start.millis() > oldest && slice.start <= start);
+        match self.0.iter_mut().find(|slice| slice.start == start) {
+            Some(slice) => {
+                slice.total = slice.total.saturating_add(1);
+                slice.failed = slice.failed.saturating_add(u32::from(failed));
+            }
+            None => self.0.push(Slice { start, total: 1, failed: u32::from(failed) }),
+        }
+        // Slices of another width stay when an owner widens the window; without this they could pile up.
+        let surplus = self.0.len().saturating_sub(2 * SLICES as usize);
+        self.0.drain(..surplus);
+    }
+
+    /// How many failed, and of how many.
+    pub(super) fn tally(&self) -> (u64, u64) {
+        self.0
+            .iter()
+            .fold((0, 0), |(failed, total), slice| (failed + u64::from(slice.failed), total + u64::from(slice.total)))
+    }
+
+    /// Whether nothing is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The slices, oldest first.
+    pub fn slices(&self) -> impl Iterator<Item = &Slice> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Results as (second, failed) over a window of ten seconds.
+    #[track_caller]
+    fn check(results: &[(i64, bool)], expected: (u64, u64)) {
+        let mut recent = Recent::default();
+        for (second, failed) in results {
+            recent.add(*failed, Duration::from_secs(10), Timestamp::from_millis(second * 1000));
+        }
+        assert_eq!(recent.tally(), expected);
+    }
+
+    #[test]
+    fn results_inside_the_window_are_tallied_and_older_ones_forgotten() {
+        check(&[(0, true), (3, false), (9, true)], (2, 3));
+        check(&[(0, true), (3, false), (10, true)], (1, 2));
+        check(&[(0, true), (100, false)], (0, 1));
+    }
+
+    #[test]
+    fn results_from_a_future_that_was_taken_back_are_forgotten() {
+        check(&[(3600, true), (0, false)], (0, 1));
+    }
+
+    #[test]
+    fn any_number_of_results_takes_the_same_space() {
+        let mut recent = Recent::default();
+        for millis in 0..100_000 {
+            let window = if millis % 7 == 0 { 10_000 } else { 90_000 };
+            recent.add(true, Duration::from_millis(window), Timestamp::from_millis(millis));
+            assert!(recent.0.len() <= 20);
+        }
+    }
+
+    #[test]
+    fn windows_of_no_length_and_of_all_time_work() {
+        let mut recent = Recent::default();
+        recent.add(true, Duration::ZERO, Timestamp::from_millis(5));
+        recent.add(true, Duration::MAX, Timestamp::from_millis(i64::MAX));
+        assert!(recent.tally().1 >= 1);
+    }
+}
