@@ -19,7 +19,7 @@ use std::{
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use tokio::sync::RwLock;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Key, Page, Row, Scan, Scope, StoreError, Table, Watcher, Write},
     clock::Timestamp,
 };
@@ -54,7 +54,7 @@ impl Default for Options {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use toolhub_core::backend::Memory;
+/// use toolhub_storage::backend::Memory;
 /// use toolhub_store::behind::{Behind, Options};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

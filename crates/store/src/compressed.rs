@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, io::Read, sync::Arc};
 
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Key, Page, Row, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
 };

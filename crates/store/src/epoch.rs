@@ -2,7 +2,7 @@
 //!
 //! Pure numbers. Who raises an epoch, and when, is in `behind`, in `sqlite/epoch.rs` and in `files/open.rs`.
 
-use toolhub_core::clock::Timestamp;
+use toolhub_storage::clock::Timestamp;
 
 /// So many writes of one row fit into an epoch: 2 to the power of this.
 const BITS: u32 = 32;

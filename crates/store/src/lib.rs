@@ -1,7 +1,7 @@
 //! Backends of Toolhub that survive the process.
 //!
 //! Use the crate `toolhub`; this one is what it is made of. Each store is a room of its own and knows only the trait
-//! `toolhub_core::backend::Backend`: what rows mean is none of its business. What they share: one process at a time has
+//! `toolhub_storage::backend::Backend`: what rows mean is none of its business. What they share: one process at a time has
 //! a store (`lock`), watchers are told what was committed (`watch`), and backups are made on time and kept for a while (`backup`).
 #![forbid(unsafe_code)]
 

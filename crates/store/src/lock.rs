@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolhub_core::clock::{Clock, SystemClock, Timestamp};
+use toolhub_storage::clock::{Clock, SystemClock, Timestamp};
 
 /// Who has a store open.
 #[derive(Debug, Clone, PartialEq, Eq)]

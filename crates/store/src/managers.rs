@@ -4,10 +4,8 @@
 
 use std::{fs, io, path::PathBuf, sync::Arc};
 
-use toolhub_core::{
-    BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig,
-    backend::{Backend, Memory, StoreError},
-};
+use toolhub_storage::backend::{Backend, Memory, StoreError};
+use toolhub_types::state_config::{BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig};
 
 use crate::{Behind, Compressed, Files, Sqlite, backup::Backups, behind, files, sqlite};
 
@@ -42,7 +40,7 @@ pub enum ManagerError {
 /// With `sqlite` the records are in `state.db` in the folder, with `json` in the folder itself; backups in `backups` there.
 ///
 /// ```
-/// use toolhub_core::{ManagerType, StateManagerConfig, ToolHub};
+/// use toolhub_types::state_config::{BusinessStateConfig, ManagerType, StateManagerConfig};
 ///
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = std::env::temp_dir().join(format!("toolhub-doc-managers-{}", std::process::id()));
@@ -51,9 +49,9 @@ pub enum ManagerError {
 ///     persistence_path: folder.clone(),
 ///     ..StateManagerConfig::default()
 /// };
-/// let hub = ToolHub::builder().state_manager(states).managers(toolhub_store::open_store).build().await?;
+/// let store = toolhub_store::open_store(&states, &BusinessStateConfig::default())?;
 /// assert!(folder.join("state.db").is_file());
-/// # drop(hub); std::fs::remove_dir_all(folder)?;
+/// # drop(store); std::fs::remove_dir_all(folder)?;
 /// # Ok(()) }
 /// ```
 ///

@@ -13,7 +13,7 @@ use std::{
 };
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use toolhub_core::backend::{Batch, Change, StoreError};
+use toolhub_storage::backend::{Batch, Change, StoreError};
 
 /// How much may wait: so many jobs, each of a long record counted more than once.
 const ROOM: u32 = 1024;

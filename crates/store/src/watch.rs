@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::broadcast::{self, error::RecvError};
-use toolhub_core::backend::{Changed, Key, Table, Watcher};
+use toolhub_storage::backend::{Changed, Key, Table, Watcher};
 
 /// How many changes of a table a watcher may be behind before it is told that it missed some.
 const BACKLOG: usize = 1024;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use toolhub_core::clock::{Clock, SystemClock, Timestamp};
+use toolhub_storage::clock::{Clock, SystemClock, Timestamp};
 
 use super::{Backup, BackupError, Backups, Maker, beside, remove};
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use toolhub_core::clock::Timestamp;
+use toolhub_storage::clock::Timestamp;
 
 use super::beside;
 

@@ -22,7 +22,7 @@ use tokio::{
     },
     time::{Instant, timeout_at},
 };
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Batch, Change, Durability, Key, Partition, Seen, StoreError, Write},
     clock::Timestamp,
 };

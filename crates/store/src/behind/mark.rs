@@ -6,11 +6,11 @@
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Place, StoreError, Table, Write},
     clock::{Clock, SystemClock},
-    ids::Tenant,
 };
+use toolhub_types::ids::Tenant;
 
 use crate::epoch;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use smol_str::SmolStr;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Batch, Change, Expect, Key, Partition, Place, Row, Seen, StoreError, Table, Write},
     clock::Timestamp,
 };

@@ -62,7 +62,7 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use toolhub_core::{
+    use toolhub_storage::{
         backend::{Row, Seen, Table},
         clock::Timestamp,
     };

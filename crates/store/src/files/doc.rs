@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use smol_str::SmolStr;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Row, Table},
     clock::Timestamp,
 };

@@ -5,7 +5,7 @@
 
 use std::{io, path::Path};
 
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Key, StoreError},
     clock::{Clock, SystemClock},
 };

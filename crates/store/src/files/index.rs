@@ -10,7 +10,7 @@ use std::{
 };
 
 use smol_str::SmolStr;
-use toolhub_core::{backend::Table, clock::Timestamp};
+use toolhub_storage::{backend::Table, clock::Timestamp};
 
 use super::{
     Damaged,

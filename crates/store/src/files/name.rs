@@ -7,10 +7,8 @@ use std::{fmt::Write, sync::Arc};
 
 use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
-use toolhub_core::{
-    backend::{Partition, Place},
-    ids::Tenant,
-};
+use toolhub_storage::backend::{Partition, Place};
+use toolhub_types::ids::Tenant;
 
 /// How a plain file ends.
 pub(super) const PLAIN: &str = ".json";

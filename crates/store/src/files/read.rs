@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Key, Page, Row, Scan, StoreError},
     clock::Timestamp,
 };

@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use toolhub_core::clock::{Clock, SystemClock};
+use toolhub_storage::clock::{Clock, SystemClock};
 
 use super::{
     LocalDisk, OpenError,

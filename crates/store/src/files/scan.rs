@@ -7,7 +7,7 @@
 use std::{cmp::Ordering, collections::BTreeMap, ops::Bound, sync::Arc};
 
 use smol_str::SmolStr;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Cursor, Key, Page, Row, Scan, Scope, StoreError, Table},
     clock::Timestamp,
 };

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use toolhub_core::backend::StoreError;
+use toolhub_storage::backend::StoreError;
 
 use super::{
     Damaged,

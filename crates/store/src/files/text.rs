@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use crc32fast::Hasher;
 use smol_str::SmolStr;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Row, Table},
     clock::Timestamp,
 };
@@ -121,7 +121,7 @@ fn time(at: Timestamp) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use toolhub_core::backend::Seen;
+    use toolhub_storage::backend::Seen;
 
     use super::{super::name::Context, *};
 

@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Batch, Durability, StoreError, Write},
     clock::Timestamp,
 };

@@ -14,7 +14,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OptionalExtension, Result, types::ValueRef};
-use toolhub_core::{
+use toolhub_storage::{
     backend::{StoreError, Table},
     clock::Timestamp,
 };

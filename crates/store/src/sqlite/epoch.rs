@@ -4,7 +4,7 @@
 //! versions and give some out for a second time; in a new epoch it does not.
 
 use rusqlite::{Connection, OptionalExtension, Result};
-use toolhub_core::clock::{Clock, SystemClock};
+use toolhub_storage::clock::{Clock, SystemClock};
 
 use crate::{
     behind::mark,

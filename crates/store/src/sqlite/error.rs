@@ -6,7 +6,7 @@ use std::{io, path::PathBuf};
 
 use rusqlite::{Error, ErrorCode};
 use smol_str::SmolStr;
-use toolhub_core::backend::{StoreError, Table};
+use toolhub_storage::backend::{StoreError, Table};
 
 use crate::lock::{Holder, NotTaken};
 

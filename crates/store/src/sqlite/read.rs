@@ -11,7 +11,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OptionalExtension, Result};
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Key, Row, StoreError},
     clock::Timestamp,
 };

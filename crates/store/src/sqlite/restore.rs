@@ -11,7 +11,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags};
-use toolhub_core::clock::{Clock, SystemClock};
+use toolhub_storage::clock::{Clock, SystemClock};
 
 use super::{OpenError, backup::is_sound, epoch, error::is_damage, open::sync_folder, schema};
 use crate::{

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use crc32fast::Hasher;
 use rusqlite::{Result, types::FromSql};
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Partition, Row, Seen, StoreError, Table},
     clock::Timestamp,
 };

@@ -12,7 +12,7 @@ use std::{
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, types::Value};
 use smol_str::SmolStr;
 use tokio::sync::Semaphore;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Cursor, Key, Page, Partition, Row, Scan, Scope, StoreError, Table},
     clock::Timestamp,
 };

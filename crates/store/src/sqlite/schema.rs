@@ -12,7 +12,7 @@ use rusqlite::{
     Connection, Result, TransactionBehavior,
     backup::{Backup, StepResult},
 };
-use toolhub_core::clock::{Clock, SystemClock};
+use toolhub_storage::clock::{Clock, SystemClock};
 
 use super::{error::OpenError, open::sync_folder};
 use crate::failpoint;

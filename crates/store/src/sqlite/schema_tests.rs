@@ -6,11 +6,11 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Table, Write},
     clock::Timestamp,
-    ids::{Tenant, ThreadId},
 };
+use toolhub_types::ids::{Tenant, ThreadId};
 
 use super::{
     super::{

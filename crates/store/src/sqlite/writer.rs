@@ -16,7 +16,7 @@ use std::{
 
 use rusqlite::Connection;
 use tokio::time::Instant;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Batch, Change, Durability, StoreError, Write},
     clock::Timestamp,
 };

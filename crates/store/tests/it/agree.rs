@@ -13,16 +13,19 @@ use std::{
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use toolhub_core::{
-    BusinessStateConfig, ContextFilter, ContextId, Happened, StateKind, StateManager, ToolHub,
+use toolhub_core::{ContextFilter, ContextId, Happened, StateKind, StateManager, ToolHub};
+use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Key, Memory, Partition, Place, Scan, Scope, Seen, Table,
         Write,
     },
     clock::{Clock, Timestamp},
-    ids::{Tenant, ThreadId},
 };
 use toolhub_store::{Files, files};
+use toolhub_types::{
+    ids::{Tenant, ThreadId},
+    state_config::BusinessStateConfig,
+};
 
 use crate::{
     drive::Drive,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use toolhub_core::backend::{Backend, Change, Write};
+use toolhub_storage::backend::{Backend, Change, Write};
 use toolhub_store::{
     Sqlite,
     sqlite::{self, Backup, BackupError, Backups, OpenError, Options, RestoreError},

@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures_core::future::BoxFuture;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Expect, Key, Memory, Page, Row, Scan, Scope, StoreError, Table, Watcher},
     clock::Timestamp,
     testing::contract,

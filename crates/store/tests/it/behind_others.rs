@@ -8,12 +8,12 @@ use std::{
 
 use fastrand::Rng;
 use futures_core::future::BoxFuture;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Backend, Batch, Key, Memory, Page, Partition, Place, Row, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
-    ids::{CallId, Tenant},
 };
 use toolhub_store::{Behind, Compressed, Files, behind, files::Options};
+use toolhub_types::ids::{CallId, Tenant};
 
 use crate::{
     drive::Drive,

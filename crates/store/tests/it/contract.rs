@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Expect, Scan, Scope, StoreError, Table, Write},
     clock::Timestamp,
     testing::contract,

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use fastrand::Rng;
-use toolhub_core::backend::{Backend, Batch, Change, Expect, Scan, Scope, Seen, StoreError, Table, Write};
+use toolhub_storage::backend::{Backend, Batch, Change, Expect, Scan, Scope, Seen, StoreError, Table, Write};
 use toolhub_store::{Sqlite, sqlite::Options};
 
 use crate::{

@@ -13,15 +13,15 @@ use std::{
 };
 
 use serde_json::Value;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Key, Partition, Place, Scan, Scope, StoreError, Table},
-    ids::Tenant,
     testing::contract,
 };
 use toolhub_store::{
     Files,
     files::{Disk, OpenError, Options},
 };
+use toolhub_types::ids::Tenant;
 
 use crate::{
     drive::Drive,
@@ -153,7 +153,7 @@ async fn a_context_without_rows_leaves_no_file() {
     let folder = Folder::new();
     let store = open(&folder.path("state"));
     commit(&store, "t", vec![put("a/x", b"1"), put("b/x", b"1"), put("b/y", b"1")]).await.unwrap();
-    let gone = |id| toolhub_core::backend::Write { change: Change::Remove, ..put(id, b"") };
+    let gone = |id| toolhub_storage::backend::Write { change: Change::Remove, ..put(id, b"") };
     assert_eq!(commit(&store, "t", vec![gone("a/x"), gone("b/x")]).await, Ok(vec![0, 0]));
     assert_eq!(files(&folder.path("state/contexts")).len(), 1);
     assert_eq!(commit(&store, "t", vec![gone("b/y")]).await, Ok(vec![0]));
@@ -263,7 +263,7 @@ async fn a_write_costs_two_syncs_and_one_that_need_not_survive_a_loss_of_power_o
     let store = Files::open_on(folder.path("state"), PLAIN, Arc::new(drive.clone())).unwrap();
     let soft = |id: &str| {
         let mut write = put(id, b"1");
-        write.durability = toolhub_core::backend::Durability::KillSafe;
+        write.durability = toolhub_storage::backend::Durability::KillSafe;
         write
     };
     commit(&store, "t", vec![put("a/x", b"1")]).await.unwrap();

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use toolhub_core::backend::{Backend, StoreError, Table};
+use toolhub_storage::backend::{Backend, StoreError, Table};
 use toolhub_store::{
     Files,
     files::{self, Backup, BackupError, Backups, Disk, LocalDisk, OpenError, Options, RestoreError},

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use fastrand::Rng;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Memory, Scan, Scope, StoreError, Table, Write},
     clock::Timestamp,
 };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use toolhub_core::backend::{Backend, Batch, Expect, Scan, Scope, StoreError, Table, Write};
+use toolhub_storage::backend::{Backend, Batch, Expect, Scan, Scope, StoreError, Table, Write};
 use toolhub_store::{
     Files,
     files::{OpenError, Options},

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, path::Path, sync::Arc};
 
-use toolhub_core::backend::Table;
+use toolhub_storage::backend::Table;
 use toolhub_store::{Files, files::Options};
 
 use crate::{

@@ -1,6 +1,6 @@
 //! A store that is full refuses what makes it grow, reads on, and takes writes again when there is room.
 
-use toolhub_core::backend::{Change, StoreError};
+use toolhub_storage::backend::{Change, StoreError};
 use toolhub_store::{Sqlite, sqlite::Options};
 
 use crate::shelf::{Folder, commit, get, put};

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use toolhub_core::backend::{Backend, Durability, Expect, Scan, Scope, Table};
+use toolhub_storage::backend::{Backend, Durability, Expect, Scan, Scope, Table};
 
 use crate::shelf::{Folder, NOW, commit, get, open, put, thread};
 

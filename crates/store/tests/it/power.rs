@@ -7,7 +7,7 @@ use std::{
 
 use fastrand::Rng;
 use futures_util::FutureExt;
-use toolhub_core::backend::{Backend, Durability, Scan, Scope, StoreError, Table};
+use toolhub_storage::backend::{Backend, Durability, Scan, Scope, StoreError, Table};
 use toolhub_store::Sqlite;
 
 use crate::{

@@ -6,12 +6,12 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Row, StoreError, Table, Write},
     clock::Timestamp,
-    ids::{Tenant, ThreadId},
 };
 use toolhub_store::{Sqlite, sqlite::Options};
+use toolhub_types::ids::{Tenant, ThreadId};
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 

@@ -6,11 +6,11 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use smol_str::SmolStr;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Row, Seen},
     clock::Timestamp,
-    ids::{Tenant, ThreadId},
 };
+use toolhub_types::ids::{Tenant, ThreadId};
 
 use super::{
     super::{

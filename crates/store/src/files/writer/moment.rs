@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use toolhub_core::clock::{Clock, SystemClock, Timestamp};
+use toolhub_storage::clock::{Clock, SystemClock, Timestamp};
 
 use super::super::{backup::is_ours, epoch, shelf::Shelf};
 use crate::backup::BackupError;

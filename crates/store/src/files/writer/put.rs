@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use toolhub_core::backend::{Durability, StoreError};
+use toolhub_storage::backend::{Durability, StoreError};
 
 use super::super::{
     disk::gone,

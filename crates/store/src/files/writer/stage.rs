@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use smol_str::SmolStr;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Write},
     clock::Timestamp,
 };
@@ -115,7 +115,7 @@ impl<'a> Stage<'a> {
 
 #[derive(Clone, Copy)]
 struct Name<'a> {
-    table: toolhub_core::backend::Table,
+    table: toolhub_storage::backend::Table,
     id: &'a SmolStr,
 }
 

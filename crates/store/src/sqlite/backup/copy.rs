@@ -16,7 +16,7 @@ use rusqlite::{
     Connection, Result,
     backup::{Backup as Copying, StepResult},
 };
-use toolhub_core::clock::{Clock, SystemClock};
+use toolhub_storage::clock::{Clock, SystemClock};
 
 use super::{super::connection, Backup, BackupError, copy_hashed, sqlite};
 use crate::{
@@ -65,7 +65,7 @@ fn copy(
     store: &Path,
     half: &Path,
     stop: &Arc<AtomicBool>,
-) -> Result<(toolhub_core::clock::Timestamp, u32, u64), BackupError> {
+) -> Result<(toolhub_storage::clock::Timestamp, u32, u64), BackupError> {
     let from = connection::reading(store).map_err(sqlite)?;
     // While this transaction lasts, nothing that is committed is seen by the copy: it is of one moment, and never has to
     // begin anew because somebody writes.

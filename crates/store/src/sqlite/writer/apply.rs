@@ -7,7 +7,7 @@ mod sweep;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result};
 use smol_str::SmolStr;
-use toolhub_core::{
+use toolhub_storage::{
     backend::{Batch, Change, Expect, Key, Partition, StoreError, Table, Write},
     clock::Timestamp,
 };

@@ -19,7 +19,7 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, Result, config::DbConfig};
 use tokio::time::Instant;
-use toolhub_core::backend::{Durability, StoreError};
+use toolhub_storage::backend::{Durability, StoreError};
 
 use super::super::{connection, error};
 use crate::failpoint;

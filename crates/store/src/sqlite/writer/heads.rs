@@ -5,7 +5,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use toolhub_core::backend::Table;
+use toolhub_storage::backend::Table;
 
 use super::super::row::{Head, Name};
 

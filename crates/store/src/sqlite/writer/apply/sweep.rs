@@ -4,7 +4,7 @@
 //! row whose end is part of the damage was not meant to end, and is set aside.
 
 use rusqlite::{Connection, Result};
-use toolhub_core::{backend::Table, clock::Timestamp};
+use toolhub_storage::{backend::Table, clock::Timestamp};
 
 use super::super::super::{
     aside::Aside,
