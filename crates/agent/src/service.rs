@@ -133,7 +133,7 @@ impl AgentService {
         Self(Arc::new(Inner {
             hub: hub.clone(),
             shelf: Shelf { store: hub.store() },
-            live: (*hub.beside::<Live>()).clone(),
+            live: (*hub.extension::<Live>()).clone(),
             meters: Arc::default(),
             agents: Mutex::default(),
             own: Mutex::default(),

@@ -22,7 +22,8 @@ pub(crate) use record::{binding, binding_now, partition};
 pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
 use waiting::Places;
 
-use crate::{events::Events, registry::Tool, state::Redactor};
+use crate::redact::Redactor;
+use crate::{events::Events, registry::Tool};
 use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Place, Scan, Scope, Seen, StoreError,

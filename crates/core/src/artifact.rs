@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use smol_str::SmolStr;
 
-use crate::services::Services;
 use toolhub_storage::backend::{
     Backend, Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, StoreError, Table, Write,
 };
@@ -30,9 +29,14 @@ pub struct Artifact {
 }
 
 /// Keeps something; `None` when the store does not answer.
-pub(crate) async fn keep(services: &Services, tenant: &Tenant, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
+pub(crate) async fn keep(
+    store: &dyn Backend,
+    tenant: &Tenant,
+    mime_type: &str,
+    bytes: Vec<u8>,
+    now: Timestamp,
+) -> Option<Content> {
     let id = ArtifactId::mint();
-    let now = services.clock.now();
     let size = bytes.len();
     let write = Write {
         table: Table::Artifacts,
@@ -42,19 +46,20 @@ pub(crate) async fn keep(services: &Services, tenant: &Tenant, mime_type: &str, 
         durability: Durability::KillSafe,
     };
     let batch = Batch::on(place(tenant, &id)).with(write);
-    services.store.commit(batch, now).await.ok()?;
+    store.commit(batch, now).await.ok()?;
     Some(Content::Artifact { id, mime_type: mime_type.into(), bytes: size })
 }
 
 /// Gets it back.
 pub(crate) async fn fetch(
-    services: &Services,
+    store: &dyn Backend,
     tenant: &Tenant,
     id: &ArtifactId,
+    now: Timestamp,
 ) -> Result<Option<Artifact>, StoreError> {
     // The row's id says what the bytes are, so one look at the partition tells all.
     let scan = Scan::of(Table::Artifacts, Scope::Partition(place(tenant, id))).limit(1);
-    let page = services.store.scan(scan, services.clock.now()).await?;
+    let page = store.scan(scan, now).await?;
     let found = page.rows.into_iter().next();
     Ok(found.map(|(key, row)| Artifact { mime_type: key.id.into(), bytes: row.value.to_vec() }))
 }

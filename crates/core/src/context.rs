@@ -191,7 +191,8 @@ impl CallContext {
     /// Keeps bytes that no model is shown, to be fetched by whoever is told of them. What it answers belongs among the content
     /// of the tool's reply; `None` when the store does not answer.
     pub async fn keep_artifact(&self, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
-        artifact::keep(self.services(), self.tenant(), mime_type, bytes).await
+        let services = self.services();
+        artifact::keep(&*services.store, self.tenant(), mime_type, bytes, services.clock.now()).await
     }
 
     fn tell_progress(&self, message: String, fraction: Option<f64>) {

@@ -14,19 +14,10 @@ use tokio_util::{
     task::TaskTracker,
 };
 
+use crate::extensions::Extensions;
 use crate::{
-    approvals::Approvals,
-    call::Whereabouts,
-    events::Kept,
-    executor::Executor,
-    hooks::Hook,
-    hub::{Beside, Offers},
-    journal::Journal,
-    registry::Registry,
-    scheduler::Scheduler,
-    services::Services,
-    statuses::Statuses,
-    threads::Book,
+    approvals::Approvals, call::Whereabouts, events::Kept, executor::Executor, hooks::Hook, hub::Offers,
+    journal::Journal, registry::Registry, scheduler::Scheduler, services::Services, statuses::Statuses, threads::Book,
 };
 use toolhub_types::{
     ids::{CallId, Tenant},
@@ -49,8 +40,8 @@ pub(crate) struct Engine {
     pub(crate) hooks: Vec<(Glob, Arc<dyn Hook>)>,
     pub(crate) live: Live,
     pub(crate) offers: Offers,
-    /// What rooms outside the core keep for this hub.
-    pub(crate) beside: Beside,
+    /// What other crates keep once for this hub.
+    pub(crate) extensions: Extensions,
     pub(crate) tasks: TaskTracker,
     /// Given when the hub is to go down: no call begins any more, and those that wait for a person need not.
     pub(crate) leaving: Leaving,

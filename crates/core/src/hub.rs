@@ -5,7 +5,6 @@
 mod approvals;
 mod background;
 mod batch;
-mod beside;
 mod builder;
 mod change;
 mod checks;
@@ -29,7 +28,6 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 pub use batch::BatchRequest;
-pub(crate) use beside::Beside;
 pub use builder::{BuildError, HubBuilder};
 pub use change::{Change, Changed};
 pub use explain::{Explanation, RateLeft};
@@ -187,6 +185,13 @@ impl ToolHub {
         self.engine.services.state.clone()
     }
 
+    /// The one value of this type that belongs to this hub, made when it is first asked for. For crates that may be set up more
+    /// than once on one hub and must share something. A value that holds the hub would keep both alive for ever.
+    #[must_use]
+    pub fn extension<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        self.engine.extensions.get_or_default()
+    }
+
     /// Where the hub keeps its durable records, for rooms that keep theirs beside them. Every answer of it has an end, as for
     /// the hub's own questions. Rows are written with the time of [`now`](Self::now).
     #[must_use]
@@ -222,7 +227,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn artifact(&self, tenant: &Tenant, id: &ArtifactId) -> Result<Option<Artifact>, StoreError> {
-        artifact::fetch(&self.engine.services, tenant, id).await
+        artifact::fetch(&*self.engine.services.store, tenant, id, self.engine.services.clock.now()).await
     }
 
     /// How many calls run on tasks of their own.

@@ -1,17 +1,15 @@
 //! What a running tool may reach through its context: the time, the news, the store, the owner's shared things.
 
-use std::{
-    any::{Any, TypeId},
-    collections::HashMap,
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::redact::Redactor;
 use crate::{
     blocking::BlockingPool,
     events::Events,
-    state::{Redactor, StateManager, Turns},
+    extensions::Extensions,
+    state::{StateManager, Turns},
     threads::{Known, Rooms},
 };
 use toolhub_storage::{
@@ -34,23 +32,10 @@ pub(crate) struct Services {
     /// The threads this node has seen lately.
     pub(crate) known: Arc<Known>,
     pub(crate) blocking: BlockingPool,
-    pub(crate) resources: Resources,
+    /// What the owner shares with all tools, one value per type.
+    pub(crate) resources: Extensions,
     /// What is not told, in records and elsewhere.
     pub(crate) redactor: Arc<Redactor>,
     /// Told when what some thread may use has perhaps changed.
     pub(crate) stirred: Arc<Notify>,
-}
-
-/// Things the hub's owner shares with all tools, one per type.
-#[derive(Default)]
-pub(crate) struct Resources(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
-
-impl Resources {
-    pub(crate) fn add<T: Send + Sync + 'static>(&mut self, resource: T) {
-        self.0.insert(TypeId::of::<T>(), Arc::new(resource));
-    }
-
-    pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        self.0.get(&TypeId::of::<T>()).and_then(|any| any.clone().downcast().ok())
-    }
 }

@@ -19,8 +19,3 @@ pub(crate) use known::Known;
 pub(crate) use room::Chair;
 pub(crate) use rooms::{Rooms, Use, alone_in, drop_idle};
 pub(crate) use sweep::{Removed, is_held, remove};
-
-use toolhub_types::ids::{Tenant, ThreadId};
-
-/// Whose thread, and which: two tenants' threads of one id are two threads.
-pub(crate) type Owner = (Tenant, ThreadId);

@@ -269,6 +269,9 @@ checked_text!(
     "it takes 1 to 255 printable characters"
 );
 
+/// A thread and the tenant it belongs to: threads of two tenants that share an id are two threads.
+pub type ThreadKey = (Tenant, ThreadId);
+
 #[cfg(test)]
 mod tests {
     use super::*;

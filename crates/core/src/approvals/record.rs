@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{call::Call, registry::Tool, state::Redactor};
+use crate::redact::Redactor;
+use crate::{call::Call, registry::Tool};
 use toolhub_storage::backend::{Partition, Place};
 use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
 use toolhub_types::{

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{ToolHub, background};
+use crate::extensions::Extensions;
 use crate::{
     approvals::Approvals,
     blocking::BlockingPool,
@@ -19,7 +20,7 @@ use crate::{
     journal::Journal,
     registry::{Registry, RegistryError, ToolBuilder},
     scheduler::{Bounds, Scheduler},
-    services::{Resources, Services},
+    services::Services,
     state::{Homes, OpenStore, StateManager},
     statuses::Statuses,
     threads::{Book, Caps, Known, Rooms},
@@ -47,7 +48,7 @@ pub struct HubBuilder {
     executors: HashMap<Kind, Arc<dyn Executor>>,
     /// A kind that was given two executors.
     twice: Option<Kind>,
-    resources: Resources,
+    resources: Extensions,
     store: Option<Arc<dyn Backend>>,
     /// Whether somebody else may use the store.
     shared: bool,
@@ -103,7 +104,7 @@ impl HubBuilder {
             tools: Vec::new(),
             executors: HashMap::new(),
             twice: None,
-            resources: Resources::default(),
+            resources: Extensions::default(),
             store: None,
             shared: false,
             clock: Arc::new(SystemClock),
@@ -151,7 +152,7 @@ impl HubBuilder {
     }
 
     /// Shares a thing with all tools; they ask for it with `Shared<T>`.
-    pub fn resource<T: Send + Sync + 'static>(mut self, resource: T) -> Self {
+    pub fn resource<T: Send + Sync + 'static>(self, resource: T) -> Self {
         self.resources.add(resource);
         self
     }
@@ -378,7 +379,7 @@ impl HubBuilder {
                 hooks,
                 live: crate::engine::Live::default(),
                 offers: super::Offers::default(),
-                beside: super::Beside::default(),
+                extensions: Extensions::default(),
                 leaving: crate::engine::Leaving::default(),
                 own: tokio_util::task::TaskTracker::new(),
                 gone: gone.clone(),

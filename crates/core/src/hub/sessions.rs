@@ -10,7 +10,8 @@ use std::{
 
 use futures_util::StreamExt;
 
-use crate::{engine::Engine, threads::Owner};
+use crate::engine::Engine;
+use toolhub_types::ids::ThreadKey;
 
 /// How many are ended beside each other: one whose instance is in use takes its time.
 const TOGETHER: usize = 16;
@@ -30,7 +31,7 @@ pub(super) async fn end(hub: Weak<Engine>, rest: Duration) {
     }
 }
 
-async fn end_one(engine: &Arc<Engine>, owner: Owner) {
+async fn end_one(engine: &Arc<Engine>, owner: ThreadKey) {
     let services = &engine.services;
     if let Ok(true) = services.state.end_session(&owner).await {
         services.rooms.clear(&owner, None, "its session is over").await;

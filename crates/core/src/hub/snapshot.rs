@@ -129,7 +129,9 @@ impl ToolHub {
     }
 
     async fn keep_aside(&self, tenant: &Tenant, text: &str, error: &serde_json::Error) -> Restored {
-        let kept = artifact::keep(&self.engine.services, tenant, "text/plain", text.as_bytes().to_vec()).await;
+        let services = &self.engine.services;
+        let bytes = text.as_bytes().to_vec();
+        let kept = artifact::keep(&*services.store, tenant, "text/plain", bytes, services.clock.now()).await;
         let kept = kept.and_then(|piece| if let Content::Artifact { id, .. } = piece { Some(id) } else { None });
         let warning = Some(format!("the text could not be read, and nothing was restored: {error}"));
         Restored { warning, kept, ..Restored::default() }

@@ -17,9 +17,10 @@ use crate::{
     registry::Filter,
     state::StateCleanup,
     statuses::Whose,
-    threads::{self, Owner, Removed, ThreadContext, ThreadInfo, ThreadPage, Threads},
+    threads::{self, Removed, ThreadContext, ThreadInfo, ThreadPage, Threads},
 };
 use toolhub_storage::backend::{Cursor, StoreError};
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::{
     error::CallError,
     event_kind::News,
@@ -149,7 +150,7 @@ impl ToolHub {
 /// Counts a visitor who is no call among those that run in a thread.
 struct Here<'a> {
     engine: &'a Engine,
-    owner: Owner,
+    owner: ThreadKey,
 }
 
 impl Drop for Here<'_> {
@@ -180,7 +181,7 @@ pub(super) async fn sweep(hub: Weak<Engine>, idle: Duration) {
 }
 
 /// Sweeps a thread that the store takes for idle, unless this node knows better or something in it still waits.
-async fn sweep_one(engine: &Arc<Engine>, owner: &Owner, idle: Duration) -> Result<(), StoreError> {
+async fn sweep_one(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) -> Result<(), StoreError> {
     let services = &engine.services;
     let now = services.clock.now();
     if services.rooms.in_use(owner) || services.known.is_running(owner) {
@@ -196,7 +197,7 @@ async fn sweep_one(engine: &Arc<Engine>, owner: &Owner, idle: Duration) -> Resul
     Ok(())
 }
 
-async fn take_away(engine: &Engine, owner: &Owner) -> Result<Removed, StoreError> {
+async fn take_away(engine: &Engine, owner: &ThreadKey) -> Result<Removed, StoreError> {
     let services = &engine.services;
     services.rooms.clear(owner, None, "the thread was swept").await;
     if let Some(plain) = &engine.journal.plain {
@@ -211,7 +212,7 @@ async fn take_away(engine: &Engine, owner: &Owner) -> Result<Removed, StoreError
 }
 
 /// What this node remembers of the thread goes too, and listeners are told.
-fn gone(engine: &Engine, owner: &Owner, reason: &'static str, rows: usize) {
+fn gone(engine: &Engine, owner: &ThreadKey, reason: &'static str, rows: usize) {
     let (tenant, thread) = owner;
     for tool in engine.registry.snapshot().list(&Filter::default()) {
         engine.statuses.forget(&Whose::thread(&tool.definition.name, tenant, thread));

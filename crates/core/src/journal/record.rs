@@ -11,7 +11,8 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::LAYOUT;
-use crate::{call::Call, state::Redactor};
+use crate::call::Call;
+use crate::redact::Redactor;
 use toolhub_storage::backend::{Key, Row, Seen, StoreError, Table, decode};
 use toolhub_types::{
     content::Content,

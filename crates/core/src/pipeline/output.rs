@@ -45,8 +45,9 @@ fn too_long(reply: &Reply, limits: &Limits) -> Option<Long> {
 async fn cut(services: &Services, way: &Way, reply: &mut Reply, long: Long) {
     // Without pieces of its own, the text a model is shown is the output: one artifact holds both.
     let same = reply.content.is_empty() && long.output.is_some();
-    let keep =
-        async |kind: &str, text: String| artifact::keep(services, &way.call.tenant, kind, text.into_bytes()).await;
+    let keep = async |kind: &str, text: String| {
+        artifact::keep(&*services.store, &way.call.tenant, kind, text.into_bytes(), services.clock.now()).await
+    };
     if let Some(text) = long.text {
         let limit = way.tool.limits.text;
         let head: String = text.chars().take(limit).collect();

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use smol_str::{SmolStr, format_smolstr};
 
-use super::{ContextId, data, redact};
+use super::{ContextId, data};
+use crate::redact;
 use toolhub_storage::backend::{Change, Durability, Expect, Row, StoreError, Table, Write, decode, encode};
 use toolhub_types::{error::CallError, timestamp::Timestamp};
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use super::{ContextId, StateKind, entry::KindInfo};
-use crate::threads::Owner;
 use toolhub_storage::backend::{Row, Seen};
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::{ids::Tenant, timestamp::Timestamp};
 
 /// How many connections are remembered.
@@ -66,7 +66,7 @@ impl Live {
     }
 
     /// Forgets all of a thread.
-    pub(crate) fn forget(&self, owner: &Owner) {
+    pub(crate) fn forget(&self, owner: &ThreadKey) {
         self.rows().retain(|(tenant, context), _| *tenant != owner.0 || context.thread() != Some(&owner.1));
     }
 

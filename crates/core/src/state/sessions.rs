@@ -12,8 +12,8 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::threads::Owner;
 use toolhub_storage::backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write};
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::state_config::ManagerType;
 use toolhub_types::state_config::StateManagerConfig;
 use toolhub_types::timestamp::Timestamp;
@@ -92,7 +92,7 @@ pub(crate) fn write(expect: Expect, change: Change) -> Write {
 pub(crate) struct Sessions {
     timeout: Duration,
     most_states: usize,
-    here: Mutex<HashMap<Owner, Here>>,
+    here: Mutex<HashMap<ThreadKey, Here>>,
     /// Told when a thread has begun a session although the one before left instances behind.
     pub(crate) stirred: Notify,
 }
@@ -127,7 +127,7 @@ impl Sessions {
     }
 
     /// The write with which a thread's session begins.
-    pub(crate) fn begin(&self, owner: &Owner, now: Timestamp) -> Write {
+    pub(crate) fn begin(&self, owner: &ThreadKey, now: Timestamp) -> Write {
         self.note(owner, (now, now + self.timeout), now);
         write(Expect::Absent, self.put(now + self.timeout))
     }
@@ -135,7 +135,7 @@ impl Sessions {
     /// The write with which an open session goes on; `grows` when it gets one more state.
     pub(crate) fn go_on(
         &self,
-        owner: &Owner,
+        owner: &ThreadKey,
         open: (Seen, Timestamp, Timestamp),
         grows: bool,
         now: Timestamp,
@@ -154,7 +154,7 @@ impl Sessions {
     }
 
     /// A session is used here.
-    fn note(&self, owner: &Owner, (began, end): (Timestamp, Timestamp), now: Timestamp) {
+    fn note(&self, owner: &ThreadKey, (began, end): (Timestamp, Timestamp), now: Timestamp) {
         let mut here = self.lock();
         let room = here.len() < MOST;
         let Some(known) = here.get_mut(owner) else {
@@ -172,14 +172,14 @@ impl Sessions {
     }
 
     /// The threads to look at: their session may be over, or was followed by another one.
-    pub(crate) fn due(&self, now: Timestamp) -> HashSet<Owner> {
+    pub(crate) fn due(&self, now: Timestamp) -> HashSet<ThreadKey> {
         let here = self.lock();
         let due = here.iter().filter(|(_, known)| known.follows || known.end <= now);
         due.map(|(owner, _)| owner.clone()).collect()
     }
 
     /// A session that was looked at goes on. Says whether it is another one than before.
-    pub(crate) fn goes_on(&self, owner: &Owner, began: Timestamp, end: Timestamp, now: Timestamp) -> bool {
+    pub(crate) fn goes_on(&self, owner: &ThreadKey, began: Timestamp, end: Timestamp, now: Timestamp) -> bool {
         let mut here = self.lock();
         let Some(known) = here.get_mut(owner) else { return false };
         let another = known.follows || known.is_before(began, now);
@@ -188,11 +188,11 @@ impl Sessions {
     }
 
     /// A session is over.
-    pub(crate) fn forget(&self, owner: &Owner) {
+    pub(crate) fn forget(&self, owner: &ThreadKey) {
         self.lock().remove(owner);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Owner, Here>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadKey, Here>> {
         self.here.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,7 +15,7 @@ use smol_str::SmolStr;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
-    Known, Owner,
+    Known,
     known::{Due, FORGET_AFTER, Thread},
 };
 use toolhub_storage::{
@@ -25,6 +25,7 @@ use toolhub_storage::{
     },
     clock::Clock,
 };
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::{
     ids::{Tenant, ThreadId},
     timestamp::Timestamp,
@@ -89,7 +90,7 @@ impl Book {
     }
 
     /// A thread, if anybody has ever named it.
-    pub(crate) async fn find(&self, owner: &Owner) -> Result<Option<ThreadInfo>, StoreError> {
+    pub(crate) async fn find(&self, owner: &ThreadKey) -> Result<Option<ThreadInfo>, StoreError> {
         let known = self.known.get(owner);
         let (record, _) = self.stored(owner).await?.unzip();
         let record = merged(record, known.as_ref());
@@ -97,17 +98,17 @@ impl Book {
     }
 
     /// Whether a call on this node has named the thread lately. The store may not know yet.
-    pub(super) fn knows(&self, owner: &Owner) -> bool {
+    pub(super) fn knows(&self, owner: &ThreadKey) -> bool {
         self.known.get(owner).is_some()
     }
 
     /// Whether this node knows that the thread is in the store.
-    pub(crate) fn is_written(&self, owner: &Owner) -> bool {
+    pub(crate) fn is_written(&self, owner: &ThreadKey) -> bool {
         self.known.get(owner).is_some_and(|thread| thread.is_written())
     }
 
     /// The thread as the store knows it, and which writing that was.
-    pub(super) async fn stored(&self, owner: &Owner) -> Result<Option<(Record, Seen)>, StoreError> {
+    pub(super) async fn stored(&self, owner: &ThreadKey) -> Result<Option<(Record, Seen)>, StoreError> {
         let keys = [key(owner)];
         let row = self.store.load(&keys, self.clock.now()).await?.pop().flatten();
         Ok(row.map(|row| (read(&keys[0].id, &row), row.seen)))
@@ -132,7 +133,7 @@ impl Book {
         &self,
         after: Option<Cursor>,
         limit: usize,
-    ) -> Result<(Vec<(Owner, Record)>, Option<Cursor>), StoreError> {
+    ) -> Result<(Vec<(ThreadKey, Record)>, Option<Cursor>), StoreError> {
         let scan = Scan { after, ..Scan::of(Table::Threads, Scope::All).limit(limit) };
         let page = self.store.scan(scan, self.clock.now()).await?;
         let thread = |(key, row): &(Key, Row)| {
@@ -143,7 +144,7 @@ impl Book {
     }
 
     /// Makes a thread, or finds the one that is there.
-    pub(crate) async fn create(&self, owner: Owner) -> Result<ThreadInfo, StoreError> {
+    pub(crate) async fn create(&self, owner: ThreadKey) -> Result<ThreadInfo, StoreError> {
         let now = self.clock.now();
         let record = Record { created: now, last_active: now, calls: 0 };
         match self.put(&owner, record, Expect::Absent, now).await {
@@ -188,7 +189,7 @@ impl Book {
 
     async fn write_one(
         &self,
-        owner: &Owner,
+        owner: &ThreadKey,
         known: &Thread,
         row: Option<Row>,
         now: Timestamp,
@@ -209,7 +210,7 @@ impl Book {
         }
     }
 
-    async fn put(&self, owner: &Owner, record: Record, expect: Expect, now: Timestamp) -> Result<(), StoreError> {
+    async fn put(&self, owner: &ThreadKey, record: Record, expect: Expect, now: Timestamp) -> Result<(), StoreError> {
         let Key { partition, table, id } = key(owner);
         let value = encode(table, &id, &record)?;
         let change = Change::Put { value, schema: LAYOUT, expires: None };
@@ -217,7 +218,7 @@ impl Book {
         self.store.commit(Batch::on(partition).with(write), now).await.map(|_| ())
     }
 
-    async fn remove(&self, owner: &Owner, now: Timestamp) -> Result<(), StoreError> {
+    async fn remove(&self, owner: &ThreadKey, now: Timestamp) -> Result<(), StoreError> {
         let Key { partition, table, id } = key(owner);
         let (expect, durability) = (Expect::Any, Durability::KillSafe);
         let write = Write { table, id, expect, change: Change::Remove, durability };
@@ -226,7 +227,7 @@ impl Book {
 }
 
 /// Where the row of a thread lies.
-pub(super) fn key(owner: &Owner) -> Key {
+pub(super) fn key(owner: &ThreadKey) -> Key {
     let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
     Key { partition, table: Table::Threads, id: owner.1.clone().into() }
 }

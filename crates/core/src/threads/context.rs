@@ -8,7 +8,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Owner, Rooms};
+use super::Rooms;
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::{
     ids::{Tenant, ThreadId},
     timestamp::Timestamp,
@@ -42,7 +43,7 @@ impl Threads {
 /// The live instances of one thread.
 #[derive(Clone)]
 pub struct ThreadContext {
-    owner: Owner,
+    owner: ThreadKey,
     rooms: Arc<Rooms>,
 }
 

@@ -12,11 +12,12 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    InstanceInfo, Owner,
+    InstanceInfo,
     room::{Room, Seat},
 };
 use crate::registry::Tool;
 use toolhub_storage::clock::{self, Instant};
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::timestamp::Timestamp;
 
 /// How many instances are kept while no call uses them.
@@ -30,7 +31,7 @@ pub(crate) struct Caps {
 #[derive(Clone, Copy)]
 pub(super) enum Which<'a> {
     /// Those of a thread; of one tool, or of all.
-    Thread(&'a Owner, Option<&'a str>),
+    Thread(&'a ThreadKey, Option<&'a str>),
     /// Those of one registration of a tool, in every thread.
     Tool(&'a Tool),
     /// All.
@@ -45,7 +46,7 @@ pub(super) struct Leaving {
 
 pub(super) struct Directory {
     caps: Caps,
-    threads: HashMap<Owner, Vec<u64>>,
+    threads: HashMap<ThreadKey, Vec<u64>>,
     rooms: HashMap<u64, Entry>,
     /// The rooms that are kept although nobody is in them, the one that was left first ahead.
     kept: BTreeMap<u64, u64>,
@@ -75,7 +76,7 @@ impl Directory {
     /// A call enters the room of its tool in its thread; made where there is none.
     pub(super) fn enter(
         &mut self,
-        owner: &Owner,
+        owner: &ThreadKey,
         (tool, among): (&Tool, bool),
         now: Instant,
         seat: impl FnOnce() -> Arc<dyn Seat>,
@@ -93,7 +94,7 @@ impl Directory {
         (id, entry.room.clone())
     }
 
-    fn add(&mut self, owner: &Owner, (tool, among): (&Tool, bool), seat: Arc<dyn Seat>, now: Instant) -> u64 {
+    fn add(&mut self, owner: &ThreadKey, (tool, among): (&Tool, bool), seat: Arc<dyn Seat>, now: Instant) -> u64 {
         self.next += 1;
         let (owner, name) = (owner.clone(), tool.definition.name.clone());
         self.threads.entry(owner.clone()).or_default().push(self.next);
@@ -192,14 +193,14 @@ impl Directory {
     }
 
     /// What is known about the thread's instance of this tool, if there is one.
-    pub(super) fn look(&self, owner: &Owner, tool: &str) -> Option<InstanceInfo> {
+    pub(super) fn look(&self, owner: &ThreadKey, tool: &str) -> Option<InstanceInfo> {
         let mut rooms = self.threads.get(owner)?.iter().rev().filter_map(|id| self.rooms.get(id));
         let entry = rooms.find(|entry| entry.room.is_of(tool) && entry.made.is_some())?;
         Some(InstanceInfo { tool: entry.room.tool.clone(), made: entry.made?, in_use: entry.users > 0 })
     }
 
     /// Whether a call is in one of the thread's rooms.
-    pub(super) fn in_use(&self, owner: &Owner) -> bool {
+    pub(super) fn in_use(&self, owner: &ThreadKey) -> bool {
         let ids = self.threads.get(owner).map_or(&[][..], Vec::as_slice);
         ids.iter().any(|id| self.rooms.get(id).is_some_and(|entry| entry.users > 0))
     }
@@ -216,7 +217,7 @@ impl Directory {
     }
 
     /// What is kept beyond the caps, the least recently used first. More than the caps may be in use at once.
-    fn trim(&mut self, owner: &Owner) -> Vec<Leaving> {
+    fn trim(&mut self, owner: &ThreadKey) -> Vec<Leaving> {
         let mut leaving = Vec::new();
         let ids = self.threads.get(owner).map_or(&[][..], Vec::as_slice);
         let live = ids.iter().filter_map(|id| self.rooms.get(id)).filter(|entry| entry.made.is_some()).count();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::Owner;
 use crate::sharded::{PARTS, Sharded};
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::{
     ids::{Tenant, ThreadId},
     timestamp::Timestamp,
@@ -21,7 +21,7 @@ const MOST: usize = 100_000 / PARTS;
 
 /// The threads this node has seen lately.
 pub(crate) struct Known {
-    threads: Sharded<Owner, Thread>,
+    threads: Sharded<ThreadKey, Thread>,
     /// How old the activity in the store may grow before it is written again.
     stale: Duration,
     /// Told when something has to be written.
@@ -102,12 +102,12 @@ impl Known {
     }
 
     /// A thread the store has just been told of.
-    pub(super) fn made(&self, owner: Owner, at: Timestamp) {
+    pub(super) fn made(&self, owner: ThreadKey, at: Timestamp) {
         let known = Thread { first: at, last: at, written: Some(at), calls: 0, running: 0 };
         self.threads.part(&owner).entry(owner).or_insert(known);
     }
 
-    pub(super) fn get(&self, owner: &Owner) -> Option<Thread> {
+    pub(super) fn get(&self, owner: &ThreadKey) -> Option<Thread> {
         self.threads.part(owner).get(owner).copied()
     }
 
@@ -117,12 +117,12 @@ impl Known {
     }
 
     /// Whether calls run in it.
-    pub(crate) fn is_running(&self, owner: &Owner) -> bool {
+    pub(crate) fn is_running(&self, owner: &ThreadKey) -> bool {
         self.get(owner).is_some_and(|known| known.running > 0)
     }
 
     /// Forgets a thread, unless a call runs in it or it was active after this moment. Says whether it is forgotten now.
-    pub(crate) fn forget(&self, owner: &Owner, unless_after: Timestamp) -> bool {
+    pub(crate) fn forget(&self, owner: &ThreadKey, unless_after: Timestamp) -> bool {
         let mut part = self.threads.part(owner);
         let stays = part.get(owner).is_some_and(|known| known.running > 0 || known.last > unless_after);
         if !stays {
@@ -132,7 +132,7 @@ impl Known {
     }
 
     /// The threads that have to be written down.
-    pub(super) fn due(&self, what: Due, now: Timestamp) -> Vec<(Owner, Thread)> {
+    pub(super) fn due(&self, what: Due, now: Timestamp) -> Vec<(ThreadKey, Thread)> {
         let mut found = Vec::new();
         for part in self.threads.parts() {
             let what = if part.len() > MOST { Due::All } else { what };
@@ -150,7 +150,7 @@ impl Known {
     }
 
     /// This much is in the store now. Says whether the thread is still known here.
-    pub(super) fn written(&self, owner: &Owner, as_it_was: &Thread) -> bool {
+    pub(super) fn written(&self, owner: &ThreadKey, as_it_was: &Thread) -> bool {
         let mut part = self.threads.part(owner);
         let Some(known) = part.get_mut(owner) else { return false };
         known.written = Some(as_it_was.last);
@@ -196,7 +196,7 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn owner(number: i64) -> Owner {
+    fn owner(number: i64) -> ThreadKey {
         (Tenant::default(), ThreadId::new(format!("t{number}")).unwrap())
     }
 

@@ -12,13 +12,13 @@ use futures_core::future::BoxFuture;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
-use super::Owner;
 use crate::registry::Registration;
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::tool::ToolName;
 
 /// The place of one tool's instance in one thread.
 pub(crate) struct Room {
-    pub(super) owner: Owner,
+    pub(super) owner: ThreadKey,
     pub(super) tool: ToolName,
     /// The registration whose factory makes the instance. A tool of the same name that is registered later is another
     /// one, and never finds this room.

@@ -15,12 +15,13 @@ use tokio::{runtime::Handle, sync::Notify};
 use tokio_util::task::TaskTracker;
 
 use super::{
-    Caps, InstanceInfo, Owner,
+    Caps, InstanceInfo,
     directory::{Directory, Leaving, Which},
     room::{Chair, Room},
 };
 use crate::{events::Events, held, registry::Tool};
 use toolhub_storage::clock::Clock;
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::{error::ToolError, event_kind::News, tool::ToolName};
 
 /// How long an instance may take to say goodbye; and how long somebody who cleans up waits for the call that uses one. If
@@ -49,7 +50,7 @@ impl Rooms {
     /// is kept although its tool was taken away.
     pub(crate) fn enter<T: Send + 'static>(
         self: &Arc<Self>,
-        owner: &Owner,
+        owner: &ThreadKey,
         (tool, among): (&Tool, bool),
         chair: impl FnOnce() -> Chair<T>,
     ) -> Use {
@@ -57,11 +58,11 @@ impl Rooms {
         Use { id, room, rooms: self.clone() }
     }
 
-    pub(crate) fn look(&self, owner: &Owner, tool: &str) -> Option<InstanceInfo> {
+    pub(crate) fn look(&self, owner: &ThreadKey, tool: &str) -> Option<InstanceInfo> {
         self.lock().look(owner, tool)
     }
 
-    pub(crate) fn in_use(&self, owner: &Owner) -> bool {
+    pub(crate) fn in_use(&self, owner: &ThreadKey) -> bool {
         self.lock().in_use(owner)
     }
 
@@ -71,7 +72,7 @@ impl Rooms {
     }
 
     /// Closes the instances of a thread; of one tool, or of all. Names the tools they belonged to.
-    pub(crate) async fn clear(&self, owner: &Owner, tool: Option<&str>, reason: &'static str) -> Vec<ToolName> {
+    pub(crate) async fn clear(&self, owner: &ThreadKey, tool: Option<&str>, reason: &'static str) -> Vec<ToolName> {
         self.give_up(Which::Thread(owner, tool), reason).await
     }
 

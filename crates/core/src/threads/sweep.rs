@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Book, Owner, book};
+use super::{Book, book};
 use crate::{
     approvals::Approval,
     artifact,
@@ -15,6 +15,7 @@ use toolhub_storage::backend::{
     Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
     Write,
 };
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::{approval::ApprovalState, content::Content, ids::StateName, timestamp::Timestamp};
 
 /// How many rows go in one batch.
@@ -32,7 +33,7 @@ pub(crate) enum Removed {
 }
 
 /// Whether something in the thread waits for a person, or has begun and not ended: a call, or a run.
-pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) -> Result<bool, StoreError> {
+pub(crate) async fn is_held(store: &dyn Backend, owner: &ThreadKey, now: Timestamp) -> Result<bool, StoreError> {
     let partition = || Partition::of_thread(owner.0.clone(), owner.1.clone());
     let any = async |table, holds: fn(&toolhub_storage::backend::Row, Timestamp) -> bool, prefix: &str| {
         let mut scan = Scan::of(table, Scope::Partition(partition())).prefix(prefix);
@@ -62,7 +63,7 @@ pub(crate) async fn is_held(store: &dyn Backend, owner: &Owner, now: Timestamp) 
 pub(crate) async fn remove(
     book: &Book,
     (store, other): (&dyn Backend, &[Arc<dyn Backend>]),
-    owner: &Owner,
+    owner: &ThreadKey,
     kept: &[StateName],
     now: Timestamp,
 ) -> Result<Removed, StoreError> {
@@ -121,7 +122,7 @@ pub(crate) async fn remove(
 async fn remove_states(
     store: &dyn Backend,
     (book, seen): (&Book, Option<Seen>),
-    owner: &Owner,
+    owner: &ThreadKey,
     kept: &[StateName],
     now: Timestamp,
 ) -> Result<Removed, StoreError> {
@@ -179,7 +180,7 @@ impl Book {
         after: Option<Cursor>,
         idle: Duration,
         now: Timestamp,
-    ) -> Result<(Vec<Owner>, Option<Cursor>), StoreError> {
+    ) -> Result<(Vec<ThreadKey>, Option<Cursor>), StoreError> {
         let (threads, next) = self.everybody(after, PAGE).await?;
         let old = threads.into_iter().filter(|(_, record)| record.last_active + idle <= now);
         Ok((old.map(|(owner, _)| owner).collect(), next))

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use super::{BuildError, HubBuilder};
-use crate::{hooks::Hook, state::Redactor};
+use crate::hooks::Hook;
+use crate::redact::Redactor;
 use toolhub_types::{
     policy::{Glob, PolicyBook, PolicyError},
     state_config::ManagerType,

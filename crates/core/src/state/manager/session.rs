@@ -9,16 +9,14 @@ use std::{
 };
 
 use super::{AT_ONCE, StateManager, remove::removal};
-use crate::{
-    state::{
-        ContextId, StateError,
-        sessions::{self, Session, Sessions},
-    },
-    threads::Owner,
+use crate::state::{
+    ContextId, StateError,
+    sessions::{self, Session, Sessions},
 };
 use toolhub_storage::backend::{
     Batch, Change, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table, Write,
 };
+use toolhub_types::ids::ThreadKey;
 use toolhub_types::{
     ids::{Tenant, ThreadId},
     timestamp::Timestamp,
@@ -137,7 +135,7 @@ impl StateManager {
     }
 
     /// The threads whose session seems to be over: those this node has seen, and what the store holds of others.
-    pub(crate) async fn sessions_over(&self) -> Result<HashSet<Owner>, StoreError> {
+    pub(crate) async fn sessions_over(&self) -> Result<HashSet<ThreadKey>, StoreError> {
         let Some(sessions) = &self.0.sessions else { return Ok(HashSet::new()) };
         let now = self.now();
         let mut over = sessions.due(now);
@@ -151,7 +149,7 @@ impl StateManager {
     }
 
     /// Takes away what a session that is over has left. Says whether the thread's instances must go: they were made in it.
-    pub(crate) async fn end_session(&self, owner: &Owner) -> Result<bool, StoreError> {
+    pub(crate) async fn end_session(&self, owner: &ThreadKey) -> Result<bool, StoreError> {
         let Some(sessions) = &self.0.sessions else { return Ok(false) };
         let (partition, now) = (Partition::of_thread(owner.0.clone(), owner.1.clone()), self.now());
         match self.load_in_session(&partition, &[], now).await?.0 {
@@ -170,7 +168,7 @@ impl StateManager {
     }
 
     /// Forgets what is known of the connections of a thread.
-    pub(crate) fn forget_connections(&self, owner: &Owner) {
+    pub(crate) fn forget_connections(&self, owner: &ThreadKey) {
         self.0.live.forget(owner);
     }
 
@@ -216,12 +214,12 @@ impl StateManager {
     }
 
     /// The sessions, if this is the partition of a thread and they are kept.
-    fn kept(&self, partition: &Partition) -> Option<(&Sessions, Owner)> {
+    fn kept(&self, partition: &Partition) -> Option<(&Sessions, ThreadKey)> {
         Some((self.0.sessions.as_ref()?, owner(partition)?))
     }
 }
 
-fn owner(partition: &Partition) -> Option<Owner> {
+fn owner(partition: &Partition) -> Option<ThreadKey> {
     Some((partition.tenant.clone(), partition.thread()?.clone()))
 }
 
