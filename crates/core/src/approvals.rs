@@ -22,8 +22,7 @@ pub(crate) use record::{binding, binding_now, partition};
 pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
 use waiting::Places;
 
-use crate::redact::Redactor;
-use crate::{events::Events, registry::Tool};
+use crate::{events::Events, execution::Tool, redact::Redactor};
 use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Place, Scan, Scope, Seen, StoreError,

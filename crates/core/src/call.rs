@@ -2,14 +2,16 @@
 //!
 //! Plain data. The way from one to the other is `pipeline.rs`.
 
+mod head;
 mod progress;
 mod reached;
 mod reported;
 mod request;
-mod whereabouts;
+mod wait;
 
+pub(crate) use head::CallHead;
 pub(crate) use progress::ProgressSink;
 pub use reached::Reached;
 pub use reported::ReportError;
 pub(crate) use request::Call;
-pub(crate) use whereabouts::Whereabouts;
+pub(crate) use wait::CallerWait;

@@ -3,11 +3,10 @@
 use std::fmt;
 
 use crate::{
-    context::CallContext,
     events::Subscription,
-    executor::Job,
+    execution::{CallContext, Job, Tool},
     hub::{BatchRequest, CallRequest, HubBuilder, Running, ToolHub},
-    registry::{Registry, Tool, ToolBuilder, Tools},
+    registry::{Registry, ToolBuilder, Tools},
     state::{ContextState, JsonState, State, StateManager, ToolState},
     threads::{ThreadContext, Threads},
 };

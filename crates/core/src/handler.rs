@@ -26,7 +26,7 @@ pub use shared::{SharedInstance, shared_instance};
 pub use stateful::{StatefulTool, stateful};
 
 use crate::{
-    executor::{Executor, Reply},
+    execution::{Executor, Reply},
     registry::ToolBuilder,
 };
 use toolhub_schema::schema;

@@ -42,7 +42,8 @@ pub use threads::ThreadError;
 use crate::{
     artifact::{self, Artifact},
     engine::Engine,
-    registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools, Workshop},
+    execution::Tool,
+    registry::{Filter, Registry, RegistryError, ToolBuilder, Tools, Workshop},
     state::StateManager,
 };
 use toolhub_schema::export;

@@ -3,14 +3,15 @@
 //! In: calls that must not be forgotten, and their outcomes. Out: records, and the answer to "was this call made
 //! before?". Rows go to the store in the batches the pipeline makes; this room knows their form. An open call lies in a
 //! table of its own, `open`, so that those a dead process left behind are found without reading all others; closing
-//! moves it to `calls`. `record` is what is written, `plain` keeps the records of calls that need no opening, `nodes` tells who is alive, `query`
-//! answers questions, `recent` counts.
+//! moves it to `calls`. `record` is what is written, `tracker` and `live` know the calls that run here, `nodes` tells who is alive, `query`
+//! answers questions, `recent` counts. Records of plain read-only calls are written by `batched_records.rs`.
 
+mod live;
 mod nodes;
-mod plain;
 mod query;
 mod recent;
 mod record;
+mod tracker;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,21 +23,17 @@ use serde::de::DeserializeOwned;
 use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::Notify;
 
+pub(crate) use live::LiveCalls;
 pub(crate) use nodes::{RENEW, Watched, keep_lease};
-pub use plain::JournalStats;
-pub(crate) use plain::{Plain, keep_plain};
 pub(crate) use query::as_it_stands;
 pub use query::{CallPage, CallQuery, CallQueryError};
 pub use recent::RecentStats;
 pub use record::CallRecord;
 pub(crate) use record::{Claim, OpenCall, Opening};
-use toolhub_storage::{
-    backend::{
+use toolhub_storage::backend::{
         Backend, Batch, Change, Durability, Expect, Key, Partition, Place, Seen, StoreError, Table, Write, decode,
         encode,
-    },
-    clock::Clock,
-};
+    };
 use toolhub_types::{
     ids::{CallId, IdempotencyKey, Tenant, ThreadId},
     outcome::Outcome,
@@ -44,12 +41,13 @@ use toolhub_types::{
     timestamp::Timestamp,
     tool::ToolName,
 };
+pub(crate) use tracker::CallTracker;
 
 /// How long an idempotency key is remembered.
 const KEYS_ARE_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// The layout of all these records.
-const LAYOUT: u32 = 1;
+pub(crate) const LAYOUT: u32 = 1;
 /// How many ends are remembered that could not be written down. They may be large.
 const UNWRITTEN: usize = 200;
 /// A key's partition holds one row.
@@ -75,26 +73,16 @@ pub(crate) struct Journal {
     pub(crate) node: SmolStr,
     /// Whether nobody else uses the store: then every open call of another node is one of the dead.
     pub(crate) alone: bool,
-    /// The calls that need no opening record; none where nobody wants their records.
-    pub(crate) plain: Option<Arc<Plain>>,
     /// Told when a call may have been left open here.
     pub(crate) left_open: Arc<Notify>,
     unwritten: Arc<Mutex<Unwritten>>,
 }
 
 impl Journal {
-    /// The journal of a new hub. `given`: the store was handed in, so somebody wants what is in it. `alone`: nobody else
-    /// uses it.
-    pub(crate) fn new(
-        store: Arc<dyn Backend>,
-        clock: Arc<dyn Clock>,
-        keep: Duration,
-        given: bool,
-        alone: bool,
-    ) -> Self {
-        let plain = given.then(|| Arc::new(Plain::new(store.clone(), clock, keep)));
+    /// The journal of a new hub. `alone`: nobody else uses its store.
+    pub(crate) fn new(store: Arc<dyn Backend>, keep: Duration, alone: bool) -> Self {
         let node = format_smolstr!("{:016x}", fastrand::u64(..));
-        Self { store, keep, node, alone, plain, left_open: Arc::default(), unwritten: Arc::default() }
+        Self { store, keep, node, alone, left_open: Arc::default(), unwritten: Arc::default() }
     }
 
     /// The end of an opened call could not be written down. To be followed by `gone`, when the call does not count as

@@ -6,13 +6,13 @@
 
 mod approvals;
 mod artifact;
+mod batched_records;
 mod blocking;
 mod call;
-mod context;
 mod debug;
 mod engine;
 pub mod events;
-mod executor;
+mod execution;
 mod extensions;
 mod guard;
 mod handler;
@@ -24,6 +24,7 @@ mod kept;
 mod monitor;
 mod pipeline;
 mod redact;
+mod registration;
 mod registry;
 mod scheduler;
 mod services;
@@ -37,9 +38,9 @@ mod threads;
 
 pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Covers, Grant};
 pub use artifact::Artifact;
+pub use batched_records::JournalStats;
 pub use call::{Reached, ReportError};
-pub use context::{CallContext, HeldSlot};
-pub use executor::{BoxFuture, Executor, Job, Reply};
+pub use execution::{BoxFuture, CallContext, Executor, HeldSlot, Job, Reply, Tool};
 pub use futures_core::Stream;
 pub use guard::RunLimits;
 pub use handler::{
@@ -52,9 +53,9 @@ pub use hub::{
     BatchRequest, BuildError, CallRequest, Cancel, Change, Changed, Explanation, HubBuilder, Offer, RateLeft, Restored,
     Running, ThreadError, ToolHub, ToolStatusInfo, View,
 };
-pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats, RecentStats};
+pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, StatusChanges, ToolStats};
-pub use registry::{Filter, Registry, RegistryError, Tool, ToolBuilder, Tools, Toolset};
+pub use registry::{Filter, Registry, RegistryError, ToolBuilder, Tools, Toolset};
 pub use state::{
     ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState, Happened, HistoryEntry,
     JsonState, KindInfo, SessionState, State, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry,

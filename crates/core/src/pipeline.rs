@@ -9,6 +9,7 @@
 mod admission;
 mod again;
 mod attempts;
+mod batch;
 mod cache;
 mod close;
 mod dependencies;
@@ -30,31 +31,25 @@ mod validate;
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    approvals::Permit,
     call::Call,
-    context::CallContext,
     engine::Engine,
-    executor::Reply,
+    execution::{Base, CallContext, CallEnvelope, Reply, Slot},
     journal::OpenCall,
-    kept::Fingerprint,
-    registry::{Base, Tool},
+    registry::Tools,
     statuses::Standing,
+    step::Member,
 };
-pub(crate) use admission::{Slot, WeakSlot};
 pub(crate) use again::run_again;
+pub(crate) use batch::run_batch;
 pub(crate) use interrupted::{close as close_open, outcome as interrupted, tell as tell_interrupted};
 use launch::enter;
 pub(crate) use launch::{Pending, run, run_until_asked, start};
 pub(crate) use prepare::prepare;
 use ticket::Ticket;
-use toolhub_storage::{
-    backend::Seen,
-    clock::{self, Instant},
-};
+use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
     effect::Effect,
     error::{CallError, ToolError},
-    ids::ApprovalId,
     outcome::Outcome,
 };
 
@@ -88,11 +83,14 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
         cache::Known::No(allowed) => allowed,
     };
     //     An asynchronous call is written down before it waits for its turn: nobody waits with it.
-    let allowed =
-        if allowed.0.call.detached { Box::pin(open::ahead_of_its_turn(engine, allowed)).await? } else { allowed };
+    let allowed = if allowed.0.call.wait.is_detached() {
+        Box::pin(open::ahead_of_its_turn(engine, allowed)).await?
+    } else {
+        allowed
+    };
     //  9. admission: whose turn is it? `Allowed → Placed`, which holds a slot
     let mut placed = match admission::place(services, allowed)? {
-        admission::Placing::Now(placed) if placed.way.permit().is_none() => placed,
+        admission::Placing::Now(placed) if placed.envelope.permit().is_none() => placed,
         //  Whatever has waited, for a person or for its turn, is denied by rules that came meanwhile too.
         admission::Placing::Now(placed) => policy::look_again(engine, placed)?,
         admission::Placing::Later(turn) => policy::look_again(engine, turn.await?)?,
@@ -144,85 +142,39 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     }
 }
 
-/// What travels through all doors: the call and the tool it asked for. The call is in a box, because a value that is
-/// moved from door to door is copied at each.
-#[derive(Clone)]
-pub(crate) struct Way {
+/// A call as it is handed in.
+pub(crate) struct Submission {
     pub(crate) call: Box<Call>,
-    pub(crate) tool: Arc<Tool>,
-    /// Whether others wait for this tool.
-    base: Base,
-    /// What few calls carry along. Apart, because a value that is moved from door to door is copied at each.
-    along: Option<Box<Along>>,
+    /// The list the caller was offered; the hub's present one where absent.
+    pub(crate) offer: Option<Arc<Tools>>,
+    /// Its place among the calls of one step.
+    pub(crate) member: Option<Member>,
 }
 
-/// What few calls carry along.
-#[derive(Default, Clone)]
-struct Along {
-    /// A claim on the call's idempotency key whose call the journal no longer knows; it may be taken over.
-    stale_claim: Option<Seen>,
-    /// The fingerprint of the arguments as the caller wrote them, for a call with a key.
-    digest: Option<String>,
-    /// A person's yes to exactly this call.
-    permit: Option<Permit>,
-    /// What the model is told beside the result.
-    notes: Vec<String>,
-    /// What the answer is kept as.
-    keep_as: Option<Fingerprint>,
-    /// The record that was written before the call came to its turn, or by a process that died.
-    left_open: Option<Box<OpenCall>>,
-}
-
-impl Way {
-    /// What it carries along, to be added to.
-    fn along(&mut self) -> &mut Along {
-        self.along.get_or_insert_default()
-    }
-
-    /// A person's yes to exactly this call.
-    fn permit(&self) -> Option<&Permit> {
-        self.along.as_ref()?.permit.as_ref()
-    }
-
-    /// The record of the call, if it was written before it came to its turn, or by a process that died.
-    fn left_open(&self) -> Option<&OpenCall> {
-        self.along.as_ref()?.left_open.as_deref()
-    }
-
-    /// Whether it has passed the doors up to 8 before: it is run again, or goes on, because its process died.
-    fn runs_again(&self) -> bool {
-        self.left_open().is_some()
-    }
-
-    /// The question it waits for, or did when its process died.
-    fn asked(&self) -> Option<ApprovalId> {
-        self.left_open().filter(|left| left.waits()).and_then(|left| left.record.approval)
-    }
-
-    /// What the model is told beside the result.
-    fn notes(&self) -> &[String] {
-        self.along.as_ref().map_or(&[], |along| &along.notes)
+impl From<Box<Call>> for Submission {
+    fn from(call: Box<Call>) -> Self {
+        Self { call, offer: None, member: None }
     }
 }
 
 /// The tool is known.
-pub(crate) struct Found(Way);
+pub(crate) struct Found(CallEnvelope);
 /// The arguments fit the tool.
-struct Valid(Way);
+struct Valid(CallEnvelope);
 /// Every rule said yes.
-struct Allowed(Way);
+struct Allowed(CallEnvelope);
 /// It is the call's turn.
 struct Placed {
-    way: Way,
-    slot: admission::Slot,
+    envelope: CallEnvelope,
+    slot: Slot,
     token: admission::Unspent,
     /// How the call stands with the records of its tool; none while no tool has a record.
     standing: Option<Box<Standing>>,
 }
 /// What must not be forgotten about the call is written down.
 struct Opened {
-    way: Way,
-    slot: admission::Slot,
+    envelope: CallEnvelope,
+    slot: Slot,
     token: admission::Unspent,
     standing: Option<Box<Standing>>,
     record: Option<Box<OpenCall>>,
@@ -243,21 +195,21 @@ impl Found {
     /// Plain read-only calls run in the caller's own task: they have nothing to commit, so being dropped halfway harms
     /// nothing, and a task of their own would cost more than the call. All others run on a task.
     fn runs_in_place(&self) -> bool {
-        let Way { call, tool, base, .. } = &self.0;
+        let CallEnvelope { call, tool, base, .. } = &self.0;
         let proves = *base != Base::No && call.thread.is_some();
         let known = call.key.is_some() || call.own_id || call.external.is_some();
-        let plain = !known && !call.detached && !tool.stateful && !proves;
+        let plain = !known && !call.wait.is_detached() && !tool.stateful && !proves;
         tool.definition.annotations.read_only && plain && !tool.gate.may_ask()
     }
 }
 
 /// How long a call may take: the tool's time, or what somebody outside has for it; or the caller's where that is shorter.
-fn time_limit(way: &Way) -> Duration {
-    let own = way.call.external.unwrap_or(way.tool.limits.timeout);
-    way.call.timeout.map_or(own, |wanted| wanted.min(own))
+fn time_limit(envelope: &CallEnvelope) -> Duration {
+    let own = envelope.call.external.unwrap_or(envelope.tool.limits.timeout);
+    envelope.call.timeout.map_or(own, |wanted| wanted.min(own))
 }
 
 /// When a call must be done.
-fn deadline(way: &Way, now: Instant) -> Instant {
-    clock::after(now, time_limit(way))
+fn deadline(envelope: &CallEnvelope, now: Instant) -> Instant {
+    clock::after(now, time_limit(envelope))
 }

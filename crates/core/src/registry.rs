@@ -16,11 +16,13 @@ use arc_swap::ArcSwap;
 pub use builder::ToolBuilder;
 pub(crate) use builder::Workshop;
 pub use error::RegistryError;
-pub(crate) use tools::{Base, Registration};
-pub use tools::{Filter, Tool, Tools};
+pub use tools::{Filter, Tools};
 pub use toolset::Toolset;
 
-use crate::state::Homes;
+use crate::{
+    execution::{Base, Tool},
+    state::Homes,
+};
 use toolhub_types::{policy::PolicyBook, tool::ToolName};
 
 /// Every tool the hub knows.

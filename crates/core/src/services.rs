@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::redact::Redactor;
 use crate::{
     blocking::BlockingPool,
     events::Events,
     extensions::Extensions,
+    redact::Redactor,
     state::{StateManager, Turns},
     threads::{Known, Rooms},
 };

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::{Answer, Approval, ApprovalOutcome};
-use crate::registry::Tool;
+use crate::execution::Tool;
 use toolhub_storage::backend::{Key, Partition, Place, Table};
 use toolhub_types::{
     digest,

@@ -7,11 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::redact::Redactor;
-use crate::{call::Call, registry::Tool};
+use crate::{call::Call, execution::Tool, redact::Redactor};
 use toolhub_storage::backend::{Partition, Place};
-use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
 use toolhub_types::{
+    approval::{ApprovalOutcome, ApprovalState},
     digest,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     timestamp::Timestamp,

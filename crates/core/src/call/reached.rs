@@ -1,7 +1,9 @@
 //! How far a call has come when its caller is told.
 
-use toolhub_types::ids::{ApprovalId, CallId, ThreadId};
-use toolhub_types::outcome::Outcome;
+use toolhub_types::{
+    ids::{ApprovalId, CallId, ThreadId},
+    outcome::Outcome,
+};
 
 /// How far a call has come. In all cases but the first it goes on by itself, and its record is in the journal: also if this
 /// process dies now.

@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use super::{Arguments, built, read, reply};
 use crate::{
-    context::CallContext,
-    executor::{Executor, Job, Reply},
+    execution::{CallContext, Executor, Job, Reply},
     registry::ToolBuilder,
 };
 use toolhub_types::error::ToolError;

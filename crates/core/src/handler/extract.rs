@@ -5,7 +5,7 @@ use std::{future::Future, ops::Deref, sync::Arc};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::context::CallContext;
+use crate::execution::CallContext;
 use toolhub_types::{
     effect::Effect,
     error::{ErrorKind, ToolError},

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Arguments, FromCall, built, read, reply};
 use crate::{
-    executor::{Executor, Job, Reply},
+    execution::{Executor, Job, Reply},
     registry::ToolBuilder,
 };
 use toolhub_types::{effect::Effect, error::ToolError};

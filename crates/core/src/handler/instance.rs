@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use super::{Arguments, built, read, reply};
 use crate::{
-    context::CallContext,
-    executor::{Executor, Job, Reply},
+    execution::{CallContext, Executor, Job, Reply},
     registry::ToolBuilder,
     threads::{Chair, Use, alone_in},
 };
@@ -80,8 +79,9 @@ pub(super) fn enter<T: Send + 'static>(
     let wrong = |text| ToolError::hidden(ErrorKind::Internal, text);
     let thread = context.thread().ok_or_else(|| wrong("an instance was asked for without a thread"))?;
     let owner = (context.tenant().clone(), thread.clone());
-    let way = context.way();
-    let place = context.services().rooms.enter(&owner, (&way.tool, way.call.among.is_some()), || Chair::new(close));
+    let envelope = context.envelope();
+    let place =
+        context.services().rooms.enter(&owner, (&envelope.tool, envelope.call.from_offer), || Chair::new(close));
     let chair = place.chair().ok_or_else(|| wrong("a tool found another tool's instance in its place"))?;
     Ok((place, chair))
 }

@@ -9,8 +9,7 @@ use futures_core::future::BoxFuture;
 use serde_json::Value;
 
 use crate::{
-    context::CallContext,
-    executor::{Executor, Job, Reply},
+    execution::{CallContext, Executor, Job, Reply},
     registry::ToolBuilder,
     state::JsonState,
 };

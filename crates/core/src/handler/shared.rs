@@ -14,8 +14,7 @@ use super::{
     read, reply,
 };
 use crate::{
-    context::CallContext,
-    executor::{Executor, Job, Reply},
+    execution::{CallContext, Executor, Job, Reply},
     registry::ToolBuilder,
     threads::{Chair, Use, alone_in},
 };

@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use super::{Arguments, FromCall, built, read, reply};
 use crate::{
-    context::CallContext,
-    executor::{Executor, Job, Reply},
+    execution::{CallContext, Executor, Job, Reply},
     registry::ToolBuilder,
     state::{State, ToolState},
 };

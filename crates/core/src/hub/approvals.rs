@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::ToolHub;
-use crate::redact::Redactor;
 use crate::{
     approvals::{Answer, Approval, ApprovalError, Covers, Grant, binding_now},
-    registry::{Filter, Tool},
+    execution::Tool,
+    redact::Redactor,
+    registry::Filter,
 };
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{

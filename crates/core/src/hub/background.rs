@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::recovery::{self, Recovery};
 use crate::{
     approvals::Approvals,
+    batched_records::write_batched,
     engine::Engine,
     events,
-    journal::{keep_lease, keep_plain},
+    journal::keep_lease,
     statuses::{Statuses, Told},
     threads,
 };
@@ -70,8 +71,8 @@ pub(super) async fn begin(
     if !journal.alone {
         own.spawn_on(keep_lease(journal.clone(), services.clock.clone(), engine.live.clone(), until_gone()), runtime);
     }
-    if let Some(plain) = &journal.plain {
-        own.spawn_on(keep_plain(plain.clone(), until_gone()), runtime);
+    if let Some(plain) = &engine.batched_records {
+        own.spawn_on(write_batched(plain.clone(), until_gone()), runtime);
     }
     if let Some(idle) = idle_threads {
         own.spawn_on(until_gone().run_until_cancelled_owned(super::threads::sweep(weak(), idle)), runtime);

@@ -7,7 +7,8 @@ use futures_core::future::BoxFuture;
 use super::{CallRequest, ToolHub};
 use crate::{
     engine::Engine,
-    step::{self, Hear, Waiting},
+    pipeline,
+    step::{Hear, Waiting},
 };
 use toolhub_types::{
     ids::{CallId, IdError},
@@ -56,15 +57,15 @@ impl<'hub> IntoFuture for BatchRequest<'hub> {
     type IntoFuture = BoxFuture<'hub, Vec<Outcome>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let mut calls: Vec<_> = self.calls.into_iter().map(CallRequest::into_call).collect();
+        let mut calls: Vec<_> = self.calls.into_iter().map(CallRequest::into_submission).collect();
         for at in 1..calls.len() {
             let (before, call) = calls.split_at_mut(at);
-            let twice = |id: &_| before.iter().any(|other| other.model_call.as_ref() == Some(id));
+            let twice = |id: &_| before.iter().any(|other| other.call.model_call.as_ref() == Some(id));
             // The answer could not be told apart from the other one's.
-            if let Some(id) = call[0].model_call.clone().filter(twice) {
-                call[0].flaw = Some(Box::new(IdError::new("model call id", "it is used twice in one batch", &id)));
+            if let Some(id) = call[0].call.model_call.clone().filter(twice) {
+                call[0].call.flaw = Some(Box::new(IdError::new("model call id", "it is used twice in one batch", &id)));
             }
         }
-        Box::pin(step::run(self.engine, calls, self.hear))
+        Box::pin(pipeline::run_batch(self.engine, calls, self.hear))
     }
 }

@@ -8,13 +8,14 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{ToolHub, background};
-use crate::extensions::Extensions;
 use crate::{
     approvals::Approvals,
+    batched_records::BatchedRecords,
     blocking::BlockingPool,
     engine::Engine,
     events::{Events, Kept, Subscription},
-    executor::Executor,
+    execution::Executor,
+    extensions::Extensions,
     guard::RunLimits,
     hooks::Hook,
     journal::Journal,
@@ -312,7 +313,9 @@ impl HubBuilder {
         let meters = Arc::new(StoreMeters::default());
         let store: Arc<dyn Backend> = Arc::new(Bounded::new(store, &meters));
         let alone = !self.shared && store.alone();
-        let journal = Journal::new(store.clone(), self.clock.clone(), self.keep_calls, given, alone);
+        let journal = Journal::new(store.clone(), self.keep_calls, alone);
+        let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.keep_calls));
+        let batched_records = given.then(batched);
         let kept_events = given
             .then(|| Arc::new(Kept::new(store.clone(), self.clock.clone(), journal.node.clone(), self.keep_events)));
         if let Some(kept) = &kept_events {
@@ -367,6 +370,7 @@ impl HubBuilder {
         });
         let hub = ToolHub {
             engine: Arc::new(Engine {
+                batched_records,
                 registry: Registry::held_to(said),
                 journal,
                 kept_events,
@@ -377,7 +381,7 @@ impl HubBuilder {
                 services,
                 executors: self.executors,
                 hooks,
-                live: crate::engine::Live::default(),
+                live: crate::journal::LiveCalls::default(),
                 offers: super::Offers::default(),
                 extensions: Extensions::default(),
                 leaving: crate::engine::Leaving::default(),

@@ -9,7 +9,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{BuildError, ToolHub, View};
-use crate::registry::{Filter, Tool, ToolBuilder, Tools};
+use crate::{
+    execution::Tool,
+    registry::{Filter, ToolBuilder, Tools},
+};
 use toolhub_types::{
     event_kind::News,
     policy::{Policy, PolicyBook, Rule},

@@ -16,7 +16,8 @@ use futures_util::{FutureExt, StreamExt};
 
 use crate::{
     engine::Engine,
-    registry::{Filter, Tool},
+    execution::Tool,
+    registry::Filter,
     statuses::{Statuses, Whose},
 };
 use toolhub_storage::clock::{self, Instant};

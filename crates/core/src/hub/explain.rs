@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::{ToolHub, View, survey::Seen};
 use crate::{
-    registry::{Filter, Tool, Toolset},
+    execution::Tool,
+    registry::{Filter, Toolset},
     scheduler::{Asker, Left},
 };
 use toolhub_types::{

@@ -6,7 +6,10 @@
 use std::time::Duration;
 
 use super::ToolHub;
-use crate::journal::{CallPage, CallQuery, CallQueryError, CallRecord, JournalStats, RecentStats, as_it_stands};
+use crate::{
+    batched_records::JournalStats,
+    journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, as_it_stands},
+};
 use toolhub_storage::backend::{Scan, Scope, StoreError, Table};
 use toolhub_types::{
     ids::{CallId, Tenant},
@@ -56,7 +59,7 @@ impl ToolHub {
     pub(super) async fn whole_record(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         self.flush_plain().await;
         // Before the journal is asked: one that ends in between is found there.
-        let here = self.engine.live.find(call).filter(|here| here.tenant == *tenant);
+        let here = self.engine.live.find(call).filter(|here| here.head.tenant == *tenant);
         let written = self.written_record(tenant, call).await?;
         Ok(match (written, here) {
             (Some(record), here) => Some(as_it_stands(record, here.as_deref())),
@@ -70,7 +73,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn cancel(&self, tenant: &Tenant, call: CallId) -> Result<Cancel, StoreError> {
-        if let Some(here) = self.engine.live.find(call).filter(|here| here.tenant == *tenant) {
+        if let Some(here) = self.engine.live.find(call).filter(|here| here.head.tenant == *tenant) {
             here.cancel.cancel();
             return Ok(Cancel::Asked);
         }
@@ -114,12 +117,12 @@ impl ToolHub {
     /// What became of the records of plain read-only calls on this hub.
     #[must_use]
     pub fn journal_stats(&self) -> JournalStats {
-        self.engine.journal.plain.as_ref().map_or_else(JournalStats::default, |plain| plain.stats())
+        self.engine.batched_records.as_ref().map_or_else(JournalStats::default, |plain| plain.stats())
     }
 
     /// Writes down what is noted of read-only calls.
     pub(super) async fn flush_plain(&self) {
-        if let Some(plain) = &self.engine.journal.plain {
+        if let Some(plain) = &self.engine.batched_records {
             plain.flush(&self.engine.runtime).await;
         }
     }

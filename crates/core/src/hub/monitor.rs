@@ -4,8 +4,9 @@
 
 use super::ToolHub;
 use crate::{
+    execution::Tool,
     monitor::{ApprovalStats, StatusChanges, ToolStats},
-    registry::{Filter, Tool},
+    registry::Filter,
 };
 use toolhub_storage::backend::StoreStats;
 

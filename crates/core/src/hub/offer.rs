@@ -15,7 +15,8 @@ use tokio::sync::Notify;
 use super::{ToolHub, View, explain::summary, survey::Seen};
 use crate::{
     engine::Engine,
-    registry::{Filter, Tool, Tools, Toolset},
+    execution::Tool,
+    registry::{Filter, Tools, Toolset},
 };
 use toolhub_schema::export;
 use toolhub_storage::clock::{self, Instant};

@@ -24,7 +24,7 @@ impl ToolHub {
     /// such call of the tenant waits here for its [result](Self::report_call).
     #[must_use]
     pub fn handed_out(&self, tenant: &Tenant, call: CallId) -> Option<Value> {
-        self.engine.live.find(call).filter(|here| here.tenant == *tenant)?.handed_out()
+        self.engine.live.find(call).filter(|here| here.head.tenant == *tenant)?.handed_out()
     }
 
     /// Tells the result of a call whose work was done [outside](super::CallRequest::external). The call ends as if its tool had
@@ -38,7 +38,7 @@ impl ToolHub {
         call: CallId,
         result: Result<Value, ToolError>,
     ) -> Result<(), ReportError> {
-        let Some(here) = self.engine.live.find(call).filter(|here| here.tenant == *tenant) else {
+        let Some(here) = self.engine.live.find(call).filter(|here| here.head.tenant == *tenant) else {
             return Err(match self.call_record(tenant, call).await? {
                 None => ReportError::NotFound,
                 Some(CallRecord { outcome: None, .. }) => ReportError::Elsewhere,
@@ -64,7 +64,7 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn wait(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
         loop {
-            if let Some(here) = self.engine.live.find(call).filter(|here| here.tenant == *tenant) {
+            if let Some(here) = self.engine.live.find(call).filter(|here| here.head.tenant == *tenant) {
                 here.ended().await;
             }
             let record = self.call_record(tenant, call).await?;

@@ -22,9 +22,9 @@ use tokio::sync::Semaphore;
 
 use crate::{
     engine::Engine,
+    execution::{Base, Tool},
     journal::{Journal, OpenCall, RENEW, Watched},
     pipeline,
-    registry::{Base, Tool},
 };
 use toolhub_storage::backend::{
     Batch, Change, Changed, Durability, Expect, Key, Row, Scan, Scope, StoreError, Table, Watcher, Write,

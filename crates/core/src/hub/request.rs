@@ -9,9 +9,9 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    call::{Call, ProgressSink, Reached},
+    call::{Call, CallHead, ProgressSink, Reached},
     engine::Engine,
-    pipeline,
+    pipeline::{self, Submission},
     registry::Tools,
 };
 use toolhub_types::{
@@ -25,47 +25,22 @@ use toolhub_types::{
 #[must_use = "a call is made only when it is awaited or started"]
 pub struct CallRequest<'hub> {
     engine: &'hub Arc<Engine>,
-    call: Box<Call>,
+    call: Submission,
 }
 
 impl<'hub> CallRequest<'hub> {
     pub(super) fn new(engine: &'hub Arc<Engine>, tool: SmolStr, arguments: Value) -> Self {
         let clock = &engine.services.clock;
         let arrived = clock.now();
-        let call = Box::new(Call {
-            id: CallId::mint(arrived),
-            own_id: false,
-            tool,
-            arguments,
-            tenant: Tenant::default(),
-            caller: Caller::default(),
-            thread: None,
-            run: None,
-            key: None,
-            model_call: None,
-            trace: None,
-            timeout: None,
-            retries: None,
-            external: None,
-            arrived,
-            since: clock.instant(),
-            among: None,
-            flaw: None,
-            detached: false,
-            can_wait: true,
-            until_asked: false,
-            whereabouts: None,
-            member: None,
-            cancel: None,
-            progress: None,
-        });
+        let head = CallHead::new(CallId::mint(arrived), tool, arrived, clock.instant());
+        let call = Submission::from(Box::new(Call::new(head, arguments)));
         Self { engine, call }
     }
 
     /// The call's id, known before it is made.
     #[must_use]
     pub fn id(&self) -> CallId {
-        self.call.id
+        self.call.call.id
     }
 
     /// The id the caller has [minted](CallId::mint) for it, to find the call again after a crash of its own. Such a call is in the
@@ -73,43 +48,45 @@ impl<'hub> CallRequest<'hub> {
     /// another one ends with `idempotency_in_progress`, and where one has ended, with `idempotency_key_reused`. One that was
     /// refused before it came to its turn is in no journal, and may be made again.
     pub fn with_id(mut self, id: CallId) -> Self {
-        (self.call.id, self.call.own_id) = (id, true);
+        let head = self.head();
+        (head.id, head.own_id) = (id, true);
         self
     }
 
     /// The conversation it belongs to. A text that is no thread id makes the call fail.
     pub fn thread(mut self, thread: impl Into<SmolStr>) -> Self {
-        self.call.thread = self.checked(ThreadId::new(thread));
+        let thread = self.checked(ThreadId::new(thread));
+        self.head().thread = thread;
         self
     }
 
     /// Whose call it is; `main` where nothing is said.
     pub fn tenant(mut self, tenant: Tenant) -> Self {
-        self.call.tenant = tenant;
+        self.head().tenant = tenant;
         self
     }
 
     /// Who asks; `local` where nothing is said.
     pub fn caller(mut self, caller: Caller) -> Self {
-        self.call.caller = caller;
+        self.head().caller = caller;
         self
     }
 
     /// The agent run it belongs to.
     pub fn run(mut self, run: RunId) -> Self {
-        self.call.run = Some(run);
+        self.head().run = Some(run);
         self
     }
 
     /// The id the model gave its request.
     pub fn model_call(mut self, id: impl Into<SmolStr>) -> Self {
-        self.call.model_call = Some(id.into());
+        self.head().model_call = Some(id.into());
         self
     }
 
     /// Where the call stands in a trace that began elsewhere. Its tool may ask for it, and its outcome names the trace.
     pub fn trace(mut self, trace: TraceContext) -> Self {
-        self.call.trace = Some(Box::new(trace));
+        self.head().trace = Some(Box::new(trace));
         self
     }
 
@@ -118,20 +95,21 @@ impl<'hub> CallRequest<'hub> {
     /// belongs to a tenant and a tool, and is remembered for a day.
     /// A text that is no key makes the call fail.
     pub fn idempotency_key(mut self, key: impl Into<SmolStr>) -> Self {
-        self.call.key = self.checked(IdempotencyKey::new(key));
+        let key = self.checked(IdempotencyKey::new(key));
+        self.head().key = key;
         self
     }
 
     /// A shorter time than the tool's own. A longer one changes nothing.
     pub fn timeout(mut self, time: Duration) -> Self {
-        self.call.timeout = Some(time);
+        self.call.call.timeout = Some(time);
         self
     }
 
     /// How often the tool is tried again after the first time, whatever its own settings say; zero is never. All else about
     /// it stays: only what may be repeated is, inside the call's time and the tool's budget for that.
     pub fn retries(mut self, again: u32) -> Self {
-        self.call.retries = Some(again);
+        self.call.call.retries = Some(again);
         self
     }
 
@@ -140,43 +118,43 @@ impl<'hub> CallRequest<'hub> {
     /// the place of the tool's own. It counts as if the tool had run here, but is tried once, answers nobody else's call, and
     /// what the tool remembers is neither read nor written. Such a call has a record before it waits.
     pub fn external(mut self, deadline: Duration) -> Self {
-        self.call.external = Some(deadline);
+        self.call.call.external = Some(deadline);
         self
     }
 
     /// Cancels the call when this signal is given. The signal itself is never given by the call.
     pub fn cancel_on(mut self, signal: &CancellationToken) -> Self {
-        self.call.cancel = Some(signal.child_token());
+        self.call.call.cancel = Some(signal.child_token());
         self
     }
 
     /// Looks for the tool in the list the caller was offered, whatever has changed since.
     pub fn among(mut self, tools: &Arc<Tools>) -> Self {
-        self.call.among = Some(tools.clone());
+        self.call.offer = Some(tools.clone());
         self
     }
 
     /// Lets the call go on when nobody waits for it any more, also after a restart: it is written down before it waits for a
     /// person or for its turn.
     pub fn detached(mut self) -> Self {
-        self.call.detached = true;
+        self.call.call.wait = self.call.call.wait.detached();
         self
     }
 
     /// Does not wait for a person: where one must be asked, the call ends with `approval_required`, and the same call made
     /// again after the answer goes on from there.
     pub fn cannot_wait(mut self) -> Self {
-        self.call.can_wait = false;
+        self.call.call.wait = self.call.call.wait.no_approval();
         self
     }
 
     /// Starts the call on a task of its own.
     pub fn start(mut self) -> Running {
-        let cancel = self.call.cancel.get_or_insert_default().clone();
+        let cancel = self.call.call.cancel.get_or_insert_default().clone();
         let (sink, progress) = ProgressSink::new();
-        self.call.progress = Some(sink);
-        let (id, tool) = (self.call.id, self.call.tool.clone());
-        let goes_on = self.call.goes_on();
+        self.call.call.progress = Some(sink);
+        let (id, tool) = (self.call.call.id, self.call.call.tool.clone());
+        let goes_on = self.call.call.goes_on();
         let pending = pipeline::start(self.engine, self.call);
         Running { id, tool, cancel, progress, pending, goes_on }
     }
@@ -189,12 +167,16 @@ impl<'hub> CallRequest<'hub> {
         pipeline::run_until_asked(self.engine, self.call)
     }
 
-    pub(super) fn into_call(self) -> Call {
-        *self.call
+    pub(super) fn into_submission(self) -> Submission {
+        self.call
+    }
+
+    fn head(&mut self) -> &mut CallHead {
+        self.call.call.head_mut()
     }
 
     fn checked<T>(&mut self, id: Result<T, IdError>) -> Option<T> {
-        id.inspect_err(|flaw| self.call.flaw = Some(Box::new(flaw.clone()))).ok()
+        id.inspect_err(|flaw| self.call.call.flaw = Some(Box::new(flaw.clone()))).ok()
     }
 }
 

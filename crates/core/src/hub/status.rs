@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::ToolHub;
 use crate::{
-    registry::{Filter, Tool},
+    execution::Tool,
+    registry::Filter,
     statuses::{Standing, Verdict, Whose},
 };
 use toolhub_storage::backend::{Batch, Partition, StoreError};

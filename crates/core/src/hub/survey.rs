@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{ToolHub, ToolStatusInfo, View};
-use crate::{journal::CallQuery, registry::Tool, statuses::Whose};
+use crate::{execution::Tool, journal::CallQuery, statuses::Whose};
 use toolhub_types::{
     error::CallError,
     ids::{Tenant, ThreadId},

@@ -20,11 +20,10 @@ use crate::{
     threads::{self, Removed, ThreadContext, ThreadInfo, ThreadPage, Threads},
 };
 use toolhub_storage::backend::{Cursor, StoreError};
-use toolhub_types::ids::ThreadKey;
 use toolhub_types::{
     error::CallError,
     event_kind::News,
-    ids::{StateName, Tenant, ThreadId},
+    ids::{StateName, Tenant, ThreadId, ThreadKey},
     timestamp::Timestamp,
 };
 
@@ -75,12 +74,12 @@ impl ToolHub {
         tenant: &Tenant,
         thread: &ThreadId,
     ) -> Result<(), CallError> {
-        let mut call = self.call(tool, serde_json::Value::Null).tenant(tenant.clone()).into_call();
-        call.thread = Some(thread.clone());
+        let mut call = self.call(tool, serde_json::Value::Null).tenant(tenant.clone()).into_submission();
+        call.call.head_mut().thread = Some(thread.clone());
         let known = &self.engine.services.known;
-        known.come_back(tenant, thread, call.arrived);
+        known.come_back(tenant, thread, call.call.arrived);
         let _here = Here { engine: &self.engine, owner: (tenant.clone(), thread.clone()) };
-        Box::pin(pipeline::prepare(&self.engine, Box::new(call))).await
+        Box::pin(pipeline::prepare(&self.engine, call)).await
     }
 
     /// Makes a thread; one that nobody can guess where no id is given. A thread that is there already is only found.
@@ -200,7 +199,7 @@ async fn sweep_one(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) -> R
 async fn take_away(engine: &Engine, owner: &ThreadKey) -> Result<Removed, StoreError> {
     let services = &engine.services;
     services.rooms.clear(owner, None, "the thread was swept").await;
-    if let Some(plain) = &engine.journal.plain {
+    if let Some(plain) = &engine.batched_records {
         // Otherwise they would be written after the thread is gone.
         plain.flush(&engine.runtime).await;
     }

@@ -13,8 +13,7 @@ use std::{
 use smol_str::SmolStr;
 use tokio_util::sync::CancellationToken;
 
-use super::{Journal, OpenCall};
-use crate::engine::Live;
+use super::{Journal, LiveCalls, OpenCall};
 use toolhub_storage::{
     backend::{
         Batch, Change, Durability, Expect, Partition, Place, Scan, Scope, Seen, StoreError, Table, Write, read_all,
@@ -61,7 +60,7 @@ fn nodes() -> Partition {
 pub(crate) async fn keep_lease(
     journal: Journal,
     clock: std::sync::Arc<dyn Clock>,
-    live: Live,
+    live: LiveCalls,
     gone: CancellationToken,
 ) {
     let mut said = false;

@@ -10,8 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use smol_str::SmolStr;
 
-use super::{CallRecord, Journal, LAYOUT};
-use crate::call::Whereabouts;
+use super::{CallRecord, CallTracker, Journal, LAYOUT};
 use toolhub_storage::backend::{Cursor, Key, Partition, Row, Scan, Scope, StoreError, Table, decode};
 use toolhub_types::{
     ids::{CallId, Caller, Tenant, ThreadId},
@@ -100,7 +99,7 @@ impl Journal {
         &self,
         tenant: &Tenant,
         query: &CallQuery,
-        here: &[Arc<Whereabouts>],
+        here: &[Arc<CallTracker>],
         now: Timestamp,
     ) -> Result<CallPage, CallQueryError> {
         let cursor = query.cursor.as_ref().map(|text| text.parse::<CallId>().map_err(|_| CallQueryError::Cursor));
@@ -185,33 +184,34 @@ enum Found {
     /// In the journal.
     Row(Table, Key, Row),
     /// On its way, and not in the journal yet.
-    Here(Arc<Whereabouts>),
+    Here(Arc<CallTracker>),
 }
 
 impl Stretch {
     /// Adds the calls of this node that are not in the journal yet.
-    fn add(&mut self, query: &CallQuery, here: &[Arc<Whereabouts>], before: Option<CallId>) {
+    fn add(&mut self, query: &CallQuery, here: &[Arc<CallTracker>], before: Option<CallId>) {
         if query.status.is_some_and(Status::is_end) {
             return;
         }
         for call in here {
-            let in_reach = before.is_none_or(|before| call.id < before) && self.end.is_none_or(|end| call.id >= end);
-            let wanted = query.thread.is_none() || query.thread == call.thread;
+            let in_reach =
+                before.is_none_or(|before| call.head.id < before) && self.end.is_none_or(|end| call.head.id >= end);
+            let wanted = query.thread.is_none() || query.thread == call.head.thread;
             if in_reach && wanted {
-                self.rows.entry(call.id).or_insert_with(|| Found::Here(call.clone()));
+                self.rows.entry(call.head.id).or_insert_with(|| Found::Here(call.clone()));
             }
         }
     }
 }
 
 impl Found {
-    fn record(self, here: &[Arc<Whereabouts>]) -> Result<Option<CallRecord>, StoreError> {
+    fn record(self, here: &[Arc<CallTracker>]) -> Result<Option<CallRecord>, StoreError> {
         match self {
             Self::Here(call) => Ok(call.record()),
             Self::Row(table, key, row) => {
                 let (record, _) = decode::<CallRecord>(table, &key.id, LAYOUT, &row)?;
                 let open = if table == Table::Open { here } else { &[] };
-                let call = open.iter().find(|call| call.id == record.id);
+                let call = open.iter().find(|call| call.head.id == record.id);
                 Ok(Some(as_it_stands(record, call.map(AsRef::as_ref))))
             }
         }
@@ -219,7 +219,7 @@ impl Found {
 }
 
 /// A record of the journal as it is told, of a call that may be further by now.
-pub(crate) fn as_it_stands(mut record: CallRecord, here: Option<&Whereabouts>) -> CallRecord {
+pub(crate) fn as_it_stands(mut record: CallRecord, here: Option<&CallTracker>) -> CallRecord {
     record.opening = None;
     if let (None, Some(here)) = (&record.outcome, here) {
         let (status, asked) = here.status();

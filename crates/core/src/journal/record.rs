@@ -11,8 +11,7 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::LAYOUT;
-use crate::call::Call;
-use crate::redact::Redactor;
+use crate::{call::CallHead, redact::Redactor};
 use toolhub_storage::backend::{Key, Row, Seen, StoreError, Table, decode};
 use toolhub_types::{
     content::Content,
@@ -115,19 +114,19 @@ pub(crate) struct Claim {
 
 impl CallRecord {
     /// A call that is about to run.
-    pub(crate) fn opened(call: &Call, tool: &ToolName, now: Timestamp) -> Self {
+    pub(crate) fn opened(head: &CallHead, tool: ToolName, arguments: Value, now: Timestamp) -> Self {
         Self {
-            id: call.id,
-            tool: tool.clone(),
-            caller: call.caller.clone(),
-            thread: call.thread.clone(),
-            run: call.run,
-            key: call.key.clone(),
-            arguments: call.arguments.clone(),
+            id: head.id,
+            tool,
+            caller: head.caller.clone(),
+            thread: head.thread.clone(),
+            run: head.run,
+            key: head.key.clone(),
+            arguments,
             status: Status::Executing,
             approval: None,
             external_until: None,
-            trace_id: call.trace.as_ref().map(|trace| trace.trace_id),
+            trace_id: head.trace_id(),
             opened_at: now,
             outcome: None,
             opening: None,

@@ -3,18 +3,14 @@
 //! In: an allowed call. Out: the same with a slot, or a refusal that says when to come again. First the rate, then the
 //! slot, so that nobody holds a slot while waiting for anything.
 
-use std::{
-    future::Future,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use futures_core::future::BoxFuture;
 
-use super::{Allowed, Placed, Way};
+use super::{Allowed, Placed};
 use crate::{
-    registry::Tool,
-    scheduler::{self, Asker, Bound, Desk, Excess, Full, Granted, Party, Place, RETRY, Token, Waiting},
+    execution::{CallEnvelope, Slot},
+    scheduler::{Asker, Bound, Desk, Excess, Full, Granted, Party, Place, RETRY, Token, Waiting},
     services::Services,
 };
 use toolhub_storage::clock::{self, Instant};
@@ -22,44 +18,6 @@ use toolhub_types::{
     error::{CallError, ErrorKind},
     outcome::Status,
 };
-
-/// The right to run, for as long as it or a share of it is held.
-#[derive(Default)]
-pub(crate) enum Slot {
-    /// Nothing is limited, or it was given back.
-    #[default]
-    Free,
-    /// The call's own.
-    Own(#[allow(dead_code, reason = "held, and given back when dropped")] scheduler::Slot),
-    /// Of a tool that may run on when nobody waits for it any more.
-    Shared(Arc<scheduler::Slot>),
-}
-
-impl Slot {
-    /// Gives it back: the tool has stopped. A blocking function that runs on holds a share of its own.
-    pub(super) fn give_back(&mut self) {
-        *self = Self::Free;
-    }
-
-    /// What a blocking function can make a share of, without holding one.
-    pub(crate) fn watch(&self) -> WeakSlot {
-        WeakSlot(if let Self::Shared(slot) = self { Some(Arc::downgrade(slot)) } else { None })
-    }
-
-    fn of(tool: &Tool, slot: scheduler::Slot) -> Self {
-        if tool.executor.stops_when_dropped() { Self::Own(slot) } else { Self::Shared(Arc::new(slot)) }
-    }
-}
-
-/// A slot that is not held.
-pub(crate) struct WeakSlot(Option<Weak<scheduler::Slot>>);
-
-impl WeakSlot {
-    /// A share of the slot, if somebody still holds one.
-    pub(crate) fn share(&self) -> Slot {
-        self.0.as_ref().and_then(Weak::upgrade).map_or(Slot::Free, Slot::Shared)
-    }
-}
 
 /// A turn under the rate limits that is taken and not used yet. Whatever ends the call before its tool starts, a dropped
 /// caller included, gives the turn back: a call that was not made costs no token.
@@ -103,51 +61,55 @@ pub(super) enum Placing<'a> {
 }
 
 pub(super) fn place(services: &Services, allowed: Allowed) -> Result<Placing<'_>, CallError> {
-    let Allowed(way) = allowed;
-    let (rate, token) = take_token(services, &way)?;
+    let Allowed(envelope) = allowed;
+    let (rate, token) = take_token(services, &envelope)?;
     let waiting = if rate.is_zero() {
-        match queue_up(&way) {
-            Ok(Now::Run(slot)) => return Ok(Placing::Now(Placed { way, slot, token, standing: None })),
+        match queue_up(&envelope) {
+            Ok(Now::Run(slot)) => return Ok(Placing::Now(Placed { envelope, slot, token, standing: None })),
             Ok(Now::Wait(waiting)) => Ok(waiting),
-            Err(full) => return Err(overloaded(&way, full)),
+            Err(full) => return Err(overloaded(&envelope, full)),
         }
     } else {
         Err(rate)
     };
-    Ok(Placing::Later(Box::pin(wait(services, way, token, waiting))))
+    Ok(Placing::Later(Box::pin(wait(services, envelope, token, waiting))))
 }
 
 /// Waits for the turn, in the queue or first for the rate.
 async fn wait(
     services: &Services,
-    way: Way,
+    envelope: CallEnvelope,
     mut token: Unspent,
     waiting: Result<Waiting, Duration>,
 ) -> Result<Placed, CallError> {
     token.waited();
-    way.call.waits(Status::Scheduled, None);
+    envelope.waits(Status::Scheduled, None);
     let slot = match waiting {
-        Ok(waiting) => turn(services, &way, waiting).await?,
-        Err(rate) => later(services, &way, rate).await?,
+        Ok(waiting) => turn(services, &envelope, waiting).await?,
+        Err(rate) => later(services, &envelope, rate).await?,
     };
-    Ok(Placed { way, slot, token, standing: None })
+    Ok(Placed { envelope, slot, token, standing: None })
 }
 
 /// A slot for a call that gave its own back to wait for something: one more attempt, or the answer of a probe. The rate
 /// was paid for once, with the call.
-pub(super) async fn place_again(services: &Services, way: &Way, deadline: Instant) -> Result<Slot, CallError> {
-    match queue_up(way) {
+pub(super) async fn place_again(
+    services: &Services,
+    envelope: &CallEnvelope,
+    deadline: Instant,
+) -> Result<Slot, CallError> {
+    match queue_up(envelope) {
         Ok(Now::Run(slot)) => Ok(slot),
         Ok(Now::Wait(waiting)) => {
-            let waited = tokio::time::timeout_at(deadline, turn(services, way, waiting)).await;
+            let waited = tokio::time::timeout_at(deadline, turn(services, envelope, waiting)).await;
             waited.unwrap_or_else(|_| Err(CallError::new(ErrorKind::Overloaded)))
         }
-        Err(full) => Err(overloaded(way, full)),
+        Err(full) => Err(overloaded(envelope, full)),
     }
 }
 
-fn take_token(services: &Services, way: &Way) -> Result<(Duration, Unspent), CallError> {
-    let Way { call, tool, .. } = way;
+fn take_token(services: &Services, envelope: &CallEnvelope) -> Result<(Duration, Unspent), CallError> {
+    let CallEnvelope { call, tool, .. } = envelope;
     if tool.limits.rate_limits.is_empty() {
         return Ok((Duration::ZERO, Unspent(None)));
     }
@@ -155,7 +117,7 @@ fn take_token(services: &Services, way: &Way) -> Result<(Duration, Unspent), Cal
     let now = services.clock.instant();
     let Granted { wait, token } = tool.desk.limiter.take(&tool.limits.rate_limits, asker, now).map_err(|excess| {
         tool.desk.meter.rate_limited();
-        rate_limited(way, &excess)
+        rate_limited(envelope, &excess)
     })?;
     if !wait.is_zero() {
         tool.desk.meter.rate_limited();
@@ -169,8 +131,8 @@ enum Now {
     Wait(Waiting),
 }
 
-fn queue_up(way: &Way) -> Result<Now, Full> {
-    let Way { call, tool, .. } = way;
+fn queue_up(envelope: &CallEnvelope) -> Result<Now, Full> {
+    let CallEnvelope { call, tool, .. } = envelope;
     let limit = tool.limits.max_concurrency;
     // Most tools are not limited, and their calls need not even say who they are.
     if tool.desk.lane.is_open(limit) {
@@ -187,25 +149,25 @@ fn queue_up(way: &Way) -> Result<Now, Full> {
 }
 
 /// Waits for the turn that the rate limit has given, and then for a slot.
-async fn later(services: &Services, way: &Way, wait: Duration) -> Result<Slot, CallError> {
+async fn later(services: &Services, envelope: &CallEnvelope, wait: Duration) -> Result<Slot, CallError> {
     let ripe = clock::after(services.clock.instant(), wait);
-    if unless_cancelled(way, tokio::time::sleep_until(ripe)).await.is_none() {
+    if unless_cancelled(envelope, tokio::time::sleep_until(ripe)).await.is_none() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
-    match queue_up(way) {
+    match queue_up(envelope) {
         Ok(Now::Run(slot)) => Ok(slot),
-        Ok(Now::Wait(waiting)) => turn(services, way, waiting).await,
-        Err(full) => Err(overloaded(way, full)),
+        Ok(Now::Wait(waiting)) => turn(services, envelope, waiting).await,
+        Err(full) => Err(overloaded(envelope, full)),
     }
 }
 
 /// Waits in the queue.
-async fn turn(services: &Services, way: &Way, waiting: Waiting) -> Result<Slot, CallError> {
-    let patience = clock::after(services.clock.instant(), way.tool.limits.queue_timeout);
-    match unless_cancelled(way, tokio::time::timeout_at(patience, waiting)).await {
-        Some(Ok(slot)) => Ok(Slot::of(&way.tool, slot)),
+async fn turn(services: &Services, envelope: &CallEnvelope, waiting: Waiting) -> Result<Slot, CallError> {
+    let patience = clock::after(services.clock.instant(), envelope.tool.limits.queue_timeout);
+    match unless_cancelled(envelope, tokio::time::timeout_at(patience, waiting)).await {
+        Some(Ok(slot)) => Ok(Slot::of(&envelope.tool, slot)),
         Some(Err(_)) => {
-            let time = way.tool.limits.queue_timeout;
+            let time = envelope.tool.limits.queue_timeout;
             let text = format!("no slot became free within {time:?}");
             let mut error = CallError::new(ErrorKind::Overloaded).operator(text);
             error.retry_after = Some(RETRY);
@@ -215,16 +177,16 @@ async fn turn(services: &Services, way: &Way, waiting: Waiting) -> Result<Slot, 
     }
 }
 
-async fn unless_cancelled<T>(way: &Way, wait: impl Future<Output = T>) -> Option<T> {
-    match &way.call.cancel {
+async fn unless_cancelled<T>(envelope: &CallEnvelope, wait: impl Future<Output = T>) -> Option<T> {
+    match &envelope.call.cancel {
         Some(cancel) => cancel.run_until_cancelled(wait).await,
         None => Some(wait.await),
     }
 }
 
-fn rate_limited(way: &Way, excess: &Excess) -> CallError {
-    let name = &way.tool.definition.name;
-    let (limit, wait) = (&way.tool.limits.rate_limits[excess.limit], excess.retry_after);
+fn rate_limited(envelope: &CallEnvelope, excess: &Excess) -> CallError {
+    let name = &envelope.tool.definition.name;
+    let (limit, wait) = (&envelope.tool.limits.rate_limits[excess.limit], excess.retry_after);
     let mut error = CallError::new(ErrorKind::RateLimited)
         .operator(format!("`{name}` takes {} calls per {:?}; the next one fits in {wait:?}", limit.requests, limit.per))
         .model(format!("Too many calls of `{name}`. Wait {} s before calling it again.", wait.as_secs_f64().ceil()));
@@ -232,9 +194,9 @@ fn rate_limited(way: &Way, excess: &Excess) -> CallError {
     error
 }
 
-fn overloaded(way: &Way, full: Full) -> CallError {
+fn overloaded(envelope: &CallEnvelope, full: Full) -> CallError {
     let whose = match full.bound {
-        Bound::Tool => format!("the queue of `{}`", way.tool.definition.name),
+        Bound::Tool => format!("the queue of `{}`", envelope.tool.definition.name),
         Bound::All => "the queue of all tools".into(),
     };
     let mut error = CallError::new(ErrorKind::Overloaded).operator(format!("no slot is free and {whose} is full"));

@@ -10,16 +10,16 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Found, Way, attempts, interrupted,
+    Found, attempts, interrupted,
     launch::{self, Ahead},
     open, report, route,
     ticket::Ticket,
 };
 use crate::{
-    call::{Call, Whereabouts},
+    call::{Call, CallHead, CallerWait},
     engine::Engine,
-    journal::OpenCall,
-    registry::{Base, Tool},
+    execution::{Base, CallEnvelope, Tool},
+    journal::{CallTracker, OpenCall},
 };
 use toolhub_types::{
     error::{CallError, ErrorKind},
@@ -32,26 +32,27 @@ pub(crate) fn run_again(
     engine: &Arc<Engine>,
     tenant: Tenant,
     open: OpenCall,
-    (tool, base): (Arc<Tool>, Base),
+    tool: (Arc<Tool>, Base),
     places: Arc<Semaphore>,
 ) {
     if engine.is_leaving() {
         return;
     }
     let cancel = CancellationToken::new();
-    let mut call = Box::new(call(engine, tenant, &open, cancel.clone()));
-    let whereabouts = Whereabouts::of(&call, cancel);
-    call.whereabouts = Some(whereabouts.clone());
+    let call = Box::new(call(engine, tenant, &open, cancel.clone()));
+    let tracker = CallTracker::of(&call, cancel);
+    let mut envelope = CallEnvelope::new(call, tool, None);
+    envelope.tracker = Some(tracker.clone());
     if open.waits() {
-        call.waits(open.record.status, open.record.approval);
+        envelope.waits(open.record.status, open.record.approval);
     }
     // From here on it counts as running, so that nobody starts it twice.
-    let running = engine.live.enter(&whereabouts);
+    let running = engine.live.enter(&tracker);
     let (tasks, runtime, engine) = (engine.tasks.clone(), engine.runtime.clone(), engine.clone());
     let task = async move {
         let _place = if open.waits() { None } else { places.acquire().await.ok() };
         let id = open.record.id;
-        walk(&engine, Way { call, tool, base, along: None }, open, &whereabouts).await;
+        walk(&engine, envelope, open, &tracker).await;
         drop(running);
         engine.journal.gone(id);
     };
@@ -60,14 +61,14 @@ pub(crate) fn run_again(
 
 /// Walks the call through the doors it has not passed. If it cannot be started, it is closed as interrupted; if somebody
 /// else has taken it over, nothing happens.
-async fn walk(engine: &Engine, mut way: Way, mut open: OpenCall, whereabouts: &Whereabouts) {
-    let mut ticket = Ticket::new(&engine.services, &way.call);
-    match taken_over(engine, &way, &open).await {
+async fn walk(engine: &Engine, mut envelope: CallEnvelope, mut open: OpenCall, tracker: &CallTracker) {
+    let mut ticket = Ticket::new(&engine.services, &envelope.call);
+    match taken_over(engine, &envelope, &open).await {
         Ok(Some(taken)) => open = taken,
         Ok(None) => {
             let why = "the process that ran the call is gone, and another call has its idempotency key";
             let outcome = interrupted::outcome(&open, why, engine.services.clock.now());
-            return close(engine, ticket, whereabouts, &open, &outcome).await;
+            return close(engine, ticket, tracker, &open, &outcome).await;
         }
         Err(error) => {
             tracing::warn!(error = %error.operator, call = %open.record.id, "a call that was left open could not be taken over");
@@ -75,12 +76,12 @@ async fn walk(engine: &Engine, mut way: Way, mut open: OpenCall, whereabouts: &W
         }
     }
     if open.waits() {
-        whereabouts.written(&open);
+        tracker.written(&open);
     }
-    ticket.goes_on(&way.tool, &engine.registry);
-    way.along().left_open = Some(Box::new(open.clone()));
+    ticket.goes_on(&envelope.tool, &engine.registry);
+    envelope.extras_mut().left_open = Some(Box::new(open.clone()));
     let passed = {
-        let walking = pin!(route(engine, Found(way), &mut ticket));
+        let walking = pin!(route(engine, Found(envelope), &mut ticket));
         attempts::caught(walking).await
     };
     let refusal = match passed {
@@ -94,7 +95,7 @@ async fn walk(engine: &Engine, mut way: Way, mut open: OpenCall, whereabouts: &W
             return report::report(ticket, &outcome);
         }
     };
-    let (open, outcome) = match launch::ahead(Some(whereabouts), &refusal) {
+    let (open, outcome) = match launch::ahead(Some(tracker), &refusal) {
         Ahead::Stays => return ticket.settle(),
         Ahead::Closes(waited) => {
             ticket.count(refusal.kind);
@@ -108,21 +109,21 @@ async fn walk(engine: &Engine, mut way: Way, mut open: OpenCall, whereabouts: &W
             (open, outcome)
         }
     };
-    close(engine, ticket, whereabouts, &open, &outcome).await;
+    close(engine, ticket, tracker, &open, &outcome).await;
 }
 
 /// The call with the right to go on with it; none where another call has its key.
-async fn taken_over(engine: &Engine, way: &Way, open: &OpenCall) -> Result<Option<OpenCall>, CallError> {
-    Ok(match open::has_its_key(engine, way, open).await? {
+async fn taken_over(engine: &Engine, envelope: &CallEnvelope, open: &OpenCall) -> Result<Option<OpenCall>, CallError> {
+    Ok(match open::has_its_key(engine, envelope, open).await? {
         false => None,
         // It goes on waiting here, and nowhere else. One that was started is taken over when it is its turn.
-        true if open.waits() => Some(open::adopt(engine, way, open).await?),
+        true if open.waits() => Some(open::adopt(engine, envelope, open).await?),
         true => Some(open.clone()),
     })
 }
 
-async fn close(engine: &Engine, ticket: Ticket<'_>, whereabouts: &Whereabouts, open: &OpenCall, outcome: &Outcome) {
-    match interrupted::close(engine, &whereabouts.tenant, open, outcome).await {
+async fn close(engine: &Engine, ticket: Ticket<'_>, tracker: &CallTracker, open: &OpenCall, outcome: &Outcome) {
+    match interrupted::close(engine, &tracker.head.tenant, open, outcome).await {
         Ok(true) => report::report(ticket, outcome),
         // Its end is told by whoever has it now. That may be this hub, if it was not told that it has taken the call over.
         Ok(false) => ticket.settle(),
@@ -139,31 +140,22 @@ async fn close(engine: &Engine, ticket: Ticket<'_>, whereabouts: &Whereabouts, o
 fn call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationToken) -> Call {
     let (record, clock) = (&open.record, &engine.services.clock);
     let arguments = if record.arguments.is_null() { Value::Object(Map::new()) } else { record.arguments.clone() };
-    Call {
-        id: record.id,
-        own_id: false,
-        tool: record.tool.as_str().into(),
-        arguments,
+    let opening = record.opening.as_deref();
+    let head = CallHead {
         tenant,
         caller: record.caller.clone(),
         thread: record.thread.clone(),
         run: record.run,
         key: record.key.clone(),
-        model_call: record.opening.as_ref().and_then(|opening| opening.model_call.clone()),
-        trace: record.opening.as_ref().and_then(|opening| opening.trace.clone()),
-        timeout: None,
-        retries: record.opening.as_ref().and_then(|opening| opening.retries),
-        external: record.opening.as_ref().and_then(|opening| opening.external),
-        arrived: clock.now(),
-        since: clock.instant(),
-        among: None,
-        flaw: None,
-        detached: true,
-        can_wait: open.waits(),
-        until_asked: false,
-        whereabouts: None,
-        member: None,
+        model_call: opening.and_then(|opening| opening.model_call.clone()),
+        trace: opening.and_then(|opening| opening.trace.clone()),
+        ..CallHead::new(record.id, record.tool.as_str().into(), clock.now(), clock.instant())
+    };
+    Call {
+        retries: opening.and_then(|opening| opening.retries),
+        external: opening.and_then(|opening| opening.external),
+        wait: if open.waits() { CallerWait::Detached } else { CallerWait::DetachedNoApproval },
         cancel: Some(cancel),
-        progress: None,
+        ..Call::new(head, arguments)
     }
 }

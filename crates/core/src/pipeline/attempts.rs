@@ -12,10 +12,9 @@ use std::{
     time::Duration,
 };
 
-use super::{Done, Opened, Slot, Way, admission, deadline, output, outside, ticket::Ticket};
+use super::{Done, Opened, Slot, admission, deadline, output, outside, ticket::Ticket};
 use crate::{
-    context::{CallContext, Times},
-    executor::{Job, Reply},
+    execution::{CallContext, CallEnvelope, Job, Reply, Times},
     journal::OpenCall,
     monitor::InFlight,
     services::Services,
@@ -46,19 +45,19 @@ pub(super) struct Again {
 
 /// The tool's time begins.
 pub(super) fn begin(services: &Services, opened: Opened, ticket: &mut Ticket<'_>) -> Trying {
-    let Opened { way, slot, token, standing, record } = opened;
+    let Opened { envelope, slot, token, standing, record } = opened;
     let taken = token.spend().filter(|_| record.is_none() && standing.is_none());
     // Where nothing could wait since the rate was asked, the clock was read a moment ago.
     let now = taken.unwrap_or_else(|| services.clock.instant());
     ticket.begin(now);
-    let times = Times { began: now, deadline: deadline(&way, now) };
-    let context = CallContext::new(way, times, slot.watch());
+    let times = Times { began: now, deadline: deadline(&envelope, now) };
+    let context = CallContext::new(envelope, times, slot.watch());
     Trying { context, slot, standing, record }
 }
 
 /// Runs the tool, and again where that is safe and may help.
 pub(super) async fn run(services: &Services, trying: &mut Trying, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
-    if trying.context.way().call.external.is_some() {
+    if trying.context.envelope().call.external.is_some() {
         let result = Box::pin(outside::wait(&trying.context, ticket)).await;
         trying.slot.give_back();
         return result;
@@ -69,7 +68,7 @@ pub(super) async fn run(services: &Services, trying: &mut Trying, ticket: &mut T
     // A probe is one try: a tool that may be broken is not asked three times whether it is.
     let probes = trying.standing.as_ref().is_some_and(|standing| standing.probes());
     match result {
-        Err(failed) if !probes && may_try_again(trying.context.way(), &failed) => {
+        Err(failed) if !probes && may_try_again(trying.context.envelope(), &failed) => {
             Box::pin(try_again(services, trying, failed, ticket)).await
         }
         result => result,
@@ -81,32 +80,32 @@ impl Trying {
     pub(super) fn once_more(services: &Services, again: Again, standing: Option<Box<Standing>>) -> Self {
         let Again { context, slot, record } = again;
         let times = Times { began: services.clock.instant(), deadline: context.deadline() };
-        let context = CallContext::new(context.way().clone(), times, slot.watch());
+        let context = CallContext::new(context.envelope().clone(), times, slot.watch());
         Self { context, slot, standing, record }
     }
 
     /// The tool has stopped.
     pub(super) fn done(self, result: Result<Reply, ToolError>) -> Done {
         let Self { context, standing, record, .. } = self;
-        let effect = effect(context.way().tool.definition.annotations.read_only, &result);
+        let effect = effect(context.envelope().tool.definition.annotations.read_only, &result);
         Done { context, standing, record, result, effect, withheld: None }
     }
 }
 
 /// Whether a failure is of the sort that is tried again at all; most are not.
-fn may_try_again(way: &Way, failed: &ToolError) -> bool {
-    let limits = &way.tool.limits;
+fn may_try_again(envelope: &CallEnvelope, failed: &ToolError) -> bool {
+    let limits = &envelope.tool.limits;
     let retryable = failed.retryable.unwrap_or(failed.kind.row().retryable);
     // Without a time of its own for each attempt, a timeout means that there is no time left, unless whoever raised it says
     // that it was another one. And what cannot be stopped may still be at work: a second one beside it would be two.
     let over = failed.kind == ErrorKind::Timeout && limits.attempt_timeout.is_none() && failed.retryable.is_none();
-    let still_at_it = failed.kind == ErrorKind::Timeout && !way.tool.executor.stops_when_dropped();
-    tries(way) > 1 && retryable && !over && !still_at_it && !way.call.is_cancelled()
+    let still_at_it = failed.kind == ErrorKind::Timeout && !envelope.tool.executor.stops_when_dropped();
+    tries(envelope) > 1 && retryable && !over && !still_at_it && !envelope.call.is_cancelled()
 }
 
 /// How often the tool is tried at most, counting the first time.
-fn tries(way: &Way) -> u32 {
-    way.call.retries.map_or(way.tool.limits.retry.attempts, |again| again.saturating_add(1))
+fn tries(envelope: &CallEnvelope) -> u32 {
+    envelope.call.retries.map_or(envelope.tool.limits.retry.attempts, |again| again.saturating_add(1))
 }
 
 /// Tries again until it works, time or patience is over, or the budget is used up. No slot is held while it waits.
@@ -117,14 +116,15 @@ async fn try_again(
     ticket: &mut Ticket<'_>,
 ) -> Result<Reply, ToolError> {
     loop {
-        let (way, deadline) = (trying.context.way(), trying.context.deadline());
-        let desk = &way.tool.desk;
-        let Some(wait) = wait_for_next(services, way, &failed, deadline, ticket) else { return Err(failed) };
-        if !may_try_again(way, &failed) || !desk.budget.may_retry(services.clock.instant(), desk.meter.calls() + 1) {
+        let (envelope, deadline) = (trying.context.envelope(), trying.context.deadline());
+        let desk = &envelope.tool.desk;
+        let Some(wait) = wait_for_next(services, envelope, &failed, deadline, ticket) else { return Err(failed) };
+        if !may_try_again(envelope, &failed) || !desk.budget.may_retry(services.clock.instant(), desk.meter.calls() + 1)
+        {
             return Err(failed);
         }
         let ripe = clock::after(services.clock.instant(), wait);
-        let cancelled = match &way.call.cancel {
+        let cancelled = match &envelope.call.cancel {
             Some(cancel) => cancel.run_until_cancelled(tokio::time::sleep_until(ripe)).await.is_none(),
             None => {
                 tokio::time::sleep_until(ripe).await;
@@ -134,13 +134,13 @@ async fn try_again(
         if cancelled {
             return Err(cancelled_between(&failed));
         }
-        let Ok(slot) = admission::place_again(services, way, deadline).await else {
+        let Ok(slot) = admission::place_again(services, envelope, deadline).await else {
             // Refused a slot, the call ends with the failure it had: that says more than "busy".
-            return Err(if way.call.is_cancelled() { cancelled_between(&failed) } else { failed });
+            return Err(if envelope.call.is_cancelled() { cancelled_between(&failed) } else { failed });
         };
         desk.meter.retried();
         let times = Times { began: services.clock.instant(), deadline };
-        trying.context = CallContext::new(way.clone(), times, slot.watch());
+        trying.context = CallContext::new(envelope.clone(), times, slot.watch());
         trying.slot = slot;
         let result = attempt(&trying.context, ticket).await;
         trying.slot.give_back();
@@ -164,12 +164,12 @@ fn cancelled_between(failed: &ToolError) -> ToolError {
 
 fn wait_for_next(
     services: &Services,
-    way: &Way,
+    envelope: &CallEnvelope,
     failed: &ToolError,
     deadline: Instant,
     ticket: &Ticket<'_>,
 ) -> Option<Duration> {
-    let annotations = &way.tool.definition.annotations;
+    let annotations = &envelope.tool.definition.annotations;
     let failure = Failed {
         retryable: failed.retryable.unwrap_or(failed.kind.row().retryable),
         before_effect: failed.effect == Some(Effect::None),
@@ -177,7 +177,7 @@ fn wait_for_next(
     };
     let left = deadline.saturating_duration_since(services.clock.instant());
     let may_repeat = annotations.read_only || annotations.idempotent;
-    let retry = Retry { attempts: tries(way), ..way.tool.limits.retry.clone() };
+    let retry = Retry { attempts: tries(envelope), ..envelope.tool.limits.retry.clone() };
     next_try(&retry, ticket.attempts(), &failure, may_repeat, left, fastrand::f64())
 }
 
@@ -205,14 +205,14 @@ pub(super) async fn caught<F: Future>(mut work: Pin<&mut F>) -> Result<F::Output
 }
 
 async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
-    let way = context.way();
-    if way.call.is_cancelled() {
+    let envelope = context.envelope();
+    if envelope.call.is_cancelled() {
         return Err(ToolError::hidden(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None));
     }
-    let job = Job { tool: &way.tool.definition, arguments: &way.call.arguments, context };
+    let job = Job { tool: &envelope.tool.definition, arguments: &envelope.call.arguments, context };
     let unwanted = Unwanted(Some(context));
-    let work = way.tool.executor.execute(job);
-    let writes = !way.tool.state.names.is_empty() && !way.tool.definition.annotations.read_only;
+    let work = envelope.tool.executor.execute(job);
+    let writes = !envelope.tool.state.names.is_empty() && !envelope.tool.definition.annotations.read_only;
     let work = if writes { state::alone(context, work) } else { work };
     let result = within(work, context).await.map_err(|cut| if context.waits() { not_begun(cut) } else { cut })?;
     unwanted.disarm();
@@ -241,14 +241,14 @@ async fn within<T>(work: impl Future<Output = T>, context: &CallContext) -> Resu
 
 /// The same for work that takes its time.
 async fn wait<T>(mut work: Pin<&mut impl Future<Output = T>>, context: &CallContext) -> Result<T, ToolError> {
-    let (way, began) = (context.way(), context.began());
-    let own = way.tool.limits.attempt_timeout.map(|time| clock::after(began, time));
+    let (envelope, began) = (context.envelope(), context.began());
+    let own = envelope.tool.limits.attempt_timeout.map(|time| clock::after(began, time));
     let deadline = own.map_or(context.deadline(), |own| own.min(context.deadline()));
-    let _with_the_tool = InFlight::begin(&way.tool.desk.meter);
-    let idle = way.tool.limits.idle_timeout;
+    let _with_the_tool = InFlight::begin(&envelope.tool.desk.meter);
+    let idle = envelope.tool.limits.idle_timeout;
     let due = |since: Instant| idle.map_or(deadline, |idle| clock::after(since, idle).min(deadline));
     let mut timer = pin!(tokio::time::sleep_until(due(began)));
-    let cancel = way.call.cancel.clone();
+    let cancel = envelope.call.cancel.clone();
     let mut cancelled = pin!(async {
         match cancel {
             Some(token) => token.cancelled_owned().await,
@@ -267,7 +267,7 @@ async fn wait<T>(mut work: Pin<&mut impl Future<Output = T>>, context: &CallCont
             let next = due(context.last_heard().unwrap_or(began));
             if next <= at {
                 let absolute = at >= deadline;
-                return Poll::Ready(Err(late(way, absolute, deadline.saturating_duration_since(began))));
+                return Poll::Ready(Err(late(envelope, absolute, deadline.saturating_duration_since(began))));
             }
             // The tool has said something meanwhile.
             timer.as_mut().reset(next);
@@ -277,15 +277,15 @@ async fn wait<T>(mut work: Pin<&mut impl Future<Output = T>>, context: &CallCont
     .await
 }
 
-fn late(way: &Way, absolute: bool, time: Duration) -> ToolError {
-    let limits = &way.tool.limits;
+fn late(envelope: &CallEnvelope, absolute: bool, time: Duration) -> ToolError {
+    let limits = &envelope.tool.limits;
     let text = match limits.idle_timeout {
         Some(idle) if !absolute => format!("the tool said nothing for {idle:?}"),
         _ => format!("the tool did not answer within {time:?}"),
     };
     let late = ToolError::of(ErrorKind::Timeout, text);
     // A caller that is in a greater hurry than the tool's owner says nothing about the tool.
-    let hurried = way.call.timeout.is_some_and(|wanted| wanted < limits.timeout);
+    let hurried = envelope.call.timeout.is_some_and(|wanted| wanted < limits.timeout);
     let by_caller = absolute && hurried && limits.attempt_timeout.is_none_or(|own| time < own);
     if by_caller { late.uncounted() } else { late }
 }

@@ -7,13 +7,11 @@
 
 use std::sync::Arc;
 
-use super::{Allowed, Done, Way, admission::Slot, hooks, output, ticket::Ticket};
+use super::{Allowed, Done, hooks, output, ticket::Ticket};
 use crate::{
-    context::{CallContext, Times},
     engine::Engine,
-    executor::Reply,
+    execution::{Base, CallContext, CallEnvelope, Reply, Slot, Times},
     kept::{self, Answer, Fingerprint},
-    registry::Base,
     services::Services,
     state,
 };
@@ -35,10 +33,10 @@ pub(super) async fn look(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>)
 }
 
 /// Gives an answer again.
-async fn give(services: &Services, way: Way, answer: &Answer, ticket: &Ticket<'_>) -> Outcome {
+async fn give(services: &Services, envelope: CallEnvelope, answer: &Answer, ticket: &Ticket<'_>) -> Outcome {
     let reply = Reply { output: answer.output.clone(), content: answer.content.clone() };
     let now = services.clock.instant();
-    let context = CallContext::new(way, Times { began: now, deadline: now }, Slot::default().watch());
+    let context = CallContext::new(envelope, Times { began: now, deadline: now }, Slot::default().watch());
     let (effect, result) = (Effect::None, Ok(reply));
     let mut done = Done { context, standing: None, record: None, result, effect, withheld: None };
     if let Some(asking) = hooks::after(&mut done) {
@@ -50,31 +48,31 @@ async fn give(services: &Services, way: Way, answer: &Answer, ticket: &Ticket<'_
     let reply = done.result.ok().filter(|_| done.withheld.is_none()).unwrap_or_default();
     let error = done.withheld.map(|why| *why);
     if let Some(error) = &error {
-        done.context.way().tool.desk.meter.refused(error.kind);
+        done.context.envelope().tool.desk.meter.refused(error.kind);
     }
     Outcome { cached: true, ..ticket.ended(Effect::None, reply.output, reply.content, error) }
 }
 
 async fn look_up(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<Known, CallError> {
-    let Allowed(mut way) = allowed;
+    let Allowed(mut envelope) = allowed;
     // What somebody outside says is said to this call alone.
-    let outside = way.call.external.is_some();
-    let keyed = way.call.key.is_some() || way.permit().is_some() || way.runs_again() || outside;
-    if keyed || (way.base != Base::No && way.call.thread.is_some()) {
-        return Ok(Known::No(Allowed(way)));
+    let outside = envelope.call.external.is_some();
+    let keyed = envelope.call.key.is_some() || envelope.permit().is_some() || envelope.runs_again() || outside;
+    if keyed || (envelope.base != Base::No && envelope.call.thread.is_some()) {
+        return Ok(Known::No(Allowed(envelope)));
     }
-    let fingerprint = fingerprint(&engine.services, &way).await?;
+    let fingerprint = fingerprint(&engine.services, &envelope).await?;
     let now = engine.services.clock.instant();
     if let Some(answer) = engine.scheduler.kept.get(&fingerprint, now) {
-        return Ok(Known::Yes(Box::new(give(&engine.services, way, &answer, ticket).await)));
+        return Ok(Known::Yes(Box::new(give(&engine.services, envelope, &answer, ticket).await)));
     }
-    way.along().keep_as = Some(fingerprint);
-    Ok(Known::No(Allowed(way)))
+    envelope.extras_mut().keep_as = Some(fingerprint);
+    Ok(Known::No(Allowed(envelope)))
 }
 
 /// What tells one answer from another: for a tool that remembers, also what it remembers.
-async fn fingerprint(services: &Services, way: &Way) -> Result<Fingerprint, CallError> {
-    let Way { call, tool, .. } = way;
+async fn fingerprint(services: &Services, envelope: &CallEnvelope) -> Result<Fingerprint, CallError> {
+    let CallEnvelope { call, tool, .. } = envelope;
     let known = kept::Known { name: &tool.definition.name, definition: &tool.fingerprint };
     let Some(thread) = call.thread.as_ref().filter(|_| tool.stateful) else {
         return Ok(Fingerprint::of(&call.tenant, known, &call.arguments));
@@ -87,17 +85,18 @@ async fn fingerprint(services: &Services, way: &Way) -> Result<Fingerprint, Call
 /// Keeps a good answer.
 pub(super) fn keep(engine: &Engine, done: &Done) {
     let Engine { registry, scheduler, services, .. } = engine;
-    let way = done.context.way();
-    let keep_as = way.along.as_ref().and_then(|along| along.keep_as.as_ref());
-    let (Some(fingerprint), Some(time), Ok(reply)) = (keep_as, way.tool.limits.cache, &done.result) else {
+    let envelope = done.context.envelope();
+    let keep_as = envelope.extras.as_ref().and_then(|extras| extras.keep_as.as_ref());
+    let (Some(fingerprint), Some(time), Ok(reply)) = (keep_as, envelope.tool.limits.cache, &done.result) else {
         return;
     };
     // An artifact may be forgotten before the answer that points to it, and what is too long becomes one.
     // And whoever was replaced while it ran does not answer for its successor.
-    let replaced =
-        !registry.find(&way.tool.definition.name).is_some_and(|(tool, _)| tool.registration == way.tool.registration);
+    let replaced = !registry
+        .find(&envelope.tool.definition.name)
+        .is_some_and(|(tool, _)| tool.registration == envelope.tool.registration);
     let points = reply.content.iter().any(|piece| matches!(piece, Content::Artifact { .. }));
-    if replaced || points || !output::fits(reply, &way.tool.limits) {
+    if replaced || points || !output::fits(reply, &envelope.tool.limits) {
         return;
     }
     let answer = Answer { output: reply.output.clone(), content: reply.content.clone() };

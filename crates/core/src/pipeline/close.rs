@@ -10,13 +10,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use futures_core::future::BoxFuture;
 
 use super::{
-    Done, Way, admission,
+    Done, admission,
     attempts::{Again, panic_text},
     ticket::Ticket,
     validate,
 };
 use crate::{
-    context::CallContext, engine::Engine, executor::Reply, journal::OpenCall, registry::Base, state::Drafts,
+    engine::Engine,
+    execution::{Base, CallContext, CallEnvelope, Reply},
+    journal::OpenCall,
+    state::Drafts,
     statuses::Whose,
 };
 use book::{Book, Unsettled};
@@ -43,7 +46,7 @@ pub(super) enum End {
 
 pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) -> Closing<'a> {
     let Done { context, record, result, effect, withheld, .. } = done;
-    let way = context.way();
+    let envelope = context.envelope();
     let (reply, error, drafts) = match (result, withheld) {
         // What the tool did stays done, and what it remembers of it too; only nobody sees what it said.
         (Ok(_), Some(why)) => match drafts(&context) {
@@ -55,20 +58,20 @@ pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) 
         },
         (Ok(reply), None) => {
             let (drafts, unsaved) = drafts(&context);
-            (reply, unsaved.map(|unsaved| explained(way, unsaved)), drafts)
+            (reply, unsaved.map(|unsaved| explained(envelope, unsaved)), drafts)
         }
         // A failure may tell as much as a result. That the caller cancelled tells nothing.
         (Err(failed), Some(mut why)) if failed.kind != ErrorKind::Cancelled => {
-            why.counts = explained(way, failed).counts;
+            why.counts = explained(envelope, failed).counts;
             (Reply::default(), Some(*why), context.desk().unchanged())
         }
-        (Err(failed), _) => (Reply::default(), Some(explained(way, failed)), context.desk().unchanged()),
+        (Err(failed), _) => (Reply::default(), Some(explained(envelope, failed)), context.desk().unchanged()),
     };
     let outcome = ticket.ended(effect, reply.output, reply.content, error);
-    let proves = outcome.is_success() && way.base != Base::No;
+    let proves = outcome.is_success() && envelope.base != Base::No;
     if record.is_none() && drafts.list.iter().all(|draft| draft.text.is_none()) && !proves {
-        count(engine, way, &outcome);
-        if let Some(plain) = &engine.journal.plain {
+        count(engine, envelope, &outcome);
+        if let Some(plain) = &engine.batched_records {
             plain.note(context, &outcome);
         }
         return Closing::Closed(outcome);
@@ -77,13 +80,13 @@ pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) 
 }
 
 /// Counts a call that has ended, and remembers that the tool did well for those who ask about its status.
-fn count(engine: &Engine, way: &Way, outcome: &Outcome) {
-    let desk = &way.tool.desk;
+fn count(engine: &Engine, envelope: &CallEnvelope, outcome: &Outcome) {
+    let desk = &envelope.tool.desk;
     desk.meter.ended(outcome.duration, outcome.error.as_ref().map(|error| error.kind));
     if outcome.is_success() {
         desk.succeeded.note(outcome.ended_at);
-        if let Some(thread) = &way.call.thread {
-            let whose = Whose::thread(&way.tool.definition.name, &way.call.tenant, thread);
+        if let Some(thread) = &envelope.call.thread {
+            let whose = Whose::thread(&envelope.tool.definition.name, &envelope.call.tenant, thread);
             engine.statuses.successes.note(whose, outcome.ended_at);
         }
     }
@@ -97,11 +100,11 @@ async fn settle(
     (mut outcome, mut drafts): (Outcome, Drafts),
     ticket: &Ticket<'_>,
 ) -> Box<End> {
-    let (way, services) = (context.way(), &engine.services);
+    let (envelope, services) = (context.envelope(), &engine.services);
     // Kept with the answer, and told again with it.
     let changed = drafts.list.iter().filter(|draft| draft.text.is_some());
     outcome.durability = changed.map(|draft| services.state.durability(&draft.context)).max().unwrap_or_default();
-    let book = Book::of(engine, way, record.as_deref());
+    let book = Book::of(engine, envelope, record.as_deref());
     let mut recorded = true;
     let outcome = match book.settle(&outcome, &mut drafts).await {
         Ok(has_record) => {
@@ -115,9 +118,9 @@ async fn settle(
         Err(Unsettled::RunAgain) => {
             // Others may write meanwhile; who comes first is whose turn it is.
             drafts.release();
-            let slot = admission::place_again(services, way, context.deadline()).await;
+            let slot = admission::place_again(services, envelope, context.deadline()).await;
             // A tool that never waits would never find out that its time is up.
-            let in_time = !way.call.is_cancelled() && services.clock.instant() < context.deadline();
+            let in_time = !envelope.call.is_cancelled() && services.clock.instant() < context.deadline();
             match slot {
                 Ok(slot) if in_time => return Box::new(End::Again(Again { context, slot, record })),
                 _ => {
@@ -129,10 +132,10 @@ async fn settle(
         }
     };
     for draft in &drafts.list {
-        services.state.settled(&way.call.tenant, &draft.context, &way.tool.state).await;
+        services.state.settled(&envelope.call.tenant, &draft.context, &envelope.tool.state).await;
     }
-    count(engine, way, &outcome);
-    if let (false, Some(plain)) = (recorded, &engine.journal.plain) {
+    count(engine, envelope, &outcome);
+    if let (false, Some(plain)) = (recorded, &engine.batched_records) {
         plain.note(context, &outcome);
     }
     Box::new(End::Closed(outcome))
@@ -163,11 +166,11 @@ fn drafts(context: &CallContext) -> (Drafts, Option<ToolError>) {
 }
 
 /// The failure of a tool as its caller sees it.
-pub(super) fn explained(way: &Way, failed: ToolError) -> CallError {
+pub(super) fn explained(envelope: &CallEnvelope, failed: ToolError) -> CallError {
     let error = if failed.problems.is_empty() {
         CallError::from(failed)
     } else {
-        validate::invalid(&way.tool.definition.name, failed.problems)
+        validate::invalid(&envelope.tool.definition.name, failed.problems)
     };
-    error.shortened(way.tool.limits.text)
+    error.shortened(envelope.tool.limits.text)
 }

@@ -4,8 +4,13 @@
 //! In: what the thread has achieved. Out: a refusal that says what to call next; at the end of a good call, the write
 //! that joins its closing batch. What is missing is decided by `status/evidence.rs`.
 
-use super::{Found, Way};
-use crate::{engine::Engine, journal::Journal, registry::Base, services::Services};
+use super::Found;
+use crate::{
+    engine::Engine,
+    execution::{Base, CallEnvelope},
+    journal::Journal,
+    services::Services,
+};
 use toolhub_storage::backend::{StoreError, Write};
 use toolhub_types::{
     error::{CallError, Detail, ErrorKind},
@@ -22,17 +27,17 @@ pub(super) async fn check(journal: &Journal, services: &Services, found: &Found)
     Box::pin(look(journal, services, &found.0)).await
 }
 
-async fn look(journal: &Journal, services: &Services, way: &Way) -> Result<(), CallError> {
+async fn look(journal: &Journal, services: &Services, envelope: &CallEnvelope) -> Result<(), CallError> {
     // Door 1 has given every dependent call a thread.
-    let Some(thread) = &way.call.thread else { return Ok(()) };
+    let Some(thread) = &envelope.call.thread else { return Ok(()) };
     let now = services.clock.now();
-    let (evidence, _) = journal.evidence(&way.call.tenant, thread, now).await?;
-    let missing = missing(&way.tool.definition.depends_on, &evidence, now);
-    if missing.is_empty() { Ok(()) } else { Err(not_yet(way, &missing)) }
+    let (evidence, _) = journal.evidence(&envelope.call.tenant, thread, now).await?;
+    let missing = missing(&envelope.tool.definition.depends_on, &evidence, now);
+    if missing.is_empty() { Ok(()) } else { Err(not_yet(envelope, &missing)) }
 }
 
-fn not_yet(way: &Way, missing: &[Missing]) -> CallError {
-    let (tool, next) = (&way.tool.definition.name, next_step(missing, Language::English));
+fn not_yet(envelope: &CallEnvelope, missing: &[Missing]) -> CallError {
+    let (tool, next) = (&envelope.tool.definition.name, next_step(missing, Language::English));
     let names = helpful(missing).iter().map(ToString::to_string).collect();
     CallError::new(ErrorKind::DependencyNotMet)
         .operator(format!("`{tool}` still waits for others in this thread. {next}"))
@@ -50,12 +55,12 @@ pub(super) struct Proof {
 }
 
 /// What the success of this call proves.
-pub(super) async fn prove(engine: &Engine, way: &Way) -> Result<Proof, StoreError> {
-    let (Some(thread), true) = (&way.call.thread, way.base != Base::No) else { return Ok(Proof::default()) };
+pub(super) async fn prove(engine: &Engine, envelope: &CallEnvelope) -> Result<Proof, StoreError> {
+    let (Some(thread), true) = (&envelope.call.thread, envelope.base != Base::No) else { return Ok(Proof::default()) };
     let now = engine.services.clock.now();
-    let (before, seen) = engine.journal.evidence(&way.call.tenant, thread, now).await?;
-    let name = &way.tool.definition.name;
-    if way.base == Base::Once && before.of(name).is_some() {
+    let (before, seen) = engine.journal.evidence(&envelope.call.tenant, thread, now).await?;
+    let name = &envelope.tool.definition.name;
+    if envelope.base == Base::Once && before.of(name).is_some() {
         return Ok(Proof::default());
     }
     let mut after = before.clone();
@@ -65,15 +70,15 @@ pub(super) async fn prove(engine: &Engine, way: &Way) -> Result<Proof, StoreErro
 }
 
 /// Tells which tools the thread may use now, because of what was proved.
-pub(super) fn tell(engine: &Engine, way: &Way, proof: &Proof) {
+pub(super) fn tell(engine: &Engine, envelope: &CallEnvelope, proof: &Proof) {
     let Engine { services, registry, statuses, .. } = engine;
-    let (Some(_), Some(thread)) = (&proof.write, &way.call.thread) else { return };
+    let (Some(_), Some(thread)) = (&proof.write, &envelope.call.thread) else { return };
     services.stirred.notify_one();
     if !services.events.heard() {
         return;
     }
-    let (tenant, now) = (&way.call.tenant, services.clock.now());
-    for tool in registry.snapshot().waiting_for(&way.tool.definition.name) {
+    let (tenant, now) = (&envelope.call.tenant, services.clock.now());
+    for tool in registry.snapshot().waiting_for(&envelope.tool.definition.name) {
         let Definition { name, depends_on, .. } = &tool.definition;
         let waits = |evidence: &Evidence| !missing(depends_on, evidence, now).is_empty();
         let usable = || !matches!(statuses.admit(name, tenant, Some(thread)), Admission::Refuse { .. });

@@ -8,8 +8,11 @@ use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 
-use super::{Done, Found, Way, attempts::panic_text, output};
-use crate::hooks::{After, Before, HookedCall};
+use super::{Done, Found, attempts::panic_text, output};
+use crate::{
+    execution::CallEnvelope,
+    hooks::{After, Before, HookedCall},
+};
 use toolhub_types::{
     content::Content,
     error::{CallError, ErrorKind, ToolError},
@@ -24,47 +27,47 @@ pub(super) async fn before(found: Found) -> Result<Found, CallError> {
 }
 
 async fn ask_before(found: Found) -> Result<Found, CallError> {
-    let Found(mut way) = found;
-    for hook in way.tool.hooks.clone() {
-        let call = seen(&way);
-        let said = kept(async || match &way.call.cancel {
+    let Found(mut envelope) = found;
+    for hook in envelope.tool.hooks.clone() {
+        let call = seen(&envelope);
+        let said = kept(async || match &envelope.call.cancel {
             None => hook.before(&call).await.map(Some),
             Some(cancel) => cancel.run_until_cancelled(hook.before(&call)).await.transpose(),
         });
         match said.await {
             Ok(Some(Before::Pass)) => {}
-            Ok(Some(Before::Block(why))) => return Err(blocked(&way, &why)),
-            Ok(Some(Before::Rewrite(arguments))) => way.call.arguments = arguments,
-            Ok(Some(Before::Say(text))) => way.along().notes.push(text),
+            Ok(Some(Before::Block(why))) => return Err(blocked(&envelope, &why)),
+            Ok(Some(Before::Rewrite(arguments))) => envelope.call.arguments = arguments,
+            Ok(Some(Before::Say(text))) => envelope.extras_mut().notes.push(text),
             Ok(None) => return Err(CallError::new(ErrorKind::Cancelled)),
             // It was given up with its caller, and fell over that.
-            Err(_) if way.call.is_cancelled() => return Err(CallError::new(ErrorKind::Cancelled)),
+            Err(_) if envelope.call.is_cancelled() => return Err(CallError::new(ErrorKind::Cancelled)),
             Err(error) => {
-                let name = &way.tool.definition.name;
+                let name = &envelope.tool.definition.name;
                 return Err(forbidden().operator(format!("a hook before `{name}` failed: {error}")));
             }
         }
     }
-    Ok(Found(way))
+    Ok(Found(envelope))
 }
 
 /// May withhold or rewrite what the tool returned. Then everything is said that is to be said beside the result. Waits only
 /// where there is something to ask or to say.
 pub(super) fn after(done: &mut Done) -> Option<BoxFuture<'_, ()>> {
-    let way = done.context.way();
-    if way.tool.hooks.is_empty() && way.notes().is_empty() { None } else { Some(Box::pin(ask_after(done))) }
+    let envelope = done.context.envelope();
+    if envelope.tool.hooks.is_empty() && envelope.notes().is_empty() { None } else { Some(Box::pin(ask_after(done))) }
 }
 
 async fn ask_after(done: &mut Done) {
-    let way = done.context.way();
-    let mut said = way.notes().to_vec();
-    for hook in &way.tool.hooks {
-        let call = seen(way);
+    let envelope = done.context.envelope();
+    let mut said = envelope.notes().to_vec();
+    for hook in &envelope.tool.hooks {
+        let call = seen(envelope);
         let result = done.result.as_ref().map(|reply| &reply.output);
         match kept(|| hook.after(&call, result)).await {
             Ok(After::Pass) => {}
             Ok(After::Block(why)) => {
-                done.withheld = Some(Box::new(blocked(way, &why)));
+                done.withheld = Some(Box::new(blocked(envelope, &why)));
                 break;
             }
             Ok(After::Rewrite(output)) => {
@@ -75,7 +78,7 @@ async fn ask_after(done: &mut Done) {
             }
             Ok(After::Say(text)) => said.push(text),
             Err(error) => {
-                let name = &way.tool.definition.name;
+                let name = &envelope.tool.definition.name;
                 let error = forbidden()
                     .operator(format!("a hook after `{name}` failed: {error}"))
                     .model("The tool ran, but its result is withheld.");
@@ -103,8 +106,8 @@ where
     }
 }
 
-fn seen(way: &Way) -> HookedCall<'_> {
-    let Way { call, tool, .. } = way;
+fn seen(envelope: &CallEnvelope) -> HookedCall<'_> {
+    let CallEnvelope { call, tool, .. } = envelope;
     HookedCall {
         id: call.id,
         tool: &tool.definition,
@@ -116,8 +119,8 @@ fn seen(way: &Way) -> HookedCall<'_> {
     }
 }
 
-fn blocked(way: &Way, why: &str) -> CallError {
-    forbidden().operator(format!("a hook blocks `{}`: {why}", way.tool.definition.name)).model(why)
+fn blocked(envelope: &CallEnvelope, why: &str) -> CallError {
+    forbidden().operator(format!("a hook blocks `{}`: {why}", envelope.tool.definition.name)).model(why)
 }
 
 fn forbidden() -> CallError {

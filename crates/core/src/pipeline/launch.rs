@@ -9,12 +9,12 @@ use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Found, attempts, interrupted, replay, report, resolve, route, ticket::Ticket};
+use super::{Found, Submission, attempts, interrupted, replay, report, resolve, route, ticket::Ticket};
 use crate::{
-    call::{Call, Reached, Whereabouts},
+    call::Reached,
     engine::Engine,
     held,
-    journal::OpenCall,
+    journal::{CallTracker, OpenCall},
 };
 use toolhub_types::{
     effect::Effect,
@@ -24,15 +24,17 @@ use toolhub_types::{
 
 /// Finds the call's tool. A thread is made by being named, even by a call that asks for a tool that is not there; the others
 /// are noted when they begin.
-pub(super) fn enter(engine: &Engine, call: Box<Call>) -> Result<Found, resolve::Refused> {
+pub(super) fn enter(engine: &Engine, submission: Submission) -> Result<Found, resolve::Refused> {
+    let call = &submission.call;
     if engine.is_leaving() {
-        return Err(resolve::Refused { call, error: CallError::new(ErrorKind::ShuttingDown) });
+        let error = CallError::new(ErrorKind::ShuttingDown);
+        return Err(resolve::Refused { call: submission.call, error });
     }
     if call.own_id && engine.live.has(call.id) {
         let error = replay::made_before(call.id, false);
-        return Err(resolve::Refused { call, error });
+        return Err(resolve::Refused { call: submission.call, error });
     }
-    resolve::find(&engine.registry, call).inspect_err(|resolve::Refused { call, .. }| {
+    resolve::find(&engine.registry, submission).inspect_err(|resolve::Refused { call, .. }| {
         if let Some(thread) = &call.thread {
             engine.services.known.note(&call.tenant, thread, call.arrived);
         }
@@ -43,7 +45,7 @@ pub(super) fn enter(engine: &Engine, call: Box<Call>) -> Result<Found, resolve::
 ///
 /// Each sort of call gets a future of its own: a plain one is boxed as it is, and stays small enough for the allocator's
 /// quick path (about 1 KiB).
-pub(crate) fn run(engine: &Arc<Engine>, call: Box<Call>) -> BoxFuture<'_, Outcome> {
+pub(crate) fn run(engine: &Arc<Engine>, call: Submission) -> BoxFuture<'_, Outcome> {
     match enter(engine, call) {
         Err(refused) => Box::pin(async move { turned_away(engine, refused) }),
         Ok(found) if found.runs_in_place() => Box::pin(walk(engine, found, true)),
@@ -59,12 +61,12 @@ pub(crate) fn run(engine: &Arc<Engine>, call: Box<Call>) -> BoxFuture<'_, Outcom
 }
 
 /// Runs a call and waits for its end, or until a person is asked; then it goes on without its caller.
-pub(crate) fn run_until_asked(engine: &Arc<Engine>, call: Box<Call>) -> BoxFuture<'_, Reached> {
+pub(crate) fn run_until_asked(engine: &Arc<Engine>, call: Submission) -> BoxFuture<'_, Reached> {
     match enter(engine, call) {
         Err(refused) => Box::pin(async move { Reached::Ended(turned_away(engine, refused)) }),
         Ok(found) if found.runs_in_place() => Box::pin(async move { Reached::Ended(walk(engine, found, true).await) }),
         Ok(mut found) => Box::pin(async move {
-            found.0.call.until_asked = true;
+            found.0.call.wait = found.0.call.wait.until_approval();
             let goes_on = found.0.call.goes_on();
             let (mut pending, cancel) = launch(engine, found);
             let wanted = Wanted { cancel, goes_on };
@@ -76,12 +78,12 @@ pub(crate) fn run_until_asked(engine: &Arc<Engine>, call: Box<Call>) -> BoxFutur
 }
 
 /// Starts a call on a task of its own.
-pub(crate) fn start(engine: &Arc<Engine>, call: Box<Call>) -> Pending {
+pub(crate) fn start(engine: &Arc<Engine>, call: Submission) -> Pending {
     match enter(engine, call) {
         Ok(found) => launch(engine, found).0,
         Err(refused) => {
             let outcome = turned_away(engine, refused);
-            Pending { told: oneshot::channel().1, otherwise: Some(Box::new(outcome)), whereabouts: None }
+            Pending { told: oneshot::channel().1, otherwise: Some(Box::new(outcome)), tracker: None }
         }
     }
 }
@@ -100,7 +102,7 @@ pub(crate) struct Pending {
     /// The end if nobody tells: the call was refused at once, or its task vanished with the runtime.
     otherwise: Option<Box<Outcome>>,
     /// Where it is, if it was not refused at once.
-    whereabouts: Option<Arc<Whereabouts>>,
+    tracker: Option<Arc<CallTracker>>,
 }
 
 impl Pending {
@@ -112,12 +114,12 @@ impl Pending {
 
     /// Waits for the end, or until the journal has the call and it waits or runs.
     pub(crate) async fn accepted(&mut self) -> Reached {
-        let Some(whereabouts) = self.whereabouts.clone() else { return Reached::Ended(self.outcome().await) };
+        let Some(tracker) = self.tracker.clone() else { return Reached::Ended(self.outcome().await) };
         // An end that is there already is told; the order decides.
-        match select(pin!(self.outcome()), pin!(whereabouts.accepted())).await {
+        match select(pin!(self.outcome()), pin!(tracker.accepted())).await {
             Either::Left((outcome, _)) => Reached::Ended(outcome),
             Either::Right((approval, _)) => {
-                let (call, thread) = (whereabouts.id, whereabouts.thread.clone());
+                let (call, thread) = (tracker.head.id, tracker.head.thread.clone());
                 match approval {
                     Some(approval) => Reached::Waiting { call, approval, thread },
                     None => Reached::Accepted { call, thread },
@@ -133,14 +135,14 @@ fn launch(engine: &Arc<Engine>, mut found: Found) -> (Pending, CancellationToken
     let otherwise = Some(Box::new(Ticket::new(&engine.services, &found.0.call).lost()));
     let call = &mut found.0.call;
     let (id, cancel) = (call.id, call.cancel.get_or_insert_default().clone());
-    let whereabouts = Whereabouts::of(call, cancel.clone());
-    call.whereabouts = Some(whereabouts.clone());
-    let running = engine.live.enter(&whereabouts);
+    let tracker = CallTracker::of(call, cancel.clone());
+    found.0.tracker = Some(tracker.clone());
+    let running = engine.live.enter(&tracker);
     let progress = found.0.call.progress.clone();
     let (tasks, runtime) = (engine.tasks.clone(), engine.runtime.clone());
     let engine = engine.clone();
     // A call that nobody waits for holds up nobody, so it need not know where it was made.
-    let hold = held::current().filter(|_| !found.0.call.detached);
+    let hold = held::current().filter(|_| !found.0.call.wait.is_detached());
     let task = async move {
         let outcome = walk(&engine, found, false).await;
         drop(running);
@@ -157,21 +159,21 @@ fn launch(engine: &Arc<Engine>, mut found: Found) -> (Pending, CancellationToken
         None => tasks.spawn_on(task, &runtime),
         Some(hold) => tasks.spawn_on(hold.around(task), &runtime),
     };
-    (Pending { told, otherwise, whereabouts: Some(whereabouts) }, cancel)
+    (Pending { told, otherwise, tracker: Some(tracker) }, cancel)
 }
 
 /// Walks a call through all doors and reports its end, even if something panics on the way.
 async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
     let mut ticket = Ticket::new(&engine.services, &found.0.call);
     ticket.runs(in_place, &found.0.tool, &engine.registry);
-    let whereabouts = found.0.call.whereabouts.clone();
+    let tracker = found.0.tracker.clone();
     let passed = {
         let walking = pin!(route(engine, found, &mut ticket));
         attempts::caught(walking).await
     };
     let outcome = match passed {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(refusal)) => match ahead(whereabouts.as_deref(), &refusal) {
+        Ok(Err(refusal)) => match ahead(tracker.as_deref(), &refusal) {
             Ahead::Nothing => {
                 ticket.count(refusal.kind);
                 ticket.refused(refusal)
@@ -184,7 +186,7 @@ async fn walk(engine: &Engine, found: Found, in_place: bool) -> Outcome {
             Ahead::Closes(open) => {
                 ticket.count(refusal.kind);
                 let outcome = ticket.refused(refusal);
-                Box::pin(close_refused(engine, &open, &outcome, whereabouts)).await;
+                Box::pin(close_refused(engine, &open, &outcome, tracker)).await;
                 outcome
             }
         },
@@ -211,14 +213,14 @@ pub(super) enum Ahead {
     Closes(Box<OpenCall>),
 }
 
-pub(super) fn ahead(whereabouts: Option<&Whereabouts>, refusal: &CallError) -> Ahead {
-    let Some(whereabouts) = whereabouts else { return Ahead::Nothing };
+pub(super) fn ahead(tracker: Option<&CallTracker>, refusal: &CallError) -> Ahead {
+    let Some(tracker) = tracker else { return Ahead::Nothing };
     // Cancelled because the hub goes down, it has done nothing yet: it can go on later.
-    let cut_off = refusal.kind == ErrorKind::Cancelled && whereabouts.is_cut_off() && whereabouts.leave();
-    if cut_off || whereabouts.is_left() {
+    let cut_off = refusal.kind == ErrorKind::Cancelled && tracker.is_cut_off() && tracker.leave();
+    if cut_off || tracker.is_left() {
         return Ahead::Stays;
     }
-    whereabouts.take_ahead().map_or(Ahead::Nothing, Ahead::Closes)
+    tracker.take_ahead().map_or(Ahead::Nothing, Ahead::Closes)
 }
 
 /// What is told to somebody who still waits for a call that goes on at the next start: it has not run, and it will.
@@ -231,9 +233,9 @@ fn left_for_later(refusal: CallError) -> CallError {
 
 /// Closes a call that was written down before it came to its turn, and is refused now. If that is not possible, it is closed
 /// when the store answers again.
-async fn close_refused(engine: &Engine, open: &OpenCall, outcome: &Outcome, whereabouts: Option<Arc<Whereabouts>>) {
-    let Some(whereabouts) = whereabouts else { return };
-    if let Err(error) = interrupted::close(engine, &whereabouts.tenant, open, outcome).await {
+async fn close_refused(engine: &Engine, open: &OpenCall, outcome: &Outcome, tracker: Option<Arc<CallTracker>>) {
+    let Some(tracker) = tracker else { return };
+    if let Err(error) = interrupted::close(engine, &tracker.head.tenant, open, outcome).await {
         tracing::warn!(%error, call = %outcome.id, "a call that was refused could not be closed; that is tried again");
         engine.journal.not_written(outcome);
     }

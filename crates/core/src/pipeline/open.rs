@@ -6,9 +6,10 @@
 
 use futures_core::future::BoxFuture;
 
-use super::{Allowed, Along, Opened, Placed, Way, interrupted, policy, replay, ticket::Ticket, time_limit};
+use super::{Allowed, Opened, Placed, interrupted, policy, replay, ticket::Ticket, time_limit};
 use crate::{
     engine::Engine,
+    execution::{CallEnvelope, Extras},
     journal::{self, CallRecord, Claim, Journal, OpenCall, Opening},
     services::Services,
 };
@@ -27,76 +28,80 @@ pub(super) fn record<'a>(
     engine: &'a Engine,
     placed: &'a Placed,
 ) -> Result<Option<BoxFuture<'a, Result<OpenCall, CallError>>>, CallError> {
-    let (way, services) = (&placed.way, &engine.services);
-    if way.call.is_cancelled() {
+    let (envelope, services) = (&placed.envelope, &engine.services);
+    if envelope.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
-    if let Some(permit) = way.permit().filter(|permit| !permit.approval.is_usable(services.clock.now())) {
+    if let Some(permit) = envelope.permit().filter(|permit| !permit.approval.is_usable(services.clock.now())) {
         let error = policy::too_late(&permit.approval, "was not used in time");
         return Err(error.model("The approval of this call ran out before the call could start."));
     }
-    if let Some(left) = way.left_open() {
-        return Ok(Some(Box::pin(take_over(engine, way, left))));
+    if let Some(left) = envelope.left_open() {
+        return Ok(Some(Box::pin(take_over(engine, envelope, left))));
     }
-    let now = Stage { status: Status::Executing, approval: way.permit().map(|permit| permit.approval.id) };
-    Ok(if must_open(way) { Some(Box::pin(write(engine, way, now))) } else { None })
+    let now = Stage { status: Status::Executing, approval: envelope.permit().map(|permit| permit.approval.id) };
+    Ok(if must_open(envelope) { Some(Box::pin(write(engine, envelope, now))) } else { None })
 }
 
 /// From here on the call runs, and listeners know it.
 pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>, ticket: &mut Ticket<'_>) -> Opened {
-    let Placed { way, slot, token, standing } = placed;
+    let Placed { envelope, slot, token, standing } = placed;
     if let Some(approval) = record.as_ref().and_then(|open| open.record.approval) {
         ticket.approved(approval);
     }
-    if let Some(whereabouts) = &way.call.whereabouts {
+    if let Some(tracker) = &envelope.tracker {
         // What was written ahead of it is this record now.
-        whereabouts.take_ahead();
-        whereabouts.at(Status::Executing);
-        if way.call.external.is_some() {
-            whereabouts.hands_out(&way.call.arguments, services.clock.now() + time_limit(&way));
+        tracker.take_ahead();
+        tracker.at(Status::Executing);
+        if envelope.call.external.is_some() {
+            tracker.hands_out(&envelope.call.arguments, services.clock.now() + time_limit(&envelope));
         }
     }
     if services.events.heard() {
-        let (call_id, run_id, tool_name) = (way.call.id, way.call.run, way.call.tool.clone());
+        let (call_id, run_id, tool_name) = (envelope.call.id, envelope.call.run, envelope.call.tool.clone());
         let news = News::ExecutionStarted { call_id, run_id, tool_name };
-        services.events.tell_tenant(services.clock.now(), &way.call.tenant, way.call.thread.as_ref(), news);
+        services.events.tell_tenant(services.clock.now(), &envelope.call.tenant, envelope.call.thread.as_ref(), news);
     }
-    Opened { way, slot, token, standing, record: record.map(Box::new) }
+    Opened { envelope, slot, token, standing, record: record.map(Box::new) }
 }
 
 /// Writes a call down that waits for a person: nobody may be there when the answer comes, and the process may not be the same.
-pub(super) async fn ahead_of_the_answer(engine: &Engine, way: Way, approval: ApprovalId) -> Result<Way, CallError> {
-    ahead(engine, way, Stage { status: Status::AwaitingApproval, approval: Some(approval) }).await
+pub(super) async fn ahead_of_the_answer(
+    engine: &Engine,
+    envelope: CallEnvelope,
+    approval: ApprovalId,
+) -> Result<CallEnvelope, CallError> {
+    ahead(engine, envelope, Stage { status: Status::AwaitingApproval, approval: Some(approval) }).await
 }
 
 /// Writes a call down before it waits for its turn, unless that has been done.
 pub(super) async fn ahead_of_its_turn(engine: &Engine, allowed: Allowed) -> Result<Allowed, CallError> {
-    let Allowed(way) = allowed;
-    if way.left_open().is_some() {
-        return Ok(Allowed(way));
+    let Allowed(envelope) = allowed;
+    if envelope.left_open().is_some() {
+        return Ok(Allowed(envelope));
     }
-    if way.call.is_cancelled() {
+    if envelope.call.is_cancelled() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
-    let way = ahead(engine, way, Stage { status: Status::Scheduled, approval: None }).await?;
-    way.call.waits(Status::Scheduled, None);
-    Ok(Allowed(way))
+    let envelope = ahead(engine, envelope, Stage { status: Status::Scheduled, approval: None }).await?;
+    envelope.waits(Status::Scheduled, None);
+    Ok(Allowed(envelope))
 }
 
-async fn ahead(engine: &Engine, mut way: Way, now: Stage) -> Result<Way, CallError> {
-    let open = match way.left_open() {
-        None => write(engine, &way, now).await?,
+async fn ahead(engine: &Engine, mut envelope: CallEnvelope, now: Stage) -> Result<CallEnvelope, CallError> {
+    let open = match envelope.left_open() {
+        None => write(engine, &envelope, now).await?,
         Some(left) => {
             let mut call = left.clone();
             (call.record.status, call.record.approval) = (now.status, now.approval);
-            rewrite(engine, &way, call).await?
+            rewrite(engine, &envelope, call).await?
         }
     };
-    if let Some(whereabouts) = &way.call.whereabouts {
-        whereabouts.written(&open);
+    if let Some(tracker) = &envelope.tracker {
+        tracker.written(&open);
     }
-    way.along().left_open = Some(Box::new(open));
-    Ok(way)
+    envelope.extras_mut().left_open = Some(Box::new(open));
+    Ok(envelope)
 }
 
 /// How far a call is when it is written down.
@@ -106,42 +111,43 @@ struct Stage {
     approval: Option<ApprovalId>,
 }
 
-fn must_open(way: &Way) -> bool {
-    let call = &way.call;
-    !way.tool.definition.annotations.read_only
+fn must_open(envelope: &CallEnvelope) -> bool {
+    let call = &envelope.call;
+    !envelope.tool.definition.annotations.read_only
         || call.key.is_some()
         || call.own_id
         || call.external.is_some()
-        || way.permit().is_some()
+        || envelope.permit().is_some()
 }
 
-async fn write(engine: &Engine, way: &Way, stage: Stage) -> Result<OpenCall, CallError> {
+async fn write(engine: &Engine, envelope: &CallEnvelope, stage: Stage) -> Result<OpenCall, CallError> {
     let Engine { journal, services, .. } = engine;
     let now = services.clock.now();
     let runs = stage.status == Status::Executing;
     let opening = Opening {
         node: journal.node.clone(),
         starts: u32::from(runs),
-        read_only: way.tool.definition.annotations.read_only,
-        digest: way.along.as_ref().and_then(|along| along.digest.clone()),
-        model_call: way.call.model_call.clone(),
-        trace: way.call.trace.clone(),
-        retries: way.call.retries,
-        external: way.call.external,
+        read_only: envelope.tool.definition.annotations.read_only,
+        digest: envelope.extras.as_ref().and_then(|extras| extras.digest.clone()),
+        model_call: envelope.call.model_call.clone(),
+        trace: envelope.call.trace.clone(),
+        retries: envelope.call.retries,
+        external: envelope.call.external,
     };
-    let record = CallRecord::opened(&way.call, &way.tool.definition.name, now);
+    let record =
+        CallRecord::opened(&envelope.call, envelope.tool.definition.name.clone(), envelope.call.arguments.clone(), now);
     let Stage { status, approval } = stage;
-    let external_until = way.call.external.filter(|_| runs).map(|_| now + time_limit(way));
+    let external_until = envelope.call.external.filter(|_| runs).map(|_| now + time_limit(envelope));
     let record = CallRecord { status, approval, external_until, opening: Some(Box::new(opening)), ..record };
-    let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
+    let partition = Partition::of_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
     let mut batch = Batch::on(partition.clone()).with(journal.open(&record)?);
-    if way.call.own_id {
-        batch.writes.push(journal.never_ended(way.call.id));
+    if envelope.call.own_id {
+        batch.writes.push(journal.never_ended(envelope.call.id));
     }
-    let batch = if runs { using_up(engine, way, batch).await? } else { batch };
+    let batch = if runs { using_up(engine, envelope, batch).await? } else { batch };
     let mut open = OpenCall { record, seen: Seen { version: 1, stamp: batch.stamp } };
-    commit(engine, way, batch, &mut open).await?;
-    if let Err(refused) = claim(journal, services, way).await {
+    commit(engine, envelope, batch, &mut open).await?;
+    if let Err(refused) = claim(journal, services, envelope).await {
         let unopen = Batch::on(partition).with(journal.unopen(open.record.id, open.seen));
         if journal.store.commit(unopen, now).await.is_err() {
             never_ran(engine, &open);
@@ -152,9 +158,9 @@ async fn write(engine: &Engine, way: &Way, stage: Stage) -> Result<OpenCall, Cal
 }
 
 /// The batch that opens a call, with what uses its approval up.
-async fn using_up(engine: &Engine, way: &Way, mut batch: Batch) -> Result<Batch, CallError> {
-    let Some(permit) = way.permit() else { return Ok(batch) };
-    let used = engine.approvals.used(permit, way.call.id)?;
+async fn using_up(engine: &Engine, envelope: &CallEnvelope, mut batch: Batch) -> Result<Batch, CallError> {
+    let Some(permit) = envelope.permit() else { return Ok(batch) };
+    let used = engine.approvals.used(permit, envelope.call.id)?;
     if permit.partition == batch.partition {
         batch.writes.push(used);
     } else {
@@ -162,21 +168,21 @@ async fn using_up(engine: &Engine, way: &Way, mut batch: Batch) -> Result<Batch,
         // second execution.
         let apart = Batch::on(permit.partition.clone()).with(used);
         let using = engine.journal.store.commit(apart, engine.services.clock.now()).await;
-        using.map_err(|error| refused(way, error))?;
+        using.map_err(|error| refused(envelope, error))?;
     }
     Ok(batch)
 }
 
 /// Commits the batch whose first write is the call's record, and notes as what it was written: a store that was restored does not
 /// count from one.
-async fn commit(engine: &Engine, way: &Way, batch: Batch, open: &mut OpenCall) -> Result<(), CallError> {
+async fn commit(engine: &Engine, envelope: &CallEnvelope, batch: Batch, open: &mut OpenCall) -> Result<(), CallError> {
     open.seen.stamp = batch.stamp;
     let committed = engine.journal.store.commit(batch, engine.services.clock.now()).await;
     let versions = committed.map_err(|error| {
         if matches!(error, StoreError::Unknown(_)) {
             never_ran(engine, open);
         }
-        refused(way, error)
+        refused(envelope, error)
     })?;
     open.seen.version = versions.first().copied().unwrap_or_default();
     Ok(())
@@ -192,21 +198,21 @@ fn never_ran(engine: &Engine, open: &OpenCall) {
 /// Takes over a call that was written down before, by this process or by one that died, and counts that it is started. It has
 /// its key already, and the approval of one that is started once more is used up. Whoever is second finds another row than it
 /// expects.
-async fn take_over(engine: &Engine, way: &Way, left: &OpenCall) -> Result<OpenCall, CallError> {
+async fn take_over(engine: &Engine, envelope: &CallEnvelope, left: &OpenCall) -> Result<OpenCall, CallError> {
     let mut call = left.clone();
     call.record.status = Status::Executing;
-    call.record.arguments = way.call.arguments.clone();
-    if let Some(permit) = way.permit() {
+    call.record.arguments = envelope.call.arguments.clone();
+    if let Some(permit) = envelope.permit() {
         call.record.approval = Some(permit.approval.id);
     }
-    rewrite(engine, way, call).await
+    rewrite(engine, envelope, call).await
 }
 
 /// Whether an open call of a dead process has its key, if it has one. It may have died before it took it, and takes it now; or
 /// when another had it, and then it was never let in.
-pub(super) async fn has_its_key(engine: &Engine, way: &Way, left: &OpenCall) -> Result<bool, CallError> {
+pub(super) async fn has_its_key(engine: &Engine, envelope: &CallEnvelope, left: &OpenCall) -> Result<bool, CallError> {
     let Engine { journal, services, .. } = engine;
-    let (call, tool) = (&way.call, &way.tool.definition.name);
+    let (call, tool) = (&envelope.call, &envelope.tool.definition.name);
     let Some(key) = &call.key else { return Ok(true) };
     let now = services.clock.now();
     if let Some((claim, _)) = journal.claimed(&call.tenant, tool, key, now).await? {
@@ -228,16 +234,16 @@ pub(super) async fn has_its_key(engine: &Engine, way: &Way, left: &OpenCall) -> 
 }
 
 /// Takes over a call that a dead process left waiting; it goes on waiting here.
-pub(super) async fn adopt(engine: &Engine, way: &Way, left: &OpenCall) -> Result<OpenCall, CallError> {
-    rewrite(engine, way, left.clone()).await
+pub(super) async fn adopt(engine: &Engine, envelope: &CallEnvelope, left: &OpenCall) -> Result<OpenCall, CallError> {
+    rewrite(engine, envelope, left.clone()).await
 }
 
 /// Writes the record of an open call anew, as one of this node.
-async fn rewrite(engine: &Engine, way: &Way, mut call: OpenCall) -> Result<OpenCall, CallError> {
+async fn rewrite(engine: &Engine, envelope: &CallEnvelope, mut call: OpenCall) -> Result<OpenCall, CallError> {
     let journal = &engine.journal;
     let runs = call.record.status == Status::Executing;
     let opening = call.record.opening.get_or_insert_with(|| {
-        let read_only = way.tool.definition.annotations.read_only;
+        let read_only = envelope.tool.definition.annotations.read_only;
         Box::new(Opening {
             node: journal.node.clone(),
             starts: 1,
@@ -246,39 +252,41 @@ async fn rewrite(engine: &Engine, way: &Way, mut call: OpenCall) -> Result<OpenC
             model_call: None,
             trace: None,
             retries: None,
-            external: way.call.external,
+            external: envelope.call.external,
         })
     });
     opening.node = journal.node.clone();
     opening.starts += u32::from(runs);
-    if runs && way.call.external.is_some() {
-        call.record.external_until = Some(engine.services.clock.now() + time_limit(way));
+    if runs && envelope.call.external.is_some() {
+        call.record.external_until = Some(engine.services.clock.now() + time_limit(envelope));
     }
-    let partition = Partition::of_call(way.call.tenant.clone(), way.call.thread.as_ref(), way.call.id);
+    let partition = Partition::of_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
     let batch = Batch::on(partition).with(journal.take_over(&call)?);
-    let batch = if runs { using_up(engine, way, batch).await? } else { batch };
-    commit(engine, way, batch, &mut call).await?;
+    let batch = if runs { using_up(engine, envelope, batch).await? } else { batch };
+    commit(engine, envelope, batch, &mut call).await?;
     Ok(call)
 }
 
 /// Why nothing was written. An identical call may have used the approval in the meantime, or one with the same id was faster.
-fn refused(way: &Way, error: StoreError) -> CallError {
-    match (error, way.permit()) {
+fn refused(envelope: &CallEnvelope, error: StoreError) -> CallError {
+    match (error, envelope.permit()) {
         (StoreError::Conflict { table: table @ (Table::Open | Table::Calls), .. }, _)
-            if way.call.own_id && way.left_open().is_none() =>
+            if envelope.call.own_id && envelope.left_open().is_none() =>
         {
-            replay::made_before(way.call.id, table == Table::Calls)
+            replay::made_before(envelope.call.id, table == Table::Calls)
         }
-        (StoreError::Conflict { table: Table::Approvals, .. }, Some(permit)) => policy::used_up(way, &permit.approval),
+        (StoreError::Conflict { table: Table::Approvals, .. }, Some(permit)) => {
+            policy::used_up(envelope, &permit.approval)
+        }
         (other, _) => other.into(),
     }
 }
 
 /// Takes the call's key, if it has one. A commit of its own, because a key is shared by all threads and a commit is not.
 /// It comes after the opening record: whoever holds the key has a record to be found by, and only a holder runs.
-async fn claim(journal: &Journal, services: &Services, way: &Way) -> Result<(), CallError> {
-    let Way { call, tool, along, .. } = way;
-    let Some(Along { stale_claim, digest: Some(digest), .. }) = along.as_deref() else { return Ok(()) };
+async fn claim(journal: &Journal, services: &Services, envelope: &CallEnvelope) -> Result<(), CallError> {
+    let CallEnvelope { call, tool, extras, .. } = envelope;
+    let Some(Extras { stale_claim, digest: Some(digest), .. }) = extras.as_deref() else { return Ok(()) };
     let Some(key) = &call.key else { return Ok(()) };
     let now = services.clock.now();
     let claim = Claim { call: call.id, thread: call.thread.clone(), digest: digest.clone(), at: now };

@@ -3,17 +3,21 @@
 use futures_core::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Done, Way};
-use crate::{artifact, executor::Reply, services::Services};
+use super::Done;
+use crate::{
+    artifact,
+    execution::{CallEnvelope, Reply},
+    services::Services,
+};
 use toolhub_schema::schema;
 use toolhub_types::{content::Content, policy::Limits};
 
 /// Cuts what is too long. Waits only where something must be kept, so that short answers carry none of it.
 pub(super) fn limit<'a>(services: &'a Services, done: &'a mut Done) -> Option<BoxFuture<'a, ()>> {
     let Done { context, result, .. } = done;
-    let (way, reply) = (context.way(), result.as_mut().ok()?);
-    let long = too_long(reply, &way.tool.limits)?;
-    Some(Box::pin(cut(services, way, reply, long)))
+    let (envelope, reply) = (context.envelope(), result.as_mut().ok()?);
+    let long = too_long(reply, &envelope.tool.limits)?;
+    Some(Box::pin(cut(services, envelope, reply, long)))
 }
 
 /// Whether nothing has to be cut.
@@ -42,14 +46,14 @@ fn too_long(reply: &Reply, limits: &Limits) -> Option<Long> {
     (text.is_some() || output.is_some()).then_some(Long { text, output })
 }
 
-async fn cut(services: &Services, way: &Way, reply: &mut Reply, long: Long) {
+async fn cut(services: &Services, envelope: &CallEnvelope, reply: &mut Reply, long: Long) {
     // Without pieces of its own, the text a model is shown is the output: one artifact holds both.
     let same = reply.content.is_empty() && long.output.is_some();
     let keep = async |kind: &str, text: String| {
-        artifact::keep(&*services.store, &way.call.tenant, kind, text.into_bytes(), services.clock.now()).await
+        artifact::keep(&*services.store, &envelope.call.tenant, kind, text.into_bytes(), services.clock.now()).await
     };
     if let Some(text) = long.text {
-        let limit = way.tool.limits.text;
+        let limit = envelope.tool.limits.text;
         let head: String = text.chars().take(limit).collect();
         let more = format!("{} more characters", text.chars().count() - limit);
         let (kept, note) = noted(keep(if same { JSON } else { "text/plain" }, text).await, &more, "the whole text");

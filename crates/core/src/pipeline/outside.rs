@@ -4,21 +4,24 @@
 //! time was over counts, however close it was.
 
 use super::{ticket::Ticket, time_limit};
-use crate::{context::CallContext, executor::Reply, monitor::InFlight};
+use crate::{
+    execution::{CallContext, Reply},
+    monitor::InFlight,
+};
 use toolhub_types::error::{ErrorKind, ToolError};
 
 pub(super) async fn wait(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply, ToolError> {
     ticket.attempt();
-    let way = context.way();
-    let call = &way.call;
-    let Some(whereabouts) = &call.whereabouts else {
+    let envelope = context.envelope();
+    let call = &envelope.call;
+    let Some(tracker) = &envelope.tracker else {
         return Err(ToolError::hidden(ErrorKind::Internal, "a call that was handed out cannot be found"));
     };
-    if let Some(member) = &call.member {
+    if let Some(member) = envelope.member() {
         member.hands_out(call.id);
     }
-    let _with_somebody = InFlight::begin(&way.tool.desk.meter);
-    let reported = tokio::time::timeout_at(context.deadline(), whereabouts.reported());
+    let _with_somebody = InFlight::begin(&envelope.tool.desk.meter);
+    let reported = tokio::time::timeout_at(context.deadline(), tracker.reported());
     let in_time = match &call.cancel {
         None => reported.await.map_err(|_| ErrorKind::Timeout),
         Some(cancel) => match cancel.run_until_cancelled(reported).await {
@@ -29,13 +32,15 @@ pub(super) async fn wait(context: &CallContext, ticket: &mut Ticket<'_>) -> Resu
     let end = match in_time {
         Ok(result) => Ok(result),
         // From here on a report is late.
-        Err(why) => whereabouts.last_report().ok_or(why),
+        Err(why) => tracker.last_report().ok_or(why),
     };
     match end {
         Ok(result) => result.map(Reply::from),
         Err(ErrorKind::Timeout) => {
-            let late =
-                ToolError::of(ErrorKind::Timeout, format!("nobody reported the result within {:?}", time_limit(way)));
+            let late = ToolError::of(
+                ErrorKind::Timeout,
+                format!("nobody reported the result within {:?}", time_limit(envelope)),
+            );
             // A caller that is in a greater hurry than the work was given time for says nothing about the tool.
             let hurried = call.timeout.is_some_and(|wanted| call.external.is_some_and(|given| wanted < given));
             Err(if hurried { late.uncounted() } else { late })

@@ -7,10 +7,11 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
 
-use super::{Allowed, Found, Placed, Valid, Way, open, validate};
+use super::{Allowed, Found, Placed, Valid, open, validate};
 use crate::{
     approvals::{self, Approval, Approvals, Permit},
     engine::Engine,
+    execution::CallEnvelope,
 };
 use toolhub_types::{
     approval::ApprovalState,
@@ -27,138 +28,138 @@ const MOST_ALIKE: usize = 32;
 const COME_BACK: Duration = Duration::from_secs(60);
 
 pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
-    let Valid(way) = valid;
-    if let Some(run) = way.call.run.filter(|_| !way.runs_again()) {
-        let arguments = digest::canonical(&way.call.arguments);
+    let Valid(envelope) = valid;
+    if let Some(run) = envelope.call.run.filter(|_| !envelope.runs_again()) {
+        let arguments = digest::canonical(&envelope.call.arguments);
         let now = engine.services.clock.instant();
-        let (guard, name) = (&engine.scheduler.guard, &way.tool.definition.name);
+        let (guard, name) = (&engine.scheduler.guard, &envelope.tool.definition.name);
         guard.call(run, name, &arguments, now).map_err(|found| {
             CallError::new(ErrorKind::Forbidden).operator(found.to_string()).model(found.model_text(name))
         })?;
     }
-    let verdict = verdict(&way);
-    if way.asked().is_some() && !matches!(verdict, Verdict::Ask(_)) {
-        Box::pin(take_back(engine, &way)).await;
+    let verdict = verdict(&envelope);
+    if envelope.asked().is_some() && !matches!(verdict, Verdict::Ask(_)) {
+        Box::pin(take_back(engine, &envelope)).await;
     }
     match verdict {
-        Verdict::Allow => Ok(Allowed(way)),
-        Verdict::Deny(reason) => Err(forbidden(&way, &reason)),
+        Verdict::Allow => Ok(Allowed(envelope)),
+        Verdict::Deny(reason) => Err(forbidden(&envelope, &reason)),
         // A person was asked before it was started.
-        Verdict::Ask(_) if way.left_open().is_some_and(|left| !left.waits()) => Ok(Allowed(way)),
-        Verdict::Ask(asks) => Box::pin(ask(engine, way, asks)).await,
+        Verdict::Ask(_) if envelope.left_open().is_some_and(|left| !left.waits()) => Ok(Allowed(envelope)),
+        Verdict::Ask(asks) => Box::pin(ask(engine, envelope, asks)).await,
     }
 }
 
-fn verdict(way: &Way) -> Verdict {
-    way.tool.gate.decide(&way.tool.definition, &way.call.arguments, &way.call.caller)
+fn verdict(envelope: &CallEnvelope) -> Verdict {
+    envelope.tool.gate.decide(&envelope.tool.definition, &envelope.call.arguments, &envelope.call.caller)
 }
 
 /// Denies a call that has waited and not begun, if a rule forbids it that was not there when it was allowed. A yes that it has
 /// is not used up.
 pub(super) fn look_again(engine: &Engine, placed: Placed) -> Result<Placed, CallError> {
-    let way = &placed.way;
+    let envelope = &placed.envelope;
     // A tool that is gone has no rules; its calls go on with what they began with.
-    let Some((tool, _)) = engine.registry.find(&way.tool.definition.name) else { return Ok(placed) };
-    if Arc::ptr_eq(&tool, &way.tool) {
+    let Some((tool, _)) = engine.registry.find(&envelope.tool.definition.name) else { return Ok(placed) };
+    if Arc::ptr_eq(&tool, &envelope.tool) {
         return Ok(placed);
     }
-    match tool.gate.decide(&tool.definition, &way.call.arguments, &way.call.caller) {
-        Verdict::Deny(reason) => Err(forbidden(way, &reason)),
+    match tool.gate.decide(&tool.definition, &envelope.call.arguments, &envelope.call.caller) {
+        Verdict::Deny(reason) => Err(forbidden(envelope, &reason)),
         Verdict::Allow | Verdict::Ask(_) => Ok(placed),
     }
 }
 
 /// A standing yes, an answer that was given before, or a new question.
-async fn ask(engine: &Engine, mut way: Way, asks: Asks) -> Result<Allowed, CallError> {
+async fn ask(engine: &Engine, mut envelope: CallEnvelope, asks: Asks) -> Result<Allowed, CallError> {
     let approvals = &engine.approvals;
-    let (tenant, thread) = (way.call.tenant.clone(), way.call.thread.clone());
-    if approvals.granted(&way.tool, &tenant, thread.as_ref(), &asks.rule).await? {
-        take_back(engine, &way).await;
-        return Ok(Allowed(way));
+    let (tenant, thread) = (envelope.call.tenant.clone(), envelope.call.thread.clone());
+    if approvals.granted(&envelope.tool, &tenant, thread.as_ref(), &asks.rule).await? {
+        take_back(engine, &envelope).await;
+        return Ok(Allowed(envelope));
     }
-    let partition = approvals::partition(&tenant, thread.as_ref(), &way.tool.definition.name);
-    let binding = approvals::binding(&way.call, &way.tool);
+    let partition = approvals::partition(&tenant, thread.as_ref(), &envelope.tool.definition.name);
+    let binding = approvals::binding(&envelope.call, &envelope.tool);
     let found = approvals.about(&partition, &binding).await?;
     let now = engine.services.clock.now();
     let (mut joined, alike) = (None, found.len());
     for earlier in found {
         // A call that goes on has its own question, and means no other.
-        if way.asked().is_some_and(|own| own != earlier.approval.id) {
+        if envelope.asked().is_some_and(|own| own != earlier.approval.id) {
             continue;
         }
-        let same_key = earlier.approval.key == way.call.key;
-        let its_own = earlier.approval.call_id == way.call.id || (same_key && way.call.key.is_some());
+        let same_key = earlier.approval.key == envelope.call.key;
+        let its_own = earlier.approval.call_id == envelope.call.id || (same_key && envelope.call.key.is_some());
         // An answer belongs to the call that asked, as long as that waits for it here.
         let taken = !its_own && engine.live.has(earlier.approval.call_id);
         if !taken && earlier.approval.is_usable(now) {
-            return allowed(way, earlier);
+            return allowed(envelope, earlier);
         }
         if !taken && earlier.approval.is_unheard_no(now) {
-            return Err(refused(approvals, &way, &earlier).await);
+            return Err(refused(approvals, &envelope, &earlier).await);
         }
         if earlier.approval.state_at(now) != ApprovalState::Pending {
             continue;
         }
         // A caller that repeats itself means the question that is still open, not another one. Without a key it does
         // so where nobody waits for the answer: whoever asked could not wait, or is gone with its process.
-        if !way.call.can_wait || its_own {
+        if !envelope.call.wait.for_approval() || its_own {
             joined = Some((earlier, None));
         } else if !taken && let Some(place) = approvals.adopt(earlier.approval.id).filter(|_| same_key) {
             joined = Some((earlier, Some(place)));
         }
     }
-    if let (None, Some(own)) = (&joined, way.asked()) {
-        answered_meanwhile(engine, &way, own, &binding).await?;
+    if let (None, Some(own)) = (&joined, envelope.asked()) {
+        answered_meanwhile(engine, &envelope, own, &binding).await?;
     }
     // Nobody reads the same question so often; a model that asks it so often has lost its way.
     if joined.is_none() && alike >= MOST_ALIKE {
-        let text = format!("{alike} identical calls of `{}` wait for a person already", way.tool.definition.name);
+        let text = format!("{alike} identical calls of `{}` wait for a person already", envelope.tool.definition.name);
         return Err(CallError::new(ErrorKind::Overloaded).operator(text));
     }
     // One that goes on after a restart was let in before.
-    let new = joined.is_none() && way.asked().is_none();
-    if new && way.call.can_wait && approvals.waiting() >= engine.scheduler.most_waiting() {
+    let new = joined.is_none() && envelope.asked().is_none();
+    if new && envelope.call.wait.for_approval() && approvals.waiting() >= engine.scheduler.most_waiting() {
         let mut error = CallError::new(ErrorKind::Overloaded).operator("as many calls wait for a person as may");
         error.retry_after = Some(COME_BACK);
         return Err(error);
     }
-    let outlives = way.call.can_wait && way.call.outlives_its_question();
+    let outlives = envelope.call.wait.outlives_question();
     loop {
         let (asked, _place) = match joined.take() {
             Some(earlier) => {
-                if outlives && way.asked() != Some(earlier.0.approval.id) {
-                    way = open::ahead_of_the_answer(engine, way, earlier.0.approval.id).await?;
+                if outlives && envelope.asked() != Some(earlier.0.approval.id) {
+                    envelope = open::ahead_of_the_answer(engine, envelope, earlier.0.approval.id).await?;
                 }
                 earlier
             }
             None => {
-                let question = question(engine, &way, &asks, &binding);
+                let question = question(engine, &envelope, &asks, &binding);
                 // Before anybody can see the question: it is not for an identical call to take.
-                let place = approvals.adopt(question.id).filter(|_| way.call.can_wait);
+                let place = approvals.adopt(question.id).filter(|_| envelope.call.wait.for_approval());
                 // Before the question too: whoever answers it finds the call.
                 if outlives {
-                    way = open::ahead_of_the_answer(engine, way, question.id).await?;
+                    envelope = open::ahead_of_the_answer(engine, envelope, question.id).await?;
                 }
                 (approvals.ask(partition.clone(), question).await?, place)
             }
         };
-        if !way.call.can_wait {
-            return Err(required(&way, asked.approval.id));
+        if !envelope.call.wait.for_approval() {
+            return Err(required(&envelope, asked.approval.id));
         }
-        let answered = wait(engine, &way, asked).await?;
+        let answered = wait(engine, &envelope, asked).await?;
         // Another call waited for the same answer and took its question back. This one has a question of its own then.
         if answered.approval.state != ApprovalState::Withdrawn {
-            return heed(approvals, way, answered).await;
+            return heed(approvals, envelope, answered).await;
         }
     }
 }
 
-fn question(engine: &Engine, way: &Way, asks: &Asks, binding: &str) -> Approval {
-    let (call, now) = (&way.call, engine.services.clock.now());
+fn question(engine: &Engine, envelope: &CallEnvelope, asks: &Asks, binding: &str) -> Approval {
+    let (call, now) = (&envelope.call, engine.services.clock.now());
     Approval {
         id: ApprovalId::mint(now),
         call_id: call.id,
-        tool: way.tool.definition.name.clone(),
+        tool: envelope.tool.definition.name.clone(),
         caller: call.caller.clone(),
         thread: call.thread.clone(),
         run: call.run,
@@ -177,15 +178,15 @@ fn question(engine: &Engine, way: &Way, asks: &Asks, binding: &str) -> Approval 
 }
 
 /// Waits for the answer, or for the caller to give up. No slot is held meanwhile.
-async fn wait(engine: &Engine, way: &Way, asked: Permit) -> Result<Permit, CallError> {
+async fn wait(engine: &Engine, envelope: &CallEnvelope, asked: Permit) -> Result<Permit, CallError> {
     let approvals = &engine.approvals;
     let question = asked.clone();
-    way.call.waits(Status::AwaitingApproval, Some(question.approval.id));
-    if let Some(member) = &way.call.member {
-        member.asks(way.call.id, question.approval.id);
+    envelope.waits(Status::AwaitingApproval, Some(question.approval.id));
+    if let Some(member) = envelope.member() {
+        member.asks(envelope.call.id, question.approval.id);
     }
     let answered = async {
-        match &way.call.cancel {
+        match &envelope.call.cancel {
             None => Some(approvals.answered(asked).await),
             Some(cancel) => cancel.run_until_cancelled(approvals.answered(asked)).await,
         }
@@ -193,7 +194,7 @@ async fn wait(engine: &Engine, way: &Way, asked: Permit) -> Result<Permit, CallE
     // A call that goes on after a restart need not hold the hub up that goes down.
     let left = async {
         engine.leaving.heard().await;
-        if !way.call.whereabouts.as_ref().is_some_and(|whereabouts| whereabouts.leave()) {
+        if !envelope.tracker.as_ref().is_some_and(|tracker| tracker.leave()) {
             std::future::pending::<()>().await;
         }
     };
@@ -203,11 +204,11 @@ async fn wait(engine: &Engine, way: &Way, asked: Permit) -> Result<Permit, CallE
     };
     match answered {
         Some(answered) => {
-            way.call.at(Status::Validating);
+            envelope.at(Status::Validating);
             Ok(answered?)
         }
         // Cut off with the hub: the question stays, for the same call made again.
-        None if way.call.whereabouts.as_ref().is_some_and(|whereabouts| whereabouts.is_cut_off()) => {
+        None if envelope.tracker.as_ref().is_some_and(|tracker| tracker.is_cut_off()) => {
             Err(left_waiting(&question.approval))
         }
         None => {
@@ -227,12 +228,17 @@ fn left_waiting(approval: &Approval) -> CallError {
 }
 
 /// What became of the question of a call that goes on, where it is not open any more; `Ok` where it must be asked anew.
-async fn answered_meanwhile(engine: &Engine, way: &Way, own: ApprovalId, binding: &str) -> Result<(), CallError> {
+async fn answered_meanwhile(
+    engine: &Engine,
+    envelope: &CallEnvelope,
+    own: ApprovalId,
+    binding: &str,
+) -> Result<(), CallError> {
     let approvals = &engine.approvals;
-    let Some(found) = approvals.find(&way.call.tenant, own).await? else { return Ok(()) };
+    let Some(found) = approvals.find(&envelope.call.tenant, own).await? else { return Ok(()) };
     // The tool is another one than the question was about: no answer to it counts.
     if found.approval.binding != binding {
-        take_back(engine, way).await;
+        take_back(engine, envelope).await;
         return Ok(());
     }
     match found.approval.state_at(engine.services.clock.now()) {
@@ -242,44 +248,44 @@ async fn answered_meanwhile(engine: &Engine, way: &Way, own: ApprovalId, binding
             Err(too_late(&closed.approval, "was not answered in time"))
         }
         ApprovalState::Approved => Err(too_late(&found.approval, "was not used in time")),
-        ApprovalState::Denied => Err(refused(approvals, way, &found).await),
+        ApprovalState::Denied => Err(refused(approvals, envelope, &found).await),
         ApprovalState::Withdrawn => Err(CallError::new(ErrorKind::Cancelled)),
-        ApprovalState::Used => Err(used_up(way, &found.approval)),
+        ApprovalState::Used => Err(used_up(envelope, &found.approval)),
     }
 }
 
 /// Takes back the question of a call that goes on and need not be asked any more. If this does not reach the store, the
 /// question times out by itself.
-async fn take_back(engine: &Engine, way: &Way) {
-    let Some(own) = way.asked() else { return };
-    let found = engine.approvals.find(&way.call.tenant, own).await.ok().flatten();
+async fn take_back(engine: &Engine, envelope: &CallEnvelope) {
+    let Some(own) = envelope.asked() else { return };
+    let found = engine.approvals.find(&envelope.call.tenant, own).await.ok().flatten();
     if let Some(found) = found.filter(|found| found.approval.state == ApprovalState::Pending) {
         let _ = engine.approvals.close(found, ApprovalState::Withdrawn).await;
     }
 }
 
 /// Does what the person said.
-async fn heed(approvals: &Approvals, way: Way, answered: Permit) -> Result<Allowed, CallError> {
+async fn heed(approvals: &Approvals, envelope: CallEnvelope, answered: Permit) -> Result<Allowed, CallError> {
     match answered.approval.state {
         ApprovalState::Approved => {
-            if held(&way).await.is_none() {
+            if held(&envelope).await.is_none() {
                 // The yes stays, for the same call made again.
                 return Err(CallError::new(ErrorKind::Cancelled));
             }
-            allowed(way, answered)
+            allowed(envelope, answered)
         }
-        ApprovalState::Denied => Err(refused(approvals, &way, &answered).await),
+        ApprovalState::Denied => Err(refused(approvals, &envelope, &answered).await),
         ApprovalState::TimedOut | ApprovalState::Pending => {
             Err(too_late(&answered.approval, "was not answered in time"))
         }
         ApprovalState::Withdrawn => Err(CallError::new(ErrorKind::Cancelled)),
-        ApprovalState::Used => Err(used_up(&way, &answered.approval)),
+        ApprovalState::Used => Err(used_up(&envelope, &answered.approval)),
     }
 }
 
 /// Waits until it is the call's turn among the calls of its step; `None` when the caller gives up before that.
-async fn held(way: &Way) -> Option<()> {
-    match (&way.call.member, &way.call.cancel) {
+async fn held(envelope: &CallEnvelope) -> Option<()> {
+    match (envelope.member(), &envelope.call.cancel) {
         (None, _) => Some(()),
         (Some(member), None) => {
             member.goes_on().await;
@@ -290,28 +296,28 @@ async fn held(way: &Way) -> Option<()> {
 }
 
 /// A person said yes, perhaps with other arguments. Those pass the same doors as the ones they replace.
-fn allowed(mut way: Way, permit: Permit) -> Result<Allowed, CallError> {
+fn allowed(mut envelope: CallEnvelope, permit: Permit) -> Result<Allowed, CallError> {
     if let Some(mut arguments) = permit.approval.answer.as_ref().and_then(|answer| answer.arguments.clone()) {
         let mut told = arguments.clone();
-        let redactor = &way.tool.services.redactor;
+        let redactor = &envelope.tool.services.redactor;
         redactor.hide(&mut told);
         // Whether all of it can be put back was looked at when the answer was taken.
-        redactor.put_back(&mut arguments, &way.call.arguments);
-        way.along().notes.push(format!("A person changed the arguments of this call to {told}."));
-        way.call.arguments = arguments;
-        let Valid(edited) = validate::check_again(Found(way)).map_err(|refused| refused.0)?;
-        way = edited;
-        if let Verdict::Deny(reason) = verdict(&way) {
-            return Err(forbidden(&way, &reason));
+        redactor.put_back(&mut arguments, &envelope.call.arguments);
+        envelope.extras_mut().notes.push(format!("A person changed the arguments of this call to {told}."));
+        envelope.call.arguments = arguments;
+        let Valid(edited) = validate::check_again(Found(envelope)).map_err(|refused| refused.0)?;
+        envelope = edited;
+        if let Verdict::Deny(reason) = verdict(&envelope) {
+            return Err(forbidden(&envelope, &reason));
         }
     }
-    way.along().permit = Some(permit);
-    Ok(Allowed(way))
+    envelope.extras_mut().permit = Some(permit);
+    Ok(Allowed(envelope))
 }
 
-async fn refused(approvals: &Approvals, way: &Way, permit: &Permit) -> CallError {
+async fn refused(approvals: &Approvals, envelope: &CallEnvelope, permit: &Permit) -> CallError {
     // Heard once: the next identical call asks anew. If this is not written, it is told no once more.
-    let _ = approvals.heard(permit, way.call.id).await;
+    let _ = approvals.heard(permit, envelope.call.id).await;
     let error = CallError::new(ErrorKind::ApprovalDenied).detail(Detail::Approval(permit.approval.id));
     let answer = permit.approval.answer.as_ref();
     match answer.and_then(|answer| answer.message.as_ref()) {
@@ -322,11 +328,11 @@ async fn refused(approvals: &Approvals, way: &Way, permit: &Permit) -> CallError
     }
 }
 
-fn required(way: &Way, id: ApprovalId) -> CallError {
+fn required(envelope: &CallEnvelope, id: ApprovalId) -> CallError {
     CallError::new(ErrorKind::ApprovalRequired)
         .operator(format!(
             "`{}` needs approval {id}; make the same call again once it is given",
-            way.tool.definition.name
+            envelope.tool.definition.name
         ))
         .model(format!(
             "A person must approve this call first (approval {id}). Make the same call again once it is approved."
@@ -341,14 +347,15 @@ pub(super) fn too_late(approval: &Approval, what: &str) -> CallError {
 }
 
 /// An identical call was faster and has used the answer up. With the same key it is this very call, and will answer it.
-pub(super) fn used_up(way: &Way, approval: &Approval) -> CallError {
-    if way.call.key.is_some() && way.call.key == approval.key {
+pub(super) fn used_up(envelope: &CallEnvelope, approval: &Approval) -> CallError {
+    if envelope.call.key.is_some() && envelope.call.key == approval.key {
         return CallError::new(ErrorKind::IdempotencyInProgress);
     }
-    required(way, approval.id).operator("the approval was used by an identical call; make the call again to ask anew")
+    required(envelope, approval.id)
+        .operator("the approval was used by an identical call; make the call again to ask anew")
 }
 
-fn forbidden(way: &Way, reason: &str) -> CallError {
-    let name = &way.tool.definition.name;
+fn forbidden(envelope: &CallEnvelope, reason: &str) -> CallError {
+    let name = &envelope.tool.definition.name;
     CallError::new(ErrorKind::Forbidden).operator(format!("a rule forbids this call of `{name}`: {reason}"))
 }

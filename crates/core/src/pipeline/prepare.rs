@@ -8,13 +8,10 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt;
 
-use super::{Allowed, Done, Placed, admission, attempts::panic_text, close, deadline, enter, status};
+use super::{Allowed, Done, Placed, Submission, admission, attempts::panic_text, close, deadline, enter, status};
 use crate::{
-    call::Call,
-    context::{CallContext, Times},
     engine::Engine,
-    executor::Reply,
-    registry::Tool,
+    execution::{CallContext, Reply, Times, Tool},
 };
 use toolhub_types::{
     effect::Effect,
@@ -22,7 +19,7 @@ use toolhub_types::{
     event_kind::News,
 };
 
-pub(crate) async fn prepare(engine: &Arc<Engine>, call: Box<Call>) -> Result<(), CallError> {
+pub(crate) async fn prepare(engine: &Arc<Engine>, call: Submission) -> Result<(), CallError> {
     let found = enter(engine, call).map_err(|refused| refused.error)?;
     status::pre_check(&engine.statuses, &found)?;
     let tool = &found.0.tool;
@@ -30,14 +27,14 @@ pub(crate) async fn prepare(engine: &Arc<Engine>, call: Box<Call>) -> Result<(),
         let text = format!("a rule forbids every call of `{}`: {}", tool.definition.name, rule.label());
         return Err(CallError::new(ErrorKind::Forbidden).operator(text));
     }
-    let Placed { way, slot, token, .. } = match admission::place(&engine.services, Allowed(found.0))? {
+    let Placed { envelope, slot, token, .. } = match admission::place(&engine.services, Allowed(found.0))? {
         admission::Placing::Now(placed) => placed,
         admission::Placing::Later(turn) => turn.await?,
     };
     token.spend();
     let began = engine.services.clock.instant();
-    let deadline = deadline(&way, began);
-    let context = CallContext::new(way, Times { began, deadline }, slot.watch());
+    let deadline = deadline(&envelope, began);
+    let context = CallContext::new(envelope, Times { began, deadline }, slot.watch());
     let preparing = AssertUnwindSafe(make_ready(&context)).catch_unwind();
     let result = match tokio::time::timeout_at(deadline, preparing).await {
         Ok(Ok(result)) => result,
@@ -51,7 +48,7 @@ pub(crate) async fn prepare(engine: &Arc<Engine>, call: Box<Call>) -> Result<(),
 
 /// The contexts of its states, then what its executor keeps.
 async fn make_ready(context: &CallContext) -> Result<(), ToolError> {
-    let Tool { state, executor, .. } = &*context.way().tool;
+    let Tool { state, executor, .. } = &*context.envelope().tool;
     if let Some(thread) = context.thread() {
         for name in &state.names {
             let made = context.services().state.create_context(context.tenant(), name, thread).await;
@@ -63,7 +60,7 @@ async fn make_ready(context: &CallContext) -> Result<(), ToolError> {
 
 /// Tells the tool's status of the failure; answers what the caller sees of it.
 async fn tell(engine: &Engine, context: CallContext, failed: ToolError) -> CallError {
-    let error = close::explained(context.way(), failed.clone());
+    let error = close::explained(context.envelope(), failed.clone());
     let services = &engine.services;
     if services.events.heard() {
         let (tool_name, message) = (context.tool().clone(), error.operator.clone());

@@ -1,8 +1,8 @@
 //! Door 2: a call with an idempotency key that was made before gets the answer it got then. One whose caller minted its id, and
 //! has made it before, is refused.
 
-use super::{Found, Way};
-use crate::{journal::Journal, services::Services};
+use super::Found;
+use crate::{execution::CallEnvelope, journal::Journal, services::Services};
 use toolhub_types::{
     digest,
     effect::Effect,
@@ -29,23 +29,23 @@ pub(super) async fn look(journal: &Journal, services: &Services, found: Found) -
 }
 
 async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result<Seen, CallError> {
-    let Found(mut way) = found;
-    if way.call.own_id {
-        let (call, now) = (&way.call, services.clock.now());
+    let Found(mut envelope) = found;
+    if envelope.call.own_id {
+        let (call, now) = (&envelope.call, services.clock.now());
         if let Some(record) = journal.record(&call.tenant, call.thread.as_ref(), call.id, now).await? {
             return Err(made_before(call.id, record.outcome.is_some()));
         }
     }
-    if way.call.key.is_none() {
-        return Ok(Seen::Never(Found(way)));
+    if envelope.call.key.is_none() {
+        return Ok(Seen::Never(Found(envelope)));
     }
-    let digest = digest::of_json(&way.call.arguments);
-    way.along().digest = Some(digest.clone());
-    let Way { call, tool, .. } = &way;
-    let Some(key) = &call.key else { return Ok(Seen::Never(Found(way))) };
+    let digest = digest::of_json(&envelope.call.arguments);
+    envelope.extras_mut().digest = Some(digest.clone());
+    let CallEnvelope { call, tool, .. } = &envelope;
+    let Some(key) = &call.key else { return Ok(Seen::Never(Found(envelope))) };
     let now = services.clock.now();
     let Some((claim, seen)) = journal.claimed(&call.tenant, &tool.definition.name, key, now).await? else {
-        return Ok(Seen::Never(Found(way)));
+        return Ok(Seen::Never(Found(envelope)));
     };
     if claim.digest != digest {
         return Err(CallError::new(ErrorKind::IdempotencyKeyReused));
@@ -60,8 +60,8 @@ async fn look_up(journal: &Journal, services: &Services, found: Found) -> Result
     Ok(match outcome.filter(|outcome| !died_harmless(outcome) && !turned_away(outcome)) {
         Some(outcome) => Seen::Before(Box::new(outcome)),
         None => {
-            way.along().stale_claim = Some(seen);
-            Seen::Never(Found(way))
+            envelope.extras_mut().stale_claim = Some(seen);
+            Seen::Never(Found(envelope))
         }
     })
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Found, Way};
-use crate::{call::Call, registry::Registry};
+use super::{Found, Submission};
+use crate::{call::Call, execution::CallEnvelope, registry::Registry};
 use toolhub_types::{
     error::{CallError, Detail, ErrorKind},
     ids::ThreadId,
@@ -18,18 +18,20 @@ pub(super) struct Refused {
     pub(super) error: CallError,
 }
 
-pub(super) fn find(registry: &Registry, mut call: Box<Call>) -> Result<Found, Refused> {
+pub(super) fn find(registry: &Registry, submission: Submission) -> Result<Found, Refused> {
+    let Submission { mut call, offer, member } = submission;
     if let Some(flaw) = &call.flaw {
         let model = format!("Nothing was done: {flaw}.");
         let error = CallError::new(ErrorKind::ArgumentsInvalid).operator(flaw.to_string()).model(model);
         return Err(Refused { call, error });
     }
-    let tool = match &call.among {
+    let tool = match &offer {
         Some(pinned) => pinned.get(&call.tool).map(|tool| (tool.clone(), pinned.base(&call.tool))),
         None => registry.find(&call.tool),
     };
-    let Some((tool, base)) = tool else {
-        let suggestions = call.among.as_ref().unwrap_or(&registry.snapshot()).suggest(&call.tool);
+    call.from_offer = offer.is_some();
+    let Some(tool) = tool else {
+        let suggestions = offer.as_ref().unwrap_or(&registry.snapshot()).suggest(&call.tool);
         let hint = suggestions.first().map_or_else(String::new, |name| format!(" Did you mean `{name}`?"));
         let name: String = call.tool.chars().take(NAME_SHOWN).collect();
         let error = CallError::new(ErrorKind::ToolNotFound)
@@ -42,8 +44,8 @@ pub(super) fn find(registry: &Registry, mut call: Box<Call>) -> Result<Found, Re
     if call.arguments.is_null() {
         call.arguments = Value::Object(Map::new());
     }
-    if tool.needs_thread && call.thread.is_none() {
-        call.thread = Some(ThreadId::mint());
+    if tool.0.needs_thread && call.thread.is_none() {
+        call.head_mut().thread = Some(ThreadId::mint());
     }
-    Ok(Found(Way { call, tool, base, along: None }))
+    Ok(Found(CallEnvelope::new(call, tool, member)))
 }

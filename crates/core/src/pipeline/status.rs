@@ -8,11 +8,12 @@ use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 use futures_core::future::BoxFuture;
 
 use super::{
-    Done, Found, Placed, Way,
-    admission::{self, Slot},
+    Done, Found, Placed,
+    admission::{self},
     time_limit,
 };
 use crate::{
+    execution::{CallEnvelope, Slot},
     services::Services,
     statuses::{Standing, Statuses, Verdict},
 };
@@ -45,12 +46,12 @@ pub(super) fn gate<'a>(
     services: &'a Services,
     placed: &'a mut Placed,
 ) -> Option<BoxFuture<'a, Result<(), CallError>>> {
-    if statuses.is_empty() && placed.way.tool.disabled.is_none() {
+    if statuses.is_empty() && placed.envelope.tool.disabled.is_none() {
         return None;
     }
     Some(Box::pin(async move {
         let slot = std::mem::take(&mut placed.slot);
-        let (standing, slot) = stand(statuses, services, &placed.way, slot).await?;
+        let (standing, slot) = stand(statuses, services, &placed.envelope, slot).await?;
         (placed.slot, placed.standing) = (slot, Some(Box::new(standing)));
         Ok(())
     }))
@@ -59,7 +60,7 @@ pub(super) fn gate<'a>(
 async fn stand(
     statuses: &Arc<Statuses>,
     services: &Services,
-    way: &Way,
+    envelope: &CallEnvelope,
     slot: Slot,
 ) -> Result<(Standing, Slot), CallError> {
     let patience = clock::after(services.clock.instant(), WAIT_FOR_PROBE);
@@ -67,20 +68,22 @@ async fn stand(
     loop {
         let mut news = pin!(statuses.next_change());
         news.as_mut().enable();
-        let standing = standing(statuses, way);
-        let admission = admit(statuses, way);
+        let standing = standing(statuses, envelope);
+        let admission = admit(statuses, envelope);
         // To be turned away or to wait on takes no slot. Waiting for one takes time, and then it is looked again.
         if slot.is_none() && matches!(admission, Admission::Pass | Admission::Probe { .. }) {
-            let in_time = clock::after(services.clock.instant(), way.tool.limits.queue_timeout);
-            slot = Some(admission::place_again(services, way, in_time).await?);
+            let in_time = clock::after(services.clock.instant(), envelope.tool.limits.queue_timeout);
+            slot = Some(admission::place_again(services, envelope, in_time).await?);
             continue;
         }
         match admission {
             Admission::Pass => return Ok((standing, slot.unwrap_or_default())),
-            Admission::Refuse { kind, reason, retry_after } => return Err(withheld(way, kind, &reason, retry_after)),
+            Admission::Refuse { kind, reason, retry_after } => {
+                return Err(withheld(envelope, kind, &reason, retry_after));
+            }
             Admission::Probe { thread, shared } => {
-                let lease = time_limit(way).saturating_add(LEASE_BEYOND);
-                let event = Event::ProbeTaken { id: way.call.id, lease };
+                let lease = time_limit(envelope).saturating_add(LEASE_BEYOND);
+                let event = Event::ProbeTaken { id: envelope.call.id, lease };
                 if let Some(standing) = standing.probe(event, thread, shared).await? {
                     return Ok((standing, slot.unwrap_or_default()));
                 }
@@ -90,17 +93,17 @@ async fn stand(
         let left = patience.saturating_duration_since(services.clock.instant());
         if left.is_zero() {
             let kind = ErrorKind::ToolFailedStatus;
-            return Err(withheld(way, kind, &Reason::OnProbation, Some(WAIT_FOR_PROBE)));
+            return Err(withheld(envelope, kind, &Reason::OnProbation, Some(WAIT_FOR_PROBE)));
         }
         // Others can use the slot meanwhile; a broken tool must not slow down the rest.
         slot = None;
-        wait(tokio::time::timeout(left, news), way).await?;
+        wait(tokio::time::timeout(left, news), envelope).await?;
     }
 }
 
 /// Waits for news of the tool, or for the caller to give up.
-async fn wait<T>(news: impl Future<Output = T>, way: &Way) -> Result<(), CallError> {
-    match &way.call.cancel {
+async fn wait<T>(news: impl Future<Output = T>, envelope: &CallEnvelope) -> Result<(), CallError> {
+    match &envelope.call.cancel {
         None => drop(news.await),
         Some(cancel) => {
             if cancel.run_until_cancelled(news).await.is_none() {
@@ -111,20 +114,26 @@ async fn wait<T>(news: impl Future<Output = T>, way: &Way) -> Result<(), CallErr
     Ok(())
 }
 
-fn admit(statuses: &Arc<Statuses>, way: &Way) -> Admission {
-    let (name, whose) = (&way.tool.definition.name, (&way.call.tenant, way.call.thread.as_ref()));
-    match way.tool.presence() {
+fn admit(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Admission {
+    let (name, whose) = (&envelope.tool.definition.name, (&envelope.call.tenant, envelope.call.thread.as_ref()));
+    match envelope.tool.presence() {
         None => statuses.admit(name, whose.0, whose.1),
         Some(absent) => statuses.admit_as(name, whose, &absent),
     }
 }
 
-fn standing(statuses: &Arc<Statuses>, way: &Way) -> Standing {
-    Standing::new(statuses, way.call.id, &way.tool.definition.name, &way.call.tenant, way.call.thread.as_ref())
+fn standing(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Standing {
+    Standing::new(
+        statuses,
+        envelope.call.id,
+        &envelope.tool.definition.name,
+        &envelope.call.tenant,
+        envelope.call.thread.as_ref(),
+    )
 }
 
-fn withheld(way: &Way, kind: ErrorKind, reason: &Reason, retry_after: Option<Duration>) -> CallError {
-    let (name, why) = (&way.tool.definition.name, reason.text(Language::English));
+fn withheld(envelope: &CallEnvelope, kind: ErrorKind, reason: &Reason, retry_after: Option<Duration>) -> CallError {
+    let (name, why) = (&envelope.tool.definition.name, reason.text(Language::English));
     let mut error = CallError::new(kind).operator(format!("`{name}` is withheld: {why}"));
     error.retry_after = retry_after;
     error
@@ -137,7 +146,7 @@ pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(
         Some(standing) => standing,
         // Admitted when no tool had a record; meanwhile one may.
         None if matches!(verdict, Verdict::Failed(..)) || !statuses.is_empty() || statuses.weighs() => {
-            let Way { call, tool, .. } = done.context.way();
+            let CallEnvelope { call, tool, .. } = done.context.envelope();
             let name = &tool.definition.name;
             Box::new(Standing::unknown(statuses, call.id, name, &call.tenant, call.thread.as_ref()))
         }

@@ -3,12 +3,14 @@
 //! In: who the call is. Out: its one `Outcome`. A ticket that is dropped without one belonged to a caller that went
 //! away in the middle of a plain call; it says so, or listeners would wait for ever.
 
+use std::sync::Arc;
+
 use serde_json::Value;
-use smol_str::SmolStr;
 
 use crate::{
-    call::Call,
-    registry::{Registry, Tool},
+    call::{Call, CallHead},
+    execution::Tool,
+    registry::Registry,
     services::Services,
 };
 use toolhub_storage::clock::Instant;
@@ -16,34 +18,22 @@ use toolhub_types::{
     content::Content,
     effect::Effect,
     error::{CallError, ErrorKind},
-    ids::{ApprovalId, CallId, RunId, Tenant, ThreadId},
+    ids::{ApprovalId, CallId, RunId, Tenant},
     outcome::{Acknowledged, Outcome, Status},
-    timestamp::Timestamp,
     tool::ToolName,
-    trace::TraceId,
 };
 
 pub(super) struct Ticket<'a> {
     services: &'a Services,
-    id: CallId,
-    tool: SmolStr,
-    tenant: Tenant,
-    thread: Option<ThreadId>,
-    run: Option<RunId>,
-    model_call: Option<SmolStr>,
-    arrived: Timestamp,
-    since: Instant,
+    head: Arc<CallHead>,
     begun: Option<Instant>,
     attempts: u32,
     in_place: bool,
     read_only: bool,
     open: bool,
-    /// Whether its caller minted its id, and nothing else says which call it is.
-    own_id: bool,
     /// Whether the end of the call is among the numbers of its tool.
     counted: bool,
     approval: Option<ApprovalId>,
-    trace_id: Option<TraceId>,
     /// Where the tool is found, to count a call that nobody waited for.
     registry: Option<&'a Registry>,
 }
@@ -52,23 +42,14 @@ impl<'a> Ticket<'a> {
     pub(super) fn new(services: &'a Services, call: &Call) -> Self {
         Self {
             services,
-            id: call.id,
-            tool: call.tool.clone(),
-            tenant: call.tenant.clone(),
-            thread: call.thread.clone(),
-            run: call.run,
-            model_call: call.model_call.clone(),
-            arrived: call.arrived,
-            since: call.since,
+            head: call.head.clone(),
             begun: None,
             attempts: 0,
             in_place: false,
             read_only: false,
             open: true,
-            own_id: call.own_id && call.key.is_none(),
             counted: false,
             approval: None,
-            trace_id: call.trace.as_ref().map(|trace| trace.trace_id),
             registry: None,
         }
     }
@@ -76,16 +57,16 @@ impl<'a> Ticket<'a> {
     /// Where the call runs, and what its tool may do to the world.
     pub(super) fn runs(&mut self, in_place: bool, tool: &Tool, registry: &'a Registry) {
         self.settled_in(in_place, tool, registry);
-        if let Some(thread) = &self.thread {
-            self.services.known.enter(&self.tenant, thread, self.arrived);
+        if let Some(thread) = &self.head.thread {
+            self.services.known.enter(&self.head.tenant, thread, self.head.arrived);
         }
     }
 
     /// A call that began in another process goes on here. Its thread has counted it.
     pub(super) fn goes_on(&mut self, tool: &Tool, registry: &'a Registry) {
         self.settled_in(false, tool, registry);
-        if let Some(thread) = &self.thread {
-            self.services.known.come_back(&self.tenant, thread, self.arrived);
+        if let Some(thread) = &self.head.thread {
+            self.services.known.come_back(&self.head.tenant, thread, self.head.arrived);
         }
     }
 
@@ -104,7 +85,7 @@ impl<'a> Ticket<'a> {
         if self.counted {
             return;
         }
-        let Some((tool, _)) = self.registry.and_then(|registry| registry.find(&self.tool)) else { return };
+        let Some((tool, _)) = self.registry.and_then(|registry| registry.find(&self.head.tool)) else { return };
         match self.begun {
             None => tool.desk.meter.refused(error),
             Some(begun) => {
@@ -116,7 +97,7 @@ impl<'a> Ticket<'a> {
 
     /// The call, as listeners know it.
     pub(super) fn id(&self) -> CallId {
-        self.id
+        self.head.id
     }
 
     /// The approval the call is made on.
@@ -143,21 +124,21 @@ impl<'a> Ticket<'a> {
     pub(super) fn is_a_second(&self, outcome: &Outcome) -> bool {
         let made_before =
             matches!(outcome.error_kind(), Some(ErrorKind::IdempotencyInProgress | ErrorKind::IdempotencyKeyReused));
-        self.own_id && made_before && self.attempts == 0
+        self.head.own_id && self.head.key.is_none() && made_before && self.attempts == 0
     }
 
     /// The tool that ran, if one did.
     pub(super) fn ran(&self) -> Option<ToolName> {
-        (self.attempts > 0).then(|| ToolName::new(self.tool.clone()).ok()).flatten()
+        (self.attempts > 0).then(|| ToolName::new(self.head.tool.clone()).ok()).flatten()
     }
 
     /// The agent run the call belongs to.
     pub(super) fn run(&self) -> Option<RunId> {
-        self.run
+        self.head.run
     }
 
     pub(super) fn tenant(&self) -> &Tenant {
-        &self.tenant
+        &self.head.tenant
     }
 
     pub(super) fn services(&self) -> &'a Services {
@@ -181,10 +162,10 @@ impl<'a> Ticket<'a> {
             Some(_) => Status::Error,
         };
         Outcome {
-            id: self.id,
-            tool: self.tool.clone(),
-            thread: self.thread.clone(),
-            model_call: self.model_call.clone(),
+            id: self.head.id,
+            tool: self.head.tool.clone(),
+            thread: self.head.thread.clone(),
+            model_call: self.head.model_call.clone(),
             status,
             effect,
             output,
@@ -195,19 +176,19 @@ impl<'a> Ticket<'a> {
             cached: false,
             durability: Acknowledged::Durable,
             approval: self.approval,
-            trace_id: self.trace_id,
-            queued: begun.saturating_duration_since(self.since),
+            trace_id: self.head.trace_id(),
+            queued: begun.saturating_duration_since(self.head.since),
             duration,
-            started_at: self.arrived,
-            ended_at: self.arrived + now.saturating_duration_since(self.since),
+            started_at: self.head.arrived,
+            ended_at: self.head.arrived + now.saturating_duration_since(self.head.since),
         }
     }
 
     /// The answer of an earlier call, given again to this one.
     pub(super) fn replayed(&self, outcome: Outcome) -> Outcome {
         // It is told in this trace, whatever trace it was made in.
-        let trace_id = self.trace_id.or(outcome.trace_id);
-        Outcome { replayed: true, model_call: self.model_call.clone(), trace_id, ..outcome }
+        let trace_id = self.head.trace_id().or(outcome.trace_id);
+        Outcome { replayed: true, model_call: self.head.model_call.clone(), trace_id, ..outcome }
     }
 
     /// The end of a call that did not reach its closing. If the tool had begun, nobody knows what it did.
@@ -242,8 +223,8 @@ impl Drop for Ticket<'_> {
             super::report::tell(self, &self.refused(error));
         }
         // Only a call that runs was counted among those of its thread.
-        if let (Some(_), Some(thread)) = (self.registry, &self.thread) {
-            self.services.known.leave(&self.tenant, thread);
+        if let (Some(_), Some(thread)) = (self.registry, &self.head.thread) {
+            self.services.known.leave(&self.head.tenant, thread);
         }
     }
 }

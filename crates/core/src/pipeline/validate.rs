@@ -1,8 +1,9 @@
 //! Door 6: the arguments fit the tool's schema, or the caller learns what is wrong with which of them.
 
-use super::{Found, Valid, Way};
+use super::{Found, Valid};
 use crate::{
     engine::Engine,
+    execution::CallEnvelope,
     guard::{Mistaker, mistake_text},
 };
 use toolhub_schema::schema;
@@ -14,23 +15,23 @@ use toolhub_types::{
 
 pub(super) fn check(engine: &Engine, found: Found) -> Result<Valid, CallError> {
     check_again(found).map_err(|refused| {
-        let (error, way) = *refused;
-        repeated(engine, &way, error)
+        let (error, envelope) = *refused;
+        repeated(engine, &envelope, error)
     })
 }
 
 /// The same for arguments that a person has edited: the model has made no mistake.
-pub(super) fn check_again(found: Found) -> Result<Valid, Box<(CallError, Way)>> {
-    let Found(way) = found;
-    match way.tool.schema.check(&way.call.arguments) {
-        Ok(()) => Ok(Valid(way)),
-        Err(problems) => Err(Box::new((invalid(&way.tool.definition.name, problems), way))),
+pub(super) fn check_again(found: Found) -> Result<Valid, Box<(CallError, CallEnvelope)>> {
+    let Found(envelope) = found;
+    match envelope.tool.schema.check(&envelope.call.arguments) {
+        Ok(()) => Ok(Valid(envelope)),
+        Err(problems) => Err(Box::new((invalid(&envelope.tool.definition.name, problems), envelope))),
     }
 }
 
 /// A model that makes the same mistake for the third time is told to stop.
-fn repeated(engine: &Engine, way: &Way, mut error: CallError) -> CallError {
-    let Way { call, tool, .. } = way;
+fn repeated(engine: &Engine, envelope: &CallEnvelope, mut error: CallError) -> CallError {
+    let CallEnvelope { call, tool, .. } = envelope;
     let whose = match (call.run, &call.thread) {
         (Some(run), _) => Mistaker::Run(run),
         (None, Some(thread)) => Mistaker::Thread(call.tenant.clone(), thread.clone()),

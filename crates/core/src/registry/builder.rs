@@ -11,8 +11,15 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
-use super::{RegistryError, Tool, tools::Registration};
-use crate::{executor::Executor, hooks::Hook, scheduler::Scheduler, services::Services, state::StateRules};
+use super::RegistryError;
+use crate::{
+    execution::{Executor, Tool},
+    hooks::Hook,
+    registration::Registration,
+    scheduler::Scheduler,
+    services::Services,
+    state::StateRules,
+};
 use toolhub_schema::schema::{self, Schema};
 use toolhub_types::{
     policy::{Gate, Glob, Limits, Policy},

@@ -5,7 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use super::{Base, RegistryError, Tool, Tools};
+use super::{RegistryError, Tools};
+use crate::execution::{Base, Tool};
 use toolhub_types::tool::ToolName;
 
 /// Checks the dependencies that start at `new` tools. Those of older tools were checked when they came.

@@ -12,7 +12,7 @@ use super::{
     ConnectionState, ContextId, Happened, SessionState, StateEntry, StateError, StateKind, StateManager,
     entry::state_id,
 };
-use crate::context::CallContext;
+use crate::execution::CallContext;
 use toolhub_types::ids::{StateName, Tenant};
 
 /// What is remembered under one name in the thread of a call.

@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use super::{ContextId, StateError, sessions::Session, turns::Turn};
-use crate::context::CallContext;
+use crate::execution::CallContext;
 use toolhub_storage::backend::Row;
 use toolhub_types::error::{ErrorKind, ToolError};
 
@@ -136,7 +136,7 @@ pub(crate) async fn take_out(cx: &CallContext, context: &ContextId) -> Result<Fo
     let (manager, tenant) = (&cx.services().state, cx.tenant());
     let taking = async {
         let found = manager.take_out(tenant, context).await?;
-        let writes = !cx.way().tool.definition.annotations.read_only;
+        let writes = !cx.envelope().tool.definition.annotations.read_only;
         manager.used(tenant, context, &found, writes).await?;
         Ok::<_, StateError>(found)
     };

@@ -17,10 +17,11 @@ use super::StateRules;
 use toolhub_storage::backend::{
     Backend, Batch, Bounded, Cursor, Key, Memory, Page, Row, Scan, StoreError, StoreMeters, Table, read_pages,
 };
-use toolhub_types::state_config::BusinessStateConfig;
-use toolhub_types::state_config::ManagerType;
-use toolhub_types::state_config::StateManagerConfig;
-use toolhub_types::{ids::StateName, timestamp::Timestamp};
+use toolhub_types::{
+    ids::StateName,
+    state_config::{BusinessStateConfig, ManagerType, StateManagerConfig},
+    timestamp::Timestamp,
+};
 
 /// Opens the store that a config asks for.
 pub(crate) type OpenStore = dyn Fn(&StateManagerConfig, &BusinessStateConfig) -> Result<Arc<dyn Backend>, Box<dyn Error + Send + Sync>>

@@ -12,7 +12,7 @@ use super::{
     desk::{self, Parked, Sheet},
     entry, merge,
 };
-use crate::context::CallContext;
+use crate::execution::CallContext;
 use toolhub_storage::backend::Row;
 use toolhub_types::{
     effect::Effect,
@@ -45,7 +45,7 @@ impl JsonState {
     /// # Errors
     /// When the tool has none, when it cannot be read, and when it was taken out before by the same call.
     pub async fn of(cx: &CallContext) -> Result<Self, ToolError> {
-        let name = cx.way().tool.state.names.first();
+        let name = cx.envelope().tool.state.names.first();
         let name = name.ok_or_else(|| ToolError::hidden(ErrorKind::Internal, "the tool has no state"))?;
         cx.before_it_begins(Self::take(cx, name)).await?
     }
@@ -77,7 +77,7 @@ impl JsonState {
         let loaded = found.business.as_ref().map(|row| row.value.clone());
         let slip = Arc::new(Slip { next: Mutex::default(), layout, loaded });
         cx.desk().put(Sheet { context, found, parked: slip.clone() })?;
-        let parameter = cx.way().tool.state.parameter.clone();
+        let parameter = cx.envelope().tool.state.parameter.clone();
         Ok(Self { value, parameter, slip })
     }
 

@@ -10,8 +10,10 @@ use std::{
 
 use super::{ContextId, StateKind, entry::KindInfo};
 use toolhub_storage::backend::{Row, Seen};
-use toolhub_types::ids::ThreadKey;
-use toolhub_types::{ids::Tenant, timestamp::Timestamp};
+use toolhub_types::{
+    ids::{Tenant, ThreadKey},
+    timestamp::Timestamp,
+};
 
 /// How many connections are remembered.
 const MOST: usize = 65_536;

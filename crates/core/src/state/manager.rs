@@ -36,11 +36,10 @@ use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Row, Scan, Scope, StoreError, Table, Write},
     clock::Clock,
 };
-use toolhub_types::state_config::BusinessStateConfig;
-use toolhub_types::state_config::StateManagerConfig;
 use toolhub_types::{
     ids::{StateName, Tenant, ThreadId},
     outcome::Acknowledged,
+    state_config::{BusinessStateConfig, StateManagerConfig},
     timestamp::Timestamp,
 };
 

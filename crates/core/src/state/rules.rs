@@ -5,9 +5,10 @@
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use toolhub_types::ids::StateName;
-use toolhub_types::state_config::ConflictResolution;
-use toolhub_types::state_config::ManagerType;
+use toolhub_types::{
+    ids::StateName,
+    state_config::{ConflictResolution, ManagerType},
+};
 
 /// When what a tool remembers is thrown away.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -13,10 +13,11 @@ use std::{
 use tokio::sync::Notify;
 
 use toolhub_storage::backend::{Change, Durability, Expect, Row, Seen, StoreError, Table, Write};
-use toolhub_types::ids::ThreadKey;
-use toolhub_types::state_config::ManagerType;
-use toolhub_types::state_config::StateManagerConfig;
-use toolhub_types::timestamp::Timestamp;
+use toolhub_types::{
+    ids::ThreadKey,
+    state_config::{ManagerType, StateManagerConfig},
+    timestamp::Timestamp,
+};
 
 /// The row of a thread's session, in the table of states. No state may be called `~`.
 pub(crate) const ROW: &str = "~/session";

@@ -11,8 +11,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::ContextId;
 use crate::{
-    context::CallContext,
-    executor::Reply,
+    execution::{CallContext, Reply},
     held::{self, Thing},
     sharded::Sharded,
 };
@@ -81,7 +80,7 @@ pub(crate) fn alone<'a>(
         let Some(thread) = context.thread() else { return work.await };
         let services = context.services();
         // Always in the order of their names, so that two calls never hold what the other waits for.
-        let places: Vec<Place> = (context.way().tool.state.names.iter())
+        let places: Vec<Place> = (context.envelope().tool.state.names.iter())
             .map(|name| services.turns.place((context.tenant().clone(), services.state.context(name, thread))))
             .collect();
         let things = places.iter().map(Place::thing).collect();
@@ -96,7 +95,7 @@ pub(crate) fn alone<'a>(
 }
 
 fn nested(context: &CallContext) -> ToolError {
-    let states: Vec<&str> = context.way().tool.state.names.iter().map(StateName::as_str).collect();
+    let states: Vec<&str> = context.envelope().tool.state.names.iter().map(StateName::as_str).collect();
     let text = format!(
         "a call around this one is writing the state `{}` of this thread; the two would wait for each other",
         states.join("`, `")

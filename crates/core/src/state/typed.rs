@@ -10,7 +10,7 @@ use super::{
     ToolState, data,
     desk::{self, Found, Parked, Sheet},
 };
-use crate::{context::CallContext, handler::FromCall};
+use crate::{execution::CallContext, handler::FromCall};
 use toolhub_storage::backend::Row;
 use toolhub_types::{
     effect::Effect,

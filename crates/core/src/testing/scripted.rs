@@ -10,7 +10,7 @@ use futures_core::future::BoxFuture;
 use serde_json::Value;
 
 use crate::{
-    executor::{Executor, Job, Reply},
+    execution::{Executor, Job, Reply},
     registry::ToolBuilder,
 };
 use toolhub_types::{error::ToolError, tool::Kind};

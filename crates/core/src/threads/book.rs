@@ -25,9 +25,8 @@ use toolhub_storage::{
     },
     clock::Clock,
 };
-use toolhub_types::ids::ThreadKey;
 use toolhub_types::{
-    ids::{Tenant, ThreadId},
+    ids::{Tenant, ThreadId, ThreadKey},
     timestamp::Timestamp,
 };
 

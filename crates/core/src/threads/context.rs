@@ -9,9 +9,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Rooms;
-use toolhub_types::ids::ThreadKey;
 use toolhub_types::{
-    ids::{Tenant, ThreadId},
+    ids::{Tenant, ThreadId, ThreadKey},
     timestamp::Timestamp,
     tool::ToolName,
 };

@@ -15,10 +15,9 @@ use super::{
     InstanceInfo,
     room::{Room, Seat},
 };
-use crate::registry::Tool;
+use crate::execution::Tool;
 use toolhub_storage::clock::{self, Instant};
-use toolhub_types::ids::ThreadKey;
-use toolhub_types::timestamp::Timestamp;
+use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
 /// How many instances are kept while no call uses them.
 #[derive(Debug, Clone, Copy)]

@@ -8,9 +8,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::sharded::{PARTS, Sharded};
-use toolhub_types::ids::ThreadKey;
 use toolhub_types::{
-    ids::{Tenant, ThreadId},
+    ids::{Tenant, ThreadId, ThreadKey},
     timestamp::Timestamp,
 };
 

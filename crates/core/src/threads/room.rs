@@ -12,9 +12,8 @@ use futures_core::future::BoxFuture;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
-use crate::registry::Registration;
-use toolhub_types::ids::ThreadKey;
-use toolhub_types::tool::ToolName;
+use crate::registration::Registration;
+use toolhub_types::{ids::ThreadKey, tool::ToolName};
 
 /// The place of one tool's instance in one thread.
 pub(crate) struct Room {

@@ -19,10 +19,9 @@ use super::{
     directory::{Directory, Leaving, Which},
     room::{Chair, Room},
 };
-use crate::{events::Events, held, registry::Tool};
+use crate::{events::Events, execution::Tool, held};
 use toolhub_storage::clock::Clock;
-use toolhub_types::ids::ThreadKey;
-use toolhub_types::{error::ToolError, event_kind::News, tool::ToolName};
+use toolhub_types::{error::ToolError, event_kind::News, ids::ThreadKey, tool::ToolName};
 
 /// How long an instance may take to say goodbye; and how long somebody who cleans up waits for the call that uses one. If
 /// the call takes longer, its instance is closed when it ends.

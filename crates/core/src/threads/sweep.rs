@@ -15,8 +15,12 @@ use toolhub_storage::backend::{
     Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
     Write,
 };
-use toolhub_types::ids::ThreadKey;
-use toolhub_types::{approval::ApprovalState, content::Content, ids::StateName, timestamp::Timestamp};
+use toolhub_types::{
+    approval::ApprovalState,
+    content::Content,
+    ids::{StateName, ThreadKey},
+    timestamp::Timestamp,
+};
 
 /// How many rows go in one batch.
 const AT_ONCE: usize = 100;

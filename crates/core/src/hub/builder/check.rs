@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use super::{BuildError, HubBuilder};
-use crate::hooks::Hook;
-use crate::redact::Redactor;
+use crate::{hooks::Hook, redact::Redactor};
 use toolhub_types::{
     policy::{Glob, PolicyBook, PolicyError},
     state_config::ManagerType,

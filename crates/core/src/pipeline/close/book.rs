@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::{
     engine::Engine,
+    execution::{CallEnvelope, Tool},
     journal::{CallRecord, OpenCall},
-    pipeline::{Way, attempts::panic_text, dependencies, ticket::Ticket},
-    registry::Tool,
+    pipeline::{attempts::panic_text, dependencies, ticket::Ticket},
     state::{Draft, Drafts, Happened, Renewed, Told},
 };
 use toolhub_storage::backend::{Backend, Batch, Partition, Seen, StoreError, Table, Write};
@@ -26,7 +26,7 @@ use toolhub_types::{
 /// The call's record and where it goes.
 pub(super) struct Book<'a> {
     engine: &'a Engine,
-    way: &'a Way,
+    envelope: &'a CallEnvelope,
     record: CallRecord,
     /// The writing that opened it, if it was opened.
     opened: Option<Seen>,
@@ -46,13 +46,16 @@ impl<E: Into<CallError>> From<E> for Unsettled {
 }
 
 impl<'a> Book<'a> {
-    pub(super) fn of(engine: &'a Engine, way: &'a Way, open: Option<&OpenCall>) -> Self {
+    pub(super) fn of(engine: &'a Engine, envelope: &'a CallEnvelope, open: Option<&OpenCall>) -> Self {
         let opened = open.map(|open| open.seen);
         let record = match open {
             Some(open) => open.record.clone(),
-            None => CallRecord::opened(&way.call, &way.tool.definition.name, engine.services.clock.now()),
+            None => {
+                let (tool, arguments) = (envelope.tool.definition.name.clone(), envelope.call.arguments.clone());
+                CallRecord::opened(&envelope.call, tool, arguments, engine.services.clock.now())
+            }
         };
-        Self { engine, way, record, opened }
+        Self { engine, envelope, record, opened }
     }
 
     /// Commits the end with the states and the evidence of it. Another call of the thread may leave evidence at the same
@@ -64,7 +67,7 @@ impl<'a> Book<'a> {
         loop {
             let mut all = self.writes(drafts, told.as_ref()).await?;
             let proof = if outcome.is_success() {
-                dependencies::prove(self.engine, self.way).await?
+                dependencies::prove(self.engine, self.envelope).await?
             } else {
                 Default::default()
             };
@@ -79,7 +82,7 @@ impl<'a> Book<'a> {
                     renewed => renewed?,
                 },
                 Ok(()) => {
-                    dependencies::tell(self.engine, self.way, &proof);
+                    dependencies::tell(self.engine, self.envelope, &proof);
                     return Ok(true);
                 }
                 Err(error) => return Err(error.into()),
@@ -91,14 +94,14 @@ impl<'a> Book<'a> {
     /// committed first, one by one; says how many were. If the process dies before the end of the call is written down
     /// too, what its tool remembers is true, and the call stays open.
     async fn settle_elsewhere(&self, drafts: &mut Drafts, told: Option<&Told>) -> Result<usize, Unsettled> {
-        let (state, tenant) = (&self.engine.services.state, &self.way.call.tenant);
+        let (state, tenant) = (&self.engine.services.state, &self.envelope.call.tenant);
         let elsewhere = drafts.list.iter_mut().filter(|draft| !self.is_here(draft));
         let mut already = 0;
         for draft in elsewhere {
             loop {
                 let now = self.engine.services.clock.now();
                 let mut batch = Batch::on(draft.context.partition(tenant));
-                batch.writes = state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?;
+                batch.writes = state.writes_of(tenant, draft, &self.envelope.tool.state, told, now).await?;
                 match state.homes().commit(batch, now).await {
                     Ok(_) => break,
                     Err(StoreError::Conflict { .. }) => match self.renew_one(draft).await {
@@ -116,12 +119,12 @@ impl<'a> Book<'a> {
 
     /// What is written with the end of the call.
     async fn writes(&self, drafts: &Drafts, told: Option<&Told>) -> Result<Vec<Write>, Unsettled> {
-        let (services, tenant) = (&self.engine.services, &self.way.call.tenant);
+        let (services, tenant) = (&self.engine.services, &self.envelope.call.tenant);
         let (state, now) = (&services.state, services.clock.now());
         let drafts: Vec<&Draft> = drafts.list.iter().filter(|draft| self.is_here(draft)).collect();
         let mut all = Vec::new();
         for draft in &drafts {
-            all.extend(state.writes_of(tenant, draft, &self.way.tool.state, told, now).await?);
+            all.extend(state.writes_of(tenant, draft, &self.envelope.tool.state, told, now).await?);
         }
         all.extend(state.joined(tenant, &drafts, told.is_some(), now).await?);
         Ok(all)
@@ -139,7 +142,7 @@ impl<'a> Book<'a> {
     /// Whether a state is committed together with the end of the call.
     fn is_here(&self, draft: &Draft) -> bool {
         let homes = self.engine.services.state.homes();
-        draft.context.partition(&self.way.call.tenant) == self.partition()
+        draft.context.partition(&self.envelope.call.tenant) == self.partition()
             && homes.is_with_calls(draft.context.state().as_str())
     }
 
@@ -148,7 +151,7 @@ impl<'a> Book<'a> {
         // A store in memory answers without a pause; let the others finish.
         tokio::task::yield_now().await;
         // Closures and merging are the author's code, and may panic.
-        let renewing = AssertUnwindSafe(state.renew(&self.way.call.tenant, draft, &self.way.tool.state));
+        let renewing = AssertUnwindSafe(state.renew(&self.envelope.call.tenant, draft, &self.envelope.tool.state));
         let renewed = renewing.catch_unwind().await.unwrap_or_else(|panic| {
             let text = format!(
                 "somebody else wrote the state, and putting the changes together failed: {}",
@@ -165,7 +168,7 @@ impl<'a> Book<'a> {
 
     /// What the history of its states is told about the call. Whoever only reads leaves no trace there.
     fn told(&self, outcome: &Outcome) -> Option<Told> {
-        let Tool { definition, .. } = &*self.way.tool;
+        let Tool { definition, .. } = &*self.envelope.tool;
         if definition.annotations.read_only {
             return None;
         }
@@ -173,14 +176,14 @@ impl<'a> Book<'a> {
             None => Happened::success(&outcome.output),
             Some(error) => Happened::error(error),
         };
-        let mut parameters = self.way.call.arguments.clone();
+        let mut parameters = self.envelope.call.arguments.clone();
         self.engine.services.redactor.hide(&mut parameters);
         let parameters = Happened::parameters(&parameters);
         Some(Told { began: outcome.started_at + outcome.queued, parameters, end })
     }
 
     fn partition(&self) -> Partition {
-        let call = &self.way.call;
+        let call = &self.envelope.call;
         Partition::of_call(call.tenant.clone(), call.thread.as_ref(), call.id)
     }
 
@@ -196,7 +199,7 @@ impl<'a> Book<'a> {
     /// Somebody has closed the call already, because this node was not heard of for too long. What stands in the journal
     /// is how it ended.
     pub(super) async fn as_recorded(&self, outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
-        let (journal, call, now) = (&self.engine.journal, &self.way.call, self.engine.services.clock.now());
+        let (journal, call, now) = (&self.engine.journal, &self.envelope.call, self.engine.services.clock.now());
         let record = journal.record(&call.tenant, call.thread.as_ref(), call.id, now).await;
         let recorded = record.ok().flatten().and_then(|record| record.outcome);
         recorded.unwrap_or_else(|| failed(outcome, error, ticket))

@@ -16,9 +16,8 @@ use crate::state::{
 use toolhub_storage::backend::{
     Batch, Change, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table, Write,
 };
-use toolhub_types::ids::ThreadKey;
 use toolhub_types::{
-    ids::{Tenant, ThreadId},
+    ids::{Tenant, ThreadId, ThreadKey},
     timestamp::Timestamp,
 };
 

@@ -18,7 +18,7 @@ use crate::{
     artifact,
     blocking::Stuck,
     call::Call,
-    pipeline::{Slot, Way, WeakSlot},
+    execution::{CallEnvelope, Slot, WeakSlot},
     services::Services,
     state::Desk,
 };
@@ -49,7 +49,7 @@ impl std::fmt::Debug for HeldSlot {
 pub struct CallContext(Arc<Inner>);
 
 struct Inner {
-    way: Way,
+    envelope: CallEnvelope,
     times: Times,
     cancel: OnceLock<CancellationToken>,
     heard: Mutex<Option<Instant>>,
@@ -70,14 +70,14 @@ pub(crate) struct Times {
 }
 
 impl CallContext {
-    pub(crate) fn new(way: Way, times: Times, slot: WeakSlot) -> Self {
+    pub(crate) fn new(envelope: CallEnvelope, times: Times, slot: WeakSlot) -> Self {
         let cancel = OnceLock::new();
-        if let Some(token) = &way.call.cancel {
+        if let Some(token) = &envelope.call.cancel {
             // A child: when the time is up the tool is told, but the caller's own signal is not touched.
             let _ = cancel.set(token.child_token());
         }
         Self(Arc::new(Inner {
-            way,
+            envelope,
             times,
             cancel,
             heard: Mutex::default(),
@@ -104,7 +104,7 @@ impl CallContext {
     /// The tool that was called.
     #[must_use]
     pub fn tool(&self) -> &ToolName {
-        &self.way().tool.definition.name
+        &self.envelope().tool.definition.name
     }
 
     /// Whose call it is.
@@ -270,27 +270,27 @@ impl CallContext {
 
     /// Where work that cannot be stopped is counted when nobody waits for it any more.
     pub(crate) fn stuck(&self) -> Stuck {
-        self.way().tool.desk.stuck.clone()
+        self.envelope().tool.desk.stuck.clone()
     }
 
     pub(crate) fn services(&self) -> &Services {
-        &self.way().tool.services
+        &self.envelope().tool.services
     }
 
     /// The call and its tool.
-    pub(crate) fn way(&self) -> &Way {
-        &self.0.way
+    pub(crate) fn envelope(&self) -> &CallEnvelope {
+        &self.0.envelope
     }
 
     /// The call, when nobody needs the context any more. A tool may have kept it; then the call is copied.
     pub(crate) fn into_call(self) -> Call {
         match Arc::try_unwrap(self.0) {
-            Ok(inner) => *inner.way.call,
-            Err(kept) => (*kept.way.call).clone(),
+            Ok(inner) => *inner.envelope.call,
+            Err(kept) => (*kept.envelope.call).clone(),
         }
     }
 
     fn call(&self) -> &Call {
-        &self.way().call
+        &self.envelope().call
     }
 }

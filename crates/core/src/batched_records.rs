@@ -25,8 +25,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{CallRecord, LAYOUT};
-use crate::context::CallContext;
+use crate::{
+    call::Call,
+    execution::CallContext,
+    journal::{CallRecord, LAYOUT},
+};
 use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Partition, StoreError, Table, Write, encode},
     clock::Clock,
@@ -63,7 +66,7 @@ pub struct JournalStats {
 }
 
 /// Plain calls that have ended and are not in the store yet.
-pub(crate) struct Plain {
+pub(crate) struct BatchedRecords {
     parts: [Mutex<Vec<Noted>>; PARTS],
     /// How much of the room is taken.
     taken: AtomicUsize,
@@ -92,7 +95,7 @@ struct Noted {
     ended_at: Timestamp,
 }
 
-impl Plain {
+impl BatchedRecords {
     pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, keep: Duration) -> Self {
         Self {
             parts: std::array::from_fn(|_| Mutex::default()),
@@ -110,7 +113,7 @@ impl Plain {
 
     /// Notes a call that has ended.
     pub(crate) fn note(&self, context: CallContext, outcome: &Outcome) {
-        let room = 1 + weight(&context.way().call.arguments) / USUAL;
+        let room = 1 + weight(&context.envelope().call.arguments) / USUAL;
         let taken = self.taken.fetch_add(room, Ordering::Relaxed);
         if taken + room > ROOM {
             self.taken.fetch_sub(room, Ordering::Relaxed);
@@ -226,15 +229,16 @@ fn by_partition(noted: Vec<Noted>) -> impl Iterator<Item = (Partition, Vec<CallR
     for noted in noted {
         let Noted { context, status, effect, error, attempts, queued, duration, ended_at, .. } = noted;
         let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
-        let mut call = context.into_call();
-        redactor.hide(&mut call.arguments);
-        let trace_id = call.trace.as_ref().map(|trace| trace.trace_id);
-        let partition = Partition::of_call(call.tenant, call.thread.as_ref(), call.id);
+        let Call { head, mut arguments, .. } = context.into_call();
+        redactor.hide(&mut arguments);
+        let head = Arc::unwrap_or_clone(head);
+        let trace_id = head.trace_id();
+        let partition = Partition::of_call(head.tenant, head.thread.as_ref(), head.id);
         let outcome = Outcome {
-            id: call.id,
-            tool: call.tool,
-            thread: call.thread.clone(),
-            model_call: call.model_call,
+            id: head.id,
+            tool: head.tool,
+            thread: head.thread.clone(),
+            model_call: head.model_call,
             status,
             effect,
             output: Value::Null,
@@ -248,22 +252,22 @@ fn by_partition(noted: Vec<Noted>) -> impl Iterator<Item = (Partition, Vec<CallR
             trace_id,
             queued,
             duration,
-            started_at: call.arrived,
+            started_at: head.arrived,
             ended_at,
         };
         let record = CallRecord {
-            id: call.id,
+            id: head.id,
             tool,
-            caller: call.caller,
-            thread: call.thread,
-            run: call.run,
+            caller: head.caller,
+            thread: head.thread,
+            run: head.run,
             key: None,
-            arguments: call.arguments,
+            arguments,
             status,
             approval: None,
             external_until: None,
             trace_id,
-            opened_at: call.arrived,
+            opened_at: head.arrived,
             outcome: Some(outcome),
             opening: None,
         };
@@ -286,10 +290,10 @@ fn weight(value: &Value) -> usize {
 }
 
 /// Writes down what is noted until the hub is gone, and then the rest.
-pub(crate) async fn keep_plain(plain: Arc<Plain>, gone: CancellationToken) {
-    while gone.run_until_cancelled(plain.due.notified()).await.is_some() {
+pub(crate) async fn write_batched(records: Arc<BatchedRecords>, gone: CancellationToken) {
+    while gone.run_until_cancelled(records.due.notified()).await.is_some() {
         let _ = gone.run_until_cancelled(tokio::time::sleep(COLLECT)).await;
-        plain.write_all().await;
+        records.write_all().await;
     }
-    plain.write_all().await;
+    records.write_all().await;
 }

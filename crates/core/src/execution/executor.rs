@@ -6,7 +6,7 @@
 pub use futures_core::future::BoxFuture;
 use serde_json::Value;
 
-use crate::context::CallContext;
+use crate::execution::CallContext;
 use toolhub_types::{content::Content, error::ToolError, tool::Definition};
 
 /// Runs tools of one kind, or one tool.

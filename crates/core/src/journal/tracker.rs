@@ -6,33 +6,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use smol_str::SmolStr;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, ReportError};
-use crate::journal::{CallRecord, OpenCall};
-use toolhub_types::outcome::Status;
-use toolhub_types::{
-    error::ToolError,
-    ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
-    timestamp::Timestamp,
-    tool::ToolName,
-    trace::TraceId,
-};
+use super::{CallRecord, OpenCall};
+use crate::call::{Call, CallHead, ReportError};
+use toolhub_types::{error::ToolError, ids::ApprovalId, outcome::Status, timestamp::Timestamp, tool::ToolName};
 
 /// Where a call is.
-pub(crate) struct Whereabouts {
-    pub(crate) id: CallId,
-    pub(crate) tenant: Tenant,
-    pub(crate) thread: Option<ThreadId>,
+pub(crate) struct CallTracker {
+    pub(crate) head: Arc<CallHead>,
     pub(crate) cancel: CancellationToken,
-    tool: SmolStr,
-    caller: Caller,
-    run: Option<RunId>,
-    key: Option<IdempotencyKey>,
-    arrived: Timestamp,
-    trace_id: Option<TraceId>,
     stage: Mutex<Stage>,
     changed: Notify,
 }
@@ -73,7 +57,7 @@ enum Outside {
     Over,
 }
 
-impl Whereabouts {
+impl CallTracker {
     pub(crate) fn of(call: &Call, cancel: CancellationToken) -> Arc<Self> {
         let stage = Stage {
             status: Status::Validating,
@@ -87,20 +71,7 @@ impl Whereabouts {
             external_until: None,
             ended: false,
         };
-        Arc::new(Self {
-            id: call.id,
-            tenant: call.tenant.clone(),
-            thread: call.thread.clone(),
-            cancel,
-            tool: call.tool.clone(),
-            caller: call.caller.clone(),
-            run: call.run,
-            key: call.key.clone(),
-            arrived: call.arrived,
-            trace_id: call.trace.as_ref().map(|trace| trace.trace_id),
-            stage: Mutex::new(stage),
-            changed: Notify::new(),
-        })
+        Arc::new(Self { head: call.head.clone(), cancel, stage: Mutex::new(stage), changed: Notify::new() })
     }
 
     /// The call has come so far.
@@ -256,23 +227,13 @@ impl Whereabouts {
 
     /// Its record, as it would be written now; none where its name is no tool's.
     pub(crate) fn record(&self) -> Option<CallRecord> {
-        let tool = ToolName::new(self.tool.clone()).ok()?;
+        let tool = ToolName::new(self.head.tool.clone()).ok()?;
         let stage = self.stage();
         Some(CallRecord {
-            id: self.id,
-            tool,
-            caller: self.caller.clone(),
-            thread: self.thread.clone(),
-            run: self.run,
-            key: self.key.clone(),
-            arguments: stage.arguments.clone(),
             status: stage.status,
             approval: stage.asked,
             external_until: stage.external_until,
-            trace_id: self.trace_id,
-            opened_at: self.arrived,
-            outcome: None,
-            opening: None,
+            ..CallRecord::opened(&self.head, tool, stage.arguments.clone(), self.head.arrived)
         })
     }
 

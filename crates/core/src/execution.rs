@@ -1,0 +1,18 @@
+//! What an execution consists of: a registered tool and its executor, the call's envelope, its slot, and the context a
+//! running tool sees.
+//!
+//! These types refer to each other: a tool has an executor, an executor is given a context, a context holds the call's tool.
+
+mod context;
+mod envelope;
+mod executor;
+mod slot;
+mod tool;
+
+pub(crate) use context::Times;
+pub use context::{CallContext, HeldSlot};
+pub(crate) use envelope::{CallEnvelope, Extras};
+pub use executor::{BoxFuture, Executor, Job, Reply};
+pub(crate) use slot::{Slot, WeakSlot};
+pub(crate) use tool::Base;
+pub use tool::Tool;

@@ -1,0 +1,99 @@
+//! The calls of this node that run on tasks of their own, so that others can look at them and cancel them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+use super::CallTracker;
+use toolhub_types::ids::{CallId, Tenant};
+
+/// The calls that run on tasks of their own, so that others can look at them and cancel them.
+#[derive(Default, Clone)]
+pub(crate) struct LiveCalls(Arc<Calls>);
+
+#[derive(Default)]
+struct Calls {
+    running: Mutex<HashMap<CallId, Arc<CallTracker>>>,
+    /// Told when a call begins and no other was running.
+    begun: Notify,
+}
+
+/// Room for as many is always kept.
+const FEW: usize = 1_024;
+
+impl LiveCalls {
+    /// Notes a call for as long as the answer is held.
+    pub(crate) fn enter(&self, tracker: &Arc<CallTracker>) -> Running {
+        let call = tracker.head.id;
+        let mut running = self.running();
+        let first = running.is_empty();
+        // Two calls may have one id, if their caller minted it: the first is found, and the second will be refused.
+        running.entry(call).or_insert_with(|| tracker.clone());
+        drop(running);
+        if first {
+            self.0.begun.notify_one();
+        }
+        Running { tracker: tracker.clone(), live: self.clone() }
+    }
+
+    /// Where a call is, if it runs here.
+    pub(crate) fn find(&self, call: CallId) -> Option<Arc<CallTracker>> {
+        self.running().get(&call).cloned()
+    }
+
+    /// Where the calls of a tenant are that run here.
+    pub(crate) fn of_tenant(&self, tenant: &Tenant) -> Vec<Arc<CallTracker>> {
+        self.running().values().filter(|call| call.head.tenant == *tenant).cloned().collect()
+    }
+
+    /// Cancels all, because the hub goes down.
+    pub(crate) fn cut_all_off(&self) {
+        let all: Vec<_> = self.running().values().cloned().collect();
+        for call in all {
+            call.cut_off();
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.running().len()
+    }
+
+    /// Whether this call is running here.
+    pub(crate) fn has(&self, call: CallId) -> bool {
+        self.running().contains_key(&call)
+    }
+
+    /// Waits until a call begins, or answers at once if one has begun since this was last asked.
+    pub(crate) async fn begun(&self) {
+        self.0.begun.notified().await;
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<CallId, Arc<CallTracker>>> {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that is running.
+pub(crate) struct Running {
+    tracker: Arc<CallTracker>,
+    live: LiveCalls,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut live = self.live.running();
+        let call = &self.tracker.head.id;
+        if live.get(call).is_some_and(|found| Arc::ptr_eq(found, &self.tracker)) {
+            live.remove(call);
+        }
+        self.tracker.ends();
+        // A flood of calls must not leave its size behind. Halved at a quarter, so that it is not moved back and forth.
+        if live.capacity() > FEW && live.len() < live.capacity() / 4 {
+            let room = live.capacity() / 2;
+            live.shrink_to(room);
+        }
+    }
+}
