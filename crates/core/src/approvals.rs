@@ -18,11 +18,11 @@ pub use error::ApprovalError;
 pub use grant::{Covers, Grant};
 use pending::Pending;
 pub use record::{Answer, Approval};
-pub(crate) use record::{binding, binding_now, partition};
+pub(crate) use record::{ToolVersion, binding, binding_now, partition};
 pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
 use waiting::Places;
 
-use crate::{events::Events, execution::Tool, redact::Redactor};
+use crate::{events::Events, redact::Redactor};
 use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Place, Scan, Scope, Seen, StoreError,
@@ -260,12 +260,13 @@ impl Approvals {
     /// Whether a standing yes answers this rule for this tool.
     pub(crate) async fn granted(
         &self,
-        tool: &Tool,
+        tool: ToolVersion<'_>,
         tenant: &Tenant,
         thread: Option<&ThreadId>,
         rule: &str,
     ) -> Result<bool, StoreError> {
-        let keys: Vec<Key> = Covers::candidates(tool, thread).map(|covers| covers.key(tenant, rule)).collect();
+        let keys: Vec<Key> =
+            Covers::candidates(tool.definition, thread).map(|covers| covers.key(tenant, rule)).collect();
         let rows = self.store.load(&keys, self.clock.now()).await?;
         let grants = keys.iter().zip(rows).filter_map(|(key, row)| {
             let grant: Grant = readable(decode(Table::Grants, &key.id, LAYOUT, &row?))?.0;

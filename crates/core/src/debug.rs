@@ -5,9 +5,10 @@ use std::fmt;
 use crate::{
     events::Subscription,
     execution::{CallContext, Job, Tool},
+    handler::{JsonState, State},
     hub::{BatchRequest, CallRequest, HubBuilder, Running, ToolHub},
     registry::{Registry, ToolBuilder, Tools},
-    state::{ContextState, JsonState, State, StateManager, ToolState},
+    state::{ContextState, StateManager, ToolState},
     threads::{ThreadContext, Threads},
 };
 

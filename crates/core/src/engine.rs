@@ -20,18 +20,15 @@ use crate::{
     execution::Executor,
     extensions::Extensions,
     hooks::Hook,
-    hub::Offers,
     journal::{Journal, LiveCalls},
+    offers::Offers,
     registry::Registry,
     scheduler::Scheduler,
     services::Services,
     statuses::Statuses,
     threads::Book,
 };
-use toolhub_types::{
-    policy::Glob,
-    tool::Kind,
-};
+use toolhub_types::{policy::Glob, tool::Kind};
 
 pub(crate) struct Engine {
     pub(crate) registry: Registry,

@@ -8,8 +8,11 @@ mod extract;
 mod function;
 mod instance;
 mod json;
+mod json_state;
 mod shared;
+mod state;
 mod stateful;
+mod typed_state;
 
 use std::sync::Arc;
 
@@ -22,8 +25,10 @@ pub use extract::{FromCall, NoArguments, Shared};
 pub use function::{Handler, Parameters, tool};
 pub use instance::{Instance, instance};
 pub use json::{JsonReply, dynamic, dynamic_stateful, legacy_stateful};
+pub use json_state::JsonState;
 pub use shared::{SharedInstance, shared_instance};
 pub use stateful::{StatefulTool, stateful};
+pub use typed_state::State;
 
 use crate::{
     execution::{Executor, Reply},

@@ -20,6 +20,7 @@ mod sessions;
 mod snapshot;
 mod status;
 mod survey;
+mod thread_removal;
 mod threads;
 
 use std::{sync::Arc, time::Duration};
@@ -33,7 +34,6 @@ pub use change::{Change, Changed};
 pub use explain::{Explanation, RateLeft};
 pub use journal::Cancel;
 pub use offer::Offer;
-pub(crate) use offer::Offers;
 pub use request::{CallRequest, Running};
 pub use snapshot::Restored;
 pub use status::{ToolStatusInfo, View};
@@ -304,7 +304,7 @@ impl ToolHub {
     }
 
     async fn close_instances(&self, tool: &Arc<Tool>) {
-        self.engine.services.rooms.clear_tool(tool, "the tool was removed").await;
+        self.engine.services.rooms.clear_tool(&tool.registration, "the tool was removed").await;
     }
 
     fn tell(&self, news: News) {

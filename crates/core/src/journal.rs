@@ -31,9 +31,8 @@ pub use recent::RecentStats;
 pub use record::CallRecord;
 pub(crate) use record::{Claim, OpenCall, Opening};
 use toolhub_storage::backend::{
-        Backend, Batch, Change, Durability, Expect, Key, Partition, Place, Seen, StoreError, Table, Write, decode,
-        encode,
-    };
+    Backend, Batch, Change, Durability, Expect, Key, Partition, Place, Seen, StoreError, Table, Write, decode, encode,
+};
 use toolhub_types::{
     ids::{CallId, IdempotencyKey, Tenant, ThreadId},
     outcome::Outcome,

@@ -22,6 +22,7 @@ mod hub;
 mod journal;
 mod kept;
 mod monitor;
+mod offers;
 mod pipeline;
 mod redact;
 mod registration;
@@ -44,9 +45,9 @@ pub use execution::{BoxFuture, CallContext, Executor, HeldSlot, Job, Reply, Tool
 pub use futures_core::Stream;
 pub use guard::RunLimits;
 pub use handler::{
-    Arguments, BlockingHandler, FromCall, Handler, Instance, JsonReply, NoArguments, Parameters, Shared,
-    SharedInstance, StatefulTool, blocking, dynamic, dynamic_stateful, instance, legacy_stateful, shared_instance,
-    stateful, tool,
+    Arguments, BlockingHandler, FromCall, Handler, Instance, JsonReply, JsonState, NoArguments, Parameters, Shared,
+    SharedInstance, State, StatefulTool, blocking, dynamic, dynamic_stateful, instance, legacy_stateful,
+    shared_instance, stateful, tool,
 };
 pub use hooks::{After, Before, Hook, HookedCall};
 pub use hub::{
@@ -58,8 +59,8 @@ pub use monitor::{ApprovalStats, StatusChanges, ToolStats};
 pub use registry::{Filter, Registry, RegistryError, ToolBuilder, Tools, Toolset};
 pub use state::{
     ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState, Happened, HistoryEntry,
-    JsonState, KindInfo, SessionState, State, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry,
-    StateError, StateKind, StateManager, StateStats, StateVersion, ToolState,
+    KindInfo, SessionState, StateChange, StateChanges, StateCleanup, StateCondition, StateEntry, StateError, StateKind,
+    StateManager, StateStats, StateVersion, ToolState,
 };
 pub use step::Waiting;
 pub use threads::{InstanceInfo, ThreadContext, ThreadInfo, ThreadPage, Threads};

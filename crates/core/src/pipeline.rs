@@ -24,6 +24,7 @@ mod prepare;
 mod replay;
 mod report;
 mod resolve;
+mod state_locks;
 mod status;
 mod ticket;
 mod validate;

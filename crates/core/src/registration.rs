@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
+use toolhub_types::tool::ToolName;
+
 /// Which registration of a tool this is. A tool whose limits change stays the one it was; one that takes the place of another
 /// under its name is another.
 #[derive(Debug, Clone, Default)]
@@ -25,4 +27,11 @@ impl PartialEq for Registration {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+}
+
+/// A tool under its name, as it was registered.
+#[derive(Clone, Copy)]
+pub(crate) struct Registered<'a> {
+    pub(crate) name: &'a ToolName,
+    pub(crate) registration: &'a Registration,
 }

@@ -7,47 +7,39 @@
 
 mod bound;
 mod context_id;
-mod data;
+pub(crate) mod data;
 mod desk;
-mod entry;
+pub(crate) mod entry;
 mod error;
 mod history;
 mod homes;
-mod json;
 mod live;
 mod manager;
-mod merge;
+pub(crate) mod merge;
 mod patch;
 mod rules;
 mod saved;
 mod sessions;
 mod turns;
-mod typed;
 mod versions;
 
 pub use bound::ContextState;
 pub use context_id::ContextId;
 pub use data::{ConnectionState, SessionState};
-pub(crate) use desk::{Desk, Draft, Drafts, Found, Parked};
+pub(crate) use desk::{Desk, Draft, Drafts, Found, Parked, Sheet};
 pub use entry::{ContextInfo, ContextPage, KindInfo, StateEntry, StateKind, StateStats};
 pub use error::StateError;
 pub use history::{Happened, HistoryEntry};
 pub(crate) use homes::{Homes, OpenStore};
-pub use json::JsonState;
 pub use manager::{ContextFilter, StateChange, StateChanges, StateCondition, StateManager};
 pub(crate) use manager::{Renewed, Told};
 pub use rules::StateCleanup;
 pub(crate) use rules::StateRules;
-pub(crate) use turns::{Turns, alone};
-pub use typed::State;
+pub(crate) use turns::{Place as WritePlace, Turns};
 pub use versions::StateVersion;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-
-use crate::services::Services;
-use toolhub_storage::backend::{Key, Seen, StoreError};
-use toolhub_types::ids::{StateName, Tenant, ThreadId};
 
 /// A type that a tool keeps between calls, one value per thread.
 ///
@@ -91,22 +83,4 @@ pub trait ToolState: Default + Serialize + DeserializeOwned + Send + Sync + 'sta
         let merged = merge::three_way(&json(base)?, &json(mine)?, &json(theirs)?).map_err(|at| merge::told(&at))?;
         serde_json::from_value(merged).map_err(|error| error.to_string())
     }
-}
-
-/// Which writing of each of these states a thread has now.
-pub(crate) async fn seen(
-    services: &Services,
-    tenant: &Tenant,
-    thread: &ThreadId,
-    names: &[StateName],
-) -> Result<Vec<(StateName, Option<Seen>)>, StoreError> {
-    let key = |name| services.state.context(name, thread).key(tenant, StateKind::Business);
-    let keys: Vec<Key> = names.iter().map(key).collect();
-    let mut all = Vec::with_capacity(names.len());
-    // Those of one thread are read together: they are of the same moment.
-    for group in keys.chunk_by(|a, b| a.partition == b.partition) {
-        let (_, rows) = services.state.load_in_session(&group[0].partition, group, services.clock.now()).await?;
-        all.extend(rows.into_iter().map(|row| row.map(|row| row.seen)));
-    }
-    Ok(names.iter().cloned().zip(all).collect())
 }

@@ -9,13 +9,11 @@ mod directory;
 mod known;
 mod room;
 mod rooms;
-mod sweep;
 
-pub(crate) use book::{Book, keep};
+pub(crate) use book::{Book, keep, key};
 pub use book::{ThreadInfo, ThreadPage};
 pub use context::{InstanceInfo, ThreadContext, Threads};
 pub(crate) use directory::Caps;
 pub(crate) use known::Known;
 pub(crate) use room::Chair;
 pub(crate) use rooms::{Rooms, Use, alone_in, drop_idle};
-pub(crate) use sweep::{Removed, is_held, remove};

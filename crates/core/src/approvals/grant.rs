@@ -9,14 +9,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::{Answer, Approval, ApprovalOutcome};
-use crate::execution::Tool;
+use super::{Answer, Approval, ApprovalOutcome, ToolVersion};
 use toolhub_storage::backend::{Key, Partition, Place, Table};
 use toolhub_types::{
     digest,
     ids::{ApprovalId, Caller, Tenant, ThreadId},
     timestamp::Timestamp,
-    tool::ToolName,
+    tool::{Definition, ToolName},
 };
 
 /// A standing yes of a person.
@@ -67,7 +66,11 @@ pub enum Covers {
 
 impl Covers {
     /// What an answer covers for good; `None` for one that holds only once. Fails where there is nothing to cover.
-    pub(crate) fn by(outcome: ApprovalOutcome, approval: &Approval, tool: &Tool) -> Result<Option<Self>, &'static str> {
+    pub(crate) fn by(
+        outcome: ApprovalOutcome,
+        approval: &Approval,
+        tool: &Definition,
+    ) -> Result<Option<Self>, &'static str> {
         let name = || approval.tool.clone();
         match outcome {
             ApprovalOutcome::ProceedAlways => match &approval.thread {
@@ -75,7 +78,7 @@ impl Covers {
                 None => Err("the call belongs to no thread; use `proceed_always_tool` or `proceed_once`"),
             },
             ApprovalOutcome::ProceedAlwaysTool => Ok(Some(Self::Tool { tool: name() })),
-            ApprovalOutcome::ProceedAlwaysServer => match &tool.definition.origin {
+            ApprovalOutcome::ProceedAlwaysServer => match &tool.origin {
                 Some(origin) => Ok(Some(Self::Server { server: origin.source.clone() })),
                 None => Err("the tool comes from no server; use `proceed_always_tool` or `proceed_once`"),
             },
@@ -84,10 +87,10 @@ impl Covers {
     }
 
     /// Every grant that would answer this rule for this tool.
-    pub(crate) fn candidates(tool: &Tool, thread: Option<&ThreadId>) -> impl Iterator<Item = Self> {
-        let name = &tool.definition.name;
+    pub(crate) fn candidates(tool: &Definition, thread: Option<&ThreadId>) -> impl Iterator<Item = Self> {
+        let name = &tool.name;
         let thread = thread.map(|thread| Self::Thread { tool: name.clone(), thread_id: thread.clone() });
-        let server = tool.definition.origin.as_ref().map(|origin| Self::Server { server: origin.source.clone() });
+        let server = tool.origin.as_ref().map(|origin| Self::Server { server: origin.source.clone() });
         [thread, Some(Self::Tool { tool: name.clone() }), server].into_iter().flatten()
     }
 
@@ -107,12 +110,18 @@ impl Covers {
 
 impl Grant {
     /// The grant that an answer gives.
-    pub(crate) fn given(key: &Key, covers: Covers, approval: &Approval, answer: &Answer, tools: &[&Tool]) -> Self {
+    pub(crate) fn given(
+        key: &Key,
+        covers: Covers,
+        approval: &Approval,
+        answer: &Answer,
+        tools: &[ToolVersion<'_>],
+    ) -> Self {
         Self {
             id: key.id.clone(),
             covers,
             rule: approval.rule.clone(),
-            definitions: tools.iter().map(|tool| (tool.definition.name.clone(), tool.fingerprint.clone())).collect(),
+            definitions: tools.iter().map(|tool| (tool.definition.name.clone(), tool.fingerprint.to_owned())).collect(),
             granted_by: answer.by.clone(),
             granted_at: answer.at,
             approval: approval.id,
@@ -120,7 +129,7 @@ impl Grant {
     }
 
     /// Whether it holds for the tool as it is now.
-    pub(crate) fn holds_for(&self, tool: &Tool) -> bool {
-        self.definitions.get(&tool.definition.name) == Some(&tool.fingerprint)
+    pub(crate) fn holds_for(&self, tool: ToolVersion<'_>) -> bool {
+        self.definitions.get(&tool.definition.name).is_some_and(|fingerprint| fingerprint == tool.fingerprint)
     }
 }

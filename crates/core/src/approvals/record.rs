@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{call::Call, execution::Tool, redact::Redactor};
+use crate::{call::Call, redact::Redactor};
 use toolhub_storage::backend::{Partition, Place};
 use toolhub_types::{
     approval::{ApprovalOutcome, ApprovalState},
     digest,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
     timestamp::Timestamp,
-    tool::ToolName,
+    tool::{Definition, ToolName},
 };
 
 /// A question to a person: may this call run?
@@ -145,19 +145,26 @@ impl Approval {
     }
 }
 
+/// A tool as it is defined now. With another fingerprint it is another tool, and answers about the old one do not count.
+#[derive(Clone, Copy)]
+pub(crate) struct ToolVersion<'a> {
+    pub(crate) definition: &'a Definition,
+    pub(crate) fingerprint: &'a str,
+}
+
 /// What an approval for this call is bound to.
-pub(crate) fn binding(call: &Call, tool: &Tool) -> String {
+pub(crate) fn binding(call: &Call, tool: ToolVersion<'_>) -> String {
     let arguments = digest::of_json(&call.arguments);
-    bound(&tool.definition.name, &tool.fingerprint, &arguments, call.thread.as_ref(), &call.caller)
+    bound(&tool.definition.name, tool.fingerprint, &arguments, call.thread.as_ref(), &call.caller)
 }
 
 /// The same for an approval that is there: what it would be bound to if it were asked for now.
-pub(crate) fn binding_now(approval: &Approval, tool: &Tool) -> String {
+pub(crate) fn binding_now(approval: &Approval, tool: ToolVersion<'_>) -> String {
     let arguments = match approval.digest.as_str() {
         "" => &digest::of_json(&approval.arguments),
         digest => digest,
     };
-    bound(&tool.definition.name, &tool.fingerprint, arguments, approval.thread.as_ref(), &approval.caller)
+    bound(&tool.definition.name, tool.fingerprint, arguments, approval.thread.as_ref(), &approval.caller)
 }
 
 fn bound(tool: &str, fingerprint: &str, arguments: &str, thread: Option<&ThreadId>, caller: &Caller) -> String {

@@ -20,7 +20,7 @@ use crate::{
     call::Call,
     execution::{CallEnvelope, Slot, WeakSlot},
     services::Services,
-    state::Desk,
+    state::{ContextState, Desk, StateError},
 };
 use toolhub_storage::clock::Instant;
 use toolhub_types::{
@@ -28,7 +28,7 @@ use toolhub_types::{
     effect::Effect,
     error::{ErrorKind, ToolError},
     event_kind::News,
-    ids::{CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    ids::{CallId, Caller, IdempotencyKey, RunId, StateName, Tenant, ThreadId},
     progress::Progress,
     timestamp::Timestamp,
     tool::ToolName,
@@ -193,6 +193,18 @@ impl CallContext {
     pub async fn keep_artifact(&self, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
         let services = self.services();
         artifact::keep(&*services.store, self.tenant(), mime_type, bytes, services.clock.now()).await
+    }
+
+    /// What is remembered under this name in the thread of the call. Nothing is made by asking.
+    ///
+    /// # Errors
+    /// When the call has no thread, and states are not shared by all threads.
+    pub fn state(&self, name: &StateName) -> Result<ContextState, StateError> {
+        ContextState::new(&self.services().state, self.tenant(), self.thread(), name).ok_or_else(|| {
+            StateError::Refused(format!(
+                "the call has no thread, so there is no state `{name}`; name a thread with the call"
+            ))
+        })
     }
 
     fn tell_progress(&self, message: String, fraction: Option<f64>) {

@@ -5,7 +5,14 @@
 use std::sync::Arc;
 
 use super::Executor;
-use crate::{hooks::Hook, registration::Registration, scheduler::Desk, services::Services, state::StateRules};
+use crate::{
+    approvals::ToolVersion,
+    hooks::Hook,
+    registration::{Registered, Registration},
+    scheduler::Desk,
+    services::Services,
+    state::StateRules,
+};
 use toolhub_schema::schema::Schema;
 use toolhub_types::{
     ids::StateName,
@@ -72,6 +79,16 @@ impl Tool {
     #[must_use]
     pub fn states(&self) -> &[StateName] {
         &self.state.names
+    }
+
+    /// Which tool it is for those who keep its instances.
+    pub(crate) fn registered(&self) -> Registered<'_> {
+        Registered { name: &self.definition.name, registration: &self.registration }
+    }
+
+    /// What approvals and grants about it are bound to.
+    pub(crate) fn version(&self) -> ToolVersion<'_> {
+        ToolVersion { definition: &self.definition, fingerprint: &self.fingerprint }
     }
 
     /// What else is known of it, if it is not simply there.

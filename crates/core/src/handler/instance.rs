@@ -80,8 +80,10 @@ pub(super) fn enter<T: Send + 'static>(
     let thread = context.thread().ok_or_else(|| wrong("an instance was asked for without a thread"))?;
     let owner = (context.tenant().clone(), thread.clone());
     let envelope = context.envelope();
-    let place =
-        context.services().rooms.enter(&owner, (&envelope.tool, envelope.call.from_offer), || Chair::new(close));
+    let place = context
+        .services()
+        .rooms
+        .enter(&owner, (envelope.tool.registered(), envelope.call.from_offer), || Chair::new(close));
     let chair = place.chair().ok_or_else(|| wrong("a tool found another tool's instance in its place"))?;
     Ok((place, chair))
 }

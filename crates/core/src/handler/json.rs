@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::{
     execution::{CallContext, Executor, Job, Reply},
+    handler::JsonState,
     registry::ToolBuilder,
-    state::JsonState,
 };
 use toolhub_types::{effect::Effect, error::ToolError, tool::Kind};
 

@@ -8,8 +8,9 @@ use serde::Serialize;
 use super::{Arguments, FromCall, built, read, reply};
 use crate::{
     execution::{CallContext, Executor, Job, Reply},
+    handler::State,
     registry::ToolBuilder,
-    state::{State, ToolState},
+    state::ToolState,
 };
 use toolhub_types::error::ToolError;
 

@@ -89,11 +89,11 @@ impl ToolHub {
             let tool = self.as_asked_about(&approval)?;
             let was = self.as_written(tenant, &approval).await?;
             fits(&tool, &approval, &answer, was.as_ref().unwrap_or(&approval.arguments))?;
-            let covers = Covers::by(answer.outcome, &approval, &tool).map_err(ApprovalError::Answer)?;
+            let covers = Covers::by(answer.outcome, &approval, &tool.definition).map_err(ApprovalError::Answer)?;
             covers.map(|covers| {
                 let key = covers.key(tenant, &approval.rule);
                 let tools = self.covered(&covers, &tool);
-                let tools: Vec<&Tool> = tools.iter().map(AsRef::as_ref).collect();
+                let tools: Vec<_> = tools.iter().map(|tool| tool.version()).collect();
                 let grant = Grant::given(&key, covers, &approval, &answer, &tools);
                 (key, grant)
             })
@@ -140,7 +140,7 @@ impl ToolHub {
 
     /// The tool, if it is still the one the question was about.
     fn as_asked_about(&self, approval: &Approval) -> Result<Arc<Tool>, ApprovalError> {
-        let same = self.get(&approval.tool).filter(|tool| binding_now(approval, tool) == approval.binding);
+        let same = self.get(&approval.tool).filter(|tool| binding_now(approval, tool.version()) == approval.binding);
         same.ok_or_else(|| ApprovalError::ToolChanged(approval.tool.clone()))
     }
 

@@ -382,7 +382,7 @@ impl HubBuilder {
                 executors: self.executors,
                 hooks,
                 live: crate::journal::LiveCalls::default(),
-                offers: super::Offers::default(),
+                offers: crate::offers::Offers::default(),
                 extensions: Extensions::default(),
                 leaving: crate::engine::Leaving::default(),
                 own: tokio_util::task::TaskTracker::new(),

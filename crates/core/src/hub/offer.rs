@@ -4,8 +4,8 @@
 //! may use is told as `tool.rebind.required`: an addition at once, a removal only if it lasts.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -16,6 +16,7 @@ use super::{ToolHub, View, explain::summary, survey::Seen};
 use crate::{
     engine::Engine,
     execution::Tool,
+    offers::{Bound, Difference, Heard},
     registry::{Filter, Tools, Toolset},
 };
 use toolhub_schema::export;
@@ -36,80 +37,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The tools a thread is offered for one step. Make its calls [among](super::CallRequest::among) these.
 #[derive(Debug, Clone)]
 pub struct Offer(Arc<Bound>);
-
-/// A list that somebody holds for a thread.
-#[derive(Debug)]
-pub(crate) struct Bound {
-    tenant: Tenant,
-    thread: ThreadId,
-    /// Which tools the thread is meant to have; the list is those of them that may be used.
-    toolset: Toolset,
-    tools: Arc<Tools>,
-    news: Mutex<Heard>,
-}
-
-/// What the holder of a list knows of its changes.
-#[derive(Debug, Default)]
-struct Heard {
-    /// The difference listeners were told of last.
-    told: Difference,
-    /// Since when tools of the list may no longer be used, of which listeners were not told yet.
-    gone: BTreeMap<ToolName, Instant>,
-}
-
-/// What has changed since a list was bound.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Difference {
-    added: Vec<ToolName>,
-    removed: Vec<ToolName>,
-}
-
-/// The offers somebody holds, by thread: every question about a thread asks for its own, and there may be many threads.
-#[derive(Default)]
-pub(crate) struct Offers(Mutex<Held>);
-
-#[derive(Default)]
-struct Held {
-    by_thread: HashMap<(Tenant, ThreadId), Vec<Weak<Bound>>>,
-    /// How many threads there may be before those that hold nothing any more are looked for.
-    room: usize,
-}
-
-impl Offers {
-    fn add(&self, bound: &Arc<Bound>) {
-        let mut held = self.lock();
-        if held.by_thread.len() >= held.room {
-            held.by_thread.retain(|_, offers| offers.iter().any(|offer| offer.strong_count() > 0));
-            held.room = 2 * held.by_thread.len() + 1;
-        }
-        let offers = held.by_thread.entry((bound.tenant.clone(), bound.thread.clone())).or_default();
-        offers.retain(|other| other.strong_count() > 0);
-        offers.push(Arc::downgrade(bound));
-    }
-
-    /// Those held for one thread.
-    pub(super) fn of(&self, tenant: &Tenant, thread: &ThreadId) -> Vec<Arc<Bound>> {
-        let held = self.lock();
-        if held.by_thread.is_empty() {
-            return Vec::new();
-        }
-        let offers = held.by_thread.get(&(tenant.clone(), thread.clone()));
-        offers.into_iter().flatten().filter_map(Weak::upgrade).collect()
-    }
-
-    /// The one of a toolset that was bound last for a thread.
-    fn last(&self, tenant: &Tenant, thread: &ThreadId, toolset: &Toolset) -> Option<Arc<Bound>> {
-        self.of(tenant, thread).into_iter().rfind(|bound| bound.toolset == *toolset)
-    }
-
-    fn all(&self) -> Vec<Weak<Bound>> {
-        self.lock().by_thread.values().flatten().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Offer {
     /// The tools, as a list to make calls among.
@@ -142,17 +69,6 @@ impl Offer {
         let tools = self.0.tools.list(&Filter::default());
         let definitions: Vec<&Definition> = tools.iter().map(|tool| &tool.definition).collect();
         export::export(format, definitions)
-    }
-}
-
-impl Bound {
-    /// Whether the list has a tool that may not be used, or lacks one that may be and is meant for it.
-    pub(super) fn is_wrong_about(&self, tool: &ToolName, usable: bool) -> bool {
-        self.tools.get(tool).is_some() != (usable && self.toolset.has(tool))
-    }
-
-    fn names(&self) -> BTreeSet<ToolName> {
-        self.tools.list(&Filter::default()).iter().map(|tool| tool.definition.name.clone()).collect()
     }
 }
 

@@ -10,14 +10,17 @@ use std::{
 
 use smol_str::SmolStr;
 
-use super::ToolHub;
+use super::{
+    ToolHub,
+    thread_removal::{self, Removed},
+};
 use crate::{
     engine::Engine,
     pipeline,
     registry::Filter,
     state::StateCleanup,
     statuses::Whose,
-    threads::{self, Removed, ThreadContext, ThreadInfo, ThreadPage, Threads},
+    threads::{ThreadContext, ThreadInfo, ThreadPage, Threads},
 };
 use toolhub_storage::backend::{Cursor, StoreError};
 use toolhub_types::{
@@ -186,7 +189,7 @@ async fn sweep_one(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) -> R
     if services.rooms.in_use(owner) || services.known.is_running(owner) {
         return Ok(());
     }
-    if threads::is_held(&*services.store, owner, now).await? || !services.known.forget(owner, now - idle) {
+    if thread_removal::is_held(&*services.store, owner, now).await? || !services.known.forget(owner, now - idle) {
         return Ok(());
     }
     let reason = "it was idle";
@@ -207,7 +210,7 @@ async fn take_away(engine: &Engine, owner: &ThreadKey) -> Result<Removed, StoreE
     let kept = tools.iter().filter(|tool| tool.state.cleanup == StateCleanup::Never);
     let kept: Vec<StateName> = kept.flat_map(|tool| tool.state.names.clone()).collect();
     let other = services.state.homes().elsewhere();
-    threads::remove(&engine.book, (&*services.store, &other), owner, &kept, services.clock.now()).await
+    thread_removal::remove(&engine.book, (&*services.store, &other), owner, &kept, services.clock.now()).await
 }
 
 /// What this node remembers of the thread goes too, and listeners are told.

@@ -12,13 +12,12 @@ use std::{
     time::Duration,
 };
 
-use super::{Done, Opened, Slot, admission, deadline, output, outside, ticket::Ticket};
+use super::{Done, Opened, Slot, admission, deadline, output, outside, state_locks, ticket::Ticket};
 use crate::{
     execution::{CallContext, CallEnvelope, Job, Reply, Times},
     journal::OpenCall,
     monitor::InFlight,
     services::Services,
-    state,
     statuses::Standing,
 };
 use toolhub_storage::clock::{self, Instant};
@@ -213,7 +212,7 @@ async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
     let unwanted = Unwanted(Some(context));
     let work = envelope.tool.executor.execute(job);
     let writes = !envelope.tool.state.names.is_empty() && !envelope.tool.definition.annotations.read_only;
-    let work = if writes { state::alone(context, work) } else { work };
+    let work = if writes { state_locks::alone(context, work) } else { work };
     let result = within(work, context).await.map_err(|cut| if context.waits() { not_begun(cut) } else { cut })?;
     unwanted.disarm();
     result.map(|reply| with_attached(reply, context))

@@ -13,7 +13,6 @@ use crate::{
     execution::{Base, CallContext, CallEnvelope, Reply, Slot, Times},
     kept::{self, Answer, Fingerprint},
     services::Services,
-    state,
 };
 use toolhub_types::{content::Content, effect::Effect, error::CallError, outcome::Outcome};
 
@@ -77,7 +76,7 @@ async fn fingerprint(services: &Services, envelope: &CallEnvelope) -> Result<Fin
     let Some(thread) = call.thread.as_ref().filter(|_| tool.stateful) else {
         return Ok(Fingerprint::of(&call.tenant, known, &call.arguments));
     };
-    let seen = state::seen(services, &call.tenant, thread, &tool.state.names).await?;
+    let seen = services.state.versions_seen(&call.tenant, thread, &tool.state.names).await?;
     let states: Vec<_> = seen.iter().map(|(name, seen)| (name.as_str(), *seen)).collect();
     Ok(Fingerprint::in_thread(&call.tenant, known, &call.arguments, thread, &states))
 }

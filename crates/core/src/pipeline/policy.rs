@@ -73,12 +73,12 @@ pub(super) fn look_again(engine: &Engine, placed: Placed) -> Result<Placed, Call
 async fn ask(engine: &Engine, mut envelope: CallEnvelope, asks: Asks) -> Result<Allowed, CallError> {
     let approvals = &engine.approvals;
     let (tenant, thread) = (envelope.call.tenant.clone(), envelope.call.thread.clone());
-    if approvals.granted(&envelope.tool, &tenant, thread.as_ref(), &asks.rule).await? {
+    if approvals.granted(envelope.tool.version(), &tenant, thread.as_ref(), &asks.rule).await? {
         take_back(engine, &envelope).await;
         return Ok(Allowed(envelope));
     }
     let partition = approvals::partition(&tenant, thread.as_ref(), &envelope.tool.definition.name);
-    let binding = approvals::binding(&envelope.call, &envelope.tool);
+    let binding = approvals::binding(&envelope.call, envelope.tool.version());
     let found = approvals.about(&partition, &binding).await?;
     let now = engine.services.clock.now();
     let (mut joined, alike) = (None, found.len());

@@ -12,8 +12,7 @@ use super::{
     ConnectionState, ContextId, Happened, SessionState, StateEntry, StateError, StateKind, StateManager,
     entry::state_id,
 };
-use crate::execution::CallContext;
-use toolhub_types::ids::{StateName, Tenant};
+use toolhub_types::ids::{StateName, Tenant, ThreadId};
 
 /// What is remembered under one name in the thread of a call.
 ///
@@ -39,23 +38,18 @@ pub struct ContextState {
     context: ContextId,
 }
 
-impl CallContext {
-    /// What is remembered under this name in the thread of the call. Nothing is made by asking.
-    ///
-    /// # Errors
-    /// When the call has no thread, and states are not shared by all threads.
-    pub fn state(&self, name: &StateName) -> Result<ContextState, StateError> {
-        let state = self.services().state.clone();
-        let context = state.context_for(name, self.thread()).ok_or_else(|| {
-            StateError::Refused(format!(
-                "the call has no thread, so there is no state `{name}`; name a thread with the call"
-            ))
-        })?;
-        Ok(ContextState { state, tenant: self.tenant().clone(), context })
-    }
-}
-
 impl ContextState {
+    /// What is remembered under this name in a thread; `None` without a thread, unless all threads share their states.
+    pub(crate) fn new(
+        state: &StateManager,
+        tenant: &Tenant,
+        thread: Option<&ThreadId>,
+        name: &StateName,
+    ) -> Option<Self> {
+        let context = state.context_for(name, thread)?;
+        Some(Self { state: state.clone(), tenant: tenant.clone(), context })
+    }
+
     /// The context.
     #[must_use]
     pub fn id(&self) -> &ContextId {

@@ -8,8 +8,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use super::{ContextId, StateError, sessions::Session, turns::Turn};
-use crate::execution::CallContext;
+use super::{ContextId, sessions::Session, turns::Turn};
 use toolhub_storage::backend::Row;
 use toolhub_types::error::{ErrorKind, ToolError};
 
@@ -129,16 +128,4 @@ impl Desk {
     fn lock(&self) -> std::sync::MutexGuard<'_, OnDesk> {
         self.on_desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What a context holds, for the tool of a call; from here on the call uses it.
-pub(crate) async fn take_out(cx: &CallContext, context: &ContextId) -> Result<Found, ToolError> {
-    let (manager, tenant) = (&cx.services().state, cx.tenant());
-    let taking = async {
-        let found = manager.take_out(tenant, context).await?;
-        let writes = !cx.envelope().tool.definition.annotations.read_only;
-        manager.used(tenant, context, &found, writes).await?;
-        Ok::<_, StateError>(found)
-    };
-    taking.await.map_err(|error| ToolError::hidden(error.kind(), error.to_string()))
 }

@@ -6,20 +6,11 @@
 
 use std::sync::{Arc, Weak};
 
-use futures_core::future::BoxFuture;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::ContextId;
-use crate::{
-    execution::{CallContext, Reply},
-    held::{self, Thing},
-    sharded::Sharded,
-};
-use toolhub_types::{
-    effect::Effect,
-    error::{ErrorKind, ToolError},
-    ids::{StateName, Tenant},
-};
+use crate::{held::Thing, sharded::Sharded};
+use toolhub_types::ids::Tenant;
 
 type Whose = (Tenant, ContextId);
 type Lock = Arc<AsyncMutex<()>>;
@@ -29,7 +20,7 @@ type Lock = Arc<AsyncMutex<()>>;
 pub(crate) struct Turns(Sharded<Whose, Lock>);
 
 /// A place in the line for one state, forgotten with the last one who stands there.
-struct Place {
+pub(crate) struct Place {
     whose: Whose,
     lock: Lock,
     turns: Arc<Turns>,
@@ -43,7 +34,7 @@ pub(crate) struct Turn {
 }
 
 impl Turns {
-    fn place(self: &Arc<Self>, whose: Whose) -> Place {
+    pub(crate) fn place(self: &Arc<Self>, whose: Whose) -> Place {
         let lock = self.0.part(&whose).entry(whose.clone()).or_default().clone();
         Place { whose, lock, turns: self.clone() }
     }
@@ -51,12 +42,12 @@ impl Turns {
 
 impl Place {
     /// What is held with the turn. Weak: calls that outlive the turn must not keep its place.
-    fn thing(&self) -> Thing {
+    pub(crate) fn thing(&self) -> Thing {
         let lock: Weak<AsyncMutex<()>> = Arc::downgrade(&self.lock);
         lock
     }
 
-    async fn turn(self) -> Turn {
+    pub(crate) async fn turn(self) -> Turn {
         Turn { _guard: self.lock.clone().lock_owned().await, _place: self }
     }
 }
@@ -71,42 +62,10 @@ impl Drop for Place {
     }
 }
 
-/// Runs a tool alone with its states. They stay its own until the call's desk is cleared.
-pub(crate) fn alone<'a>(
-    context: &'a CallContext,
-    work: BoxFuture<'a, Result<Reply, ToolError>>,
-) -> BoxFuture<'a, Result<Reply, ToolError>> {
-    Box::pin(async move {
-        let Some(thread) = context.thread() else { return work.await };
-        let services = context.services();
-        // Always in the order of their names, so that two calls never hold what the other waits for.
-        let places: Vec<Place> = (context.envelope().tool.state.names.iter())
-            .map(|name| services.turns.place((context.tenant().clone(), services.state.context(name, thread))))
-            .collect();
-        let things = places.iter().map(Place::thing).collect();
-        let alone = async {
-            for place in places {
-                context.desk().keep(context.before_it_begins(place.turn()).await?);
-            }
-            work.await
-        };
-        held::holding(things, alone).await.unwrap_or_else(|held::Nested| Err(nested(context)))
-    })
-}
-
-fn nested(context: &CallContext) -> ToolError {
-    let states: Vec<&str> = context.envelope().tool.state.names.iter().map(StateName::as_str).collect();
-    let text = format!(
-        "a call around this one is writing the state `{}` of this thread; the two would wait for each other",
-        states.join("`, `")
-    );
-    let conflict = ToolError::hidden(ErrorKind::StateConflict, text.clone()).uncounted().effect(Effect::None);
-    ToolError { model: Some(text), ..conflict }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::held;
 
     #[tokio::test]
     async fn a_place_is_forgotten_with_the_last_one_there_whoever_was_called_from_it_still_runs() {

@@ -65,12 +65,15 @@ pub struct ThreadPage {
     pub next: Option<Cursor>,
 }
 
+/// How many threads are looked at in one page. Many: a store without an index over partitions looks at all for each page.
+const IDLE_PAGE: usize = 10_000;
+
 /// A thread as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Record {
+pub(crate) struct Record {
     created: Timestamp,
-    pub(super) last_active: Timestamp,
+    last_active: Timestamp,
     calls: u64,
 }
 
@@ -97,7 +100,7 @@ impl Book {
     }
 
     /// Whether a call on this node has named the thread lately. The store may not know yet.
-    pub(super) fn knows(&self, owner: &ThreadKey) -> bool {
+    pub(crate) fn knows(&self, owner: &ThreadKey) -> bool {
         self.known.get(owner).is_some()
     }
 
@@ -107,7 +110,7 @@ impl Book {
     }
 
     /// The thread as the store knows it, and which writing that was.
-    pub(super) async fn stored(&self, owner: &ThreadKey) -> Result<Option<(Record, Seen)>, StoreError> {
+    pub(crate) async fn stored(&self, owner: &ThreadKey) -> Result<Option<(Record, Seen)>, StoreError> {
         let keys = [key(owner)];
         let row = self.store.load(&keys, self.clock.now()).await?.pop().flatten();
         Ok(row.map(|row| (read(&keys[0].id, &row), row.seen)))
@@ -127,8 +130,20 @@ impl Book {
         Ok(ThreadPage { threads: page.rows.iter().filter_map(thread).collect(), next: page.next })
     }
 
+    /// The threads that nobody has named for so long, as the store knows them: some, and where to go on.
+    pub(crate) async fn idle(
+        self: &Arc<Self>,
+        after: Option<Cursor>,
+        idle: Duration,
+        now: Timestamp,
+    ) -> Result<(Vec<ThreadKey>, Option<Cursor>), StoreError> {
+        let (threads, next) = self.everybody(after, IDLE_PAGE).await?;
+        let old = threads.into_iter().filter(|(_, record)| record.last_active + idle <= now);
+        Ok((old.map(|(owner, _)| owner).collect(), next))
+    }
+
     /// Every thread of every tenant, as the store knows them, a page at a time.
-    pub(super) async fn everybody(
+    async fn everybody(
         &self,
         after: Option<Cursor>,
         limit: usize,
@@ -226,7 +241,7 @@ impl Book {
 }
 
 /// Where the row of a thread lies.
-pub(super) fn key(owner: &ThreadKey) -> Key {
+pub(crate) fn key(owner: &ThreadKey) -> Key {
     let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
     Key { partition, table: Table::Threads, id: owner.1.clone().into() }
 }

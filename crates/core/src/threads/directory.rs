@@ -15,7 +15,7 @@ use super::{
     InstanceInfo,
     room::{Room, Seat},
 };
-use crate::execution::Tool;
+use crate::registration::{Registered, Registration};
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
@@ -32,7 +32,7 @@ pub(super) enum Which<'a> {
     /// Those of a thread; of one tool, or of all.
     Thread(&'a ThreadKey, Option<&'a str>),
     /// Those of one registration of a tool, in every thread.
-    Tool(&'a Tool),
+    Tool(&'a Registration),
     /// All.
     All,
 }
@@ -76,12 +76,12 @@ impl Directory {
     pub(super) fn enter(
         &mut self,
         owner: &ThreadKey,
-        (tool, among): (&Tool, bool),
+        (tool, among): (Registered<'_>, bool),
         now: Instant,
         seat: impl FnOnce() -> Arc<dyn Seat>,
     ) -> (u64, Arc<Room>) {
         let found = self.threads.get(owner).and_then(|ids| {
-            let this = |id: &&u64| self.rooms.get(id).is_some_and(|entry| entry.room.by == tool.registration);
+            let this = |id: &&u64| self.rooms.get(id).is_some_and(|entry| entry.room.by == *tool.registration);
             ids.iter().find(this).copied()
         });
         let id = found.unwrap_or_else(|| self.add(owner, (tool, among), seat(), now));
@@ -93,9 +93,15 @@ impl Directory {
         (id, entry.room.clone())
     }
 
-    fn add(&mut self, owner: &ThreadKey, (tool, among): (&Tool, bool), seat: Arc<dyn Seat>, now: Instant) -> u64 {
+    fn add(
+        &mut self,
+        owner: &ThreadKey,
+        (tool, among): (Registered<'_>, bool),
+        seat: Arc<dyn Seat>,
+        now: Instant,
+    ) -> u64 {
         self.next += 1;
-        let (owner, name) = (owner.clone(), tool.definition.name.clone());
+        let (owner, name) = (owner.clone(), tool.name.clone());
         self.threads.entry(owner.clone()).or_default().push(self.next);
         let by = tool.registration.clone();
         // A call that waited while its tool was taken away may still make an instance; it goes with the call.
@@ -158,9 +164,9 @@ impl Directory {
                 let of = |id: &&u64| self.rooms.get(id).is_some_and(|entry| tool.is_none_or(|it| entry.room.is_of(it)));
                 self.threads.get(owner).into_iter().flatten().filter(of).copied().collect()
             }
-            Which::Tool(tool) => {
-                tool.registration.retire();
-                self.listed(|room| room.by == tool.registration)
+            Which::Tool(registration) => {
+                registration.retire();
+                self.listed(|room| room.by == *registration)
             }
             Which::All => self.listed(|_| true),
         };

@@ -19,7 +19,11 @@ use super::{
     directory::{Directory, Leaving, Which},
     room::{Chair, Room},
 };
-use crate::{events::Events, execution::Tool, held};
+use crate::{
+    events::Events,
+    held,
+    registration::{Registered, Registration},
+};
 use toolhub_storage::clock::Clock;
 use toolhub_types::{error::ToolError, event_kind::News, ids::ThreadKey, tool::ToolName};
 
@@ -50,7 +54,7 @@ impl Rooms {
     pub(crate) fn enter<T: Send + 'static>(
         self: &Arc<Self>,
         owner: &ThreadKey,
-        (tool, among): (&Tool, bool),
+        (tool, among): (Registered<'_>, bool),
         chair: impl FnOnce() -> Chair<T>,
     ) -> Use {
         let (id, room) = self.lock().enter(owner, (tool, among), self.clock.instant(), || Arc::new(chair()));
@@ -76,7 +80,7 @@ impl Rooms {
     }
 
     /// Closes the instances this registration of a tool has made, in every thread.
-    pub(crate) async fn clear_tool(&self, tool: &Tool, reason: &'static str) {
+    pub(crate) async fn clear_tool(&self, tool: &Registration, reason: &'static str) {
         self.give_up(Which::Tool(tool), reason).await;
     }
 

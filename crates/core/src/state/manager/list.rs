@@ -11,7 +11,7 @@ use crate::state::{
     entry::KindInfo,
     sessions::{ROW, Session},
 };
-use toolhub_storage::backend::{Cursor, Key, Partition, Place, Row, Scan, Scope, Table};
+use toolhub_storage::backend::{Cursor, Key, Partition, Place, Row, Scan, Scope, Seen, StoreError, Table};
 use toolhub_types::{
     ids::{StateName, Tenant, ThreadId},
     timestamp::Timestamp,
@@ -36,6 +36,24 @@ impl Default for ContextFilter {
 }
 
 impl StateManager {
+    /// Which writing of each of these states a thread has now.
+    pub(crate) async fn versions_seen(
+        &self,
+        tenant: &Tenant,
+        thread: &ThreadId,
+        names: &[StateName],
+    ) -> Result<Vec<(StateName, Option<Seen>)>, StoreError> {
+        let key = |name| self.context(name, thread).key(tenant, StateKind::Business);
+        let keys: Vec<Key> = names.iter().map(key).collect();
+        let mut all = Vec::with_capacity(names.len());
+        // Those of one thread are read together: they are of the same moment.
+        for group in keys.chunk_by(|a, b| a.partition == b.partition) {
+            let (_, rows) = self.load_in_session(&group[0].partition, group, self.now()).await?;
+            all.extend(rows.into_iter().map(|row| row.map(|row| row.seen)));
+        }
+        Ok(names.iter().cloned().zip(all).collect())
+    }
+
     /// A page of a tenant's contexts, in the order of their states. `cursor` is the `next` of the page before.
     ///
     /// # Errors

@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value};
 use smol_str::SmolStr;
 
-use super::{
-    StateKind, data,
-    desk::{self, Parked, Sheet},
-    entry, merge,
+use super::state;
+use crate::{
+    execution::CallContext,
+    state::{Parked, Sheet, StateKind, data, entry, merge},
 };
-use crate::execution::CallContext;
 use toolhub_storage::backend::Row;
 use toolhub_types::{
     effect::Effect,
@@ -67,7 +66,7 @@ impl JsonState {
         let thread = cx.thread().ok_or_else(|| hidden(ErrorKind::Internal, format!("`{name}` needs a thread")))?;
         let manager = &cx.services().state;
         let context = manager.context(name, thread);
-        let found = desk::take_out(cx, &context).await.map_err(|error| error.effect(Effect::None))?;
+        let found = state::take_out(cx, &context).await.map_err(|error| error.effect(Effect::None))?;
         let value = match &found.business {
             None => Value::Object(Map::new()),
             Some(row) => entry::read(&context, StateKind::Business, row)

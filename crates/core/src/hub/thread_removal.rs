@@ -3,17 +3,16 @@
 //! In: a thread. Out: how many rows went, or that it came to life meanwhile. Whether it should go is asked before; what
 //! waits in it for a person, or has begun and not ended, is found here.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use super::{Book, book};
 use crate::{
     approvals::Approval,
     artifact,
     journal::{CallRecord, OpenCall},
+    threads::{self, Book},
 };
 use toolhub_storage::backend::{
-    Backend, Batch, Change, Cursor, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table,
-    Write,
+    Backend, Batch, Change, Durability, Expect, Key, Partition, Row, Scan, Scope, Seen, StoreError, Table, Write,
 };
 use toolhub_types::{
     approval::ApprovalState,
@@ -24,8 +23,6 @@ use toolhub_types::{
 
 /// How many rows go in one batch.
 const AT_ONCE: usize = 100;
-/// How many threads are looked at in one page. Many: a store without an index over partitions looks at all for each page.
-const PAGE: usize = 10_000;
 
 /// How the taking away of a thread ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +68,7 @@ pub(crate) async fn remove(
     kept: &[StateName],
     now: Timestamp,
 ) -> Result<Removed, StoreError> {
-    let own = book::key(owner);
+    let own = threads::key(owner);
     let seen = book.stored(owner).await?.map(|(_, seen)| seen);
     let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
     let open = Scan::of(Table::Open, Scope::Partition(partition.clone())).limit(AT_ONCE);
@@ -175,18 +172,4 @@ fn removal(table: Table, key: Key, seen: Seen) -> Write {
 fn is_kept(key: &Key, kept: &[StateName]) -> bool {
     matches!(key.table, Table::State | Table::Versions | Table::History)
         && key.id.split_once('/').is_some_and(|(state, _)| kept.iter().any(|name| name.as_str() == state))
-}
-
-impl Book {
-    /// The threads that nobody has named for so long, as the store knows them: some, and where to go on.
-    pub(crate) async fn idle(
-        self: &Arc<Self>,
-        after: Option<Cursor>,
-        idle: Duration,
-        now: Timestamp,
-    ) -> Result<(Vec<ThreadKey>, Option<Cursor>), StoreError> {
-        let (threads, next) = self.everybody(after, PAGE).await?;
-        let old = threads.into_iter().filter(|(_, record)| record.last_active + idle <= now);
-        Ok((old.map(|(owner, _)| owner).collect(), next))
-    }
 }

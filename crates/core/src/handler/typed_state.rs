@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{
-    ToolState, data,
-    desk::{self, Found, Parked, Sheet},
+use super::{FromCall, state};
+use crate::{
+    execution::CallContext,
+    state::{Found, Parked, Sheet, ToolState, data},
 };
-use crate::{execution::CallContext, handler::FromCall};
 use toolhub_storage::backend::Row;
 use toolhub_types::{
     effect::Effect,
@@ -108,7 +108,7 @@ impl<S: ToolState> State<S> {
         let thread = cx.thread().ok_or_else(|| wrong(format!("the state `{name}` was asked for without a thread")))?;
         let manager = &cx.services().state;
         let context = manager.context(&name, thread);
-        let found = desk::take_out(cx, &context).await?;
+        let found = state::take_out(cx, &context).await?;
         let value = read::<S>(found.business.as_ref())?;
         let Found { business, .. } = &found;
         let loaded = business.as_ref().filter(|row| row.schema == S::VERSION).map(|row| row.value.clone());
