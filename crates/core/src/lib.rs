@@ -33,6 +33,7 @@ mod sharded;
 mod state;
 mod statuses;
 mod step;
+pub mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod threads;

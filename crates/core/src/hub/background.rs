@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use futures_util::StreamExt;
+use futures_core::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +21,7 @@ use crate::{
     events,
     journal::keep_lease,
     statuses::{Statuses, Told},
+    tasks::supervise,
     threads,
 };
 use toolhub_storage::backend::{Changed, StoreError, Table, Watcher};
@@ -39,7 +41,7 @@ pub(super) async fn begin(
     idle_threads: Option<Duration>,
     cleanup: Option<Duration>,
 ) -> Result<(), StoreError> {
-    let Engine { services, journal, statuses, approvals, book, own, runtime, .. } = &**engine;
+    let Engine { services, journal, statuses, approvals, book, .. } = &**engine;
     // Watched before it is read, so that no change falls in between.
     let changes = services.store.watch(Table::Statuses);
     let answers = services.store.watch(Table::Approvals);
@@ -49,41 +51,93 @@ pub(super) async fn begin(
     let mut recovery = Recovery::default();
     let looked = if journal.alone { Some(recovery.look(engine, AT_START).await) } else { None };
     let nodes = (!journal.alone).then(|| services.store.watch(Table::Nodes));
+    let tasks = Tasks { engine, gone };
     let weak = || Arc::downgrade(engine);
-    let until_gone = || gone.clone();
-    if let Some(kept) = &engine.kept_events {
-        own.spawn_on(events::keep(kept.clone(), until_gone()), runtime);
+    if let Some(kept) = engine.kept_events.clone() {
+        tasks.spawn_to_end("event log", move |gone| Box::pin(events::keep(kept.clone(), gone)));
     }
-    own.spawn_on(until_gone().run_until_cancelled_owned(listen(changes, Arc::downgrade(statuses))), runtime);
-    own.spawn_on(until_gone().run_until_cancelled_owned(hear(answers, Arc::downgrade(approvals))), runtime);
-    own.spawn_on(until_gone().run_until_cancelled_owned(stir(evidence, services.stirred.clone())), runtime);
-    own.spawn_on(
-        until_gone().run_until_cancelled_owned(super::offer::watch(weak(), services.stirred.clone())),
-        runtime,
-    );
-    own.spawn_on(until_gone().run_until_cancelled_owned(threads::drop_idle(Arc::downgrade(&services.rooms))), runtime);
-    own.spawn_on(until_gone().run_until_cancelled_owned(threads::keep(Arc::downgrade(book))), runtime);
-    own.spawn_on(
-        until_gone().run_until_cancelled_owned(recovery::recover((weak(), journal.clone()), recovery, looked, nodes)),
-        runtime,
-    );
-    own.spawn_on(until_gone().run_until_cancelled_owned(super::checks::ask(weak())), runtime);
+    let (hub, mut first, statuses) = (weak(), Some(changes), Arc::downgrade(statuses));
+    tasks.spawn("status watch", move || Box::pin(listen(watched(&hub, &mut first, Table::Statuses), statuses.clone())));
+    let (hub, mut first, approvals) = (weak(), Some(answers), Arc::downgrade(approvals));
+    tasks.spawn("approval watch", move || {
+        Box::pin(hear(watched(&hub, &mut first, Table::Approvals), approvals.clone()))
+    });
+    let (hub, mut first, stirred) = (weak(), Some(evidence), services.stirred.clone());
+    tasks.spawn("evidence watch", move || Box::pin(stir(watched(&hub, &mut first, Table::Evidence), stirred.clone())));
+    let (hub, stirred) = (weak(), services.stirred.clone());
+    tasks.spawn("offer watch", move || Box::pin(super::offer::watch(hub.clone(), stirred.clone())));
+    let rooms = Arc::downgrade(&services.rooms);
+    tasks.spawn("idle instances", move || Box::pin(threads::drop_idle(rooms.clone())));
+    let book = Arc::downgrade(book);
+    tasks.spawn("thread activity", move || Box::pin(threads::keep(book.clone())));
+    let (hub, mut first) = (weak(), Some((recovery, looked, nodes)));
+    tasks.spawn("call recovery", move || {
+        let (recovery, looked, nodes) = first.take().unwrap_or_else(|| {
+            let shared = hub.upgrade().filter(|engine| !engine.journal.alone);
+            (Recovery::default(), None, shared.map(|engine| engine.services.store.watch(Table::Nodes)))
+        });
+        let journal = hub.upgrade().map(|engine| engine.journal.clone());
+        let hub = hub.clone();
+        Box::pin(async move {
+            if let Some(journal) = journal {
+                recovery::recover((hub, journal), recovery, looked, nodes).await;
+            }
+        })
+    });
+    let hub = weak();
+    tasks.spawn("health checks", move || Box::pin(super::checks::ask(hub.clone())));
     if !journal.alone {
-        own.spawn_on(keep_lease(journal.clone(), services.clock.clone(), engine.live.clone(), until_gone()), runtime);
+        let (journal, clock, live) = (journal.clone(), services.clock.clone(), engine.live.clone());
+        tasks.spawn_to_end("node lease", move |gone| {
+            Box::pin(keep_lease(journal.clone(), clock.clone(), live.clone(), gone))
+        });
     }
-    if let Some(plain) = &engine.batched_records {
-        own.spawn_on(write_batched(plain.clone(), until_gone()), runtime);
+    if let Some(records) = engine.batched_records.clone() {
+        tasks.spawn_to_end("read-only call records", move |gone| Box::pin(write_batched(records.clone(), gone)));
     }
     if let Some(idle) = idle_threads {
-        own.spawn_on(until_gone().run_until_cancelled_owned(super::threads::sweep(weak(), idle)), runtime);
+        let hub = weak();
+        tasks.spawn("idle threads", move || Box::pin(super::threads::sweep(hub.clone(), idle)));
     }
     if let Some(rest) = services.state.session_rest() {
-        own.spawn_on(until_gone().run_until_cancelled_owned(super::sessions::end(weak(), rest)), runtime);
+        let hub = weak();
+        tasks.spawn("state sessions", move || Box::pin(super::sessions::end(hub.clone(), rest)));
     }
     if let Some(every) = cleanup {
-        own.spawn_on(until_gone().run_until_cancelled_owned(sweep(weak(), every)), runtime);
+        let hub = weak();
+        tasks.spawn("expired rows", move || Box::pin(sweep(hub.clone(), every)));
     }
     Ok(())
+}
+
+/// Starts the tasks of a hub. Each has a name, and is started again if it panics.
+struct Tasks<'a> {
+    engine: &'a Engine,
+    gone: &'a CancellationToken,
+}
+
+impl Tasks<'_> {
+    /// A task that is cut off when the hub is gone.
+    fn spawn(&self, name: &'static str, mut make: impl FnMut() -> BoxFuture<'static, ()> + Send + 'static) {
+        self.spawn_to_end(name, move |gone| Box::pin(gone.run_until_cancelled_owned(make()).map(drop)));
+    }
+
+    /// A task that has something left to do when the hub is gone, and ends by itself then.
+    fn spawn_to_end(
+        &self,
+        name: &'static str,
+        mut make: impl FnMut(CancellationToken) -> BoxFuture<'static, ()> + Send + 'static,
+    ) {
+        let (gone, stop) = (self.gone.clone(), self.gone.clone());
+        let task = supervise(name, stop, Box::new(move || make(gone.clone())));
+        self.engine.own.spawn_on(task, &self.engine.runtime);
+    }
+}
+
+/// The changes of a table: as they were watched from the beginning, or, for a task that is started again, from now on.
+fn watched(hub: &Weak<Engine>, first: &mut Option<Watcher>, table: Table) -> Watcher {
+    let again = || hub.upgrade().map(|engine| engine.services.store.watch(table));
+    first.take().or_else(again).unwrap_or_else(|| Box::pin(futures_util::stream::empty()))
 }
 
 /// Learns what other nodes write about tools, for as long as the hub lives.

@@ -19,6 +19,7 @@ use crate::{
     monitor::InFlight,
     services::Services,
     statuses::Standing,
+    tasks,
 };
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
@@ -305,8 +306,7 @@ fn effect(read_only: bool, result: &Result<Reply, ToolError>) -> Effect {
 
 /// What a panic said.
 pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
-    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let text = said.map_or_else(|| "it panicked".into(), |text| format!("it panicked: {text}"));
+    let text = tasks::panic_text(&*panic).map_or_else(|| "it panicked".into(), |text| format!("it panicked: {text}"));
     // What was thrown may panic once more when it is dropped; then it is not dropped.
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(again);

@@ -3,6 +3,8 @@
 //! In: valid arguments and the rules that concern the tool. Out: the call, with a permit where a person had to be asked;
 //! or a refusal. What the rules say is decided by `policy/gate.rs`, what people said is kept by `approvals`.
 
+mod choice;
+
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
@@ -20,7 +22,10 @@ use toolhub_types::{
     ids::ApprovalId,
     outcome::Status,
     policy::{Asks, Verdict},
+    timestamp::Timestamp,
 };
+
+use choice::{Choice, Earlier, Join, Standing};
 
 /// How many identical calls may wait for a person.
 const MOST_ALIKE: usize = 32;
@@ -81,31 +86,30 @@ async fn ask(engine: &Engine, mut envelope: CallEnvelope, asks: Asks) -> Result<
     let binding = approvals::binding(&envelope.call, envelope.tool.version());
     let found = approvals.about(&partition, &binding).await?;
     let now = engine.services.clock.now();
-    let (mut joined, alike) = (None, found.len());
-    for earlier in found {
-        // A call that goes on has its own question, and means no other.
-        if envelope.asked().is_some_and(|own| own != earlier.approval.id) {
-            continue;
+    let alike = found.len();
+    let mut found: Vec<Option<Permit>> = found.into_iter().map(Some).collect();
+    let earlier: Vec<Earlier> =
+        found.iter().flatten().map(|permit| earlier(engine, &envelope, &permit.approval, now)).collect();
+    let mut joined = None;
+    match choice::choose(&earlier, envelope.call.wait.for_approval()) {
+        Choice::Use(at) => {
+            if let Some(permit) = found[at].take() {
+                return allowed(envelope, permit);
+            }
         }
-        let same_key = earlier.approval.key == envelope.call.key;
-        let its_own = earlier.approval.call_id == envelope.call.id || (same_key && envelope.call.key.is_some());
-        // An answer belongs to the call that asked, as long as that waits for it here.
-        let taken = !its_own && engine.live.has(earlier.approval.call_id);
-        if !taken && earlier.approval.is_usable(now) {
-            return allowed(envelope, earlier);
+        Choice::Deny(at) => {
+            if let Some(permit) = &found[at] {
+                return Err(refused(approvals, &envelope, permit).await);
+            }
         }
-        if !taken && earlier.approval.is_unheard_no(now) {
-            return Err(refused(approvals, &envelope, &earlier).await);
-        }
-        if earlier.approval.state_at(now) != ApprovalState::Pending {
-            continue;
-        }
-        // A caller that repeats itself means the question that is still open, not another one. Without a key it does
-        // so where nobody waits for the answer: whoever asked could not wait, or is gone with its process.
-        if !envelope.call.wait.for_approval() || its_own {
-            joined = Some((earlier, None));
-        } else if !taken && let Some(place) = approvals.adopt(earlier.approval.id).filter(|_| same_key) {
-            joined = Some((earlier, Some(place)));
+        Choice::JoinOrAsk(joins) => {
+            joined = joins.into_iter().find_map(|join| match join {
+                Join::Same(at) => Some((found[at].take()?, None)),
+                Join::Adopt(at) => {
+                    let place = approvals.adopt(found[at].as_ref()?.approval.id)?;
+                    Some((found[at].take()?, Some(place)))
+                }
+            });
         }
     }
     if let (None, Some(own)) = (&joined, envelope.asked()) {
@@ -151,6 +155,28 @@ async fn ask(engine: &Engine, mut envelope: CallEnvelope, asks: Asks) -> Result<
         if answered.approval.state != ApprovalState::Withdrawn {
             return heed(approvals, envelope, answered).await;
         }
+    }
+}
+
+/// What matters of an earlier question for this call.
+fn earlier(engine: &Engine, envelope: &CallEnvelope, approval: &Approval, now: Timestamp) -> Earlier {
+    let call = &envelope.call;
+    let same_key = approval.key == call.key;
+    let standing = if approval.is_usable(now) {
+        Standing::Usable
+    } else if approval.is_unheard_no(now) {
+        Standing::Denied
+    } else if approval.state_at(now) == ApprovalState::Pending {
+        Standing::Pending
+    } else {
+        Standing::Over
+    };
+    Earlier {
+        standing,
+        own: approval.call_id == call.id || (same_key && call.key.is_some()),
+        same_key,
+        taken: engine.live.has(approval.call_id),
+        foreign: envelope.asked().is_some_and(|own| own != approval.id),
     }
 }
 
