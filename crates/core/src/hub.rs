@@ -299,7 +299,7 @@ impl ToolHub {
         let name = &tool.definition.name;
         self.tell(News::ToolUnregistered { tool_name: name.clone() });
         self.engine.services.stirred.notify_one();
-        self.engine.scheduler.kept.forget_tool(name);
+        self.engine.scheduler.result_cache.forget_tool(name);
         self.close_instances(tool).await;
     }
 

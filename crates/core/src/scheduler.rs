@@ -19,10 +19,10 @@ pub(crate) use desk::Desk;
 pub(crate) use limiter::{Asker, Excess, Granted, Left, Limiter, Token};
 pub(crate) use queue::{Bound, Bounds, Full, Lane, Party, Place, Queue, RETRY, Slot, Waiting};
 
+use crate::result_cache::ResultCache;
 use crate::{
     blocking::Stuck,
     guard::{Guard, RunLimits},
-    kept::Kept,
     monitor::Meter,
     statuses::LastSuccess,
 };
@@ -36,14 +36,14 @@ const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 pub(crate) struct Scheduler {
     queue: Queue,
     pub(crate) guard: Guard,
-    pub(crate) kept: Kept,
+    pub(crate) result_cache: ResultCache,
     desks: Mutex<HashMap<ToolName, Weak<Desk>>>,
 }
 
 impl Scheduler {
     pub(crate) fn new(all: Option<usize>, bounds: Bounds, runs: RunLimits) -> Self {
-        let (guard, kept) = (Guard::new(runs), Kept::new(ANSWERS, ANSWER_BYTES));
-        Self { queue: Queue::new(all, bounds), guard, kept, desks: Mutex::default() }
+        let (guard, result_cache) = (Guard::new(runs), ResultCache::new(ANSWERS, ANSWER_BYTES));
+        Self { queue: Queue::new(all, bounds), guard, result_cache, desks: Mutex::default() }
     }
 
     /// How many calls may wait in all.

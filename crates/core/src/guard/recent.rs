@@ -4,10 +4,11 @@
 //! At most 10,000 are remembered, and an hour long; when there are more, the one not heard of for longest goes.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    hash::Hash,
+    hash::{Hash, RandomState},
     time::Duration,
 };
+
+use hashlink::{LruCache, lru_cache::Entry};
 
 use toolhub_storage::clock::Instant;
 
@@ -18,56 +19,50 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// remembering; few, so that nobody waits while thousands are forgotten.
 const AT_A_TIME: usize = 4;
 
-/// What is remembered, by whom it is about.
+/// What is remembered, by whom it is about; the first is the one not heard of for longest.
 #[derive(Debug)]
-pub(super) struct Recent<K, V> {
-    known: HashMap<K, Known<V>>,
-    /// Who was heard of in which turn; the first is the one not heard of for longest.
-    order: BTreeMap<u64, K>,
-    turn: u64,
-}
+pub(super) struct Recent<K, V>(LruCache<K, Known<V>, RandomState>);
 
 #[derive(Debug)]
 struct Known<V> {
     value: V,
-    turn: u64,
     heard: Instant,
 }
 
-impl<K, V> Default for Recent<K, V> {
+impl<K: Eq + Hash, V> Default for Recent<K, V> {
     fn default() -> Self {
-        Self { known: HashMap::new(), order: BTreeMap::new(), turn: 0 }
+        Self(LruCache::with_hasher(MOST, RandomState::new()))
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Default> Recent<K, V> {
+impl<K: Eq + Hash, V: Default> Recent<K, V> {
     /// Somebody is heard of. Gives what is remembered about them; nothing, if that is too long ago.
     pub(super) fn hear(&mut self, who: K, now: Instant) -> &mut V {
-        self.turn += 1;
-        let turn = self.turn;
-        if let Some(known) = self.known.get(&who) {
-            self.order.remove(&known.turn);
+        if !self.0.contains_key(&who) {
+            self.forget(now);
         }
-        self.forget(now);
-        self.order.insert(turn, who.clone());
-        let known = self.known.entry(who).or_insert_with(|| Known { value: V::default(), turn, heard: now });
+        let known = match self.0.entry(who) {
+            Entry::Occupied(mut known) => {
+                known.to_back();
+                known.into_mut()
+            }
+            Entry::Vacant(free) => free.insert(Known { value: V::default(), heard: now }),
+        };
         if is_over(known.heard, now) {
             known.value = V::default();
         }
-        (known.turn, known.heard) = (turn, now);
+        known.heard = now;
         &mut known.value
     }
 
     /// Makes room for one, and forgets some whose time is over.
     fn forget(&mut self, now: Instant) {
         for _ in 0..AT_A_TIME {
-            let Some(longest) = self.order.first_entry() else { return };
-            let over = self.known.get(longest.get()).is_none_or(|known| is_over(known.heard, now));
-            if !over && self.order.len() < MOST {
+            let Some((_, longest)) = self.0.iter().next() else { return };
+            if !is_over(longest.heard, now) && self.0.len() < MOST {
                 return;
             }
-            let who = self.order.pop_first();
-            who.map(|(_, who)| self.known.remove(&who));
+            self.0.remove_lru();
         }
     }
 }
@@ -88,7 +83,7 @@ mod tests {
         }
         recent.hear(0, now);
         recent.hear(77_777, now);
-        assert_eq!((recent.known.len(), recent.order.len()), (MOST, MOST));
+        assert_eq!(recent.0.len(), MOST);
         assert_eq!(*recent.hear(0, now), 1);
         // The second was silent for longest; the third then makes room for it.
         assert_eq!(*recent.hear(1, now), 0);
@@ -108,8 +103,7 @@ mod tests {
         for _ in 0..30 {
             recent.hear(99, later);
         }
-        assert_eq!(recent.known.len(), 2);
-        assert_eq!(recent.order.len(), 2);
+        assert_eq!(recent.0.len(), 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -160,7 +160,7 @@ impl ToolHub {
         let changed = Changed::between(&before, &after);
         let mut leaving = Vec::new();
         for name in changed.removed.iter().chain(&changed.replaced) {
-            engine.scheduler.kept.forget_tool(name);
+            engine.scheduler.result_cache.forget_tool(name);
             leaving.extend(before.get(name));
         }
         for tool_name in &changed.removed {

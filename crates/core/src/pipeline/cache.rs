@@ -8,10 +8,12 @@
 use std::sync::Arc;
 
 use super::{Allowed, Done, hooks, output, ticket::Ticket};
+use crate::result_cache;
+use crate::result_cache::Answer;
+use crate::result_cache::Fingerprint;
 use crate::{
     engine::Engine,
     execution::{Base, CallContext, CallEnvelope, Reply, Slot, Times},
-    kept::{self, Answer, Fingerprint},
     services::Services,
 };
 use toolhub_types::{content::Content, effect::Effect, error::CallError, outcome::Outcome};
@@ -62,7 +64,7 @@ async fn look_up(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Resu
     }
     let fingerprint = fingerprint(&engine.services, &envelope).await?;
     let now = engine.services.clock.instant();
-    if let Some(answer) = engine.scheduler.kept.get(&fingerprint, now) {
+    if let Some(answer) = engine.scheduler.result_cache.get(&fingerprint, now) {
         return Ok(Known::Yes(Box::new(give(&engine.services, envelope, &answer, ticket).await)));
     }
     envelope.extras_mut().keep_as = Some(fingerprint);
@@ -72,7 +74,7 @@ async fn look_up(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Resu
 /// What tells one answer from another: for a tool that remembers, also what it remembers.
 async fn fingerprint(services: &Services, envelope: &CallEnvelope) -> Result<Fingerprint, CallError> {
     let CallEnvelope { call, tool, .. } = envelope;
-    let known = kept::Known { name: &tool.definition.name, definition: &tool.fingerprint };
+    let known = result_cache::Known { name: &tool.definition.name, definition: &tool.fingerprint };
     let Some(thread) = call.thread.as_ref().filter(|_| tool.stateful) else {
         return Ok(Fingerprint::of(&call.tenant, known, &call.arguments));
     };
@@ -99,5 +101,5 @@ pub(super) fn keep(engine: &Engine, done: &Done) {
         return;
     }
     let answer = Answer { output: reply.output.clone(), content: reply.content.clone() };
-    scheduler.kept.put(fingerprint.clone(), Arc::new(answer), time, services.clock.instant());
+    scheduler.result_cache.put(fingerprint.clone(), Arc::new(answer), time, services.clock.instant());
 }

@@ -4,9 +4,11 @@
 //! that after a restart no connection claims to be active. Bounded: the ones longest untouched are forgotten first.
 
 use std::{
-    collections::HashMap,
+    hash::RandomState,
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use hashlink::LruCache;
 
 use super::{ContextId, StateKind, entry::KindInfo};
 use toolhub_storage::backend::{Row, Seen};
@@ -19,12 +21,19 @@ use toolhub_types::{
 const MOST: usize = 65_536;
 
 /// Rows like those of a store, so that whoever writes states need not know the difference.
-#[derive(Default)]
-pub(crate) struct Live(Mutex<HashMap<(Tenant, ContextId), Row>>);
+pub(crate) struct Live(Mutex<Rows>);
+
+type Rows = LruCache<(Tenant, ContextId), Row, RandomState>;
+
+impl Default for Live {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::with_hasher(MOST, RandomState::new())))
+    }
+}
 
 impl Live {
     pub(crate) fn get(&self, tenant: &Tenant, context: &ContextId, now: Timestamp) -> Option<Row> {
-        let row = self.rows().get(&(tenant.clone(), context.clone())).cloned();
+        let row = self.rows().peek(&(tenant.clone(), context.clone())).cloned();
         row.filter(|row| !row.is_expired(now))
     }
 
@@ -38,13 +47,10 @@ impl Live {
     ) -> Result<Row, E> {
         let key = (tenant.clone(), context.clone());
         let mut rows = self.rows();
-        let before = rows.get(&key).filter(|row| !row.is_expired(now));
+        let before = rows.peek(&key).filter(|row| !row.is_expired(now));
         let (version, created) = before.map_or((1, now), |row| (row.seen.version + 1, row.created));
         let row = Row { seen: Seen { version, stamp: 0 }, created, updated: now, ..make(before)? };
         rows.insert(key, row.clone());
-        if rows.len() > MOST {
-            make_room(&mut rows, now);
-        }
         Ok(row)
     }
 
@@ -57,7 +63,7 @@ impl Live {
     ) -> Result<(), E> {
         let key = (tenant.clone(), context.clone());
         let mut rows = self.rows();
-        check(rows.get(&key))?;
+        check(rows.peek(&key))?;
         rows.remove(&key);
         Ok(())
     }
@@ -81,27 +87,11 @@ impl Live {
 
     /// How many there are, of all tenants.
     pub(crate) fn many(&self, now: Timestamp) -> u64 {
-        self.rows().values().filter(|row| !row.is_expired(now)).count() as u64
+        self.rows().iter().map(|(_, row)| row).filter(|row| !row.is_expired(now)).count() as u64
     }
 
-    fn rows(&self) -> MutexGuard<'_, HashMap<(Tenant, ContextId), Row>> {
+    fn rows(&self) -> MutexGuard<'_, Rows> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Forgets an eighth at once, so that a full map is not searched for every newcomer.
-fn make_room(rows: &mut HashMap<(Tenant, ContextId), Row>, now: Timestamp) {
-    rows.retain(|_, row| !row.is_expired(now));
-    if rows.len() > MOST {
-        let mut ages: Vec<Timestamp> = rows.values().map(|row| row.updated).collect();
-        let (_, limit, _) = ages.select_nth_unstable(MOST / 8);
-        let limit = *limit;
-        let mut goes = MOST / 8;
-        rows.retain(|_, row| {
-            let go = goes > 0 && row.updated <= limit;
-            goes -= usize::from(go);
-            !go
-        });
     }
 }
 
@@ -127,7 +117,7 @@ mod tests {
             live.put(&tenant, &context(n), at(n), |_| Ok::<_, ()>(empty.clone())).unwrap();
         }
         let left = live.of_tenant(&tenant, at(MOST)).len();
-        assert_eq!(left, MOST + 1 - MOST / 8);
+        assert_eq!(left, MOST);
         assert!(live.get(&tenant, &context(0), at(MOST)).is_none());
         assert!(live.get(&tenant, &context(MOST), at(MOST)).is_some());
     }

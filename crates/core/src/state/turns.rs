@@ -4,7 +4,10 @@
 //! node write one context one after the other, in the order they came, so they meet no conflict; other nodes are kept out
 //! by the compare-and-set at the end. Readers take no turn.
 
-use std::sync::{Arc, Weak};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
@@ -17,7 +20,7 @@ type Lock = Arc<AsyncMutex<()>>;
 
 /// The turns of all states somebody writes or waits for.
 #[derive(Default)]
-pub(crate) struct Turns(Sharded<Whose, Lock>);
+pub(crate) struct Turns(Sharded<HashMap<Whose, Lock>>);
 
 /// A place in the line for one state, forgotten with the last one who stands there.
 pub(crate) struct Place {

@@ -1,5 +1,7 @@
 //! The records this node knows, by whose they are.
 
+use std::collections::HashMap;
+
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -60,7 +62,7 @@ impl Whose {
 /// The records this node knows. A tool that never made trouble is not among them.
 #[derive(Default)]
 pub(crate) struct Known {
-    records: Sharded<Whose, Record>,
+    records: Sharded<HashMap<Whose, Record>>,
     /// How many there are. Read on the way of every call, without a lock.
     many: AtomicUsize,
 }

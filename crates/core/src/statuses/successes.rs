@@ -6,44 +6,48 @@
 //! others depend on is kept elsewhere: that a tool recovered in its record, and that others may go on in the thread's
 //! evidence.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::{
+    hash::{Hash, RandomState},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
+};
+
+use hashlink::LruCache;
 
 use super::Whose;
 use crate::sharded::{PARTS, Sharded};
-use toolhub_types::{
-    ids::{Tenant, ThreadId},
-    timestamp::Timestamp,
-};
+use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
 /// How many threads' successes one part of the map remembers; about 100,000 in all.
 const MOST: usize = 100_000 / PARTS;
 
 /// When tools last succeeded in threads.
-#[derive(Default)]
 pub(crate) struct Successes {
-    times: Sharded<Whose, Timestamp>,
+    times: Sharded<LruCache<Whose, Timestamp, RandomState>>,
     /// The threads of which the journal was asked.
-    recalled: Sharded<(Tenant, ThreadId), ()>,
+    recalled: Sharded<LruCache<ThreadKey, (), RandomState>>,
     /// Whether it was asked of everybody.
     of_everybody: AtomicBool,
 }
 
+impl Default for Successes {
+    fn default() -> Self {
+        let (times, recalled) = (Sharded::new(lru), Sharded::new(lru));
+        Self { times, recalled, of_everybody: AtomicBool::default() }
+    }
+}
+
+fn lru<K: Eq + Hash, V>() -> LruCache<K, V, RandomState> {
+    LruCache::with_hasher(MOST, RandomState::new())
+}
+
 impl Successes {
-    /// Notes a success. Where the memory is full, the oldest quarter of a part is forgotten at once, so that a thread that
-    /// comes back seldom finds its success gone and making room costs little on the whole.
+    /// Notes a success. Where the memory is full, the one that was noted longest ago is forgotten.
     pub(crate) fn note(&self, whose: Whose, at: Timestamp) {
-        let mut part = self.times.part(&whose);
-        if part.len() >= MOST && !part.contains_key(&whose) {
-            let mut times: Vec<Timestamp> = part.values().copied().collect();
-            let (_, oldest, _) = times.select_nth_unstable(MOST / 4);
-            let oldest = *oldest;
-            part.retain(|_, at| *at > oldest);
-        }
-        part.insert(whose, at);
+        self.times.part(&whose).insert(whose, at);
     }
 
     pub(crate) fn of(&self, whose: &Whose) -> Option<Timestamp> {
-        self.times.part(whose).get(whose).copied()
+        self.times.part(whose).peek(whose).copied()
     }
 
     pub(crate) fn forget(&self, whose: &Whose) {
@@ -56,23 +60,19 @@ impl Successes {
     }
 
     /// Whether what was before this process is known of a thread.
-    pub(crate) fn has_recalled(&self, thread: &(Tenant, ThreadId)) -> bool {
+    pub(crate) fn has_recalled(&self, thread: &ThreadKey) -> bool {
         self.recalled.part(thread).contains_key(thread)
     }
 
     /// Takes in what was before this process in a thread. What was noted meanwhile is newer.
-    pub(crate) fn recalled(&self, thread: (Tenant, ThreadId), found: impl IntoIterator<Item = (Whose, Timestamp)>) {
+    pub(crate) fn recalled(&self, thread: ThreadKey, found: impl IntoIterator<Item = (Whose, Timestamp)>) {
         for (whose, at) in found {
             if self.of(&whose).is_none_or(|noted| noted < at) {
                 self.note(whose, at);
             }
         }
-        let mut part = self.recalled.part(&thread);
-        if part.len() >= MOST {
-            // They are asked for once more when somebody asks about them.
-            part.clear();
-        }
-        part.insert(thread, ());
+        // One that is forgotten is asked for once more when somebody asks about it.
+        self.recalled.part(&thread).insert(thread, ());
     }
 }
 

@@ -3,6 +3,8 @@
 //! In: every call that names a thread, so it must cost next to nothing. Out: when a thread was active and whether calls run
 //! in it; and what has to be written down. Writing is done by `book.rs`, in the background.
 
+use std::collections::HashMap;
+
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -20,7 +22,7 @@ const MOST: usize = 100_000 / PARTS;
 
 /// The threads this node has seen lately.
 pub(crate) struct Known {
-    threads: Sharded<ThreadKey, Thread>,
+    threads: Sharded<HashMap<ThreadKey, Thread>>,
     /// How old the activity in the store may grow before it is written again.
     stale: Duration,
     /// Told when something has to be written.

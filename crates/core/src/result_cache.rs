@@ -8,10 +8,13 @@ mod answer;
 mod fingerprint;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::BTreeMap,
+    hash::RandomState,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+
+use hashlink::LinkedHashMap;
 
 pub(crate) use answer::Answer;
 pub(crate) use fingerprint::{Fingerprint, Known};
@@ -26,19 +29,18 @@ const AT_A_TIME: usize = 4;
 
 /// Answers that still hold.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ResultCache {
     most_entries: usize,
     most_bytes: usize,
-    shelf: Mutex<Shelf>,
+    inner: Mutex<CacheInner>,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
-    entries: HashMap<Fingerprint, Entry>,
-    /// By when they were kept: the first is the oldest.
-    by_age: BTreeMap<u64, Fingerprint>,
+struct CacheInner {
+    /// In the order they were added: the first is the oldest.
+    entries: LinkedHashMap<Fingerprint, Entry, RandomState>,
     /// By when their time is over.
-    by_end: BTreeSet<(Instant, u64)>,
+    by_end: BTreeMap<(Instant, u64), Fingerprint>,
     bytes: usize,
     /// Counts what was ever kept.
     turn: u64,
@@ -52,16 +54,16 @@ struct Entry {
     bytes: usize,
 }
 
-impl Kept {
+impl ResultCache {
     /// Room for so many answers and so many bytes.
     pub(crate) fn new(entries: usize, bytes: usize) -> Self {
-        Self { most_entries: entries, most_bytes: bytes, shelf: Mutex::default() }
+        Self { most_entries: entries, most_bytes: bytes, inner: Mutex::default() }
     }
 
     /// The answer, if one is kept and its time is not over.
     pub(crate) fn get(&self, key: &Fingerprint, now: Instant) -> Option<Arc<Answer>> {
-        let shelf = self.lock();
-        shelf.entries.get(key).filter(|entry| entry.ends > now).map(|entry| entry.answer.clone())
+        let inner = self.lock();
+        inner.entries.get(key).filter(|entry| entry.ends > now).map(|entry| entry.answer.clone())
     }
 
     /// Keeps an answer in place of the one before. One that is larger than a sixteenth of all room is not kept: it
@@ -71,51 +73,49 @@ impl Kept {
         let bytes = answer.bytes_within(most.saturating_sub(ENTRY)).map(|bytes| bytes + ENTRY);
         let fits = bytes.filter(|bytes| *bytes <= most && !ttl.is_zero());
         let mut gone = Vec::new();
-        let mut shelf = self.lock();
-        gone.extend(shelf.remove(&key));
+        let mut inner = self.lock();
+        gone.extend(inner.remove(&key));
         if let Some(bytes) = fits {
-            shelf.insert(key, answer, clock::after(now, ttl), bytes);
+            inner.insert(key, answer, clock::after(now, ttl), bytes);
         }
         for _ in 0..AT_A_TIME {
-            gone.extend(shelf.remove_over(now));
+            gone.extend(inner.remove_over(now));
         }
-        while shelf.entries.len() > self.most_entries || shelf.bytes > self.most_bytes {
-            let Some(entry) = shelf.remove_over(now).or_else(|| shelf.remove_oldest()) else { break };
+        while inner.entries.len() > self.most_entries || inner.bytes > self.most_bytes {
+            let Some(entry) = inner.remove_over(now).or_else(|| inner.remove_oldest()) else { break };
             gone.push(entry);
         }
         // A large answer takes a while to fall apart; nobody should wait for that.
-        drop(shelf);
+        drop(inner);
         drop(gone);
     }
 
     /// Forgets every answer of a tool. Looks at all that is kept, which is bearable because tools change seldom, and
     /// spares every other step the keeping of one more list.
     pub(crate) fn forget_tool(&self, tool: &ToolName) {
-        let mut shelf = self.lock();
-        let keys: Vec<_> = shelf.entries.keys().filter(|key| key.tool() == tool).cloned().collect();
-        let gone: Vec<_> = keys.iter().filter_map(|key| shelf.remove(key)).collect();
-        drop(shelf);
+        let mut inner = self.lock();
+        let keys: Vec<_> = inner.entries.keys().filter(|key| key.tool() == tool).cloned().collect();
+        let gone: Vec<_> = keys.iter().filter_map(|key| inner.remove(key)).collect();
+        drop(inner);
         drop(gone);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CacheInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
+impl CacheInner {
     fn insert(&mut self, key: Fingerprint, answer: Arc<Answer>, ends: Instant, bytes: usize) {
         self.turn += 1;
         let turn = self.turn;
-        self.by_age.insert(turn, key.clone());
-        self.by_end.insert((ends, turn));
+        self.by_end.insert((ends, turn), key.clone());
         self.bytes += bytes;
         self.entries.insert(key, Entry { answer, ends, turn, bytes });
     }
 
     fn remove(&mut self, key: &Fingerprint) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
-        self.by_age.remove(&entry.turn);
         self.by_end.remove(&(entry.ends, entry.turn));
         self.bytes -= entry.bytes;
         Some(entry)
@@ -123,13 +123,13 @@ impl Shelf {
 
     /// Removes one whose time is over.
     fn remove_over(&mut self, now: Instant) -> Option<Entry> {
-        let (_, turn) = self.by_end.first().filter(|(ends, _)| *ends <= now)?;
-        let key = self.by_age.get(turn)?.clone();
+        let (_, key) = self.by_end.first_key_value().filter(|((ends, _), _)| *ends <= now)?;
+        let key = key.clone();
         self.remove(&key)
     }
 
     fn remove_oldest(&mut self) -> Option<Entry> {
-        let key = self.by_age.first_key_value()?.1.clone();
+        let key = self.entries.front()?.0.clone();
         self.remove(&key)
     }
 }

@@ -1,5 +1,7 @@
 //! What is kept and for how long, told as stories and searched at random.
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -22,13 +24,13 @@ fn answer(output: impl Into<Value>) -> Arc<Answer> {
 }
 
 #[track_caller]
-fn check(kept: &Kept, key: &Fingerprint, now: Instant, expected: Option<i32>) {
+fn check(kept: &ResultCache, key: &Fingerprint, now: Instant, expected: Option<i32>) {
     assert_eq!(kept.get(key, now).map(|answer| answer.output.clone()), expected.map(Value::from));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_holds_until_its_time_is_over_and_not_a_moment_longer() {
-    let (kept, key, now) = (Kept::new(10, 1 << 20), key("a", &json!({})), Instant::now());
+    let (kept, key, now) = (ResultCache::new(10, 1 << 20), key("a", &json!({})), Instant::now());
     check(&kept, &key, now, None);
     kept.put(key.clone(), answer(1), SECOND, now);
     check(&kept, &key, now + SECOND - Duration::from_nanos(1), Some(1));
@@ -41,7 +43,7 @@ async fn an_answer_holds_until_its_time_is_over_and_not_a_moment_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn when_full_those_over_go_first_and_then_the_oldest() {
-    let (kept, now) = (Kept::new(3, 1 << 20), Instant::now());
+    let (kept, now) = (ResultCache::new(3, 1 << 20), Instant::now());
     let keys: Vec<_> = (0..6).map(|n| key("a", &json!({"n": n}))).collect();
     let put = |n: usize, seconds: u32, now| kept.put(keys[n].clone(), answer(n), SECOND * seconds, now);
     put(0, 100, now);
@@ -61,21 +63,21 @@ async fn when_full_those_over_go_first_and_then_the_oldest() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_too_large_is_not_kept_nor_is_the_one_before_it() {
-    let (kept, key, now) = (Kept::new(10, 16 * 4_096), key("a", &json!({})), Instant::now());
+    let (kept, key, now) = (ResultCache::new(10, 16 * 4_096), key("a", &json!({})), Instant::now());
     kept.put(key.clone(), answer(1), SECOND, now);
     check(&kept, &key, now, Some(1));
     kept.put(key.clone(), answer("x".repeat(4_096)), SECOND, now);
     check(&kept, &key, now, None);
     kept.put(key.clone(), answer("x".repeat(3_000)), SECOND, now);
     assert!(kept.get(&key, now).is_some());
-    let nothing = Kept::new(0, 0);
+    let nothing = ResultCache::new(0, 0);
     nothing.put(key.clone(), answer(1), SECOND, now);
     check(&nothing, &key, now, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_over_is_given_back_before_all_is_full() {
-    let (kept, now) = (Kept::new(1_000, 1 << 20), Instant::now());
+    let (kept, now) = (ResultCache::new(1_000, 1 << 20), Instant::now());
     (0..100).for_each(|n| kept.put(key("a", &json!(n)), answer(n), SECOND, now));
     (0..30).for_each(|n| kept.put(key("b", &json!(n)), answer(n), SECOND, now + SECOND));
     assert_eq!(kept.lock().entries.len(), 30);
@@ -83,7 +85,7 @@ async fn what_is_over_is_given_back_before_all_is_full() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_can_be_forgotten() {
-    let (kept, now) = (Kept::new(10, 1 << 20), Instant::now());
+    let (kept, now) = (ResultCache::new(10, 1 << 20), Instant::now());
     let (one, two, other) = (key("a", &json!(1)), key("a", &json!(2)), key("b", &json!(1)));
     for key in [&one, &two, &other] {
         kept.put(key.clone(), answer(1), SECOND, now);
@@ -127,13 +129,12 @@ fn a_fingerprint_changes_with_everything_the_answer_depends_on() {
 }
 
 /// Every list tells the same story, and it stays within its bounds.
-fn check_bounds(kept: &Kept) -> Result<(), TestCaseError> {
-    let shelf = kept.lock();
-    prop_assert!(shelf.entries.len() <= kept.most_entries);
-    prop_assert!(shelf.bytes <= kept.most_bytes);
-    prop_assert_eq!(shelf.bytes, shelf.entries.values().map(|entry| entry.bytes).sum::<usize>());
-    prop_assert_eq!(shelf.entries.len(), shelf.by_age.len());
-    prop_assert_eq!(shelf.entries.len(), shelf.by_end.len());
+fn check_bounds(kept: &ResultCache) -> Result<(), TestCaseError> {
+    let inner = kept.lock();
+    prop_assert!(inner.entries.len() <= kept.most_entries);
+    prop_assert!(inner.bytes <= kept.most_bytes);
+    prop_assert_eq!(inner.bytes, inner.entries.values().map(|entry| entry.bytes).sum::<usize>());
+    prop_assert_eq!(inner.entries.len(), inner.by_end.len());
     Ok(())
 }
 
@@ -162,7 +163,7 @@ proptest! {
     ) {
         let tools = ["a", "b", "c"];
         let keys: Vec<_> = (0..24).map(|n| key(tools[n % 3], &json!(n))).collect();
-        let kept = Kept::new(entries, bytes);
+        let kept = ResultCache::new(entries, bytes);
         // The machine's time only names a beginning here; the steps move it.
         let mut now = Instant::now();
         let mut latest: HashMap<usize, (Arc<Answer>, Instant)> = HashMap::new();
@@ -192,7 +193,7 @@ proptest! {
 
     #[test]
     fn with_room_for_all_nothing_is_lost_before_its_time(steps in steps()) {
-        let kept = Kept::new(24, 16 * 8_192);
+        let kept = ResultCache::new(24, 16 * 8_192);
         let keys: Vec<_> = (0..24).map(|n| key("a", &json!(n))).collect();
         let mut now = Instant::now();
         let mut ends: HashMap<usize, Instant> = HashMap::new();
