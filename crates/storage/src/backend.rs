@@ -3,6 +3,7 @@
 //! In: batches of rows that belong together. Out: rows, versions, changes. A backend knows tables, keys, versions,
 //! ages and fences; it does not know what the rows mean. Everything that gives them a meaning is written once, above.
 
+mod apply;
 mod batch;
 mod bounded;
 mod error;
@@ -19,6 +20,7 @@ use std::{collections::BTreeMap, pin::Pin};
 use futures_core::{Stream, future::BoxFuture};
 use smol_str::SmolStr;
 
+pub use apply::{Action, Applied, Before, Writing};
 pub use batch::{Batch, Change, Durability, Expect, Write};
 pub use bounded::Bounded;
 pub use error::StoreError;

@@ -32,7 +32,7 @@ use self::{
     shard::Shard,
     slip::Name,
 };
-use super::{Backend, Batch, Changed, Key, Page, Row, Scan, Scope, StoreError, Table, Watcher, Write};
+use super::{Backend, Batch, Changed, Key, Page, Row, Scan, Scope, StoreError, Table, Watcher, Write, Writing};
 use toolhub_types::timestamp::Timestamp;
 
 const SHARDS: usize = 64;
@@ -110,9 +110,10 @@ impl Memory {
         if let Some(fence) = fence.filter(|fence| *fence > seen) {
             shard.raise_fence(&mut at, address, fence);
         }
+        let writing = Writing { stamp, floor: 0, now };
         let mut versions = Vec::with_capacity(writes.len());
         for Write { table, id, change, .. } in writes {
-            let (version, changed) = shard.apply(&mut at, address, Name { table, id: &id }, change, stamp, now);
+            let (version, changed) = shard.apply(&mut at, address, Name { table, id: &id }, change, writing);
             versions.push(version);
             let line = self.news[table as usize].get();
             if let Some(line) = line.filter(|line| changed && line.receiver_count() > 0) {

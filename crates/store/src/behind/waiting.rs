@@ -10,7 +10,9 @@ use std::{
 
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Batch, Change, Expect, Key, Partition, Place, Row, Seen, StoreError, Table, Write},
+    backend::{
+        Action, Applied, Batch, Before, Change, Expect, Key, Partition, Place, Row, StoreError, Table, Write, Writing,
+    },
     clock::Timestamp,
 };
 
@@ -139,20 +141,19 @@ impl Waiting {
             return Err(Box::new(batch));
         }
         let key = |write: &Write| Key { partition: batch.partition.clone(), table: write.table, id: write.id.clone() };
-        let mut before = Vec::with_capacity(batch.writes.len());
+        let writing = Writing { stamp: batch.stamp, floor: self.floor, now };
+        let mut made = Vec::with_capacity(batch.writes.len());
         for write in &batch.writes {
             let key = key(write);
             let row = self.entry(&key).map_or_else(|| behind.get(&key).cloned().flatten(), |entry| entry.row.clone());
-            let row = row.filter(|row| !row.is_expired(now));
-            if let Err(refusal) = expect(write, row.as_ref()) {
-                return Ok(Err(refusal));
+            match applied(write, row.filter(|row| !row.is_expired(now)), writing) {
+                Ok(change) => made.push(change),
+                Err(refusal) => return Ok(Err(refusal)),
             }
-            before.push(row);
         }
-        let mut versions = Vec::with_capacity(before.len());
+        let mut versions = Vec::with_capacity(made.len());
         let mut changes = Vec::new();
-        for (write, before) in batch.writes.iter().zip(before) {
-            let (after, told) = change(write, before, batch.stamp, self.floor, now);
+        for (write, (after, told)) in batch.writes.iter().zip(made) {
             versions.push(after.as_ref().map_or(0, |row| row.seen.version));
             if told && news.is_heard(write.table) {
                 news.tell(key(write), after.as_ref().map(|row| row.seen.version));
@@ -236,29 +237,21 @@ pub(super) fn fill(
     keys.iter().zip(found).map(either).collect()
 }
 
-fn expect(write: &Write, row: Option<&Row>) -> Result<(), StoreError> {
-    let holds = match write.expect {
-        Expect::Any => true,
-        Expect::Absent => row.is_none(),
-        Expect::Same(seen) => row.map(|row| row.seen) == Some(seen),
-    };
-    let found = row.map(|row| row.seen.version);
-    if holds { Ok(()) } else { Err(StoreError::Conflict { table: write.table, id: write.id.clone(), found }) }
-}
-
-/// The row after a write, and whether watchers are told.
-fn change(write: &Write, before: Option<Row>, stamp: u64, floor: u64, now: Timestamp) -> (Option<Row>, bool) {
-    match (&write.change, before) {
-        (put @ (Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. }), before) => {
-            let at_least = if let Change::Restore { version, .. } = put { *version } else { 0 };
-            let version = before.as_ref().map_or(0, |row| row.seen.version) + 1;
-            let seen = Seen { version: version.max(at_least).max(floor), stamp };
-            let created = before.map_or(now, |row| row.created);
-            let row = Row { seen, schema: *schema, value: value.clone(), expires: *expires, created, updated: now };
-            (Some(row), true)
+/// The row after a write, and whether watchers are told; or why the write is refused.
+fn applied(write: &Write, before: Option<Row>, writing: Writing) -> Result<(Option<Row>, bool), StoreError> {
+    let head = Before::of(before.as_ref().map(|row| (row.seen, row.created)));
+    let Applied { changed, action, .. } = write.apply(&head, writing)?;
+    let after = match (action, &write.change) {
+        (
+            Action::Put { seen, created },
+            Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. },
+        ) => {
+            let (schema, value, expires) = (*schema, value.clone(), *expires);
+            Some(Row { seen, schema, value, expires, created, updated: writing.now })
         }
-        (Change::Touch { expires }, Some(row)) => (Some(Row { expires: *expires, ..row }), false),
-        (Change::Touch { .. } | Change::Keep, row) => (row, false),
-        (Change::Remove, before) => (None, before.is_some()),
-    }
+        (Action::Touch, Change::Touch { expires }) => before.map(|row| Row { expires: *expires, ..row }),
+        (Action::Remove, _) => None,
+        (Action::Keep | Action::Put { .. } | Action::Touch, _) => before,
+    };
+    Ok((after, changed))
 }

@@ -12,7 +12,7 @@ use super::{
     drawer::{Drawer, NEVER},
     slip::{Name, Slip},
 };
-use crate::backend::{Change, Expect, Row, Seen, StoreError, Table, Write};
+use crate::backend::{Action, Applied, Before, Change, Expect, Row, StoreError, Table, Write, Writing};
 use toolhub_types::timestamp::Timestamp;
 
 /// How many drawers a sweep looks at before it lets others have the lock.
@@ -65,15 +65,13 @@ impl Shard {
         if write.expect == Expect::Any {
             return Ok(());
         }
-        let slip = self.get(at, Name { table: write.table, id: &write.id });
-        let found = slip.and_then(|slip| slip.facts_at(now)).map(|facts| facts.seen);
-        let holds = match write.expect {
-            Expect::Any => true,
-            Expect::Absent => found.is_none(),
-            Expect::Same(seen) => found == Some(seen),
-        };
-        let found = found.map(|seen| seen.version);
-        if holds { Ok(()) } else { Err(StoreError::Conflict { table: write.table, id: write.id.clone(), found }) }
+        write.check(&self.before(at, Name { table: write.table, id: &write.id }, now))
+    }
+
+    /// The row of this name before a write.
+    fn before(&self, at: Option<usize>, name: Name<'_>, now: Timestamp) -> Before {
+        let facts = self.get(at, name).and_then(|slip| slip.facts_at(now));
+        Before::of(facts.map(|facts| (facts.seen, facts.created)))
     }
 
     /// The row of this name, expired or not.
@@ -95,39 +93,51 @@ impl Shard {
         address: &[u8],
         name: Name<'_>,
         change: Change,
-        stamp: u64,
-        now: Timestamp,
+        writing: Writing,
     ) -> (u64, bool) {
-        let at_least = if let Change::Restore { version, .. } = change { version } else { 0 };
         match change {
-            Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
+            Change::Put { ref value, schema, expires } | Change::Restore { ref value, schema, expires, .. } => {
                 let mut version = 0;
-                self.put(at, address, name, expires, |before| {
-                    let before = before.and_then(|slip| slip.facts_at(now));
-                    let (last, created) = before.map_or((0, now), |facts| (facts.seen.version, facts.created));
-                    version = at_least.max(last + 1);
-                    Row { seen: Seen { version, stamp }, schema, value, expires, created, updated: now }
+                // The row is looked up once, where its place is found.
+                self.put(at, address, name, expires, |found| {
+                    let found = found.and_then(|slip| slip.facts_at(writing.now));
+                    let before = Before::of(found.map(|facts| (facts.seen, facts.created)));
+                    let applied = change.apply(&before, writing);
+                    version = applied.version;
+                    let Action::Put { seen, created } = applied.action else { unreachable!("a put stores a value") };
+                    Row { seen, schema, value: value.clone(), expires, created, updated: writing.now }
                 });
                 (version, true)
             }
-            Change::Touch { expires } => match self.get(*at, name).and_then(|slip| slip.row_at(now)) {
-                Some(row) => {
-                    let version = row.seen.version;
-                    self.put(at, address, name, expires, |_| Row { expires, ..row });
-                    (version, false)
-                }
-                None => (0, false),
-            },
-            Change::Keep => {
-                let facts = self.get(*at, name).and_then(|slip| slip.facts_at(now));
-                (facts.map_or(0, |facts| facts.seen.version), false)
-            }
-            Change::Remove => {
-                let removed = at.and_then(|at| self.drawers[at].remove(name));
-                self.counts[name.table as usize] -= usize::from(removed.is_some());
-                (0, removed.is_some_and(|slip| !slip.is_expired(now)))
+            Change::Touch { .. } | Change::Keep | Change::Remove => {
+                self.apply_other(at, address, name, &change, writing)
             }
         }
+    }
+
+    /// A change that stores no value.
+    fn apply_other(
+        &mut self,
+        at: &mut Option<usize>,
+        address: &[u8],
+        name: Name<'_>,
+        change: &Change,
+        writing: Writing,
+    ) -> (u64, bool) {
+        let Applied { version, changed, action } = change.apply(&self.before(*at, name, writing.now), writing);
+        match (action, change) {
+            (Action::Touch, Change::Touch { expires }) => {
+                if let Some(row) = self.get(*at, name).and_then(|slip| slip.row_at(writing.now)) {
+                    self.put(at, address, name, *expires, |_| Row { expires: *expires, ..row });
+                }
+            }
+            (Action::Remove, _) => {
+                let removed = at.and_then(|at| self.drawers[at].remove(name));
+                self.counts[name.table as usize] -= usize::from(removed.is_some());
+            }
+            (Action::Keep | Action::Put { .. } | Action::Touch, _) => {}
+        }
+        (version, changed)
     }
 
     fn put(
@@ -229,7 +239,7 @@ mod tests {
             let expires = ends(number).map(Timestamp::from_millis);
             let change = Change::Put { value: [].into(), schema: 1, expires };
             let (address, name) = (format!("main/t/{number}"), Name { table: Table::State, id: "a" });
-            shard.apply(&mut None, address.as_bytes(), name, change, 1, NOW);
+            shard.apply(&mut None, address.as_bytes(), name, change, Writing { stamp: 1, floor: 0, now: NOW });
         }
         shard
     }
@@ -268,7 +278,13 @@ mod tests {
         let mut shard = shard(|_| Some(200));
         assert_eq!(shard.sweep(5, Timestamp::from_millis(200)), (5, false));
         let change = Change::Put { value: [].into(), schema: 1, expires: Some(Timestamp::from_millis(250)) };
-        shard.apply(&mut None, b"main/t/new", Name { table: Table::State, id: "a" }, change, 1, NOW);
+        shard.apply(
+            &mut None,
+            b"main/t/new",
+            Name { table: Table::State, id: "a" },
+            change,
+            Writing { stamp: 1, floor: 0, now: NOW },
+        );
         assert_eq!(steps(&mut shard, usize::MAX, 200).iter().sum::<usize>(), 4 * STEP - 5);
         assert_eq!((shard.drawers.len(), shard.counts[Table::State as usize]), (1, 1));
         assert_eq!(steps(&mut shard, 9, 249), [0]);

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Write},
+    backend::{Action, Applied, Batch, Before, Change, Durability, Key, Row, StoreError, Write, Writing},
     clock::Timestamp,
 };
 
@@ -65,7 +65,8 @@ impl<'a> Stage<'a> {
         }
         // All are looked at before the first is made, so a refusal leaves nothing to undo.
         for write in &batch.writes {
-            self.load(&Context::of(&self.home, &write.id))?.expect(write, now)?;
+            let staged = self.load(&Context::of(&self.home, &write.id))?;
+            write.check(&staged.before(Name { table: write.table, id: &write.id }, now))?;
         }
         if let Some(given) = batch.fence {
             let staged = self.load(&fence)?;
@@ -73,11 +74,11 @@ impl<'a> Stage<'a> {
                 staged.change().fence = given;
             }
         }
-        let floor = self.floor;
+        let writing = Writing { stamp: batch.stamp, floor: self.floor, now };
         let mut made = Made { versions: Vec::with_capacity(batch.writes.len()), news: Vec::new() };
         for Write { table, id, change, .. } in &batch.writes {
             let staged = self.load(&Context::of(&self.home, id))?;
-            let (version, changed) = staged.make(Name { table: *table, id }, change, (batch.stamp, floor), now);
+            let (version, changed) = staged.make(Name { table: *table, id }, change, writing);
             made.versions.push(version);
             if changed {
                 let key = Key { partition: batch.partition.clone(), table: *table, id: id.clone() };
@@ -130,52 +131,41 @@ impl Staged {
         self.now.get(name.table, name.id).filter(|row| !row.is_expired(now))
     }
 
-    fn expect(&self, write: &Write, now: Timestamp) -> Result<(), StoreError> {
-        let Write { table, id, expect, change, .. } = write;
-        let blind = matches!(expect, Expect::Any)
-            && matches!(change, Change::Put { .. } | Change::Restore { .. } | Change::Remove);
-        if let Some(reason) = self.aside.clone().filter(|_| !blind) {
-            // Nobody knows what was in it. It may be replaced by whoever does not ask.
-            return Err(StoreError::Damaged { table: *table, id: id.clone(), reason });
+    /// The row before a write. Nobody knows what was in a file that was set aside.
+    fn before(&self, name: Name<'_>, now: Timestamp) -> Before {
+        match self.aside.clone() {
+            Some(reason) => {
+                let error = StoreError::Damaged { table: name.table, id: name.id.clone(), reason };
+                Before::Damaged { version: 0, error }
+            }
+            None => Before::of(self.row(name, now).map(|row| (row.seen, row.created))),
         }
-        let seen = self.row(Name { table: *table, id }, now).map(|row| row.seen);
-        let holds = match expect {
-            Expect::Any => true,
-            Expect::Absent => seen.is_none(),
-            Expect::Same(expected) => seen == Some(*expected),
-        };
-        let found = seen.map(|seen| seen.version);
-        if holds { Ok(()) } else { Err(StoreError::Conflict { table: *table, id: id.clone(), found }) }
     }
 
     /// Makes one change; answers the row's version afterwards, and whether there is anything to tell.
-    fn make(&mut self, name: Name<'_>, change: &Change, (stamp, floor): (u64, u64), now: Timestamp) -> (u64, bool) {
-        let before = self.row(name, now);
-        let version = before.map_or(0, |row| row.seen.version);
-        match change {
-            Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
-                let at_least = if let Change::Restore { version, .. } = change { *version } else { 0 };
-                let seen = Seen { version: at_least.max(version + 1).max(floor), stamp };
-                let created = before.map_or(now, |row| row.created);
-                let row = Row { seen, schema: *schema, value: value.clone(), expires: *expires, created, updated: now };
+    fn make(&mut self, name: Name<'_>, change: &Change, writing: Writing) -> (u64, bool) {
+        let Applied { version, changed, action } = change.apply(&self.before(name, writing.now), writing);
+        match (action, change) {
+            (
+                Action::Put { seen, created },
+                Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. },
+            ) => {
+                let (schema, value, expires) = (*schema, value.clone(), *expires);
                 self.aside = None;
+                let row = Row { seen, schema, value, expires, created, updated: writing.now };
                 self.change().put(name.table, name.id.clone(), row);
-                (seen.version, true)
             }
-            Change::Touch { expires } => {
-                if let Some(row) = before.filter(|row| row.expires != *expires) {
+            (Action::Touch, Change::Touch { expires }) => {
+                if let Some(row) = self.row(name, writing.now).filter(|row| row.expires != *expires) {
                     let row = Row { expires: *expires, ..row.clone() };
                     self.change().put(name.table, name.id.clone(), row);
                 }
-                (version, false)
             }
-            Change::Keep => (version, false),
-            Change::Remove => {
-                if self.now.get(name.table, name.id).is_some() {
-                    self.change().remove(name.table, name.id);
-                }
-                (0, version > 0)
+            (Action::Remove, _) if self.now.get(name.table, name.id).is_some() => {
+                self.change().remove(name.table, name.id);
             }
+            (Action::Keep | Action::Put { .. } | Action::Touch | Action::Remove, _) => {}
         }
+        (version, changed)
     }
 }

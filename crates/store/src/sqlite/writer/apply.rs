@@ -8,7 +8,7 @@ mod sweep;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result};
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Batch, Change, Expect, Key, Partition, StoreError, Table, Write},
+    backend::{Action, Applied, Batch, Before, Change, Key, Partition, StoreError, Table, Write, Writing},
     clock::Timestamp,
 };
 
@@ -62,13 +62,23 @@ pub(super) struct Made {
 }
 
 /// A row as it is before the batch.
-struct Before {
+#[derive(Default)]
+struct Found {
     /// Its number, also when it has expired: its place is taken all the same.
     number: Option<i64>,
-    /// A row that cannot be read was set aside.
-    head: Result<Option<Head>, StoreError>,
-    /// The version it has, or may have had before it was damaged.
-    version: u64,
+    /// Absent where it has expired.
+    head: Option<Head>,
+    /// It could not be read and was set aside: the version it may have had, and what is wrong with it.
+    damaged: Option<(u64, StoreError)>,
+}
+
+impl Found {
+    fn before(&self) -> Before {
+        match &self.damaged {
+            Some((version, error)) => Before::Damaged { version: *version, error: error.clone() },
+            None => Before::of(self.head.map(|head| (head.seen(), head.created))),
+        }
+    }
 }
 
 /// Does a job. The inner error is a refusal.
@@ -106,23 +116,24 @@ fn commit(
         return Ok(Err(StoreError::Fenced { given, seen }));
     }
     // All are looked at before the first is written, so a refusal leaves nothing to undo.
+    let writing = Writing { stamp: batch.stamp, floor: hand.floor, now };
     let mut found = Vec::with_capacity(batch.writes.len());
     for write in &batch.writes {
-        let before = before(hand, name(&partition, write), now)?;
-        if let Err(refusal) = expect(write, &before) {
-            return Ok(Err(refusal));
+        let row = find(hand, name(&partition, write), now)?;
+        match write.apply(&row.before(), writing) {
+            Ok(applied) => found.push((row, applied)),
+            Err(refusal) => return Ok(Err(refusal)),
         }
-        found.push(before);
     }
     if let Some(given) = batch.fence.filter(|given| *given > seen) {
         raise(hand.connection, &partition, given).map_err(|error| error::nothing(&error))?;
     }
     let mut made = Made { versions: Vec::with_capacity(found.len()), news: Vec::new(), freed: Vec::new() };
-    for (write, before) in batch.writes.iter().zip(found) {
+    for (write, (row, Applied { version, changed, action })) in batch.writes.iter().zip(found) {
         let name = name(&partition, write);
         let at_row = |error| error::at_row(write.table, &write.id, &error);
-        let (version, changed) = change(hand, name, &write.change, &before, batch.stamp, now).map_err(at_row)?;
-        if before.head.is_err() {
+        change(hand, name, &write.change, &row, action, now).map_err(at_row)?;
+        if row.damaged.is_some() {
             made.freed.push(hand.aside.free(hand.connection, name).map_err(at_row)?);
         }
         made.versions.push(version);
@@ -153,92 +164,67 @@ fn raise(connection: &Connection, partition: &str, fence: u64) -> Result<()> {
 }
 
 /// What is there. An expired row has a number and no head; one that is damaged is set aside, whatever comes of the batch.
-fn before(hand: &mut Hand<'_>, name: Name<'_>, now: Timestamp) -> Result<Before, StoreError> {
+fn find(hand: &mut Hand<'_>, name: Name<'_>, now: Timestamp) -> Result<Found, StoreError> {
     if let Some((number, head)) = hand.heads.find(name).filter(|(_, head)| !head.is_expired(now)) {
-        return Ok(Before { number: Some(number), version: head.version, head: Ok(Some(head)) });
+        return Ok(Found { number: Some(number), head: Some(head), damaged: None });
     }
     let found = hand
         .find
         .query_row((name.partition, name.table.as_str(), name.id), |row| Ok((Head::read(row, 0, name)?, row.get(8)?)));
     let at_row = |error| error::at_row(name.table, &name.id.into(), &error);
     Ok(match found.optional().map_err(at_row)? {
-        None => match hand.aside.version(name) {
-            None => Before { number: None, head: Ok(None), version: 0 },
-            Some(version) => Before { number: None, head: Err(aside::damaged(name)), version },
-        },
-        Some((Ok(head), number)) if head.is_expired(now) => Before { number: Some(number), head: Ok(None), version: 0 },
-        Some((Ok(head), number)) => Before { number: Some(number), version: head.version, head: Ok(Some(head)) },
+        None => {
+            let damaged = hand.aside.version(name).map(|version| (version, aside::damaged(name)));
+            Found { damaged, ..Found::default() }
+        }
+        Some((Ok(head), number)) => {
+            Found { number: Some(number), head: Some(head).filter(|head| !head.is_expired(now)), damaged: None }
+        }
         Some((Err(damaged), number)) => {
             let version = hand.aside.set(hand.connection, name, number, &damaged, now).map_err(at_row)?;
-            Before { number: None, head: Err(damaged), version }
+            Found { damaged: Some((version, damaged)), ..Found::default() }
         }
     })
 }
 
-fn expect(write: &Write, before: &Before) -> Result<(), StoreError> {
-    let head = match (&before.head, write.expect, &write.change) {
-        (Ok(head), ..) => head.as_ref(),
-        // Nobody knows what a damaged row was like. It may be replaced by whoever does not ask.
-        (Err(_), Expect::Any, Change::Put { .. } | Change::Restore { .. } | Change::Remove) => return Ok(()),
-        (Err(damaged), ..) => return Err(damaged.clone()),
-    };
-    let holds = match write.expect {
-        Expect::Any => true,
-        Expect::Absent => head.is_none(),
-        Expect::Same(seen) => head.map(Head::seen) == Some(seen),
-    };
-    let found = head.map(|head| head.version);
-    if holds { Ok(()) } else { Err(StoreError::Conflict { table: write.table, id: write.id.clone(), found }) }
-}
-
-/// Makes one change; answers the row's version afterwards, and whether anything changed.
+/// Makes one change in the table.
 fn change(
     hand: &mut Hand<'_>,
     name: Name<'_>,
     change: &Change,
-    before: &Before,
-    stamp: u64,
+    found: &Found,
+    action: Action,
     now: Timestamp,
-) -> Result<(u64, bool)> {
-    let head = before.head.as_ref().ok().and_then(Option::as_ref);
-    let version = before.version;
-    match change {
-        Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
-            let at_least = if let Change::Restore { version, .. } = change { *version } else { 0 };
-            let new = Head {
-                version: at_least.max(version + 1).max(hand.floor),
-                stamp,
-                layout: *schema,
-                expires: *expires,
-                created: head.map_or(now, |head| head.created),
-                updated: now,
-                body: body_of(value),
-            };
+) -> Result<()> {
+    match (action, change) {
+        (
+            Action::Put { seen, created },
+            Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. },
+        ) => {
+            let (version, stamp, layout, body) = (seen.version, seen.stamp, *schema, body_of(value));
+            let new = Head { version, stamp, layout, expires: *expires, created, updated: now, body };
             // Where an end stays what it is, its index need not be touched.
-            let same_end = head.is_some_and(|head| head.expires == *expires);
-            put(hand, name, &new, value, before.number, same_end)?;
-            Ok((new.version, true))
+            let same_end = found.head.is_some_and(|head| head.expires == *expires);
+            put(hand, name, &new, value, found.number, same_end)?;
         }
-        Change::Touch { expires } => {
-            if let (Some(head), Some(number)) = (head, before.number) {
-                let new = Head { expires: *expires, ..*head };
+        (Action::Touch, Change::Touch { expires }) => {
+            if let (Some(head), Some(number)) = (found.head, found.number) {
+                let new = Head { expires: *expires, ..head };
                 let mut touch =
                     hand.connection.prepare_cached("UPDATE rows SET expires = ?1, head = ?2 WHERE rowid = ?3")?;
                 one(touch.execute((new.expires.map(Timestamp::millis), new.checksum(name), number))?)?;
                 hand.heads.keep(name, number, new);
             }
-            Ok((version, false))
         }
-        Change::Keep => Ok((version, false)),
-        Change::Remove => {
+        (Action::Remove, _) => {
             hand.heads.forget(name);
-            if let Some(number) = before.number {
+            if let Some(number) = found.number {
                 hand.connection.prepare_cached("DELETE FROM rows WHERE rowid = ?1")?.execute([number])?;
             }
-            // A damaged row is told to be gone too; an expired one was gone before.
-            Ok((0, version > 0 || before.head.is_err()))
         }
+        (Action::Keep | Action::Put { .. } | Action::Touch, _) => {}
     }
+    Ok(())
 }
 
 fn put(

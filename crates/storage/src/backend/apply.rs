@@ -1,0 +1,229 @@
+//! What a write does to its row: the one decision that every store makes in the same way.
+//!
+//! In: the row before the write, without its value. Out: a refusal, or the row's version afterwards, whether watchers are told,
+//! and what the store has to do. Pure: stores look the row up before, and act on the answer.
+
+use super::{Change, Expect, Seen, StoreError, Write};
+use toolhub_types::timestamp::Timestamp;
+
+/// A row before a write, as far as it matters for what the write does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Before {
+    /// There is none, or it has expired.
+    Absent,
+    /// It is there.
+    Present {
+        /// Which writing of it.
+        seen: Seen,
+        /// When it was made.
+        created: Timestamp,
+    },
+    /// It is there and cannot be read.
+    Damaged {
+        /// The version it may have had.
+        version: u64,
+        /// What is wrong with it.
+        error: StoreError,
+    },
+}
+
+/// What the writes of one batch have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Writing {
+    /// The batch's own mark.
+    pub stamp: u64,
+    /// The lowest version a row is written with.
+    pub floor: u64,
+    /// When it is written.
+    pub now: Timestamp,
+}
+
+/// What a write does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied {
+    /// The row's version afterwards; 0 where there is none.
+    pub version: u64,
+    /// Whether watchers are told.
+    pub changed: bool,
+    /// What the store has to do.
+    pub action: Action,
+}
+
+/// What a store has to do with a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    Keep,
+    /// Store the value of the write.
+    Put {
+        /// Which writing of the row this is.
+        seen: Seen,
+        /// When the row was made.
+        created: Timestamp,
+    },
+    /// Give the row the end of the write.
+    Touch,
+    /// Remove whatever is in the row's place, also an expired row.
+    Remove,
+}
+
+impl Before {
+    /// The row as it was found; a row whose time has passed counts as absent.
+    #[must_use]
+    pub fn of(found: Option<(Seen, Timestamp)>) -> Self {
+        found.map_or(Self::Absent, |(seen, created)| Self::Present { seen, created })
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        if let Self::Present { seen, .. } = self { Some(*seen) } else { None }
+    }
+
+    fn version(&self) -> u64 {
+        match self {
+            Self::Absent => 0,
+            Self::Present { seen, .. } => seen.version,
+            Self::Damaged { version, .. } => *version,
+        }
+    }
+}
+
+impl Write {
+    /// What the write does to its row.
+    ///
+    /// # Errors
+    /// When the row is not as the write expects it, or is damaged and the write does not replace it blindly.
+    pub fn apply(&self, before: &Before, writing: Writing) -> Result<Applied, StoreError> {
+        self.check(before)?;
+        Ok(self.change.apply(before, writing))
+    }
+
+    /// Whether the row is as the write expects it.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn check(&self, before: &Before) -> Result<(), StoreError> {
+        if let Before::Damaged { error, .. } = before {
+            // Nobody knows what a damaged row was like. It may be replaced by a write that does not ask.
+            let replaces = matches!(self.change, Change::Put { .. } | Change::Restore { .. } | Change::Remove);
+            return if self.expect == Expect::Any && replaces { Ok(()) } else { Err(error.clone()) };
+        }
+        let found = before.seen();
+        let holds = match self.expect {
+            Expect::Any => true,
+            Expect::Absent => found.is_none(),
+            Expect::Same(seen) => found == Some(seen),
+        };
+        if holds {
+            return Ok(());
+        }
+        let (table, id, found) = (self.table, self.id.clone(), found.map(|seen| seen.version));
+        Err(StoreError::Conflict { table, id, found })
+    }
+}
+
+impl Change {
+    /// What the change does to a row that is as expected.
+    #[must_use]
+    pub fn apply(&self, before: &Before, Writing { stamp, floor, now }: Writing) -> Applied {
+        let last = before.version();
+        let at_least = if let Self::Restore { version, .. } = self { *version } else { 0 };
+        match self {
+            Self::Put { .. } | Self::Restore { .. } => {
+                let version = at_least.max(last + 1).max(floor);
+                let created = if let Before::Present { created, .. } = before { *created } else { now };
+                Applied { version, changed: true, action: Action::Put { seen: Seen { version, stamp }, created } }
+            }
+            Self::Touch { .. } if before.seen().is_some() => {
+                Applied { version: last, changed: false, action: Action::Touch }
+            }
+            Self::Touch { .. } | Self::Keep => Applied { version: last, changed: false, action: Action::Keep },
+            // A damaged row is told to be gone too; an expired one was gone before.
+            Self::Remove => Applied { version: 0, changed: *before != Before::Absent, action: Action::Remove },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Durability, Table};
+
+    const SEEN: Seen = Seen { version: 4, stamp: 9 };
+    const MADE: Timestamp = Timestamp::from_millis(5);
+    const NOW: Timestamp = Timestamp::from_millis(7);
+
+    fn present() -> Before {
+        Before::Present { seen: SEEN, created: MADE }
+    }
+
+    fn damaged() -> Before {
+        let error = StoreError::Damaged { table: Table::State, id: "a".into(), reason: "a flipped bit".into() };
+        Before::Damaged { version: 6, error }
+    }
+
+    fn put() -> Change {
+        Change::Put { value: [].into(), schema: 1, expires: None }
+    }
+
+    fn restore(version: u64) -> Change {
+        Change::Restore { value: [].into(), schema: 1, expires: None, version }
+    }
+
+    fn apply(expect: Expect, change: Change, before: &Before, floor: u64) -> Result<Applied, StoreError> {
+        let write = Write { table: Table::State, id: "a".into(), expect, change, durability: Durability::KillSafe };
+        write.apply(before, Writing { stamp: 1, floor, now: NOW })
+    }
+
+    #[track_caller]
+    fn check(change: Change, before: &Before, version: u64, changed: bool, action: Action) {
+        assert_eq!(apply(Expect::Any, change, before, 0), Ok(Applied { version, changed, action }));
+    }
+
+    fn stored(version: u64, created: Timestamp) -> Action {
+        Action::Put { seen: Seen { version, stamp: 1 }, created }
+    }
+
+    #[test]
+    fn a_put_counts_on_and_keeps_when_the_row_was_made() {
+        check(put(), &Before::Absent, 1, true, stored(1, NOW));
+        check(put(), &present(), 5, true, stored(5, MADE));
+        check(put(), &damaged(), 7, true, stored(7, NOW));
+        check(restore(3), &Before::Absent, 3, true, stored(3, NOW));
+        check(restore(3), &present(), 5, true, stored(5, MADE));
+        check(restore(9), &present(), 9, true, stored(9, MADE));
+        let floored = apply(Expect::Any, put(), &Before::Absent, 100).unwrap();
+        assert_eq!(floored.version, 100);
+    }
+
+    #[test]
+    fn only_a_row_that_is_there_is_touched_kept_or_told_to_be_gone() {
+        let touch = || Change::Touch { expires: Some(NOW) };
+        check(touch(), &present(), 4, false, Action::Touch);
+        check(touch(), &Before::Absent, 0, false, Action::Keep);
+        check(Change::Keep, &present(), 4, false, Action::Keep);
+        check(Change::Keep, &Before::Absent, 0, false, Action::Keep);
+        check(Change::Remove, &present(), 0, true, Action::Remove);
+        check(Change::Remove, &Before::Absent, 0, false, Action::Remove);
+        check(Change::Remove, &damaged(), 0, true, Action::Remove);
+    }
+
+    #[test]
+    fn a_row_that_is_not_as_expected_refuses_the_write() {
+        let conflict = |found| Err(StoreError::Conflict { table: Table::State, id: "a".into(), found });
+        assert_eq!(apply(Expect::Absent, put(), &present(), 0), conflict(Some(4)));
+        assert_eq!(apply(Expect::Same(SEEN), put(), &Before::Absent, 0), conflict(None));
+        assert_eq!(apply(Expect::Same(Seen { version: 4, stamp: 8 }), put(), &present(), 0), conflict(Some(4)));
+        assert!(apply(Expect::Same(SEEN), put(), &present(), 0).is_ok());
+        assert!(apply(Expect::Absent, put(), &Before::Absent, 0).is_ok());
+    }
+
+    #[test]
+    fn a_damaged_row_is_replaced_only_by_a_write_that_does_not_ask() {
+        for change in [Change::Keep, Change::Touch { expires: None }] {
+            assert!(matches!(apply(Expect::Any, change, &damaged(), 0), Err(StoreError::Damaged { .. })));
+        }
+        assert!(matches!(apply(Expect::Absent, put(), &damaged(), 0), Err(StoreError::Damaged { .. })));
+        assert!(matches!(apply(Expect::Same(SEEN), Change::Remove, &damaged(), 0), Err(StoreError::Damaged { .. })));
+        assert!(apply(Expect::Any, restore(1), &damaged(), 0).is_ok());
+    }
+}
