@@ -5,6 +5,7 @@
 
 mod arrows;
 mod code;
+mod layers;
 mod seeds;
 mod words;
 

@@ -8,9 +8,12 @@ use super::{assert_none, metadata};
 
 /// Each crate, and those it may see. A crate that is not here may see none of ours, so a new one is noticed.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("toolhub-core", &[]),
+    ("toolhub-types", &[]),
+    ("toolhub-schema", &["toolhub-types"]),
+    ("toolhub-storage", &["toolhub-types"]),
+    ("toolhub-core", &["toolhub-types", "toolhub-schema", "toolhub-storage"]),
     ("toolhub-connect", &["toolhub-core"]),
-    ("toolhub-store", &["toolhub-core"]),
+    ("toolhub-store", &["toolhub-types", "toolhub-storage"]),
     ("toolhub-agent", &["toolhub-core"]),
     ("toolhub-server", &["toolhub-core", "toolhub-agent"]),
     ("toolhub", &["toolhub-core", "toolhub-connect", "toolhub-store", "toolhub-agent", "toolhub-server"]),
@@ -47,7 +50,8 @@ fn allowed(from: &str, to: &str) -> bool {
 /// The controlled clock and the scripted tools of the core are there for everyone's tests.
 fn only_for_testing(dependency: &Value) -> bool {
     let testing = list(&dependency["features"]).iter().any(|feature| feature == "testing");
-    dependency["name"] == "toolhub-core" && kind(dependency) == "dev" && testing
+    let lent = ["toolhub-core", "toolhub-storage"].iter().any(|name| dependency["name"] == **name);
+    lent && kind(dependency) == "dev" && testing
 }
 
 /// Cargo writes no kind for the usual dependency.
