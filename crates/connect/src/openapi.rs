@@ -40,6 +40,7 @@ mod read;
 mod schema;
 mod security;
 mod server;
+mod yaml;
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -6,18 +6,11 @@
 use std::path::Path;
 
 use serde_json::Value;
-use serde_saphyr::options::DuplicateKeyPolicy;
 
-use super::ImportError;
+use super::{ImportError, yaml};
 
 /// The largest public documents have half of that.
 pub(super) const MOST_BYTES: usize = 96 * 1024 * 1024;
-/// Scalars, lists and maps of one document. The largest public ones have about two million.
-const MOST_NODES: usize = 8_000_000;
-const DEEPEST: usize = 100;
-/// What aliases may repeat, all together.
-const MOST_REPEATED: usize = 200_000;
-
 /// The value a text stands for: JSON where it begins with `{`, else YAML.
 ///
 /// # Errors
@@ -31,23 +24,7 @@ pub fn parse(text: &str) -> Result<Value, ImportError> {
         return serde_json::from_str(text)
             .map_err(|error| ImportError::Text { format: "JSON", why: error.to_string() });
     }
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 2 * MOST_NODES,
-            max_nodes: MOST_NODES,
-            max_depth: DEEPEST,
-            max_documents: 1,
-            max_total_scalar_bytes: MOST_BYTES,
-            max_recorded_anchor_events: MOST_REPEATED,
-        },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPEATED },
-        // As JSON has it, and as other readers of such documents do.
-        duplicate_keys: DuplicateKeyPolicy::LastWins,
-        strict_booleans: true,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| ImportError::Text { format: "YAML", why: error.to_string() })
+    yaml::parse(text).map_err(|why| ImportError::Text { format: "YAML", why })
 }
 
 /// The value in a file.

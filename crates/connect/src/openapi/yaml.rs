@@ -1,0 +1,271 @@
+//! Makes a JSON value of a YAML text.
+//!
+//! In: a text of one document. Out: the value, or where it cannot be read. Scalars mean what the core schema of YAML 1.2 says, so
+//! `yes` is a text; keys are texts; of two equal keys the last counts, as in JSON; `<<` merges. Bounded: how many nodes, how
+//! deep, and what aliases may repeat.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
+use serde_json::{Map, Number, Value};
+
+/// Scalars, lists and maps of one document. The largest public ones have about two million.
+const MOST_NODES: usize = 8_000_000;
+const DEEPEST: usize = 100;
+/// What aliases may repeat, and what anchors may hold, all together.
+const MOST_REPEATED: usize = 200_000;
+/// What tags of the core schema begin with.
+const CORE: &str = "tag:yaml.org,2002:";
+
+/// The value of a text.
+///
+/// # Errors
+/// When it is no YAML, has more than one document, or is beyond a bound; in words.
+pub(super) fn parse(text: &str) -> Result<Value, String> {
+    let options =
+        granit_parser::options! { emit_comments: false, flow_nesting_limit: DEEPEST, block_nesting_limit: DEEPEST };
+    let mut builder = Builder::default();
+    for event in Parser::new_from_str_with_options(text, options) {
+        let (event, _) = event.map_err(|error: ScanError| error.to_string())?;
+        builder.take(event)?;
+    }
+    Ok(builder.root.unwrap_or_default())
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<Open>,
+    root: Option<Value>,
+    /// What anchors stand for, with the number of nodes.
+    anchors: HashMap<usize, (Value, usize)>,
+    nodes: usize,
+    repeated: usize,
+    documents: usize,
+}
+
+/// A list or map whose end has not come yet.
+struct Open {
+    value: Value,
+    /// The key whose value comes next.
+    key: Option<String>,
+    anchor: usize,
+    /// How many nodes there were when it began.
+    begun: usize,
+    /// What `<<` brings in where the map has no member of its own.
+    merged: Vec<Map<String, Value>>,
+}
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return Err("it has more than one document".into());
+                }
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                self.count(1)?;
+                // A key is the text it is written with: `200` and `true` are names.
+                let is_key = self.open.last().is_some_and(|open| open.value.is_object() && open.key.is_none());
+                let plain = style == ScalarStyle::Plain && !is_key;
+                let value = scalar(&text, plain, tag.as_deref());
+                self.add(value, anchor, 1)?;
+            }
+            Event::SequenceStart(_, anchor, _) => self.begin(Value::Array(Vec::new()), anchor)?,
+            Event::MappingStart(_, anchor, _) => self.begin(Value::Object(Map::new()), anchor)?,
+            Event::SequenceEnd | Event::MappingEnd => self.end()?,
+            Event::Alias(anchor) => {
+                // The anchor of a list or map that has not ended stands for something that would hold itself.
+                let (value, nodes) = self.anchors.get(&anchor).ok_or("an alias stands inside of what it repeats")?;
+                let (value, nodes) = (value.clone(), *nodes);
+                self.repeat(nodes)?;
+                self.add(value, 0, nodes)?;
+            }
+            Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, value: Value, anchor: usize) -> Result<(), String> {
+        self.count(1)?;
+        if self.open.len() >= DEEPEST {
+            return Err(format!("it is nested deeper than {DEEPEST} levels"));
+        }
+        self.open.push(Open { value, key: None, anchor, begun: self.nodes, merged: Vec::new() });
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        let Some(mut open) = self.open.pop() else { return Ok(()) };
+        if let Value::Object(members) = &mut open.value {
+            for merged in open.merged {
+                for (key, value) in merged {
+                    members.entry(key).or_insert(value);
+                }
+            }
+        }
+        let nodes = 1 + self.nodes - open.begun;
+        self.add(open.value, open.anchor, nodes)
+    }
+
+    /// Puts a finished value where it belongs.
+    fn add(&mut self, value: Value, anchor: usize, nodes: usize) -> Result<(), String> {
+        if anchor != 0 {
+            self.repeat(nodes)?;
+            self.anchors.insert(anchor, (value.clone(), nodes));
+        }
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(value);
+            return Ok(());
+        };
+        match (&mut open.value, open.key.take()) {
+            (Value::Array(items), _) => items.push(value),
+            (Value::Object(_), None) => match value {
+                Value::String(key) => open.key = Some(key),
+                _ => return Err("a key is a list or a map; only texts can be keys".into()),
+            },
+            (Value::Object(_), Some(key)) if key == "<<" => open.merge(value)?,
+            (Value::Object(members), Some(key)) => drop(members.insert(key, value)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, nodes: usize) -> Result<(), String> {
+        self.nodes += nodes;
+        if self.nodes > MOST_NODES { Err(format!("it has more than {MOST_NODES} nodes")) } else { Ok(()) }
+    }
+
+    fn repeat(&mut self, nodes: usize) -> Result<(), String> {
+        self.repeated += nodes;
+        self.count(nodes)?;
+        if self.repeated > MOST_REPEATED {
+            return Err(format!("its anchors and aliases repeat more than {MOST_REPEATED} nodes"));
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    fn merge(&mut self, value: Value) -> Result<(), String> {
+        match value {
+            Value::Object(members) => self.merged.push(members),
+            Value::Array(items) => items.into_iter().try_for_each(|item| self.merge(item))?,
+            _ => return Err("`<<` merges a map or a list of maps".into()),
+        }
+        Ok(())
+    }
+}
+
+/// What a scalar means.
+fn scalar(text: &str, plain: bool, tag: Option<&Tag>) -> Value {
+    let core = tag.map(|tag| tag.to_string()).and_then(|tag| tag.strip_prefix(CORE).map(str::to_owned));
+    match core.as_deref() {
+        Some("str") => text.into(),
+        Some("int" | "float" | "bool" | "null") => resolved(text),
+        _ if plain && tag.is_none() => resolved(text),
+        _ => text.into(),
+    }
+}
+
+/// What a plain scalar means by the core schema.
+fn resolved(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" => return true.into(),
+        "false" | "False" | "FALSE" => return false.into(),
+        _ => {}
+    }
+    number(text).map_or_else(|| text.into(), Value::Number)
+}
+
+fn number(text: &str) -> Option<Number> {
+    let radix = |digits: &str, base| u64::from_str_radix(digits, base).ok().map(Number::from);
+    if let Some(digits) = text.strip_prefix("0x") {
+        return radix(digits, 16);
+    }
+    if let Some(digits) = text.strip_prefix("0o") {
+        return radix(digits, 8);
+    }
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        || !unsigned.contains(|c: char| c.is_ascii_digit())
+        || !unsigned.chars().all(|c| c.is_ascii_digit() || ".eE+-".contains(c))
+    {
+        return None;
+    }
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let whole = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
+    whole.ok().or_else(|| text.parse::<f64>().ok().and_then(Number::from_f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(yaml: &str, expected: &Value) {
+        assert_eq!(parse(yaml).as_ref(), Ok(expected), "{yaml}");
+    }
+
+    #[track_caller]
+    fn refused(yaml: &str, why: &str) {
+        let error = parse(yaml).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+
+    #[test]
+    fn scalars_mean_what_the_core_schema_says() {
+        check("[yes, no, on, off, y]", &json!(["yes", "no", "on", "off", "y"]));
+        check("[true, False, null, ~, Null, '']", &json!([true, false, null, null, null, ""]));
+        check("[1, -2, +3, 0x1f, 0o17, 017]", &json!([1, -2, 3, 31, 15, 17]));
+        check("[1.5, 1e3, .5, -1.0, 1.10]", &json!([1.5, 1e3, 0.5, -1.0, 1.1]));
+    }
+
+    #[test]
+    fn texts_that_look_like_other_things_stay_texts() {
+        check(
+            "[3.1.0, 1-2, 2024-01-01, '1', \"2\", e5, 12:30]",
+            &json!(["3.1.0", "1-2", "2024-01-01", "1", "2", "e5", "12:30"]),
+        );
+        check("!!str 12", &json!("12"));
+        check("!!int '12'", &json!(12));
+        check("a: |\n  one\n  two\nb: >\n  one\n  two\n", &json!({"a": "one\ntwo\n", "b": "one two\n"}));
+        check("18446744073709551615", &json!(u64::MAX));
+    }
+
+    #[test]
+    fn keys_are_texts_and_the_last_of_two_counts() {
+        check("{200: a, true: b, null: c, 1.0: d}", &json!({"200": "a", "true": "b", "null": "c", "1.0": "d"}));
+        check("a: 1\na: 2\n", &json!({"a": 2}));
+        refused("? [a]\n: b\n", "only texts can be keys");
+    }
+
+    #[test]
+    fn aliases_repeat_and_merges_fill_in() {
+        check("a: &x [1]\nb: *x\n", &json!({"a": [1], "b": [1]}));
+        check("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\n", &json!({"a": {"p": 1, "q": 2}, "b": {"q": 3, "p": 1}}));
+        check(
+            "- &x {p: 1}\n- &y {p: 2, q: 2}\n- {<<: [*x, *y]}\n",
+            &json!([{"p": 1}, {"p": 2, "q": 2}, {"p": 1, "q": 2}]),
+        );
+        refused("a: &x [*x]\n", "inside of what it repeats");
+        refused("a: *nobody\n", "anchor");
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused() {
+        let deep = "[".repeat(DEEPEST + 1) + &"]".repeat(DEEPEST + 1);
+        assert!(parse(&deep).is_err());
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..9 {
+            bomb += &format!("a{level}: &a{level} [{}]\n", format!("*a{}, ", level - 1).repeat(10));
+        }
+        refused(&bomb, "repeat more than");
+        refused("a: 1\n---\nb: 2\n", "more than one document");
+    }
+}
