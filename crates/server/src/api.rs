@@ -35,7 +35,7 @@ use axum::{
 
 use crate::{
     app::App,
-    guard,
+    auth,
     problem::{Code, Problem},
     route::Route,
 };
@@ -80,11 +80,11 @@ pub(crate) fn routes() -> Vec<Route> {
 pub(crate) async fn nothing_here(State(app): State<App>, request: Request) -> Response {
     let problem = Problem::new(Code::NOT_FOUND, format!("there is nothing at `{}`", request.uri().path()))
         .hint("GET /openapi.json lists every address");
-    guard::outside(&app, &request, problem)
+    auth::outside(&app, &request, problem)
 }
 
 /// The address is known, the method is not.
 pub(crate) async fn not_that_method(State(app): State<App>, request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
-    guard::outside(&app, &request, Problem::new(Code::METHOD_NOT_ALLOWED, format!("`{path}` does not take {method}")))
+    auth::outside(&app, &request, Problem::new(Code::METHOD_NOT_ALLOWED, format!("`{path}` does not take {method}")))
 }

@@ -167,7 +167,10 @@ fn place() -> Partition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{api, route::Access, scope::Scope};
+    use crate::{
+        api,
+        scope::{Access, Scope},
+    };
     use axum::http::Method;
     use toolhub_core::backend::Memory;
 

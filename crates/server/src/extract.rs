@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     app::App,
-    door::Cut,
+    listener::Cut,
     openapi::Operation,
     problem::{Code, Flaw, Problem},
     scope::Principal,
@@ -24,7 +24,7 @@ use crate::{
 /// How alike two names are of which one may be meant by the other, from 0 to 1.
 const CLOSE: f64 = 0.8;
 
-pub(crate) use headers::{Key, LastEvent, Prefer, Tongue, Trace};
+pub(crate) use headers::{AcceptLanguage, Key, LastEvent, Prefer, Trace};
 
 /// Something a handler takes, that knows how to describe itself.
 pub(crate) trait Describe {
@@ -67,37 +67,29 @@ impl Describe for HeaderMap {
     fn describe(_: &mut Operation<'_>) {}
 }
 
-/// Who asks.
-#[derive(Debug)]
-pub(crate) struct Who(pub(crate) Principal);
-
-impl Describe for Who {
+impl Describe for Principal {
     fn describe(_: &mut Operation<'_>) {}
 }
 
-impl FromRequestParts<App> for Who {
+impl FromRequestParts<App> for Principal {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        // The guard puts it there before any handler is reached; without it nobody is served.
-        parts
-            .extensions
-            .get::<Principal>()
-            .cloned()
-            .map(Self)
-            .ok_or_else(|| Problem::new(Code::UNAUTHENTICATED, "nobody has said who is asking"))
+        // The route's guard puts it there before any handler is reached; without it nobody is served.
+        let principal = parts.extensions.get::<Self>().cloned();
+        principal.ok_or_else(|| Problem::new(Code::UNAUTHENTICATED, "nobody has said who is asking"))
     }
 }
 
 /// Who asks, on a route that is open to everybody.
 #[derive(Debug)]
-pub(crate) struct Guest(pub(crate) Option<Principal>);
+pub(crate) struct MaybePrincipal(pub(crate) Option<Principal>);
 
-impl Describe for Guest {
+impl Describe for MaybePrincipal {
     fn describe(_: &mut Operation<'_>) {}
 }
 
-impl FromRequestParts<App> for Guest {
+impl FromRequestParts<App> for MaybePrincipal {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {

@@ -1,24 +1,25 @@
 //! Ways in to a hub: HTTP, events, metrics.
 //!
 //! In: a hub, the store it stands on, and what the owner says. Out: answers to requests. The router can be used without
-//! a socket; the door is what listens.
+//! a socket; `listener` is what accepts connections.
 #![forbid(unsafe_code)]
 
+mod access_log;
 mod api;
 mod app;
 mod audit;
+mod auth;
 mod before;
-mod door;
 mod extract;
-mod guard;
+mod idempotency;
 mod keys;
 mod links;
-mod log;
+mod listener;
 mod metrics;
 mod openapi;
+mod origin_check;
 mod page;
 mod problem;
-mod repeat;
 mod route;
 mod scope;
 mod settings;
@@ -32,8 +33,8 @@ use axum::Router;
 use toolhub_agent::AgentService;
 use toolhub_core::{ToolHub, backend::Backend};
 
-pub use door::{Bound, ServeError};
 pub use keys::{KeyError, KeyRing, NewKey};
+pub use listener::{Bound, ServeError};
 pub use scope::{NoScope, Scope};
 pub use settings::{Auth, Build, KeySetting, Limits, Settings};
 pub use steward::{Backup, ConfigProblem, NamedToolset, Reloaded, Steward, StewardError, ToolChangeError};
@@ -73,7 +74,7 @@ impl Server {
     pub fn router(&self) -> Router {
         let (app, routes) = (self.app.clone(), route::router(api::routes(), &self.app));
         let serve = tower::service_fn(move |request| {
-            let answer = door::answer(&app, &routes, request, None);
+            let answer = listener::answer(&app, &routes, request, None);
             async move { Ok::<_, std::convert::Infallible>(answer.await) }
         });
         Router::new().fallback_service(serve)
@@ -96,6 +97,6 @@ impl Server {
     /// # Errors
     /// When the address is taken or may not be used, or would let strangers in.
     pub async fn bind(self) -> Result<Bound, ServeError> {
-        door::bind(self.app).await
+        listener::bind(self.app).await
     }
 }

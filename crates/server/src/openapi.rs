@@ -13,7 +13,8 @@ use toolhub_core::ErrorKind;
 use crate::{
     extract::{Describe, Key},
     problem::{Code, ProblemBody},
-    route::{Access, Route},
+    route::Route,
+    scope::Access,
 };
 
 /// A route's description in the making.

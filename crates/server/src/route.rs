@@ -14,23 +14,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
     app::App,
+    auth::RouteGuard,
     before::Before,
     extract::Inputs,
-    guard::Post,
+    idempotency::Idempotency,
     openapi::Operation,
     problem::{Code, Problem},
-    repeat::Once,
-    scope::Scope,
+    scope::Access,
 };
-
-/// Who may use a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Everybody who reaches the server.
-    Open,
-    /// Whoever has this scope.
-    Needs(Scope),
-}
 
 /// What one status of an answer means, and holds.
 pub(crate) struct Says {
@@ -155,10 +146,10 @@ impl Route {
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
     let guarded = routes.into_iter().fold(Router::new(), |router, route| {
         let Route { method, path, access, audited, admits, once, served, .. } = route;
-        let served = if once { served.layer(Before::new(Once::new(app, path))) } else { served };
+        let served = if once { served.layer(Before::new(Idempotency::new(app, path))) } else { served };
         let meter = app.meters().route(path, method.as_str());
-        let post = Post { app: app.clone(), access, route: path, audited, meter };
-        let served = served.layer(Before::new(post));
+        let guard = RouteGuard { app: app.clone(), access, route: path, audited, meter };
+        let served = served.layer(Before::new(guard));
         router.route(path, if admits { served.layer(axum::middleware::map_response(admit)) } else { served })
     });
     guarded

@@ -12,12 +12,12 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{Body, Params, Query, Who},
+    extract::{Body, Params, Query},
     links::Links,
     page::{self, Cursor, Here, Limit, List},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -71,7 +71,7 @@ struct Wanted {
 
 async fn list(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Query(wanted): Query<Wanted>,
     links: Links,
     here: Here,
@@ -87,7 +87,7 @@ async fn list(
 
 async fn get(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(named): Params<OfApproval>,
     links: Links,
 ) -> Answer<Json<ApprovalView>> {
@@ -109,7 +109,7 @@ struct AnswerBody {
 
 async fn answer(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(named): Params<OfApproval>,
     links: Links,
     Body(body): Body<AnswerBody>,

@@ -11,8 +11,8 @@ use crate::{
     extract::Query,
     page::{self, Cursor, Here, Limit, List},
     problem::Answer,
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {

@@ -10,8 +10,8 @@ use super::config::{refused, steward};
 use crate::{
     app::App,
     problem::{Answer, Code},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
     steward::Backup,
 };
 

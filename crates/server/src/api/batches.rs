@@ -19,11 +19,11 @@ use toolhub_core::{
 use super::calls::CallView;
 use crate::{
     app::App,
-    extract::{Body, Key, Params, Query, Trace, Who},
+    extract::{Body, Key, Params, Query, Trace},
     links::Links,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 use read::{Asked, Step};
 
@@ -86,7 +86,7 @@ fn numbered(key: &IdempotencyKey, at: usize) -> String {
 #[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
 async fn batch(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(OfThread { id }): Params<OfThread>,
     Query(wanted): Query<Wanted>,
     Key(key): Key,

@@ -21,12 +21,12 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{Params, Query, Who},
+    extract::{Params, Query},
     links::Links,
     page::{self, Cursor, Here, Limit, List},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 pub(super) use view::{ApprovalLink, CallView};
 
@@ -125,7 +125,7 @@ struct Wanted {
 
 async fn list(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Query(wanted): Query<Wanted>,
     links: Links,
     here: Here,
@@ -150,7 +150,7 @@ async fn list(
 
 async fn get(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(named): Params<OfCall>,
     links: Links,
 ) -> Answer<Json<CallView>> {
@@ -160,7 +160,7 @@ async fn get(
 
 async fn cancel(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(named): Params<OfCall>,
     links: Links,
 ) -> Answer<(StatusCode, Json<CallView>)> {

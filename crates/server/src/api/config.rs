@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::{
     app::App,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
     steward::{ConfigProblem, Reloaded, Steward, StewardError},
 };
 

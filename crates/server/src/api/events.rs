@@ -22,10 +22,10 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{LastEvent, Query, Who},
+    extract::{LastEvent, Query},
     problem::Answer,
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
     sse as wire,
 };
 
@@ -50,7 +50,7 @@ struct Wanted {
 
 async fn listen(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Query(wanted): Query<Wanted>,
     LastEvent(last): LastEvent,
 ) -> Answer<Response> {

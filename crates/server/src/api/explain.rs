@@ -13,10 +13,10 @@ use toolhub_core::{ErrorKind, Explanation, ids::ThreadId, status::Language};
 use super::{stats::Named, threads};
 use crate::{
     app::App,
-    extract::{Params, Query, Tongue, Who},
+    extract::{AcceptLanguage, Params, Query},
     problem::{Answer, Code},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -49,10 +49,10 @@ struct Explained {
 
 async fn explain(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(Named { name }): Params<Named>,
     Query(wanted): Query<For>,
-    Tongue(language): Tongue,
+    AcceptLanguage(language): AcceptLanguage,
 ) -> Answer<impl IntoResponse> {
     let thread = match &wanted.thread_id {
         Some(id) => threads::find(&app, &who.tenant, id).await?.id,

@@ -12,10 +12,10 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{Query, Who},
+    extract::Query,
     problem::Answer,
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -54,7 +54,7 @@ struct Exported {
     tools: Vec<Value>,
 }
 
-async fn give(State(app): State<App>, Who(principal): Who, Query(wanted): Query<Wanted>) -> Answer<Json<Exported>> {
+async fn give(State(app): State<App>, principal: Principal, Query(wanted): Query<Wanted>) -> Answer<Json<Exported>> {
     let toolset = super::toolsets::named(&app, wanted.toolset.as_deref())?;
     let tools = match &wanted.thread_id {
         None if wanted.toolset.is_none() => app.hub().export(wanted.format),

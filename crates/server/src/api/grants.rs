@@ -16,11 +16,11 @@ use toolhub_core::{
 use super::approvals::refused;
 use crate::{
     app::App,
-    extract::{Params, Query, Who},
+    extract::{Params, Query},
     page::{self, Cursor, Here, Limit, List},
     problem::{Answer, Code},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -92,7 +92,7 @@ impl From<Grant> for GrantView {
 
 async fn list(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Query(wanted): Query<Wanted>,
     here: Here,
 ) -> Answer<impl IntoResponse> {
@@ -106,7 +106,7 @@ async fn list(
 
 async fn revoke(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(OfGrant { id }): Params<OfGrant>,
 ) -> Answer<StatusCode> {
     app.hub().revoke_grant(&principal.tenant, &id).await.map_err(refused)?;

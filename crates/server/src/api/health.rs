@@ -16,11 +16,11 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{Guest, Query},
+    extract::{MaybePrincipal, Query},
     metrics,
     problem::{Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
 };
 
 /// How long the store may take to say that it is there.
@@ -58,7 +58,11 @@ async fn livez() -> &'static str {
     "ok\n"
 }
 
-async fn readyz(State(app): State<App>, Guest(guest): Guest, Query(Verbose { verbose }): Query<Verbose>) -> Response {
+async fn readyz(
+    State(app): State<App>,
+    MaybePrincipal(guest): MaybePrincipal,
+    Query(Verbose { verbose }): Query<Verbose>,
+) -> Response {
     let checks = [("door", !app.stopping().is_cancelled()), ("store", store_answers(&app).await)];
     let ready = checks.iter().all(|(_, good)| *good);
     let mut text = String::new();

@@ -18,12 +18,12 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{Body, Params, Query, Who},
+    extract::{Body, Params, Query},
     keys::{Held, NewKey, Record},
     page::{self, Cursor, Here, Limit, List},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
     settings::Auth,
 };
 
@@ -127,7 +127,7 @@ struct OfKey {
     id: String,
 }
 
-async fn create(State(app): State<App>, Who(who): Who, Body(wish): Body<Wish>) -> Answer<impl IntoResponse> {
+async fn create(State(app): State<App>, who: Principal, Body(wish): Body<Wish>) -> Answer<impl IntoResponse> {
     let invalid = |detail: String| Problem::new(Code::INVALID_REQUEST, detail);
     let name = Caller::new(wish.name.as_str()).map_err(|why| invalid(why.to_string()))?;
     let tenant = wish.tenant.map_or(Ok(who.tenant), Tenant::new).map_err(|why| invalid(why.to_string()))?;

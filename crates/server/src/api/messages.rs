@@ -23,12 +23,12 @@ use super::{
 };
 use crate::{
     app::App,
-    extract::{Body, Key, Params, Prefer, Query, Trace, Who},
+    extract::{Body, Key, Params, Prefer, Query, Trace},
     links::{self, Links},
     page::{self, Cursor, Here, Limit, List, Listed},
     problem::{Answer, Code, Flaw, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
     sse,
 };
 use answer::MessageAnswer;
@@ -84,7 +84,7 @@ struct Wanted {
 #[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
 async fn send(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(OfThread { id }): Params<OfThread>,
     Key(key): Key,
     prefer: Prefer,
@@ -189,7 +189,7 @@ fn refused(error: AgentError) -> Problem {
 
 async fn list(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(of): Params<OfThread>,
     Query(wanted): Query<Wanted>,
     here: Here,

@@ -17,7 +17,8 @@ use super::docs;
 use crate::{
     extract::Params,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
+    route::Route,
+    scope::Access,
 };
 
 pub(super) fn routes() -> Vec<Route> {

@@ -12,11 +12,11 @@ use toolhub_core::{ErrorKind, ReportError, ToolError};
 use super::calls::{self, CallView, OfCall};
 use crate::{
     app::App,
-    extract::{Body, Params, Who},
+    extract::{Body, Params},
     links::Links,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -51,7 +51,7 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error
 
 async fn report(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(of): Params<OfCall>,
     links: Links,
     Body(body): Body<ResultBody>,

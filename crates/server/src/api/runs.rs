@@ -16,11 +16,11 @@ use toolhub_core::{ErrorKind, ids::RunId};
 use super::threads::{self, OfThread, shortened};
 use crate::{
     app::App,
-    extract::{Params, Query, Who},
+    extract::{Params, Query},
     page::{self, Cursor, Here, Limit, List, Listed},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::{Principal, Scope},
+    route::Route,
+    scope::{Access, Principal, Scope},
     sse,
 };
 
@@ -107,7 +107,7 @@ struct Wanted {
 
 async fn list(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(of): Params<OfThread>,
     Query(wanted): Query<Wanted>,
     here: Here,
@@ -121,11 +121,11 @@ async fn list(
     Ok(here.list(LIST, runs, next))
 }
 
-async fn show(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>) -> Answer<Json<RunRecord>> {
+async fn show(State(app): State<App>, who: Principal, Params(of): Params<OfRun>) -> Answer<Json<RunRecord>> {
     of.find(&app, &who).await.map(Json)
 }
 
-async fn follow(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>) -> Answer<Response> {
+async fn follow(State(app): State<App>, who: Principal, Params(of): Params<OfRun>) -> Answer<Response> {
     // Listened to before it is looked at: no end can fall in between.
     let news = app.hub().subscribe();
     let record = of.find(&app, &who).await?;
@@ -135,7 +135,7 @@ async fn follow(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>
 
 async fn cancel(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(of): Params<OfRun>,
 ) -> Answer<(StatusCode, Json<RunRecord>)> {
     let id = of.id()?;
@@ -148,7 +148,7 @@ async fn cancel(
     }
 }
 
-async fn export(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<Json<ThreadExport>> {
+async fn export(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<Json<ThreadExport>> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
     Ok(Json(app.agents().export(&who.tenant, &thread.id).await?))
 }

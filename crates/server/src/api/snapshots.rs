@@ -13,11 +13,11 @@ use toolhub_core::{ErrorKind, Restored};
 use super::threads::{self, OfThread};
 use crate::{
     app::App,
-    extract::{Describe, Params, Who},
+    extract::{Describe, Params},
     openapi::Operation,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 const PATH: &str = "/api/v1/threads/{id}/snapshot";
@@ -68,7 +68,7 @@ impl FromRequest<App> for Text {
     }
 }
 
-async fn save(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<impl IntoResponse> {
+async fn save(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<impl IntoResponse> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
     let text = app.hub().serialize_tool_states(&who.tenant, &thread.id).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text))
@@ -76,7 +76,7 @@ async fn save(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread
 
 async fn restore(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(of): Params<OfThread>,
     Text(text): Text,
 ) -> Answer<Json<Restored>> {

@@ -9,11 +9,11 @@ use toolhub_core::{CallError, Detail, ErrorKind, Filter, Group, Limits, RecentSt
 
 use crate::{
     app::App,
-    extract::{Params, Query, Tongue},
+    extract::{AcceptLanguage, Params, Query},
     page::{self, Cursor, Here, Limit, List, Listed},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
     span::Span,
 };
 
@@ -119,7 +119,7 @@ struct Holds {
 
 async fn policies(
     State(app): State<App>,
-    Tongue(language): Tongue,
+    AcceptLanguage(language): AcceptLanguage,
     Query(wanted): Query<Wanted>,
     here: Here,
 ) -> Answer<Listed<Holds>> {

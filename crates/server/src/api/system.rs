@@ -15,10 +15,9 @@ use serde_json::Value;
 
 use crate::{
     app::App,
-    extract::Who,
     openapi,
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -64,7 +63,7 @@ async fn document() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], TEXT.get_or_init(made).clone())
 }
 
-async fn info(State(app): State<App>, Who(who): Who) -> Json<Info> {
+async fn info(State(app): State<App>, who: Principal) -> Json<Info> {
     let hub = app.hub();
     Json(Info {
         version: env!("CARGO_PKG_VERSION"),

@@ -16,11 +16,11 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{MaybeBody, Params, Query, Who},
+    extract::{MaybeBody, Params, Query},
     page::{self, Cursor, Here, Limit, List, Listed},
     problem::{Answer, Code, Flaw, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 const LIST: &str = "threads";
@@ -130,7 +130,7 @@ struct Closed {
     closed: Vec<ToolName>,
 }
 
-async fn create(State(app): State<App>, Who(who): Who, MaybeBody(body): MaybeBody<NewThread>) -> Answer<Response> {
+async fn create(State(app): State<App>, who: Principal, MaybeBody(body): MaybeBody<NewThread>) -> Answer<Response> {
     let id = body.unwrap_or_default().id.map(ThreadId::new).transpose().map_err(|wrong| {
         let flaw = Flaw { pointer: "/id".into(), detail: wrong.to_string() };
         Problem::new(Code::INVALID_REQUEST, wrong.to_string()).with("errors", [flaw])
@@ -147,7 +147,7 @@ async fn create(State(app): State<App>, Who(who): Who, MaybeBody(body): MaybeBod
 
 async fn list(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Query(wanted): Query<Wanted>,
     here: Here,
 ) -> Answer<Listed<ThreadInfo>> {
@@ -173,11 +173,11 @@ fn row(tenant: &Tenant, id: &ThreadId) -> Key {
     Key { partition, table: Table::Threads, id: id.clone().into() }
 }
 
-async fn show(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<Json<ThreadInfo>> {
+async fn show(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<Json<ThreadInfo>> {
     find(&app, &who.tenant, &of.id).await.map(Json)
 }
 
-async fn delete(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<StatusCode> {
+async fn delete(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<StatusCode> {
     let thread = find(&app, &who.tenant, &of.id).await?;
     match app.agents().delete_thread(&who.tenant, &thread.id).await {
         // Whether it was still there or somebody else was quicker: it is gone.
@@ -199,13 +199,13 @@ async fn delete(State(app): State<App>, Who(who): Who, Params(of): Params<OfThre
     }
 }
 
-async fn close_instances(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<Json<Closed>> {
+async fn close_instances(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<Json<Closed>> {
     let thread = find(&app, &who.tenant, &of.id).await?;
     let closed = app.hub().thread_context(&who.tenant, &thread.id).cleanup_all().await;
     Ok(Json(Closed { closed }))
 }
 
-async fn close_instance(State(app): State<App>, Who(who): Who, Params(of): Params<OfTool>) -> Answer<Json<Closed>> {
+async fn close_instance(State(app): State<App>, who: Principal, Params(of): Params<OfTool>) -> Answer<Json<Closed>> {
     let thread = find(&app, &who.tenant, &of.id).await?;
     let tool = super::stats::tool(&app, &of.tool)?;
     let was_there = app.hub().thread_context(&who.tenant, &thread.id).cleanup(&of.tool).await;

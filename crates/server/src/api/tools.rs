@@ -10,11 +10,11 @@ use toolhub_core::{ErrorKind, Filter, Kind, ToolStatusInfo, View, clock::Timesta
 
 use crate::{
     app::App,
-    extract::{Body, MaybeBody, Params, Query, Who},
+    extract::{Body, MaybeBody, Params, Query},
     page::{self, Cursor, Here, Limit, List},
     problem::{Answer, Code},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 use view::ToolView;
 
@@ -129,7 +129,7 @@ struct StatusBody {
 
 async fn set_status(
     State(app): State<App>,
-    Who(_): Who,
+    _: Principal,
     Params(Named { name }): Params<Named>,
     Body(body): Body<StatusBody>,
 ) -> Answer<Json<ToolStatusInfo>> {

@@ -7,10 +7,9 @@ use toolhub_core::{Filter, ToolName, Toolset};
 
 use crate::{
     app::App,
-    extract::Who,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -57,7 +56,7 @@ struct ToolsetView {
     agents: Vec<String>,
 }
 
-async fn list(State(app): State<App>, Who(_): Who) -> Answer<Json<Toolsets>> {
+async fn list(State(app): State<App>, _: Principal) -> Answer<Json<Toolsets>> {
     let known = app.steward().map(|steward| steward.toolsets()).unwrap_or_default();
     let all = app.hub().list(&Filter::default());
     let items = known.into_iter().map(|set| {

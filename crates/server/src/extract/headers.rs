@@ -141,16 +141,16 @@ impl FromRequestParts<App> for Trace {
 
 /// `Accept-Language`: the language of reasons.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tongue(pub(crate) Language);
+pub(crate) struct AcceptLanguage(pub(crate) Language);
 
-impl Describe for Tongue {
+impl Describe for AcceptLanguage {
     fn describe(operation: &mut Operation<'_>) {
         let what = "`zh` for reasons in Chinese; English otherwise.";
         operation.header("Accept-Language", what, &json!({"type": "string", "examples": ["zh", "en"]}));
     }
 }
 
-impl FromRequestParts<App> for Tongue {
+impl FromRequestParts<App> for AcceptLanguage {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {

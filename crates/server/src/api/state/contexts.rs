@@ -11,10 +11,11 @@ use toolhub_core::{
 use super::{READS, entry::refused};
 use crate::{
     app::App,
-    extract::{Query, Who},
+    extract::Query,
     page::{self, Cursor, Here, Limit, List, Listed},
     problem::{Answer, Code, Problem},
     route::Route,
+    scope::Principal,
 };
 
 const LIST: &str = "contexts";
@@ -47,7 +48,7 @@ struct Wanted {
 
 async fn list(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Query(wanted): Query<Wanted>,
     here: Here,
 ) -> Answer<Listed<ContextInfo>> {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     app::App,
-    extract::{Body, Params, Query, Who},
+    extract::{Body, Params, Query},
     page::{self, Cursor, Here, Limit, List, Listed},
     problem::{Answer, Code, Problem},
     route::Route,
@@ -60,7 +60,7 @@ struct Back {
 
 async fn history(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(place): Params<Place>,
     Query(wanted): Query<Wanted>,
     here: Here,
@@ -99,7 +99,7 @@ fn told(place: &str) -> Option<(Timestamp, usize)> {
 
 async fn versions(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(place): Params<Place>,
     Query(wanted): Query<Wanted>,
     here: Here,
@@ -120,7 +120,7 @@ async fn versions(
 
 async fn rollback(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(place): Params<Place>,
     is: IfMatch,
     is_not: IfNoneMatch,

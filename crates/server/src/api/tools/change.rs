@@ -16,8 +16,8 @@ use crate::{
     app::App,
     extract::{Body, Params},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
     steward::ToolChangeError,
 };
 

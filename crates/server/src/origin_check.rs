@@ -1,9 +1,10 @@
-//! What every request must be, before anybody asks where it goes: meant for this server, and not sent by the page of
-//! another site.
+//! Checks `Host`, `Origin` and `Sec-Fetch-Site` on every request, before routing (DNS rebinding, CSRF).
 //!
 //! In: the head of a request. Out: nothing, or the problem it is answered with. A web page can make a browser send
 //! requests to any address and, by a name it owns, pretend that the address is its own; it cannot forge `Host`, `Origin`
 //! and `Sec-Fetch-Site`.
+
+mod hosts;
 
 use std::net::SocketAddr;
 
@@ -13,7 +14,8 @@ use axum::{
 };
 use smol_str::{SmolStr, format_smolstr};
 
-use super::hosts::{Hosts, name_of};
+use hosts::{Hosts, name_of};
+
 use crate::{
     problem::{Code, Problem},
     settings::Settings,
@@ -26,7 +28,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// How a request came in.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived {
-    /// Who sent it. Nobody where the router is used without the door.
+    /// Who sent it. Nobody where the router is used without the listener.
     pub(crate) peer: Option<SocketAddr>,
     /// Its own name, for logs: the client's, or one made here.
     pub(crate) request: SmolStr,
@@ -53,13 +55,13 @@ impl Arrived {
 
 /// What requests are compared with.
 #[derive(Debug)]
-pub(crate) struct Front {
+pub(crate) struct OriginCheck {
     hosts: Hosts,
     /// The site the owner says this server is, where a proxy hides it.
     public: Option<Box<str>>,
 }
 
-impl Front {
+impl OriginCheck {
     pub(crate) fn new(settings: &Settings) -> Self {
         let public = settings.public_url.as_deref().and_then(site);
         let own = public.as_deref().and_then(|site| site.split_once("://")).map(|(_, authority)| authority);

@@ -9,13 +9,13 @@ use std::time::Duration;
 use axum::http::{HeaderMap, Method};
 use toolhub_core::ids::Caller;
 
-use crate::guard::Arrived;
+use crate::origin_check::Arrived;
 
 /// Asked by machines every few seconds; a line for each good answer would bury all others.
 const ROUTINE: [&str; 4] = ["/livez", "/readyz", "/healthz", "/metrics"];
 
 /// What is told of a request.
-pub(crate) struct Line<'a> {
+pub(crate) struct LogLine<'a> {
     pub(crate) method: &'a Method,
     pub(crate) route: &'static str,
     pub(crate) status: u16,
@@ -25,10 +25,10 @@ pub(crate) struct Line<'a> {
     pub(crate) trace: Option<&'a str>,
 }
 
-impl Line<'_> {
+impl LogLine<'_> {
     /// Tells it.
     pub(crate) fn tell(&self) {
-        let Line { method, route, status, took, key, arrived, trace } = *self;
+        let LogLine { method, route, status, took, key, arrived, trace } = *self;
         if status < 400 && ROUTINE.contains(&route) {
             return;
         }

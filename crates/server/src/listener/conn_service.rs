@@ -1,6 +1,6 @@
 //! Brings the requests of one connection to the routes.
 //!
-//! In: requests as hyper reads them. Out: answers as hyper writes them. Here a request is looked at by the front, before
+//! In: requests as hyper reads them. Out: answers as hyper writes them. Here a request is checked by `origin_check` before
 //! any route, and its body gets its limits.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
@@ -15,32 +15,33 @@ use hyper::body::Incoming;
 use tower::Service;
 
 use super::{
-    body::{Intake, Reply},
-    line::Line,
+    body::{LimitedBody, Reply},
+    conn_state::ConnState,
 };
 use crate::{
     app::App,
-    guard::{self, Arrived, REQUEST_ID},
+    auth,
+    origin_check::{Arrived, REQUEST_ID},
 };
 
 /// Serves one connection.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct ConnService {
     pub(crate) router: Router,
     pub(crate) app: App,
-    pub(crate) line: Arc<Line>,
+    pub(crate) conn: Arc<ConnState>,
     pub(crate) peer: SocketAddr,
 }
 
-impl hyper::service::Service<Request<Incoming>> for Desk {
+impl hyper::service::Service<Request<Incoming>> for ConnService {
     type Response = Response<Reply>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Reply>, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let working = self.line.work();
-        let (limits, line) = (self.app.settings().limits, self.line.clone());
-        let request = request.map(|body| Intake::limited(body, line, limits.body, limits.body_time));
+        let working = self.conn.work();
+        let (limits, conn) = (self.app.settings().limits, self.conn.clone());
+        let request = request.map(|body| LimitedBody::limited(body, conn, limits.body, limits.body_time));
         let (app, answer) = (self.app.clone(), answer(&self.app, &self.router, request, Some(self.peer)));
         Box::pin(async move {
             let response = answer.await;
@@ -54,7 +55,7 @@ impl hyper::service::Service<Request<Incoming>> for Desk {
     }
 }
 
-/// Answers a request by the routes, if the front lets it through.
+/// Answers a request by the routes, if the origin check lets it through.
 pub(crate) fn answer(
     app: &App,
     router: &Router,
@@ -63,14 +64,14 @@ pub(crate) fn answer(
 ) -> impl Future<Output = Response<Body>> + Send + use<> {
     let arrived = Arrived::new(request.headers(), peer);
     let id = arrived.header();
-    let way = match app.front().look(&request, &arrived) {
+    let way = match app.origin_check().look(&request, &arrived) {
         Ok(()) => {
             request.extensions_mut().insert(arrived);
             Ok(router.clone().call(request))
         }
         Err(problem) => {
             request.extensions_mut().insert(arrived);
-            Err(guard::outside(app, &request, problem))
+            Err(auth::outside(app, &request, problem))
         }
     };
     async move {

@@ -1,4 +1,4 @@
-//! Stands before one route: asks who is there, whether they may, and notes what came of it.
+//! Authenticates and authorises the requests of one route, then counts, logs and audits what came of them.
 //!
 //! In: requests the router has brought to this route. Out: the answer of the route, or a refusal. The access is the
 //! route's own; the path plays no part. A handler that panics is answered for here, so that a mistake of ours ends one request
@@ -14,21 +14,20 @@ use axum::{
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use super::Arrived;
 use crate::{
+    access_log,
     app::App,
     audit,
     before::{Next, Stands},
-    log,
     metrics::RouteMeter,
+    origin_check::Arrived,
     problem::{Code, Problem},
-    route::Access,
-    scope::Principal,
+    scope::{Access, Principal},
     settings::Auth,
 };
 
-/// Stands before a route: what is known of it when one of its requests comes.
-pub(crate) struct Post {
+/// Guards one route: what must be known of the route when one of its requests comes.
+pub(crate) struct RouteGuard {
     pub(crate) app: App,
     pub(crate) access: Access,
     /// Its pattern, such as `/api/v1/tools/{name}`.
@@ -47,7 +46,7 @@ pub(crate) fn outside(app: &App, request: &Request, problem: Problem) -> Respons
     response
 }
 
-impl Stands for Post {
+impl Stands for RouteGuard {
     async fn serve(self: Arc<Self>, mut request: Request, mut next: impl Next) -> Response {
         let seen = Seen::of(&request);
         let (response, principal) = match self.admit(request.headers(), seen.arrived.as_ref()).await {
@@ -70,7 +69,7 @@ impl Stands for Post {
     }
 }
 
-impl Post {
+impl RouteGuard {
     /// Keeps what happened, where that is to be kept.
     async fn audit(&self, seen: Seen, status: StatusCode, principal: Option<Principal>) {
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
@@ -142,7 +141,7 @@ fn refused(problem: Problem) -> Response {
     response
 }
 
-/// Without keys only this machine is served, even if something brought a stranger to the door.
+/// Without keys only this machine is served, even if something brought a connection from elsewhere.
 fn at_this_machine(arrived: Option<&Arrived>) -> Result<Principal, Problem> {
     let strange = arrived.and_then(|arrived| arrived.peer).filter(|peer| !peer.ip().to_canonical().is_loopback());
     match strange {
@@ -185,14 +184,14 @@ impl Seen {
             uri: request.uri().clone(),
             begun: Instant::now(),
             arrived: request.extensions().get::<Arrived>().cloned(),
-            trace: if log::wanted() { log::trace_of(request.headers()) } else { None },
+            trace: if access_log::wanted() { access_log::trace_of(request.headers()) } else { None },
         }
     }
 
     fn told(&self, route: &'static str, status: StatusCode, principal: Option<&Principal>, meter: &RouteMeter) {
         let took = self.begun.elapsed();
         meter.answered(status.as_u16(), took);
-        let line = log::Line {
+        let line = access_log::LogLine {
             method: &self.method,
             route,
             status: status.as_u16(),

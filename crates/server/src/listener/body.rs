@@ -20,7 +20,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::line::{Line, Working};
+use super::conn_state::{ConnState, Working};
 
 /// Why a body has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +57,9 @@ impl Cut {
 }
 
 /// What a client sends.
-pub(crate) struct Intake {
+pub(crate) struct LimitedBody {
     body: Incoming,
-    line: Arc<Line>,
+    conn: Arc<ConnState>,
     left: usize,
     begun: Instant,
     most: Duration,
@@ -68,18 +68,18 @@ pub(crate) struct Intake {
     whole: bool,
 }
 
-impl Intake {
+impl LimitedBody {
     /// The body of a request that was just made.
-    pub(crate) fn limited(body: Incoming, line: Arc<Line>, most_bytes: usize, most: Duration) -> Body {
+    pub(crate) fn limited(body: Incoming, conn: Arc<ConnState>, most_bytes: usize, most: Duration) -> Body {
         if body.is_end_stream() {
             return Body::empty();
         }
         let begun = Instant::now();
-        Body::new(Self { body, line, left: most_bytes, begun, most, timer: None, whole: false })
+        Body::new(Self { body, conn, left: most_bytes, begun, most, timer: None, whole: false })
     }
 }
 
-impl HttpBody for Intake {
+impl HttpBody for LimitedBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -125,10 +125,10 @@ impl HttpBody for Intake {
     }
 }
 
-impl Drop for Intake {
+impl Drop for LimitedBody {
     fn drop(&mut self) {
         if !self.whole && !self.body.is_end_stream() {
-            self.line.leave_unread();
+            self.conn.leave_unread();
         }
     }
 }

@@ -62,12 +62,12 @@ struct Kept {
 }
 
 /// Stands before a route, and answers repetitions with what the first was told.
-pub(crate) struct Once {
+pub(crate) struct Idempotency {
     app: App,
     route: SmolStr,
 }
 
-impl Stands for Once {
+impl Stands for Idempotency {
     async fn serve(self: Arc<Self>, request: Request, next: impl Next) -> Response {
         self.answer(request, next).await.unwrap_or_else(Problem::into_response)
     }
@@ -81,7 +81,7 @@ enum Claimed {
     Before(Kept),
 }
 
-impl Once {
+impl Idempotency {
     /// Stands before the route of this path.
     pub(crate) fn new(app: &App, path: &'static str) -> Self {
         // Only the last part of a partition's text may hold a `/`.
