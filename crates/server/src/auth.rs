@@ -20,8 +20,8 @@ use crate::{
     audit,
     before::{Next, Stands},
     metrics::RouteMeter,
-    origin_check::Arrived,
     problem::{Code, Problem},
+    request_info::RequestInfo,
     scope::{Access, Principal},
     settings::Auth,
 };
@@ -49,7 +49,7 @@ pub(crate) fn outside(app: &App, request: &Request, problem: Problem) -> Respons
 impl Stands for RouteGuard {
     async fn serve(self: Arc<Self>, mut request: Request, mut next: impl Next) -> Response {
         let seen = Seen::of(&request);
-        let (response, principal) = match self.admit(request.headers(), seen.arrived.as_ref()).await {
+        let (response, principal) = match self.admit(request.headers(), seen.info.as_ref()).await {
             Err(problem) => (refused(problem), None),
             Ok(principal) => {
                 if let Some(principal) = &principal {
@@ -91,20 +91,20 @@ impl RouteGuard {
             act: act.into(),
             who,
             tenant,
-            from: seen.arrived.as_ref().and_then(|arrived| arrived.peer).map(|peer| peer.ip()),
+            from: seen.info.as_ref().and_then(|info| info.peer).map(|peer| peer.ip()),
             method: seen.method.to_string(),
             path: seen.uri.path().to_owned(),
             status: status.as_u16(),
-            request: seen.arrived.map(|arrived| arrived.request),
+            request: seen.info.map(|info| info.id),
             not_kept,
         };
         self.app.audit().note(entry).await;
     }
 
     /// Who asks. Only an open route serves nobody in particular.
-    async fn admit(&self, headers: &HeaderMap, arrived: Option<&Arrived>) -> Result<Option<Principal>, Problem> {
+    async fn admit(&self, headers: &HeaderMap, info: Option<&RequestInfo>) -> Result<Option<Principal>, Problem> {
         let found = match &self.app.settings().auth {
-            Auth::Local => at_this_machine(arrived).map(Some),
+            Auth::Local => at_this_machine(info).map(Some),
             Auth::Keys(_) => self.by_key(headers).await,
         };
         let scope = match self.access {
@@ -142,8 +142,8 @@ fn refused(problem: Problem) -> Response {
 }
 
 /// Without keys only this machine is served, even if something brought a connection from elsewhere.
-fn at_this_machine(arrived: Option<&Arrived>) -> Result<Principal, Problem> {
-    let strange = arrived.and_then(|arrived| arrived.peer).filter(|peer| !peer.ip().to_canonical().is_loopback());
+fn at_this_machine(info: Option<&RequestInfo>) -> Result<Principal, Problem> {
+    let strange = info.and_then(|info| info.peer).filter(|peer| !peer.ip().to_canonical().is_loopback());
     match strange {
         None => Ok(Principal::local()),
         Some(_) => Err(Problem::new(Code::FORBIDDEN, "without keys only this machine is served")
@@ -173,7 +173,7 @@ struct Seen {
     method: Method,
     uri: Uri,
     begun: Instant,
-    arrived: Option<Arrived>,
+    info: Option<RequestInfo>,
     trace: Option<String>,
 }
 
@@ -183,7 +183,7 @@ impl Seen {
             method: request.method().clone(),
             uri: request.uri().clone(),
             begun: Instant::now(),
-            arrived: request.extensions().get::<Arrived>().cloned(),
+            info: request.extensions().get::<RequestInfo>().cloned(),
             trace: if access_log::wanted() { access_log::trace_of(request.headers()) } else { None },
         }
     }
@@ -197,7 +197,7 @@ impl Seen {
             status: status.as_u16(),
             took,
             key: principal.map(|principal| &principal.caller),
-            arrived: self.arrived.as_ref(),
+            info: self.info.as_ref(),
             trace: self.trace.as_deref(),
         };
         line.tell();

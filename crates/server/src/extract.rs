@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     app::App,
-    listener::Cut,
-    openapi::Operation,
+    body_error,
+    operation::Operation,
     problem::{Code, Flaw, Problem},
     scope::Principal,
 };
@@ -184,7 +184,7 @@ async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> 
     let (json, packed) = (is_json(request.headers()), is_packed(request.headers()));
     let limit = app.settings().limits.body;
     let bytes: Bytes =
-        axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| not_whole(&error, limit))?;
+        axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| body_error::problem(&error, limit))?;
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -247,14 +247,6 @@ fn unknown_member<B: JsonSchema>(bytes: &[u8]) -> Option<Flaw> {
 
 fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join("`, `")
-}
-
-/// Why a body could not be read.
-pub(crate) fn not_whole(error: &axum::Error, limit: usize) -> Problem {
-    match Cut::in_error(error) {
-        Some(Cut::TooSlow) => Problem::new(Code::TOO_SLOW, "the body took longer to arrive than this server waits"),
-        _ => Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole")),
-    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -25,7 +25,8 @@ use toolhub_core::{
 use crate::{
     app::App,
     before::{Next, Stands},
-    extract::{Key, not_whole},
+    body_error,
+    extract::Key,
     problem::{Answer, Code, Problem},
     scope::Principal,
 };
@@ -98,7 +99,7 @@ impl Idempotency {
         let place = Place::Request(self.route.clone(), key);
         let partition = Partition { tenant: principal.tenant.clone(), place };
         let limit = self.app.settings().limits.body;
-        let body = to_bytes(body, limit).await.map_err(|error| not_whole(&error, limit))?;
+        let body = to_bytes(body, limit).await.map_err(|error| body_error::problem(&error, limit))?;
         let claim = Claim { request: digest(&parts, principal, &body), answer: None };
         let seen = match self.claim(&partition, &claim).await? {
             Claimed::Now(seen) => seen,

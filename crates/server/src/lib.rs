@@ -10,6 +10,7 @@ mod app;
 mod audit;
 mod auth;
 mod before;
+mod body_error;
 mod extract;
 mod idempotency;
 mod keys;
@@ -17,9 +18,11 @@ mod links;
 mod listener;
 mod metrics;
 mod openapi;
+mod operation;
 mod origin_check;
 mod page;
 mod problem;
+mod request_info;
 mod route;
 mod scope;
 mod settings;
@@ -72,7 +75,7 @@ impl Server {
 
     /// All routes, for whoever has a way of their own to bring requests: no socket, no limits of connections and time.
     pub fn router(&self) -> Router {
-        let (app, routes) = (self.app.clone(), route::router(api::routes(), &self.app));
+        let (app, routes) = (self.app.clone(), api::router(&self.app));
         let serve = tower::service_fn(move |request| {
             let answer = listener::answer(&app, &routes, request, None);
             async move { Ok::<_, std::convert::Infallible>(answer.await) }
@@ -89,7 +92,7 @@ impl Server {
     /// The description of the API.
     #[must_use]
     pub fn openapi() -> serde_json::Value {
-        openapi::of_server().clone()
+        api::document().clone()
     }
 
     /// Takes its address.
@@ -97,6 +100,7 @@ impl Server {
     /// # Errors
     /// When the address is taken or may not be used, or would let strangers in.
     pub async fn bind(self) -> Result<Bound, ServeError> {
-        listener::bind(self.app).await
+        let router = api::router(&self.app);
+        listener::bind(self.app, router).await
     }
 }

@@ -10,7 +10,7 @@ use axum::{
 };
 use toolhub_core::ids::{ApprovalId, CallId, RunId};
 
-use crate::{app::App, extract::Describe, openapi::Operation};
+use crate::{app::App, extract::Describe, operation::Operation};
 
 /// The address this server is reached by. Most answers have no link, so it is put together for one that has.
 #[derive(Clone)]

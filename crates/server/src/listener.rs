@@ -32,10 +32,9 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 use toolhub_core::backend::StoreError;
 
-pub(crate) use body::Cut;
 pub(crate) use conn_service::answer;
 
-use crate::{api, app::App, keys::KeyError, route, settings::Auth};
+use crate::{app::App, keys::KeyError, settings::Auth};
 use conn_service::ConnService;
 use conn_state::{Connections, Order};
 use exposure::{Exposed, may_listen};
@@ -91,6 +90,7 @@ impl ServeError {
 /// A server that has its address and serves when it is told to.
 pub struct Bound {
     app: App,
+    router: Router,
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -101,7 +101,8 @@ impl std::fmt::Debug for Bound {
     }
 }
 
-pub(crate) async fn bind(app: App) -> Result<Bound, ServeError> {
+/// Takes the address of the settings. `router` answers the requests.
+pub(crate) async fn bind(app: App, router: Router) -> Result<Bound, ServeError> {
     let settings = app.settings();
     if !app.keys().wrong().is_empty() {
         return Err(ServeError::Keys(app.keys().wrong().to_vec()));
@@ -123,7 +124,7 @@ pub(crate) async fn bind(app: App) -> Result<Bound, ServeError> {
     }
     let listener = TcpListener::bind(&*addresses).await.map_err(taken)?;
     let address = listener.local_addr().map_err(taken)?;
-    Ok(Bound { app, listener, address })
+    Ok(Bound { app, router, listener, address })
 }
 
 impl Bound {
@@ -139,10 +140,10 @@ impl Bound {
     /// # Errors
     /// None today; an accept that fails is tried again.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let Self { app, listener, .. } = self;
+        let Self { app, router, listener, .. } = self;
         let limits = app.settings().limits;
         let acceptor = Acceptor {
-            router: route::router(api::routes(), &app),
+            router,
             builder: Arc::new(builder(&app)),
             connections: Connections::new(),
             places: Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS))),
@@ -155,7 +156,7 @@ impl Bound {
             loop {
                 tokio::time::sleep(step).await;
                 let cut = acceptor.connections.cut_late(&limits);
-                acceptor.app.meters().doors.cut.fetch_add(cut as u64, Relaxed);
+                acceptor.app.meters().listener.cut.fetch_add(cut as u64, Relaxed);
             }
         };
         let mut stop = pin!(stop);
@@ -191,7 +192,7 @@ struct Acceptor {
 
 impl Acceptor {
     async fn accept(&self, listener: &TcpListener) -> std::convert::Infallible {
-        let doors = &self.app.meters().doors;
+        let meter = &self.app.meters().listener;
         let mut wait = BACKOFF.0;
         loop {
             let (tcp, peer) = match listener.accept().await {
@@ -209,11 +210,11 @@ impl Acceptor {
             wait = BACKOFF.0;
             match self.place().await {
                 Some(place) => {
-                    doors.accepted.fetch_add(1, Relaxed);
+                    meter.accepted.fetch_add(1, Relaxed);
                     self.serve(tcp, peer, place);
                 }
                 None => {
-                    doors.refused.fetch_add(1, Relaxed);
+                    meter.refused.fetch_add(1, Relaxed);
                 }
             }
         }
@@ -225,7 +226,7 @@ impl Acceptor {
             return Some(place);
         }
         let closed = self.connections.make_room();
-        self.app.meters().doors.made_room.fetch_add(closed as u64, Relaxed);
+        self.app.meters().listener.made_room.fetch_add(closed as u64, Relaxed);
         let wait = if closed > 0 { WAIT_FOR_PLACE.0 } else { WAIT_FOR_PLACE.1 };
         timeout(wait, self.places.clone().acquire_owned()).await.ok()?.ok()
     }
@@ -238,7 +239,7 @@ impl Acceptor {
         let service = ConnService { router: self.router.clone(), app: self.app.clone(), conn: conn.clone(), peer };
         let (builder, app) = (self.builder.clone(), self.app.clone());
         self.tasks.spawn(async move {
-            app.meters().doors.open.fetch_add(1, Relaxed);
+            app.meters().listener.open.fetch_add(1, Relaxed);
             let _leaves = Leaves(&app);
             let mut connection =
                 pin!(builder.serve_connection(TokioIo::new(TrackedIo::new(tcp, registration, place)), service));
@@ -291,7 +292,7 @@ struct Leaves<'a>(&'a App);
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
-        self.0.meters().doors.open.fetch_sub(1, Relaxed);
+        self.0.meters().listener.open.fetch_sub(1, Relaxed);
     }
 }
 

@@ -28,7 +28,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     app::App,
     extract::Describe,
-    openapi::Operation,
+    operation::Operation,
     problem::{Answer, Code, Problem},
 };
 

@@ -18,7 +18,7 @@ use crate::{
     before::Before,
     extract::Inputs,
     idempotency::Idempotency,
-    openapi::Operation,
+    operation::Operation,
     problem::{Code, Problem},
     scope::Access,
 };
@@ -142,20 +142,16 @@ impl Route {
     }
 }
 
-/// All routes as one router, each behind its gate.
-pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
-    let guarded = routes.into_iter().fold(Router::new(), |router, route| {
+/// All routes as one router, each behind its guard.
+pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router<App> {
+    routes.into_iter().fold(Router::new(), |router, route| {
         let Route { method, path, access, audited, admits, once, served, .. } = route;
         let served = if once { served.layer(Before::new(Idempotency::new(app, path))) } else { served };
         let meter = app.meters().route(path, method.as_str());
         let guard = RouteGuard { app: app.clone(), access, route: path, audited, meter };
         let served = served.layer(Before::new(guard));
         router.route(path, if admits { served.layer(axum::middleware::map_response(admit)) } else { served })
-    });
-    guarded
-        .fallback(crate::api::nothing_here)
-        .method_not_allowed_fallback(crate::api::not_that_method)
-        .with_state(app.clone())
+    })
 }
 
 /// Adds `"success": false` to a problem.

@@ -17,7 +17,7 @@ use toolhub_core::{
 use crate::{
     app::App,
     extract::{MaybePrincipal, Query},
-    metrics,
+    metrics::{self, Sources},
     problem::{Code, Problem},
     route::Route,
     scope::{Access, Scope},
@@ -95,5 +95,13 @@ async fn numbers(State(app): State<App>) -> Result<Response, Problem> {
         return Err(Problem::new(Code::NOT_FOUND, "metrics are turned off in the settings"));
     }
     let media = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((media, metrics::page(&app).await).into_response())
+    let sources = Sources {
+        hub: app.hub(),
+        agents: app.agents(),
+        meters: app.meters(),
+        build: &app.settings().build,
+        begun: app.begun(),
+        stopping: app.stopping(),
+    };
+    Ok((media, metrics::page(&sources).await).into_response())
 }

@@ -14,7 +14,7 @@ use super::threads::{self, OfThread};
 use crate::{
     app::App,
     extract::{Describe, Params},
-    openapi::Operation,
+    operation::Operation,
     problem::{Answer, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},

@@ -15,7 +15,6 @@ use serde_json::Value;
 
 use crate::{
     app::App,
-    openapi,
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -59,7 +58,7 @@ struct Info {
 /// The same for everybody and for as long as the process lives, so it is made once.
 async fn document() -> impl IntoResponse {
     static TEXT: OnceLock<Bytes> = OnceLock::new();
-    let made = || openapi::of_server().clone().to_string().into();
+    let made = || super::document().to_string().into();
     ([(header::CONTENT_TYPE, "application/json")], TEXT.get_or_init(made).clone())
 }
 

@@ -13,7 +13,7 @@ use toolhub_core::{TraceContext, ids::IdempotencyKey, status::Language};
 use super::Describe;
 use crate::{
     app::App,
-    openapi::Operation,
+    operation::Operation,
     problem::{Code, Problem},
 };
 

@@ -1,10 +1,9 @@
 //! Bodies on their way: what a client sends within its limits, what it gets for as long as the server serves.
 //!
 //! In: hyper's body, or the answer of a route. Out: the same bytes. A body that is too large or comes too slowly ends with
-//! `Cut`, also in the middle of a handler that reads it.
+//! `BodyError`, also in the middle of a handler that reads it.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -21,40 +20,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::conn_state::{ConnState, Working};
-
-/// Why a body has no end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// It is larger than allowed.
-    TooLarge,
-    /// It took longer than allowed.
-    TooSlow,
-}
-
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooLarge => "the body is larger than allowed",
-            Self::TooSlow => "the body took longer to arrive than allowed",
-        })
-    }
-}
-
-impl std::error::Error for Cut {}
-
-impl Cut {
-    /// Whether a failure to read a body is one of these.
-    pub(crate) fn in_error(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
-        let mut next = Some(error);
-        while let Some(error) = next {
-            if let Some(cut) = error.downcast_ref::<Self>() {
-                return Some(*cut);
-            }
-            next = error.source();
-        }
-        None
-    }
-}
+use crate::body_error::BodyError;
 
 /// What a client sends.
 pub(crate) struct LimitedBody {
@@ -91,19 +57,19 @@ impl HttpBody for LimitedBody {
                 let (begun, most) = (this.begun, this.most);
                 let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(begun + most)));
                 ready!(timer.as_mut().poll(cx));
-                return Poll::Ready(Some(Err(Cut::TooSlow.into())));
+                return Poll::Ready(Some(Err(BodyError::TooSlow.into())));
             }
         };
         match frame {
             Some(Ok(frame)) => {
                 let many = frame.data_ref().map_or(0, Bytes::len);
                 let Some(left) = this.left.checked_sub(many) else {
-                    return Poll::Ready(Some(Err(Cut::TooLarge.into())));
+                    return Poll::Ready(Some(Err(BodyError::TooLarge.into())));
                 };
                 this.left = left;
                 // A body that is always there, a little of it, is as slow as one that is not.
                 if this.begun.elapsed() > this.most {
-                    return Poll::Ready(Some(Err(Cut::TooSlow.into())));
+                    return Poll::Ready(Some(Err(BodyError::TooSlow.into())));
                 }
                 this.whole = this.body.is_end_stream();
                 Poll::Ready(Some(Ok(frame)))

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     app::App,
     auth,
-    origin_check::{Arrived, REQUEST_ID},
+    request_info::{REQUEST_ID, RequestInfo},
 };
 
 /// Serves one connection.
@@ -62,20 +62,20 @@ pub(crate) fn answer(
     mut request: Request<Body>,
     peer: Option<SocketAddr>,
 ) -> impl Future<Output = Response<Body>> + Send + use<> {
-    let arrived = Arrived::new(request.headers(), peer);
-    let id = arrived.header();
-    let way = match app.origin_check().look(&request, &arrived) {
+    let info = RequestInfo::new(request.headers(), peer);
+    let id = info.header();
+    let routed = match app.origin_check().look(&request, &info) {
         Ok(()) => {
-            request.extensions_mut().insert(arrived);
+            request.extensions_mut().insert(info);
             Ok(router.clone().call(request))
         }
         Err(problem) => {
-            request.extensions_mut().insert(arrived);
+            request.extensions_mut().insert(info);
             Err(auth::outside(app, &request, problem))
         }
     };
     async move {
-        let mut response = match way {
+        let mut response = match routed {
             Ok(answer) => {
                 let Ok(response) = answer.await;
                 response

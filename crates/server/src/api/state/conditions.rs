@@ -16,7 +16,7 @@ use super::entry::{Tag, not_as_expected, refused};
 use crate::{
     app::App,
     extract::Describe,
-    openapi::Operation,
+    operation::Operation,
     problem::{Answer, Code, Problem},
 };
 
