@@ -66,13 +66,13 @@ fn request<'hub>(
     among: &Arc<Tools>,
     unwanted: &CancellationToken,
 ) -> CallRequest<'hub> {
-    let Driver { hub, owner, plan, held, .. } = driver;
+    let Driver { hub, thread_key, plan, held, .. } = driver;
     let request = hub
         .call(call.asked.tool.clone(), call.asked.arguments.clone())
         .with_id(call.id)
-        .tenant(owner.tenant.clone())
+        .tenant(thread_key.tenant.clone())
         .caller(held.open.caller.clone())
-        .thread(owner.thread.as_str())
+        .thread(thread_key.thread.as_str())
         .run(held.open.run.id)
         .model_call(call.asked.id.clone())
         .among(among)
@@ -91,8 +91,8 @@ fn request<'hub>(
 
 /// What became of a call that an earlier driver may have made. None where it never began.
 async fn found(driver: &Driver, call: &Planned, unwanted: &CancellationToken) -> Result<Option<End>, StoreError> {
-    let Driver { hub, owner, .. } = driver;
-    let Some(record) = hub.call_record(&owner.tenant, call.id).await? else { return Ok(None) };
+    let Driver { hub, thread_key, .. } = driver;
+    let Some(record) = hub.call_record(&thread_key.tenant, call.id).await? else { return Ok(None) };
     if record.status == Status::AwaitingApproval {
         Driver::waits(&driver.told, |told| {
             if let Some(call) = told.calls.iter_mut().find(|it| it.id == call.id) {
@@ -100,11 +100,11 @@ async fn found(driver: &Driver, call: &Planned, unwanted: &CancellationToken) ->
             }
         });
     }
-    let ended = hub.wait(&owner.tenant, call.id);
+    let ended = hub.wait(&thread_key.tenant, call.id);
     tokio::pin!(ended);
     let record = tokio::select! {
         record = &mut ended => record?,
-        () = unwanted.cancelled() => match hub.cancel(&owner.tenant, call.id).await? {
+        () = unwanted.cancelled() => match hub.cancel(&thread_key.tenant, call.id).await? {
             Cancel::Elsewhere | Cancel::NotFound => None,
             _ => ended.await?,
         },
@@ -118,7 +118,7 @@ async fn found_elsewhere(
     call: &Planned,
     unwanted: &CancellationToken,
 ) -> Result<Option<End>, StoreError> {
-    let ended = driver.hub.wait(&driver.owner.tenant, call.id);
+    let ended = driver.hub.wait(&driver.thread_key.tenant, call.id);
     if let Some(record) = unwanted.run_until_cancelled(ended).await {
         record?;
     }

@@ -14,7 +14,7 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhub_agent::{AgentError, KeptMessage, RunHandle, RunRecord, Said};
+use toolhub_agent::{AgentError, KeptMessage, RunHandle, RunRecord, UserMessage};
 use toolhub_core::{CallError, ErrorKind, ids::ThreadId};
 
 use super::{
@@ -102,7 +102,7 @@ async fn send(
     // Listened to before it begins: nothing of it is missed. Who does not stream does not listen.
     let news = streams.then(|| app.hub().subscribe());
     let (agent, caller) = (body.agent.map(Into::into), principal.caller.clone());
-    let said = Said { content: body.content, agent, key, caller, trace };
+    let said = UserMessage { content: body.content, agent, key, caller, trace };
     let mut run = app.agents().send(&principal.tenant, &thread, said).await.map_err(refused)?;
     let replayed = run.replayed();
     let mut response = match news {
