@@ -130,10 +130,6 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn new(service: AgentService, thread_key: ThreadKey, plan: Option<Arc<AgentPlan>>) -> Self {
-        Self { service, thread_key, _plan: plan }
-    }
-
     /// Its conversation.
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
@@ -266,6 +262,33 @@ impl Agent {
     /// When the store does not answer. A text that cannot be read is no error: see [`Restored::warning`].
     pub async fn deserialize_tool_states(&self, text: &str) -> Result<Restored, CallError> {
         self.service.hub().deserialize_tool_states(&self.thread_key.tenant, &self.thread_key.thread, text).await
+    }
+}
+
+impl AgentService {
+    /// Gives a thread an agent of its own. What the thread remembers is there as it was; a run that a dead process left open
+    /// goes on.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn set_agent(&self, tenant: &Tenant, thread: &ThreadId, plan: AgentPlan) -> Result<Agent, AgentError> {
+        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
+        let plan = Arc::new(plan);
+        self.adopt(&thread_key, plan.clone());
+        let agent = Agent { service: self.clone(), thread_key, _plan: Some(plan) };
+        agent.initialize().await?;
+        Ok(agent)
+    }
+
+    /// The agent of a thread: its own, or the one that was spoken to last.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn get_agent(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<Agent>, AgentError> {
+        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
+        let plan = self.own(&thread_key);
+        let known = plan.is_some() || self.last_is_defined(&thread_key).await?;
+        Ok(known.then(|| Agent { service: self.clone(), thread_key, _plan: plan }))
     }
 }
 

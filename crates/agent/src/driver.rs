@@ -288,7 +288,15 @@ impl Driver {
         let unwanted = self.cancel.child_token();
         let left = self.held.open.run.until().map(|until| until.since(self.hub.now()));
         let (ends, in_time) = {
-            let making = calls::make(self, &unwanted);
+            let step = calls::Step {
+                hub: &self.hub,
+                thread_key: &self.thread_key,
+                plan: &self.plan,
+                open: &self.held.open,
+                resumed: self.resumed,
+                told: &self.told,
+            };
+            let making = calls::make(step, &unwanted);
             tokio::pin!(making);
             tokio::select! {
                 biased;
@@ -313,15 +321,7 @@ impl Driver {
         Ok(Some(said))
     }
 
-    /// A call of this step waits, for a person or for its result.
-    pub(crate) fn waits(told: &watch::Sender<RunRecord>, change: impl FnOnce(&mut RunRecord)) {
-        told.send_modify(|record| {
-            record.status = RunStatus::Waiting;
-            change(record);
-        });
-    }
-
-    pub(crate) fn tell(&self, news: News) {
+    fn tell(&self, news: News) {
         self.hub.announce(&self.thread_key.tenant, &self.thread_key.thread, news);
     }
 

@@ -25,7 +25,7 @@ use toolhub_core::{
 };
 
 use crate::{
-    active_runs::ActiveRuns, agent::Agent, message::UserMessage, meters::Meters, plan::AgentPlan, run_store::RunStore,
+    active_runs::ActiveRuns, message::UserMessage, meters::Meters, plan::AgentPlan, run_store::RunStore,
     thread_key::ThreadKey,
 };
 
@@ -141,32 +141,15 @@ impl AgentService {
         lock(&self.0.agents).clone()
     }
 
-    /// Gives a thread an agent of its own. What the thread remembers is there as it was; a run that a dead process left open
-    /// goes on.
-    ///
-    /// # Errors
-    /// When the store does not answer.
-    pub async fn set_agent(&self, tenant: &Tenant, thread: &ThreadId, plan: AgentPlan) -> Result<Agent, AgentError> {
-        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
-        let plan = Arc::new(plan);
-        lock(&self.0.own).plans.insert(thread_key.clone(), (plan.clone(), Instant::now()));
-        let agent = Agent::new(self.clone(), thread_key, Some(plan));
-        agent.initialize().await?;
-        Ok(agent)
+    /// Gives a thread a plan of its own, in the place of the one it had.
+    pub(crate) fn adopt(&self, thread_key: &ThreadKey, plan: Arc<AgentPlan>) {
+        lock(&self.0.own).plans.insert(thread_key.clone(), (plan, Instant::now()));
     }
 
-    /// The agent of a thread: its own, or the one that was spoken to last.
-    ///
-    /// # Errors
-    /// When the store does not answer.
-    pub async fn get_agent(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<Agent>, AgentError> {
-        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
-        if let Some(plan) = self.own(&thread_key) {
-            return Ok(Some(Agent::new(self.clone(), thread_key, Some(plan))));
-        }
-        let head = self.0.run_store.head(&thread_key, self.0.hub.now()).await?;
-        let known = head.is_some_and(|head| lock(&self.0.agents).contains_key(&head.agent));
-        Ok(known.then(|| Agent::new(self.clone(), thread_key, None)))
+    /// Whether the agent that was spoken to last in a thread is still defined.
+    pub(crate) async fn last_is_defined(&self, thread_key: &ThreadKey) -> Result<bool, StoreError> {
+        let head = self.0.run_store.head(thread_key, self.0.hub.now()).await?;
+        Ok(head.is_some_and(|head| lock(&self.0.agents).contains_key(&head.agent)))
     }
 
     /// Takes a thread's own agent away; says whether it had one. What the thread remembers stays, and a run that is open ends
@@ -268,7 +251,7 @@ impl AgentService {
     }
 
     /// The agent that was set for a thread. Those that nobody holds and nobody has used for long are let go of.
-    fn own(&self, thread_key: &ThreadKey) -> Option<Arc<AgentPlan>> {
+    pub(crate) fn own(&self, thread_key: &ThreadKey) -> Option<Arc<AgentPlan>> {
         let (mut own, now) = (lock(&self.0.own), Instant::now());
         if own.swept.is_none_or(|swept| now - swept > IDLE / 60) {
             // Whoever holds an agent, or drives its run, holds its plan.
