@@ -4,7 +4,7 @@
 //! the next page. A cursor is opaque: the place in a list, and a checksum over it and the list's name, so that one that is
 //! damaged or was given for another list is refused. It is no secret, and no proof of anything.
 //!
-//! A handler takes `limit: Limit` (with `#[serde(default)]`) and `cursor: Option<Cursor>` in its query, and [`Here`]:
+//! A handler takes a [`ListQuery`], or what [`list_query!`] makes of its filters, and [`Here`]:
 //!
 //! ```text
 //! let after = page::place(query.cursor.as_ref(), "threads")?;
@@ -115,6 +115,27 @@ impl JsonSchema for Cursor {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "string", "description": "The `nextCursor` of the page before; the first page without it."})
     }
+}
+
+/// Defines the query of a list: its filters, and behind them `limit` and `cursor`. Whatever else is in it is refused.
+macro_rules! list_query {
+    ($(#[$about:meta])* $vis:vis struct $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        $vis struct $name {
+            $($(#[$field_about])* $field: $type,)*
+            #[serde(default)]
+            $vis limit: $crate::page::Limit,
+            $vis cursor: Option<$crate::page::Cursor>,
+        }
+    };
+}
+pub(crate) use list_query;
+
+list_query! {
+    /// The query of a list that cannot be filtered.
+    pub(crate) struct ListQuery {}
 }
 
 /// The place in the list that a cursor names; `None` for the first page.

@@ -66,7 +66,7 @@ struct OfThread {
 /// How much is wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct StatesQuery {
     /// `full` for failures in a row, the last success and failure, and whether a list should be bound again.
     detail: Option<Detail>,
 }
@@ -147,22 +147,22 @@ async fn look_of_old(
     State(app): State<App>,
     principal: Principal,
     Params(OfAgent { thread_id }): Params<OfAgent>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<StatesQuery>,
     language: AcceptLanguage,
 ) -> Answer<Json<Told>> {
     let thread = known(&app, &principal.tenant, &thread_id).await?;
-    states(&app, &principal.tenant, &thread, wanted.detail.is_some(), language.0).await.map(told)
+    states(&app, &principal.tenant, &thread, query.detail.is_some(), language.0).await.map(told)
 }
 
 async fn look(
     State(app): State<App>,
     principal: Principal,
     Params(OfThread { id }): Params<OfThread>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<StatesQuery>,
     language: AcceptLanguage,
 ) -> Answer<Json<Told>> {
     let thread = known(&app, &principal.tenant, &id).await?;
-    states(&app, &principal.tenant, &thread, wanted.detail.is_some(), language.0).await.map(told)
+    states(&app, &principal.tenant, &thread, query.detail.is_some(), language.0).await.map(told)
 }
 
 async fn reset(

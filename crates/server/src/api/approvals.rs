@@ -14,7 +14,7 @@ use crate::{
     app::App,
     extract::{Body, Params, Query},
     links::Links,
-    page::{self, Cursor, Here, Limit, List},
+    page::{self, Here, List, list_query},
     problem::{Answer, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
@@ -58,29 +58,26 @@ impl OfApproval {
     }
 }
 
-/// Which questions are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
-    /// Only those that stand so.
-    state: Option<ApprovalState>,
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
+list_query! {
+    /// Which questions are query.
+    struct ApprovalsQuery {
+        /// Only those that stand so.
+        state: Option<ApprovalState>,
+    }
 }
 
 async fn list(
     State(app): State<App>,
     principal: Principal,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ApprovalsQuery>,
     links: Links,
     here: Here,
 ) -> Answer<impl IntoResponse> {
-    let before = page::place(wanted.cursor.as_ref(), "approvals")?;
+    let before = page::place(query.cursor.as_ref(), "approvals")?;
     let before = before.map(|id| id.parse::<ApprovalId>().map_err(|_| page::no_such_place())).transpose()?;
-    let most = wanted.limit.and_one();
-    let mut found = app.hub().newest_approvals(&principal.tenant, wanted.state, before, most).await?;
-    let next = wanted.limit.cut(&mut found).map(|last| last.id.to_string());
+    let most = query.limit.and_one();
+    let mut found = app.hub().newest_approvals(&principal.tenant, query.state, before, most).await?;
+    let next = query.limit.cut(&mut found).map(|last| last.id.to_string());
     let items = found.into_iter().map(|approval| ApprovalView::of(approval, &links)).collect();
     Ok(here.list("approvals", items, next))
 }

@@ -51,7 +51,7 @@ struct OfThread {
 /// In whose words.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct BatchQuery {
     /// The provider whose message it is; `{"calls": [{"tool", "arguments", "callId"}]}` where none is named.
     format: Option<Provider>,
 }
@@ -88,7 +88,7 @@ async fn batch(
     State(app): State<App>,
     principal: Principal,
     Params(OfThread { id }): Params<OfThread>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<BatchQuery>,
     Key(key): Key,
     Trace(trace): Trace,
     links: Links,
@@ -96,7 +96,7 @@ async fn batch(
 ) -> Answer<Json<Answers>> {
     let unknown = |_| Problem::new(Code::THREAD_NOT_FOUND, format!("`{id}` cannot be a thread"));
     let thread = ThreadId::new(id.as_str()).map_err(unknown)?;
-    let asked = match wanted.format {
+    let asked = match query.format {
         None => read::plain(message)?,
         Some(Provider::Openai) => read::openai(message)?,
         Some(Provider::Anthropic) => read::anthropic(message)?,
@@ -139,7 +139,7 @@ async fn batch(
         Err(help) => Some((id, Err(help))),
     });
     let ends: Vec<(Option<String>, Result<Outcome, String>)> = ends.collect();
-    Ok(Json(match wanted.format {
+    Ok(Json(match query.format {
         None => Answers { calls: Some(write::plain(ends, &links)), messages: None },
         Some(Provider::Openai) => Answers { messages: Some(write::openai(&ends, &links)), calls: None },
         Some(Provider::Anthropic) => Answers { messages: Some(write::anthropic(&ends, &links)), calls: None },

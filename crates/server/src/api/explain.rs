@@ -51,10 +51,10 @@ async fn explain(
     State(app): State<App>,
     who: Principal,
     Params(Named { name }): Params<Named>,
-    Query(wanted): Query<For>,
+    Query(query): Query<For>,
     AcceptLanguage(language): AcceptLanguage,
 ) -> Answer<impl IntoResponse> {
-    let thread = match &wanted.thread_id {
+    let thread = match &query.thread_id {
         Some(id) => threads::find(&app, &who.tenant, id).await?.id,
         // A thread that nobody has used sees what all share, and nothing else. It is not made by being asked for.
         None => ThreadId::mint(),

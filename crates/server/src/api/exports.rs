@@ -30,7 +30,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// What is wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct ExportQuery {
     /// The provider's format.
     #[serde(deserialize_with = "word")]
     format: Format,
@@ -54,15 +54,19 @@ struct Exported {
     tools: Vec<Value>,
 }
 
-async fn give(State(app): State<App>, principal: Principal, Query(wanted): Query<Wanted>) -> Answer<Json<Exported>> {
-    let toolset = super::toolsets::named(&app, wanted.toolset.as_deref())?;
-    let tools = match &wanted.thread_id {
-        None if wanted.toolset.is_none() => app.hub().export(wanted.format),
+async fn give(
+    State(app): State<App>,
+    principal: Principal,
+    Query(query): Query<ExportQuery>,
+) -> Answer<Json<Exported>> {
+    let toolset = super::toolsets::named(&app, query.toolset.as_deref())?;
+    let tools = match &query.thread_id {
+        None if query.toolset.is_none() => app.hub().export(query.format),
         None => {
             let tools = app.hub().tools().within(&toolset).list(&Filter::default());
-            export::export(wanted.format, tools.iter().map(|tool| &tool.definition))
+            export::export(query.format, tools.iter().map(|tool| &tool.definition))
         }
-        Some(thread) => app.hub().offer_of(&principal.tenant, thread, &toolset).await?.export(wanted.format),
+        Some(thread) => app.hub().offer_of(&principal.tenant, thread, &toolset).await?.export(query.format),
     };
-    Ok(Json(Exported { format: wanted.format, tools }))
+    Ok(Json(Exported { format: query.format, tools }))
 }

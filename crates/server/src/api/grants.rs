@@ -17,7 +17,7 @@ use super::approvals::refused;
 use crate::{
     app::App,
     extract::{Params, Query},
-    page::{self, Cursor, Here, Limit, List},
+    page::{self, Here, List, ListQuery},
     problem::{Answer, Code},
     route::Route,
     scope::{Access, Principal, Scope},
@@ -44,15 +44,6 @@ pub(super) fn routes() -> Vec<Route> {
 struct OfGrant {
     /// The grant.
     id: String,
-}
-
-/// Which grants are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
 }
 
 /// A standing yes of a person.
@@ -93,14 +84,14 @@ impl From<Grant> for GrantView {
 async fn list(
     State(app): State<App>,
     principal: Principal,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<impl IntoResponse> {
-    let after = page::place(wanted.cursor.as_ref(), "grants")?;
+    let after = page::place(query.cursor.as_ref(), "grants")?;
     let mut found = app.hub().grants(&principal.tenant).await?;
     found.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     found.retain(|grant| after.as_deref().is_none_or(|after| grant.id.as_str() > after));
-    let next = wanted.limit.cut(&mut found).map(|last| last.id.to_string());
+    let next = query.limit.cut(&mut found).map(|last| last.id.to_string());
     Ok(here.list("grants", found.into_iter().map(GrantView::from).collect(), next))
 }
 

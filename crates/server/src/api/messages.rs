@@ -25,7 +25,7 @@ use crate::{
     app::App,
     extract::{Body, Key, Params, Prefer, Query, Trace},
     links::{self, Links},
-    page::{self, Cursor, Here, Limit, List, Listed},
+    page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Flaw, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
@@ -70,15 +70,6 @@ struct MessageBody {
     /// The agent it is said to; the one that was spoken to last in the thread, or `default`, where nothing is said.
     #[schemars(length(min = 1, max = 64))]
     agent: Option<String>,
-}
-
-/// Which messages are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
 }
 
 #[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
@@ -191,13 +182,13 @@ async fn list(
     State(app): State<App>,
     who: Principal,
     Params(of): Params<OfThread>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<Listed<KeptMessage>> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
-    let after = page::place(wanted.cursor.as_ref(), LIST)?.map(|place| place.parse::<u64>()).transpose();
+    let after = page::place(query.cursor.as_ref(), LIST)?.map(|place| place.parse::<u64>()).transpose();
     let after = after.map_err(|_| page::no_such_place())?;
-    let mut messages = app.agents().messages(&who.tenant, &thread.id, wanted.limit.and_one(), after).await?;
-    let next = wanted.limit.cut(&mut messages).map(|last| last.seq.to_string());
+    let mut messages = app.agents().messages(&who.tenant, &thread.id, query.limit.and_one(), after).await?;
+    let next = query.limit.cut(&mut messages).map(|last| last.seq.to_string());
     Ok(here.list(LIST, messages, next))
 }

@@ -17,7 +17,7 @@ use super::threads::{self, OfThread, shortened};
 use crate::{
     app::App,
     extract::{Params, Query},
-    page::{self, Cursor, Here, Limit, List, Listed},
+    page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
@@ -96,27 +96,18 @@ fn unknown(id: &str) -> Problem {
     Problem::new(Code::RUN_NOT_FOUND, format!("there is no run `{}`, or nothing is kept of it", shortened(id)))
 }
 
-/// Which runs are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
 async fn list(
     State(app): State<App>,
     who: Principal,
     Params(of): Params<OfThread>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<Listed<RunRecord>> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
-    let before = page::place(wanted.cursor.as_ref(), LIST)?.map(|place| place.parse::<RunId>()).transpose();
+    let before = page::place(query.cursor.as_ref(), LIST)?.map(|place| place.parse::<RunId>()).transpose();
     let before = before.map_err(|_| page::no_such_place())?;
-    let mut runs = app.agents().runs(&who.tenant, &thread.id, wanted.limit.and_one(), before).await?;
-    let next = wanted.limit.cut(&mut runs).map(|last| last.id.to_string());
+    let mut runs = app.agents().runs(&who.tenant, &thread.id, query.limit.and_one(), before).await?;
+    let next = query.limit.cut(&mut runs).map(|last| last.id.to_string());
     let runs = runs.into_iter().map(|record| told(&app, &who, record)).collect();
     Ok(here.list(LIST, runs, next))
 }

@@ -17,7 +17,7 @@ use toolhub_core::{
 use crate::{
     app::App,
     extract::{MaybeBody, Params, Query},
-    page::{self, Cursor, Here, Limit, List, Listed},
+    page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Flaw, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
@@ -114,15 +114,6 @@ struct NewThread {
     id: Option<String>,
 }
 
-/// Which threads are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
 /// Whose instances were closed.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Closed {
@@ -148,10 +139,10 @@ async fn create(State(app): State<App>, who: Principal, MaybeBody(body): MaybeBo
 async fn list(
     State(app): State<App>,
     who: Principal,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<Listed<ThreadInfo>> {
-    let last = page::place(wanted.cursor.as_ref(), LIST)?;
+    let last = page::place(query.cursor.as_ref(), LIST)?;
     let last = last.map(ThreadId::new).transpose().map_err(|_| page::no_such_place())?;
     let mut after = last.map(|id| backend::Cursor(row(&who.tenant, &id)));
     let mut threads = Vec::new();
@@ -159,11 +150,11 @@ async fn list(
         let page = app.hub().threads(&who.tenant, after).await?;
         threads.extend(page.threads);
         after = page.next;
-        if after.is_none() || threads.len() >= wanted.limit.and_one() {
+        if after.is_none() || threads.len() >= query.limit.and_one() {
             break;
         }
     }
-    let next = wanted.limit.cut(&mut threads).map(|last| last.id.to_string());
+    let next = query.limit.cut(&mut threads).map(|last| last.id.to_string());
     Ok(here.list(LIST, threads, next))
 }
 
