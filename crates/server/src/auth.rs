@@ -18,7 +18,6 @@ use crate::{
     access_log,
     app::App,
     audit,
-    before::{Next, Stands},
     metrics::RouteMeter,
     problem::{Code, Problem},
     request_info::RequestInfo,
@@ -46,8 +45,12 @@ pub(crate) fn outside(app: &App, request: &Request, problem: Problem) -> Respons
     response
 }
 
-impl Stands for RouteGuard {
-    async fn serve(self: Arc<Self>, mut request: Request, mut next: impl Next) -> Response {
+impl RouteGuard {
+    /// Answers a request with what `next` answers, or refuses it.
+    pub(crate) async fn serve<F>(&self, mut request: Request, next: impl FnOnce(Request) -> F) -> Response
+    where
+        F: Future<Output = Response>,
+    {
         let seen = Seen::of(&request);
         let (response, principal) = match self.admit(request.headers(), seen.info.as_ref()).await {
             Err(problem) => (refused(problem), None),
@@ -55,11 +58,9 @@ impl Stands for RouteGuard {
                 if let Some(principal) = &principal {
                     request.extensions_mut().insert(principal.clone());
                 }
-                let answer = AssertUnwindSafe(next.call(request)).catch_unwind().await;
-                let answer = answer.unwrap_or_else(|_| {
-                    Ok(Problem::new(Code::INTERNAL, "the request met a mistake in toolhub").into_response())
+                let response = AssertUnwindSafe(next(request)).catch_unwind().await.unwrap_or_else(|_| {
+                    Problem::new(Code::INTERNAL, "the request met a mistake in toolhub").into_response()
                 });
-                let Ok(response) = answer;
                 (response, principal)
             }
         };
@@ -67,9 +68,7 @@ impl Stands for RouteGuard {
         self.audit(seen, response.status(), principal).await;
         response
     }
-}
 
-impl RouteGuard {
     /// Keeps what happened, where that is to be kept.
     async fn audit(&self, seen: Seen, status: StatusCode, principal: Option<Principal>) {
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);

@@ -9,7 +9,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, RawPathParams, Request},
     http::{HeaderMap, header, request::Parts},
 };
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, DeserializeOwned, value::MapDeserializer};
 use serde_json::{Map, Value};
 
@@ -179,8 +179,19 @@ impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for MaybeBody<B> {
     }
 }
 
-/// Reads a body within the limits. `None` where there is none.
+/// Reads a body as JSON. `None` where there is none.
 async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> Result<Option<B>, Problem> {
+    let Some(bytes) = bytes(request, app).await? else { return Ok(None) };
+    no_object(&bytes, B::json_schema)?;
+    let refused = |wrong| refusal(&wrong, &bytes, B::json_schema, misfit::<B>);
+    serde_json::from_slice(&bytes).map(Some).map_err(refused)
+}
+
+/// How a type of bodies is described.
+type Describes = fn(&mut SchemaGenerator) -> Schema;
+
+/// Takes a body in within the limits, if it is said to be JSON. `None` where there is none.
+async fn bytes(request: Request, app: &App) -> Result<Option<Bytes>, Problem> {
     let (json, packed) = (is_json(request.headers()), is_packed(request.headers()));
     let limit = app.settings().limits.body;
     let bytes: Bytes =
@@ -197,28 +208,30 @@ async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> 
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is said to be compressed").hint(hint));
     }
     too_deep(&bytes, app.settings().limits.json_depth)?;
-    no_object::<B>(&bytes)?;
-    serde_json::from_slice(&bytes).map(Some).map_err(|wrong| match wrong.classify() {
-        serde_json::error::Category::Data => {
-            let detail = wrong.to_string();
-            let flaw = unknown_member::<B>(&bytes).unwrap_or_else(|| misfit::<B>(&bytes, detail.clone()));
-            Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
-        }
-        _ => Problem::new(Code::INVALID_JSON, wrong.to_string()),
-    })
+    Ok(Some(bytes))
+}
+
+/// Why a body is none of its type.
+fn refusal(wrong: &serde_json::Error, bytes: &[u8], described: Describes, misfit: fn(&[u8]) -> String) -> Problem {
+    let detail = wrong.to_string();
+    if !wrong.is_data() {
+        return Problem::new(Code::INVALID_JSON, detail);
+    }
+    let misfit = || Flaw { pointer: misfit(bytes), detail: detail.clone() };
+    let flaw = unknown_member(bytes, described).unwrap_or_else(misfit);
+    Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
 }
 
 /// Where in a body it is that something does not fit. It is read once more for that: whoever sends a sound one does not pay.
-fn misfit<B: DeserializeOwned>(bytes: &[u8], detail: String) -> Flaw {
+fn misfit<B: DeserializeOwned>(bytes: &[u8]) -> String {
     let read = serde_path_to_error::deserialize::<_, B>(&mut serde_json::Deserializer::from_slice(bytes));
-    let pointer = read.err().map(|wrong| pointer(wrong.path())).unwrap_or_default();
-    Flaw { pointer, detail }
+    read.err().map(|wrong| pointer(wrong.path())).unwrap_or_default()
 }
 
 /// Refuses anything but an object where one is described. A list would be read as the members in their order.
-fn no_object<B: JsonSchema>(bytes: &[u8]) -> Result<(), Problem> {
+fn no_object(bytes: &[u8], described: Describes) -> Result<(), Problem> {
     let object = bytes.trim_ascii_start().starts_with(b"{");
-    if object || schemars::schema_for!(B).get("type") != Some(&Value::from("object")) {
+    if object || described(&mut SchemaGenerator::default()).get("type") != Some(&Value::from("object")) {
         return Ok(());
     }
     let other = serde_json::from_slice::<serde::de::IgnoredAny>(bytes);
@@ -229,9 +242,9 @@ fn no_object<B: JsonSchema>(bytes: &[u8]) -> Result<(), Problem> {
 }
 
 /// The first member of a body that is none of its type's, with the closest one that is.
-fn unknown_member<B: JsonSchema>(bytes: &[u8]) -> Option<Flaw> {
+fn unknown_member(bytes: &[u8], described: Describes) -> Option<Flaw> {
     let body: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
-    let schema = schemars::schema_for!(B);
+    let schema = described(&mut SchemaGenerator::default());
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     let known = schema.get("properties").and_then(Value::as_object).filter(|_| closed)?;
     let unknown = body.keys().find(|name| !known.contains_key(*name))?;

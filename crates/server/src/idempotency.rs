@@ -24,7 +24,6 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    before::{Next, Stands},
     body_error,
     extract::Key,
     problem::{Answer, Code, Problem},
@@ -62,16 +61,10 @@ struct Kept {
     body: String,
 }
 
-/// Stands before a route, and answers repetitions with what the first was told.
+/// Answers for a route, and answers repetitions with what the first was told.
 pub(crate) struct Idempotency {
     app: App,
     route: SmolStr,
-}
-
-impl Stands for Idempotency {
-    async fn serve(self: Arc<Self>, request: Request, next: impl Next) -> Response {
-        self.answer(request, next).await.unwrap_or_else(Problem::into_response)
-    }
 }
 
 /// What became of the wish for a key.
@@ -89,12 +82,30 @@ impl Idempotency {
         Self { app: app.clone(), route: path.replace('/', ".").into() }
     }
 
-    async fn answer(self: Arc<Self>, request: Request, mut next: impl Next) -> Answer<Response> {
+    /// Answers a request with what `next` answers, or with what it answered to the same request before.
+    pub(crate) async fn serve<F>(
+        self: Arc<Self>,
+        request: Request,
+        next: impl FnOnce(Request) -> F + Send + 'static,
+    ) -> Response
+    where
+        F: Future<Output = Response> + Send,
+    {
+        self.answer(request, next).await.unwrap_or_else(Problem::into_response)
+    }
+
+    async fn answer<F>(
+        self: Arc<Self>,
+        request: Request,
+        next: impl FnOnce(Request) -> F + Send + 'static,
+    ) -> Answer<Response>
+    where
+        F: Future<Output = Response> + Send,
+    {
         let (mut parts, body) = request.into_parts();
         let Key(key) = Key::from_request_parts(&mut parts, &self.app).await?;
         let (Some(key), Some(principal)) = (key, parts.extensions.get::<Principal>()) else {
-            let Ok(response) = next.call(Request::from_parts(parts, body)).await;
-            return Ok(response);
+            return Ok(next(Request::from_parts(parts, body)).await);
         };
         let place = Place::Request(self.route.clone(), key);
         let partition = Partition { tenant: principal.tenant.clone(), place };
@@ -107,8 +118,8 @@ impl Idempotency {
         };
         // A client that goes away and comes back finds the answer: what was begun goes on without it.
         let work = tokio::spawn(async move {
-            let answer = AssertUnwindSafe(next.call(Request::from_parts(parts, Body::from(body)))).catch_unwind().await;
-            let Ok(response) = answer.unwrap_or_else(|_| Ok(mistake().into_response()));
+            let answer = AssertUnwindSafe(next(Request::from_parts(parts, Body::from(body)))).catch_unwind().await;
+            let response = answer.unwrap_or_else(|_| mistake().into_response());
             self.end(&partition, claim, seen, response).await
         });
         work.await.map_err(|_| mistake())

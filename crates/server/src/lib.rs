@@ -9,7 +9,6 @@ mod api;
 mod app;
 mod audit;
 mod auth;
-mod before;
 mod body_error;
 mod extract;
 mod idempotency;

@@ -3,7 +3,7 @@
 //! In: the types a handler takes, one after another. Out: JSON for `openapi.rs`, which puts operations together to the whole
 //! document.
 
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 /// A route's description in the making.
@@ -27,7 +27,11 @@ impl<'a> Operation<'a> {
     /// The members of a type as parameters, in the path or behind the `?`.
     pub(crate) fn parameters<P: JsonSchema>(&mut self, place: &str) {
         // Parameters are listed one by one, so the type itself must not become a reference.
-        let mut schema = P::json_schema(self.schemas);
+        let schema = P::json_schema(self.schemas);
+        self.members(schema, place);
+    }
+
+    fn members(&mut self, mut schema: Schema, place: &str) {
         let required: Vec<String> =
             schema.get("required").and_then(|names| serde_json::from_value(names.clone()).ok()).unwrap_or_default();
         let Some(Value::Object(properties)) = schema.remove("properties") else { return };
@@ -53,6 +57,10 @@ impl<'a> Operation<'a> {
     /// The body.
     pub(crate) fn body<B: JsonSchema>(&mut self, required: bool) {
         let schema = self.schemas.subschema_for::<B>();
+        self.body_of(&schema, required);
+    }
+
+    fn body_of(&mut self, schema: &Schema, required: bool) {
         self.body = Some(json!({"required": required, "content": {"application/json": {"schema": schema}}}));
     }
 }
