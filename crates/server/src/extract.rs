@@ -2,13 +2,12 @@
 
 mod headers;
 
-use std::convert::Infallible;
-
 use axum::{
     body::Bytes,
-    extract::{FromRequest, FromRequestParts, RawPathParams, Request},
+    extract::{FromRequestParts, RawPathParams, State},
     http::{HeaderMap, header, request::Parts},
 };
+use futures_util::FutureExt;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, DeserializeOwned, value::MapDeserializer};
 use serde_json::{Map, Value};
@@ -26,55 +25,49 @@ const CLOSE: f64 = 0.8;
 
 pub(crate) use headers::{AcceptLanguage, Key, LastEvent, Prefer, Trace};
 
-/// Something a handler takes, that knows how to describe itself.
-pub(crate) trait Describe {
+/// Something a handler takes from the head of a request, that knows how to describe itself.
+pub(crate) trait FromParts: Sized + Send + 'static {
+    /// Adds itself to the description of a route. What a client does not send is not described.
+    fn describe(_: &mut Operation<'_>) {}
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The problem the request is answered with.
+    fn from_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem>;
+}
+
+/// What a handler takes from the body of a request, as the last of its parts.
+pub(crate) trait FromBody: Sized + Send + 'static {
     /// Adds itself to the description of a route.
     fn describe(operation: &mut Operation<'_>);
+
+    /// Reads it from the whole body.
+    ///
+    /// # Errors
+    /// The problem the request is answered with.
+    fn from_body(headers: &HeaderMap, body: Bytes, app: &App) -> Result<Self, Problem>;
+
+    /// The problem a request is answered with whose body did not arrive.
+    fn not_whole(error: &axum::Error, limit: usize) -> Problem {
+        body_error::problem(error, limit)
+    }
 }
 
-/// All that a handler takes. The tuples are those of axum's `Handler`.
-pub(crate) trait Inputs {
-    /// Adds all of it to the description of a route.
-    fn describe(operation: &mut Operation<'_>);
+impl FromParts for State<App> {
+    fn from_parts(_: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Ok(Self(app.clone()))
+    }
 }
 
-macro_rules! inputs {
-    ($($name:ident)*) => {
-        impl<Way, $($name: Describe,)*> Inputs for (Way, $($name,)*) {
-            #[allow(unused_variables)]
-            fn describe(operation: &mut Operation<'_>) {
-                $($name::describe(operation);)*
-            }
-        }
-    };
-}
-inputs!();
-inputs!(A);
-inputs!(A B);
-inputs!(A B C);
-inputs!(A B C D);
-inputs!(A B C D E);
-inputs!(A B C D E F);
-inputs!(A B C D E F G);
-inputs!(A B C D E F G H);
-inputs!(A B C D E F G H I);
-
-impl Describe for axum::extract::State<App> {
-    fn describe(_: &mut Operation<'_>) {}
+impl FromParts for HeaderMap {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        Ok(parts.headers.clone())
+    }
 }
 
-impl Describe for HeaderMap {
-    fn describe(_: &mut Operation<'_>) {}
-}
-
-impl Describe for Principal {
-    fn describe(_: &mut Operation<'_>) {}
-}
-
-impl FromRequestParts<App> for Principal {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+impl FromParts for Principal {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         // The route's guard puts it there before any handler is reached; without it nobody is served.
         let principal = parts.extensions.get::<Self>().cloned();
         principal.ok_or_else(|| Problem::new(Code::UNAUTHENTICATED, "nobody has said who is asking"))
@@ -85,14 +78,8 @@ impl FromRequestParts<App> for Principal {
 #[derive(Debug)]
 pub(crate) struct MaybePrincipal(pub(crate) Option<Principal>);
 
-impl Describe for MaybePrincipal {
-    fn describe(_: &mut Operation<'_>) {}
-}
-
-impl FromRequestParts<App> for MaybePrincipal {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+impl FromParts for MaybePrincipal {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         Ok(Self(parts.extensions.get::<Principal>().cloned()))
     }
 }
@@ -101,38 +88,35 @@ impl FromRequestParts<App> for MaybePrincipal {
 #[derive(Debug)]
 pub(crate) struct Params<P>(pub(crate) P);
 
-impl<P: JsonSchema> Describe for Params<P> {
+impl<P: DeserializeOwned + JsonSchema + Send + 'static> FromParts for Params<P> {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameters::<P>("path");
     }
-}
 
-impl<P: DeserializeOwned> FromRequestParts<App> for Params<P> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let unreadable = |_| Problem::new(Code::NOT_FOUND, "the path is not readable text");
-        let raw = RawPathParams::from_request_parts(parts, app).await.map_err(unreadable)?;
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        let raw = raw_params(parts)?;
         // A part that is no legal id names nothing that exists.
         let named = P::deserialize(MapDeserializer::<_, de::value::Error>::new(raw.iter()));
         named.map(Self).map_err(|wrong| Problem::new(Code::NOT_FOUND, wrong.to_string()))
     }
 }
 
+/// What axum's router found in the path. It is there already; axum only tells of it by a future.
+fn raw_params(parts: &mut Parts) -> Result<RawPathParams, Problem> {
+    let found = RawPathParams::from_request_parts(parts, &()).now_or_never();
+    found.and_then(Result::ok).ok_or_else(|| Problem::new(Code::NOT_FOUND, "the path is not readable text"))
+}
+
 /// What stands behind the `?`. Every member is a text there; numbers and truths are read from it.
 #[derive(Debug)]
 pub(crate) struct Query<Q>(pub(crate) Q);
 
-impl<Q: JsonSchema> Describe for Query<Q> {
+impl<Q: DeserializeOwned + JsonSchema + Send + 'static> FromParts for Query<Q> {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameters::<Q>("query");
     }
-}
 
-impl<Q: DeserializeOwned> FromRequestParts<App> for Query<Q> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let read = axum::extract::Query::<Q>::try_from_uri(&parts.uri);
         read.map(|axum::extract::Query(query)| Self(query)).map_err(|wrong| {
             Problem::new(Code::INVALID_REQUEST, format!("the query is not valid: {}", wrong.body_text()))
@@ -144,17 +128,13 @@ impl<Q: DeserializeOwned> FromRequestParts<App> for Query<Q> {
 #[derive(Debug)]
 pub(crate) struct Body<B>(pub(crate) B);
 
-impl<B: JsonSchema> Describe for Body<B> {
+impl<B: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Body<B> {
     fn describe(operation: &mut Operation<'_>) {
         operation.body::<B>(true);
     }
-}
 
-impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for Body<B> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        match read(request, app).await? {
+    fn from_body(headers: &HeaderMap, body: Bytes, app: &App) -> Result<Self, Problem> {
+        match read(headers, &body, app)? {
             Some(body) => Ok(Self(body)),
             None => Err(Problem::new(Code::INVALID_JSON, "the request has no body; send a JSON object")),
         }
@@ -165,50 +145,40 @@ impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for Body<B> {
 #[derive(Debug)]
 pub(crate) struct MaybeBody<B>(pub(crate) Option<B>);
 
-impl<B: JsonSchema> Describe for MaybeBody<B> {
+impl<B: DeserializeOwned + JsonSchema + Send + 'static> FromBody for MaybeBody<B> {
     fn describe(operation: &mut Operation<'_>) {
         operation.body::<B>(false);
     }
-}
 
-impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for MaybeBody<B> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        read(request, app).await.map(Self)
+    fn from_body(headers: &HeaderMap, body: Bytes, app: &App) -> Result<Self, Problem> {
+        read(headers, &body, app).map(Self)
     }
 }
 
 /// Reads a body as JSON. `None` where there is none.
-async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> Result<Option<B>, Problem> {
-    let Some(bytes) = bytes(request, app).await? else { return Ok(None) };
-    no_object(&bytes, B::json_schema)?;
-    let refused = |wrong| refusal(&wrong, &bytes, B::json_schema, misfit::<B>);
-    serde_json::from_slice(&bytes).map(Some).map_err(refused)
+fn read<B: DeserializeOwned + JsonSchema>(headers: &HeaderMap, body: &[u8], app: &App) -> Result<Option<B>, Problem> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    readable(headers, body, app, B::json_schema)?;
+    serde_json::from_slice(body).map(Some).map_err(|wrong| refusal(&wrong, body, B::json_schema, misfit::<B>))
 }
 
 /// How a type of bodies is described.
 type Describes = fn(&mut SchemaGenerator) -> Schema;
 
-/// Takes a body in within the limits, if it is said to be JSON. `None` where there is none.
-async fn bytes(request: Request, app: &App) -> Result<Option<Bytes>, Problem> {
-    let (json, packed) = (is_json(request.headers()), is_packed(request.headers()));
-    let limit = app.settings().limits.body;
-    let bytes: Bytes =
-        axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| body_error::problem(&error, limit))?;
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    if !json {
+/// Whether a body can be read as JSON of a type that is described so.
+fn readable(headers: &HeaderMap, body: &[u8], app: &App, described: Describes) -> Result<(), Problem> {
+    if !is_json(headers) {
         let hint = "send the header `content-type: application/json`";
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is not said to be JSON").hint(hint));
     }
-    if packed {
+    if is_packed(headers) {
         let hint = "send it as it is, without the header `content-encoding`";
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is said to be compressed").hint(hint));
     }
-    too_deep(&bytes, app.settings().limits.json_depth)?;
-    Ok(Some(bytes))
+    too_deep(body, app.settings().limits.json_depth)?;
+    no_object(body, described)
 }
 
 /// Why a body is none of its type.

@@ -9,7 +9,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes, to_bytes},
-    extract::{FromRequestParts, Request},
+    extract::Request,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -25,7 +25,7 @@ use toolhub_core::{
 use crate::{
     app::App,
     body_error,
-    extract::Key,
+    extract::{FromParts, Key},
     problem::{Answer, Code, Problem},
     scope::Principal,
 };
@@ -103,7 +103,7 @@ impl Idempotency {
         F: Future<Output = Response> + Send,
     {
         let (mut parts, body) = request.into_parts();
-        let Key(key) = Key::from_request_parts(&mut parts, &self.app).await?;
+        let Key(key) = Key::from_parts(&mut parts, &self.app)?;
         let (Some(key), Some(principal)) = (key, parts.extensions.get::<Principal>()) else {
             return Ok(next(Request::from_parts(parts, body)).await);
         };

@@ -11,6 +11,7 @@ mod audit;
 mod auth;
 mod body_error;
 mod extract;
+mod handler;
 mod idempotency;
 mod keys;
 mod links;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use toolhub_core::ErrorKind;
 
 use crate::{
-    extract::{Describe, Key},
+    extract::{FromParts, Key},
     operation::Operation,
     problem::{Code, ProblemBody},
     route::Route,

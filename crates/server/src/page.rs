@@ -13,11 +13,10 @@
 //! Ok(here.list("threads", items, next))
 //! ```
 
-use std::{convert::Infallible, fmt, fmt::Write as _};
+use std::{fmt, fmt::Write as _};
 
 use axum::{
     Json,
-    extract::FromRequestParts,
     http::{HeaderValue, Uri, header, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -27,8 +26,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     app::App,
-    extract::Describe,
-    operation::Operation,
+    extract::FromParts,
     problem::{Answer, Code, Problem},
 };
 
@@ -157,14 +155,8 @@ pub(crate) fn no_such_place() -> Problem {
 #[derive(Debug, Clone)]
 pub(crate) struct Here(Uri);
 
-impl Describe for Here {
-    fn describe(_: &mut Operation<'_>) {}
-}
-
-impl FromRequestParts<App> for Here {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+impl FromParts for Here {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         Ok(Self(parts.uri.clone()))
     }
 }

@@ -8,7 +8,6 @@ use std::{convert::Infallible, sync::Arc};
 use axum::{
     Router,
     extract::Request,
-    handler::Handler,
     http::Method,
     response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter},
@@ -19,7 +18,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::{
     app::App,
     auth::RouteGuard,
-    extract::Inputs,
+    handler::Handler,
     idempotency::Idempotency,
     operation::Operation,
     problem::{Code, Problem},
@@ -64,11 +63,10 @@ impl Route {
     /// A route in the group `tag`, served by `handler`.
     pub(crate) fn new<T, H>(method: Method, path: &'static str, access: Access, tag: &'static str, handler: H) -> Self
     where
-        H: Handler<T, App, Future = BoxFuture<'static, Response>>,
-        T: Inputs + 'static,
+        H: Handler<T>,
     {
-        let handler = Arc::new(move |request: Request, app: App| handler.clone().call(request, app));
-        Self::erased(method, path, access, tag, T::describe, handler)
+        let call = Arc::new(move |request: Request, app: App| handler.call(request, app));
+        Self::erased(method, path, access, tag, H::describe, call)
     }
 
     fn erased(

@@ -3,8 +3,8 @@
 use axum::{
     Json,
     body::Bytes,
-    extract::{FromRequest, Request, State},
-    http::{Method, header},
+    extract::State,
+    http::{HeaderMap, Method, header},
     response::IntoResponse,
 };
 use serde_json::Value;
@@ -13,7 +13,7 @@ use toolhub_core::{ErrorKind, Restored};
 use super::threads::{self, OfThread};
 use crate::{
     app::App,
-    extract::{Describe, Params},
+    extract::{FromBody, Params},
     operation::Operation,
     problem::{Answer, Code, Problem},
     route::Route,
@@ -45,26 +45,22 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug)]
 struct Text(String);
 
-impl Describe for Text {
+impl FromBody for Text {
     fn describe(operation: &mut Operation<'_>) {
         operation.body::<Value>(true);
     }
-}
 
-impl FromRequest<App> for Text {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let limit = app.settings().limits.body;
-        let bytes: Bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|_| {
-            Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole"))
-        })?;
+    fn from_body(_: &HeaderMap, body: Bytes, _: &App) -> Result<Self, Problem> {
         let text =
-            String::from_utf8(bytes.into()).map_err(|_| Problem::new(Code::INVALID_JSON, "the body is no text"))?;
+            String::from_utf8(body.into()).map_err(|_| Problem::new(Code::INVALID_JSON, "the body is no text"))?;
         if text.trim().is_empty() {
             return Err(Problem::new(Code::INVALID_JSON, "the request has no body; send what GET has answered"));
         }
         Ok(Self(text))
+    }
+
+    fn not_whole(_: &axum::Error, limit: usize) -> Problem {
+        Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole"))
     }
 }
 
