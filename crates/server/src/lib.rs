@@ -13,6 +13,7 @@ mod body_error;
 mod extract;
 mod handler;
 mod idempotency;
+mod json;
 mod keys;
 mod links;
 mod listener;

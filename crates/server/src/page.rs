@@ -16,7 +16,6 @@
 use std::{fmt, fmt::Write as _};
 
 use axum::{
-    Json,
     http::{HeaderValue, Uri, header, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -27,6 +26,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     app::App,
     extract::FromParts,
+    json::Json,
     problem::{Answer, Code, Problem},
 };
 

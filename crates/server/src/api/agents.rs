@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
@@ -18,6 +18,7 @@ use toolhub_core::{
 use crate::{
     app::App,
     extract::{AcceptLanguage, MaybeBody, Params, Query},
+    json::Json,
     problem::{Answer, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},

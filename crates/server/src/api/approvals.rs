@@ -1,6 +1,6 @@
 //! Questions about calls: which there are, and the answers of people.
 
-use axum::{Json, extract::State, http::Method, response::IntoResponse};
+use axum::{extract::State, http::Method, response::IntoResponse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,6 +13,7 @@ use toolhub_core::{
 use crate::{
     app::App,
     extract::{Body, Params, Query},
+    json::Json,
     links::Links,
     page::{self, Here, List, list_query},
     problem::{Answer, Code, Problem},

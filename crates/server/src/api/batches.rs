@@ -7,7 +7,7 @@
 mod read;
 mod write;
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,6 +20,7 @@ use super::calls::CallView;
 use crate::{
     app::App,
     extract::{Body, Key, Params, Query, Trace},
+    json::Json,
     links::Links,
     problem::{Answer, Code, Problem},
     route::Route,

@@ -6,7 +6,6 @@ mod rates;
 mod view;
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, StatusCode},
     response::IntoResponse,
@@ -22,6 +21,7 @@ use toolhub_core::{
 use crate::{
     app::App,
     extract::{Params, Query},
+    json::Json,
     links::Links,
     page::{self, Here, List, list_query},
     problem::{Answer, Code, Problem},

@@ -1,7 +1,6 @@
 //! Why a tool is, or is not, offered, and what would change that.
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, header},
     response::IntoResponse,
@@ -14,6 +13,7 @@ use super::{stats::Named, threads};
 use crate::{
     app::App,
     extract::{AcceptLanguage, Params, Query},
+    json::Json,
     problem::{Answer, Code},
     route::Route,
     scope::{Access, Principal, Scope},

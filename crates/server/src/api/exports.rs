@@ -1,6 +1,6 @@
 //! Tools as model providers want to read them.
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
@@ -13,6 +13,7 @@ use toolhub_core::{
 use crate::{
     app::App,
     extract::Query,
+    json::Json,
     problem::Answer,
     route::Route,
     scope::{Access, Principal, Scope},

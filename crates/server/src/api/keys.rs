@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, StatusCode},
     response::IntoResponse,
@@ -19,6 +18,7 @@ use toolhub_core::{
 use crate::{
     app::App,
     extract::{Body, Params, Query},
+    json::Json,
     keys::{Held, NewKey, Record},
     page::{self, Here, List, ListQuery},
     problem::{Answer, Code, Problem},

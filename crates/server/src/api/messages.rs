@@ -7,7 +7,6 @@
 mod answer;
 
 use axum::{
-    Json,
     extract::State,
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
@@ -24,6 +23,7 @@ use super::{
 use crate::{
     app::App,
     extract::{Body, Key, Params, Prefer, Query, Trace},
+    json::Json,
     links::{self, Links},
     page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Flaw, Problem},

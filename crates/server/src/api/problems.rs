@@ -5,7 +5,6 @@
 mod advice;
 
 use axum::{
-    Json,
     http::{HeaderMap, Method, header},
     response::{IntoResponse, Response},
 };
@@ -16,6 +15,7 @@ use toolhub_core::ErrorKind;
 use super::docs;
 use crate::{
     extract::Params,
+    json::Json,
     problem::{Answer, Code, Problem},
     route::Route,
     scope::Access,

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer,
@@ -14,6 +14,7 @@ use super::{stats::Named, threads};
 use crate::{
     app::App,
     extract::{Body, Params},
+    json::Json,
     problem::{Answer, Code, Flaw, Problem},
     route::Route,
     scope::{Access, Principal, Scope},

@@ -3,7 +3,7 @@
 //! In: a call that waits, and what came of it. Out: the call with its end. One that has ended, or is not for anybody outside, takes
 //! none.
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -13,6 +13,7 @@ use super::calls::{self, CallView, OfCall};
 use crate::{
     app::App,
     extract::{Body, Params},
+    json::Json,
     links::Links,
     problem::{Answer, Code, Problem},
     route::Route,

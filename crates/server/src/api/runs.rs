@@ -3,7 +3,6 @@
 pub(super) mod follow;
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, StatusCode},
     response::Response,
@@ -17,6 +16,7 @@ use super::threads::{self, OfThread, shortened};
 use crate::{
     app::App,
     extract::{Params, Query},
+    json::Json,
     page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Problem},
     route::Route,

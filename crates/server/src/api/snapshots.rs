@@ -1,7 +1,6 @@
 //! What a thread knows about its tools, as one JSON text: saved, and restored.
 
 use axum::{
-    Json,
     body::Bytes,
     extract::State,
     http::{HeaderMap, Method, header},
@@ -14,6 +13,7 @@ use super::threads::{self, OfThread};
 use crate::{
     app::App,
     extract::{FromBody, Params},
+    json::Json,
     operation::Operation,
     problem::{Answer, Code, Problem},
     route::Route,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{CallError, Detail, ErrorKind, Filter, Group, Limits, RecentStats, Tool, ToolStats};
@@ -10,6 +10,7 @@ use toolhub_core::{CallError, Detail, ErrorKind, Filter, Group, Limits, RecentSt
 use crate::{
     app::App,
     extract::{AcceptLanguage, Params, Query},
+    json::Json,
     page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Problem},
     route::Route,

@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use axum::{
-    Json,
     body::Bytes,
     extract::State,
     http::{Method, header},
@@ -15,6 +14,7 @@ use serde_json::Value;
 
 use crate::{
     app::App,
+    json::Json,
     route::Route,
     scope::{Access, Principal, Scope},
 };

@@ -1,7 +1,6 @@
 //! Threads: made, listed, looked at, and taken away with everything that is kept for them.
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, StatusCode, header},
     response::{IntoResponse, Response},
@@ -17,6 +16,7 @@ use toolhub_core::{
 use crate::{
     app::App,
     extract::{MaybeBody, Params, Query},
+    json::Json,
     page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Flaw, Problem},
     route::Route,

@@ -3,7 +3,7 @@
 mod change;
 mod view;
 
-use axum::{Json, extract::State, http::Method, response::IntoResponse};
+use axum::{extract::State, http::Method, response::IntoResponse};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{ErrorKind, Filter, Kind, ToolStatusInfo, View, clock::Timestamp, status::ToolStatus};
@@ -11,6 +11,7 @@ use toolhub_core::{ErrorKind, Filter, Kind, ToolStatusInfo, View, clock::Timesta
 use crate::{
     app::App,
     extract::{Body, MaybeBody, Params, Query},
+    json::Json,
     page::{self, Here, List, list_query},
     problem::{Answer, Code},
     route::Route,

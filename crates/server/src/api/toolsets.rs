@@ -1,12 +1,13 @@
 //! Toolsets: names under which the config puts tools together.
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::Serialize;
 use toolhub_core::{Filter, ToolName, Toolset};
 
 use crate::{
     app::App,
+    json::Json,
     problem::{Answer, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},

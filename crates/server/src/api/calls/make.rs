@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use axum::{
-    Json,
     extract::State,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -26,6 +25,7 @@ use crate::{
     api::tools::Named,
     app::App,
     extract::{Body, Key, Params, Prefer, Trace},
+    json::Json,
     links::{self, Links},
     problem::{Answer, Code, Flaw, Problem},
     scope::Principal,
