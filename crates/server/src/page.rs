@@ -13,7 +13,7 @@
 //! Ok(here.list("threads", items, next))
 //! ```
 
-use std::{fmt, fmt::Write as _};
+use std::{fmt, fmt::Write as _, str::FromStr};
 
 use axum::{
     http::{HeaderValue, Uri, header, request::Parts},
@@ -143,6 +143,11 @@ pub(crate) fn place(cursor: Option<&Cursor>, list: &str) -> Answer<Option<String
             .hint("take `nextCursor` of the page before as it is, or leave `cursor` out to begin anew")
     };
     cursor.map(|Cursor(text)| open(list, text).ok_or_else(foreign)).transpose()
+}
+
+/// The same, where places are written as something of this type.
+pub(crate) fn place_as<T: FromStr>(cursor: Option<&Cursor>, list: &str) -> Answer<Option<T>> {
+    place(cursor, list)?.map(|text| text.parse().map_err(|_| no_such_place())).transpose()
 }
 
 /// The refusal of a cursor that was whole, but names no place that the list knows.

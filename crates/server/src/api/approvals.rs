@@ -74,8 +74,7 @@ async fn list(
     links: Links,
     here: Here,
 ) -> Answer<impl IntoResponse> {
-    let before = page::place(query.cursor.as_ref(), "approvals")?;
-    let before = before.map(|id| id.parse::<ApprovalId>().map_err(|_| page::no_such_place())).transpose()?;
+    let before = page::place_as(query.cursor.as_ref(), "approvals")?;
     let most = query.limit.and_one();
     let mut found = app.hub().newest_approvals(&principal.tenant, query.state, before, most).await?;
     let next = query.limit.cut(&mut found).map(|last| last.id.to_string());

@@ -186,8 +186,7 @@ async fn list(
     here: Here,
 ) -> Answer<Listed<KeptMessage>> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
-    let after = page::place(query.cursor.as_ref(), LIST)?.map(|place| place.parse::<u64>()).transpose();
-    let after = after.map_err(|_| page::no_such_place())?;
+    let after = page::place_as(query.cursor.as_ref(), LIST)?;
     let mut messages = app.agents().messages(&who.tenant, &thread.id, query.limit.and_one(), after).await?;
     let next = query.limit.cut(&mut messages).map(|last| last.seq.to_string());
     Ok(here.list(LIST, messages, next))

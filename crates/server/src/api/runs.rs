@@ -104,8 +104,7 @@ async fn list(
     here: Here,
 ) -> Answer<Listed<RunRecord>> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
-    let before = page::place(query.cursor.as_ref(), LIST)?.map(|place| place.parse::<RunId>()).transpose();
-    let before = before.map_err(|_| page::no_such_place())?;
+    let before = page::place_as(query.cursor.as_ref(), LIST)?;
     let mut runs = app.agents().runs(&who.tenant, &thread.id, query.limit.and_one(), before).await?;
     let next = query.limit.cut(&mut runs).map(|last| last.id.to_string());
     let runs = runs.into_iter().map(|record| told(&app, &who, record)).collect();

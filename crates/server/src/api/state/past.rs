@@ -97,8 +97,7 @@ async fn versions(
 ) -> Answer<Listed<StateVersion>> {
     let context = place.with_a_past()?;
     let list = format!("versions {context}");
-    let last = page::place(query.cursor.as_ref(), &list)?;
-    let last = last.map(|text| text.parse::<u64>().map_err(|_| page::no_such_place())).transpose()?;
+    let last: Option<u64> = page::place_as(query.cursor.as_ref(), &list)?;
     let found = app.hub().state().versions(&who.tenant, &context).await.map_err(refused)?;
     if found.is_empty() {
         there(&app, &who, &context).await?;
