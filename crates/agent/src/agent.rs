@@ -272,7 +272,7 @@ impl AgentService {
     /// # Errors
     /// When the store does not answer.
     pub async fn set_agent(&self, tenant: &Tenant, thread: &ThreadId, plan: AgentPlan) -> Result<Agent, AgentError> {
-        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
+        let thread_key = ThreadKey::new(tenant, thread);
         let plan = Arc::new(plan);
         self.adopt(&thread_key, plan.clone());
         let agent = Agent { service: self.clone(), thread_key, _plan: Some(plan) };
@@ -285,7 +285,7 @@ impl AgentService {
     /// # Errors
     /// When the store does not answer.
     pub async fn get_agent(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<Agent>, AgentError> {
-        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
+        let thread_key = ThreadKey::new(tenant, thread);
         let plan = self.own(&thread_key);
         let known = plan.is_some() || self.last_is_defined(&thread_key).await?;
         Ok(known.then(|| Agent { service: self.clone(), thread_key, _plan: plan }))

@@ -155,7 +155,7 @@ impl AgentService {
     /// Takes a thread's own agent away; says whether it had one. What the thread remembers stays, and a run that is open ends
     /// as it began.
     pub fn remove_agent(&self, tenant: &Tenant, thread: &ThreadId) -> bool {
-        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
+        let thread_key = ThreadKey::new(tenant, thread);
         lock(&self.0.own).plans.remove(&thread_key).is_some()
     }
 
@@ -170,7 +170,7 @@ impl AgentService {
         thread: &ThreadId,
         said: impl Into<UserMessage>,
     ) -> Result<RunHandle, AgentError> {
-        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
+        let thread_key = ThreadKey::new(tenant, thread);
         self.begin(&thread_key, said.into(), CancellationToken::new()).await
     }
 
@@ -218,7 +218,7 @@ impl AgentService {
     /// # Errors
     /// When the store does not answer.
     pub async fn toolset_of(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Toolset, StoreError> {
-        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
+        let thread_key = ThreadKey::new(tenant, thread);
         match self.plan(&thread_key, None).await {
             Ok((_, plan)) => Ok(plan.toolset.clone()),
             Err(AgentError::Store(error)) => Err(error),

@@ -8,3 +8,9 @@ pub(crate) struct ThreadKey {
     pub(crate) tenant: Tenant,
     pub(crate) thread: ThreadId,
 }
+
+impl ThreadKey {
+    pub(crate) fn new(tenant: &Tenant, thread: &ThreadId) -> Self {
+        Self { tenant: tenant.clone(), thread: thread.clone() }
+    }
+}

@@ -71,7 +71,7 @@ impl AgentService {
     /// # Errors
     /// When the store does not answer.
     pub async fn open_run(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<RunId>, StoreError> {
-        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
+        let thread_key = ThreadKey::new(tenant, thread);
         if let Some(driven) = self.0.active_runs.of(&thread_key) {
             return Ok(Some(driven.run));
         }
@@ -90,7 +90,7 @@ impl AgentService {
         limit: usize,
         before: Option<RunId>,
     ) -> Result<Vec<RunRecord>, StoreError> {
-        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
+        let thread_key = ThreadKey::new(tenant, thread);
         let mut runs = Vec::new();
         for record in self.0.run_store.runs(&thread_key, limit, before, self.0.hub.now()).await? {
             runs.push(self.as_it_stands(tenant, record).await?);
@@ -141,7 +141,7 @@ impl AgentService {
         limit: usize,
         after: Option<u64>,
     ) -> Result<Vec<KeptMessage>, StoreError> {
-        let thread_key = ThreadKey { tenant: tenant.clone(), thread: thread.clone() };
+        let thread_key = ThreadKey::new(tenant, thread);
         let mut messages = self.0.run_store.messages(&thread_key, limit, after, self.0.hub.now()).await?;
         for kept in &mut messages {
             if let Message::Assistant { calls, .. } = &mut kept.message {
@@ -164,7 +164,7 @@ impl AgentService {
         let Inner { hub, active_runs, .. } = &*self.0;
         let deleted = hub.delete_thread(tenant, thread).await?;
         // Its run would notice only when its model has answered.
-        if let Some(driven) = active_runs.of(&ThreadKey { tenant: tenant.clone(), thread: thread.clone() }) {
+        if let Some(driven) = active_runs.of(&ThreadKey::new(tenant, thread)) {
             driven.cancel.cancel();
         }
         Ok(deleted)
