@@ -15,11 +15,12 @@ use toolhub_core::{
 
 use crate::{
     follow,
+    message::UserMessage,
     model::Model,
     plan::{AgentPlan, ToolExecution},
     record::RunRecord,
-    service::{AgentError, AgentService, RunHandle, Said},
-    shelf::Owner,
+    service::{AgentError, AgentService, RunHandle},
+    thread_key::ThreadKey,
 };
 
 /// Builds an agent.
@@ -123,20 +124,16 @@ impl AgentBuilder {
 #[derive(Clone)]
 pub struct Agent {
     service: AgentService,
-    owner: Owner,
+    thread_key: ThreadKey,
     /// Held, so that the service does not let go of it.
     _plan: Option<Arc<AgentPlan>>,
 }
 
 impl Agent {
-    pub(crate) fn new(service: AgentService, owner: Owner, plan: Option<Arc<AgentPlan>>) -> Self {
-        Self { service, owner, _plan: plan }
-    }
-
     /// Its conversation.
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
-        &self.owner.thread
+        &self.thread_key.thread
     }
 
     /// Makes sure that its thread is there, and goes on with a run that a dead process left open. What speaks to the agent does
@@ -145,9 +142,9 @@ impl Agent {
     /// # Errors
     /// When the store does not answer.
     pub async fn initialize(&self) -> Result<(), AgentError> {
-        let Owner { tenant, thread } = &self.owner;
+        let ThreadKey { tenant, thread } = &self.thread_key;
         self.service.hub().use_thread(tenant, thread).await?;
-        self.service.go_on_with(&self.owner).await?;
+        self.service.go_on_with(&self.thread_key).await?;
         Ok(())
     }
 
@@ -156,10 +153,10 @@ impl Agent {
     /// # Errors
     /// When a run is open in the thread, or the store does not answer. A run that failed is no error here: see
     /// [`RunRecord::error`].
-    pub async fn invoke(&self, said: impl Into<Said>) -> Result<RunRecord, AgentError> {
+    pub async fn invoke(&self, said: impl Into<UserMessage>) -> Result<RunRecord, AgentError> {
         let cancel = CancellationToken::new();
         let unwanted = cancel.clone().drop_guard();
-        let record = self.service.begin(&self.owner, said.into(), cancel).await?.ended().await;
+        let record = self.service.begin(&self.thread_key, said.into(), cancel).await?.ended().await;
         unwanted.disarm();
         Ok(record)
     }
@@ -168,8 +165,8 @@ impl Agent {
     ///
     /// # Errors
     /// When a run is open in the thread, or the store does not answer.
-    pub async fn start(&self, said: impl Into<Said>) -> Result<RunHandle, AgentError> {
-        self.service.begin(&self.owner, said.into(), CancellationToken::new()).await
+    pub async fn start(&self, said: impl Into<UserMessage>) -> Result<RunHandle, AgentError> {
+        self.service.begin(&self.thread_key, said.into(), CancellationToken::new()).await
     }
 
     /// Says something, and tells what happens until the end of the run: its text as it comes, its calls, what it waits for. The
@@ -177,7 +174,7 @@ impl Agent {
     ///
     /// # Errors
     /// When a run is open in the thread, or the store does not answer.
-    pub async fn stream(&self, said: impl Into<Said>) -> Result<BoxStream<'static, Arc<Event>>, AgentError> {
+    pub async fn stream(&self, said: impl Into<UserMessage>) -> Result<BoxStream<'static, Arc<Event>>, AgentError> {
         let news = self.service.hub().subscribe();
         let handle = self.start(said).await?;
         Ok(Box::pin(follow::events(news, handle)))
@@ -192,7 +189,7 @@ impl Agent {
         call: CallId,
         result: Result<serde_json::Value, ToolError>,
     ) -> Result<(), toolhub_core::ReportError> {
-        self.service.hub().report_call(&self.owner.tenant, call, result).await
+        self.service.hub().report_call(&self.thread_key.tenant, call, result).await
     }
 
     /// The tools it is offered from now on.
@@ -200,8 +197,8 @@ impl Agent {
     /// # Errors
     /// When the store does not answer.
     pub async fn rebind(&self) -> Result<Offer, AgentError> {
-        let (_, plan) = self.service.plan(&self.owner, None).await?;
-        let Owner { tenant, thread } = &self.owner;
+        let (_, plan) = self.service.plan(&self.thread_key, None).await?;
+        let ThreadKey { tenant, thread } = &self.thread_key;
         let offer = self.service.hub().rebind_of(tenant, thread, &plan.toolset).await;
         offer.map_err(|error| AgentError::Store(toolhub_core::backend::StoreError::Unavailable(error.operator)))
     }
@@ -211,7 +208,7 @@ impl Agent {
     /// # Errors
     /// When the store does not answer.
     pub async fn tool_status_details(&self) -> Result<Vec<ToolStatusInfo>, CallError> {
-        let Owner { tenant, thread } = &self.owner;
+        let ThreadKey { tenant, thread } = &self.thread_key;
         let toolset = self.service.toolset_of(tenant, thread).await?;
         let mut statuses = self.service.hub().tool_statuses(View::Thread(tenant, thread)).await?;
         statuses.retain(|info| toolset.has(&info.tool_name));
@@ -223,7 +220,7 @@ impl Agent {
     /// # Errors
     /// When there is no such tool, or the store does not answer.
     pub async fn reset_tool_status(&self, tool: &str) -> Result<ToolStatusInfo, CallError> {
-        let Owner { tenant, thread } = &self.owner;
+        let ThreadKey { tenant, thread } = &self.thread_key;
         self.service.hub().reset_tool_status(tool, View::Thread(tenant, thread)).await
     }
 
@@ -237,7 +234,7 @@ impl Agent {
         status: ToolStatus,
         reason: Option<String>,
     ) -> Result<ToolStatusInfo, CallError> {
-        let Owner { tenant, thread } = &self.owner;
+        let ThreadKey { tenant, thread } = &self.thread_key;
         self.service.hub().set_tool_status(tool, status, reason, None, View::Thread(tenant, thread)).await
     }
 
@@ -246,7 +243,7 @@ impl Agent {
     /// # Errors
     /// When the store does not answer.
     pub async fn tool_states_summary(&self) -> Result<String, CallError> {
-        let Owner { tenant, thread } = &self.owner;
+        let ThreadKey { tenant, thread } = &self.thread_key;
         let toolset = self.service.toolset_of(tenant, thread).await?;
         self.service.hub().summary_of(tenant, thread, &toolset, Default::default()).await
     }
@@ -256,7 +253,7 @@ impl Agent {
     /// # Errors
     /// When the store does not answer.
     pub async fn serialize_tool_states(&self) -> Result<String, CallError> {
-        self.service.hub().serialize_tool_states(&self.owner.tenant, &self.owner.thread).await
+        self.service.hub().serialize_tool_states(&self.thread_key.tenant, &self.thread_key.thread).await
     }
 
     /// Restores what [`serialize_tool_states`](Self::serialize_tool_states) wrote.
@@ -264,12 +261,39 @@ impl Agent {
     /// # Errors
     /// When the store does not answer. A text that cannot be read is no error: see [`Restored::warning`].
     pub async fn deserialize_tool_states(&self, text: &str) -> Result<Restored, CallError> {
-        self.service.hub().deserialize_tool_states(&self.owner.tenant, &self.owner.thread, text).await
+        self.service.hub().deserialize_tool_states(&self.thread_key.tenant, &self.thread_key.thread, text).await
+    }
+}
+
+impl AgentService {
+    /// Gives a thread an agent of its own. What the thread remembers is there as it was; a run that a dead process left open
+    /// goes on.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn set_agent(&self, tenant: &Tenant, thread: &ThreadId, plan: AgentPlan) -> Result<Agent, AgentError> {
+        let thread_key = ThreadKey::new(tenant, thread);
+        let plan = Arc::new(plan);
+        self.adopt(&thread_key, plan.clone());
+        let agent = Agent { service: self.clone(), thread_key, _plan: Some(plan) };
+        agent.initialize().await?;
+        Ok(agent)
+    }
+
+    /// The agent of a thread: its own, or the one that was spoken to last.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn get_agent(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<Agent>, AgentError> {
+        let thread_key = ThreadKey::new(tenant, thread);
+        let plan = self.own(&thread_key);
+        let known = plan.is_some() || self.last_is_defined(&thread_key).await?;
+        Ok(known.then(|| Agent { service: self.clone(), thread_key, _plan: plan }))
     }
 }
 
 impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Agent").field("thread", &self.owner.thread).finish_non_exhaustive()
+        f.debug_struct("Agent").field("thread", &self.thread_key.thread).finish_non_exhaustive()
     }
 }

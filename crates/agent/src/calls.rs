@@ -7,18 +7,20 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::sync::watch;
 use toolhub_core::{
-    CallRequest, Cancel, CancellationToken, Content, ErrorKind, Outcome, Status, Tools, Waiting,
+    CallRequest, Cancel, CancellationToken, Content, ErrorKind, Outcome, Status, ToolHub, Tools, Waiting,
     backend::StoreError,
     events::{MessageCall, News},
 };
 
 use crate::{
-    driver::Driver,
     message::{AskedCall, CallResult, Picture},
-    plan::ToolExecution,
-    record::RunRecord,
+    plan::{AgentPlan, ToolExecution},
+    record::{RunRecord, RunStatus},
     run::{Planned, Todo},
+    run_store::OpenRun,
+    thread_key::ThreadKey,
 };
 
 /// How much of arguments that cannot be read is shown.
@@ -26,59 +28,74 @@ const SHOWN: usize = 200;
 
 type End = (CallResult, Status);
 
+/// The step whose calls are made.
+#[derive(Clone, Copy)]
+pub(crate) struct Step<'a> {
+    pub(crate) hub: &'a ToolHub,
+    pub(crate) thread_key: &'a ThreadKey,
+    /// What the agent is.
+    pub(crate) plan: &'a AgentPlan,
+    /// The run, as it is written down.
+    pub(crate) open: &'a OpenRun,
+    /// Whether an earlier driver may have begun the calls.
+    pub(crate) resumed: bool,
+    /// The run, as others see it.
+    pub(crate) told: &'a watch::Sender<RunRecord>,
+}
+
 /// Makes the calls of the step the run is in, until they are unwanted.
-pub(crate) async fn make(driver: &Driver, unwanted: &CancellationToken) -> Result<Vec<End>, StoreError> {
-    let Todo::Call(planned) = driver.held.open.run.todo() else { return Ok(Vec::new()) };
-    tell(driver, planned);
+pub(crate) async fn make(step: Step<'_>, unwanted: &CancellationToken) -> Result<Vec<End>, StoreError> {
+    let Todo::Call(planned) = step.open.run.todo() else { return Ok(Vec::new()) };
+    tell(step, planned);
     let mut ends: Vec<Option<End>> = planned.iter().map(|call| unreadable(&call.asked)).collect();
-    if driver.resumed {
+    if step.resumed {
         for (end, call) in ends.iter_mut().zip(planned).filter(|(end, _)| end.is_none()) {
-            *end = found(driver, call, unwanted).await?;
+            *end = found(step, call, unwanted).await?;
         }
     }
     // Whether a tool may be used now is decided at the doors, with a reason; one outside the toolset does not exist for the agent.
-    let among = Arc::new(driver.hub.tools().within(&driver.plan.toolset));
+    let among = Arc::new(step.hub.tools().within(&step.plan.toolset));
     let missing: Vec<usize> = (0..planned.len()).filter(|at| ends[*at].is_none()).collect();
     let requests: Vec<CallRequest<'_>> =
-        missing.iter().map(|at| request(driver, &planned[*at], &among, unwanted)).collect();
-    let (told, external) = (driver.told.clone(), planned.to_vec());
-    let outcomes = driver
+        missing.iter().map(|at| request(step, &planned[*at], &among, unwanted)).collect();
+    let (told, external) = (step.told.clone(), planned.to_vec());
+    let outcomes = step
         .hub
         .batch(requests)
         .when_waiting(move |id, waiting| {
             let asked = external.iter().find(|call| call.id == id).map(|call| &call.asked.arguments);
-            Driver::waits(&told, |record| note(record, id, &waiting, asked));
+            waits(&told, |record| note(record, id, &waiting, asked));
         })
         .await;
     for (at, outcome) in missing.into_iter().zip(outcomes) {
         let made_before =
             matches!(outcome.error_kind(), Some(ErrorKind::IdempotencyInProgress | ErrorKind::IdempotencyKeyReused));
         // Somebody else who drives the run was faster; what came of the call is the same for both.
-        let end = if made_before { found_elsewhere(driver, &planned[at], unwanted).await? } else { None };
+        let end = if made_before { found_elsewhere(step, &planned[at], unwanted).await? } else { None };
         ends[at] = Some(end.unwrap_or_else(|| result(&planned[at].asked, &outcome)));
     }
     Ok(ends.into_iter().flatten().collect())
 }
 
 fn request<'hub>(
-    driver: &'hub Driver,
+    step: Step<'hub>,
     call: &Planned,
     among: &Arc<Tools>,
     unwanted: &CancellationToken,
 ) -> CallRequest<'hub> {
-    let Driver { hub, owner, plan, held, .. } = driver;
+    let Step { hub, thread_key, plan, open, .. } = step;
     let request = hub
         .call(call.asked.tool.clone(), call.asked.arguments.clone())
         .with_id(call.id)
-        .tenant(owner.tenant.clone())
-        .caller(held.open.caller.clone())
-        .thread(owner.thread.as_str())
-        .run(held.open.run.id)
+        .tenant(thread_key.tenant.clone())
+        .caller(open.caller.clone())
+        .thread(thread_key.thread.as_str())
+        .run(open.run.id)
         .model_call(call.asked.id.clone())
         .among(among)
         .cancel_on(unwanted)
         .detached();
-    let request = match &held.open.trace {
+    let request = match &open.trace {
         Some(trace) => request.trace(trace.clone()),
         None => request,
     };
@@ -90,21 +107,21 @@ fn request<'hub>(
 }
 
 /// What became of a call that an earlier driver may have made. None where it never began.
-async fn found(driver: &Driver, call: &Planned, unwanted: &CancellationToken) -> Result<Option<End>, StoreError> {
-    let Driver { hub, owner, .. } = driver;
-    let Some(record) = hub.call_record(&owner.tenant, call.id).await? else { return Ok(None) };
+async fn found(step: Step<'_>, call: &Planned, unwanted: &CancellationToken) -> Result<Option<End>, StoreError> {
+    let Step { hub, thread_key, .. } = step;
+    let Some(record) = hub.call_record(&thread_key.tenant, call.id).await? else { return Ok(None) };
     if record.status == Status::AwaitingApproval {
-        Driver::waits(&driver.told, |told| {
+        waits(step.told, |told| {
             if let Some(call) = told.calls.iter_mut().find(|it| it.id == call.id) {
                 (call.status, call.approval) = (record.status, record.approval);
             }
         });
     }
-    let ended = hub.wait(&owner.tenant, call.id);
+    let ended = hub.wait(&thread_key.tenant, call.id);
     tokio::pin!(ended);
     let record = tokio::select! {
         record = &mut ended => record?,
-        () = unwanted.cancelled() => match hub.cancel(&owner.tenant, call.id).await? {
+        () = unwanted.cancelled() => match hub.cancel(&thread_key.tenant, call.id).await? {
             Cancel::Elsewhere | Cancel::NotFound => None,
             _ => ended.await?,
         },
@@ -114,15 +131,15 @@ async fn found(driver: &Driver, call: &Planned, unwanted: &CancellationToken) ->
 
 /// What became of a call that somebody else makes at this moment, and may not have written down yet.
 async fn found_elsewhere(
-    driver: &Driver,
+    step: Step<'_>,
     call: &Planned,
     unwanted: &CancellationToken,
 ) -> Result<Option<End>, StoreError> {
-    let ended = driver.hub.wait(&driver.owner.tenant, call.id);
+    let ended = step.hub.wait(&step.thread_key.tenant, call.id);
     if let Some(record) = unwanted.run_until_cancelled(ended).await {
         record?;
     }
-    found(driver, call, unwanted).await
+    found(step, call, unwanted).await
 }
 
 /// What the model is told of a call.
@@ -163,6 +180,14 @@ pub(crate) fn lost(call: &Planned) -> End {
     (result, Status::Error)
 }
 
+/// A call of this step waits, for a person or for its result.
+fn waits(told: &watch::Sender<RunRecord>, change: impl FnOnce(&mut RunRecord)) {
+    told.send_modify(|record| {
+        record.status = RunStatus::Waiting;
+        change(record);
+    });
+}
+
 /// Notes in the record that a call waits.
 fn note(record: &mut RunRecord, id: toolhub_core::ids::CallId, waiting: &Waiting, asked: Option<&Value>) {
     let Some(call) = record.calls.iter_mut().find(|call| call.id == id) else { return };
@@ -174,12 +199,16 @@ fn note(record: &mut RunRecord, id: toolhub_core::ids::CallId, waiting: &Waiting
 }
 
 /// Tells listeners what the model asks for.
-fn tell(driver: &Driver, planned: &[Planned]) {
+fn tell(step: Step<'_>, planned: &[Planned]) {
     let calls = planned.iter().map(|call| MessageCall {
         id: call.id,
         tool: call.asked.tool.clone(),
         arguments: call.asked.arguments.clone(),
     });
-    let (run_id, content) = (driver.held.open.run.id, driver.held.open.run.saying().to_owned());
-    driver.tell(News::MessageCompleted { run_id, role: "assistant".into(), content, calls: calls.collect() });
+    let (run_id, content) = (step.open.run.id, step.open.run.saying().to_owned());
+    step.hub.announce(
+        &step.thread_key.tenant,
+        &step.thread_key.thread,
+        News::MessageCompleted { run_id, role: "assistant".into(), content, calls: calls.collect() },
+    );
 }

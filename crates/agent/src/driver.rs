@@ -22,7 +22,8 @@ use crate::{
     record::{RunRecord, RunStatus},
     rules,
     run::{RunError, Todo},
-    shelf::{Held, Owner, Shelf},
+    run_store::{Held, RunStore},
+    thread_key::ThreadKey,
     window::{Measured, left_out, size, tokens, told},
 };
 
@@ -35,9 +36,9 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Drives one run.
 pub(crate) struct Driver {
     pub(crate) hub: ToolHub,
-    pub(crate) shelf: Shelf,
+    pub(crate) run_store: RunStore,
     pub(crate) meters: Arc<Meters>,
-    pub(crate) owner: Owner,
+    pub(crate) thread_key: ThreadKey,
     pub(crate) plan: Arc<AgentPlan>,
     pub(crate) held: Held,
     /// Whether the run was begun before this driver was.
@@ -99,7 +100,7 @@ impl Driver {
             self.rest().await;
         }
         loop {
-            match self.shelf.held(&self.owner, self.hub.now()).await {
+            match self.run_store.held(&self.thread_key, self.hub.now()).await {
                 Ok(Some(held)) if self.held.is_before(&held) => {
                     self.held.follow(held);
                     return Found::Here;
@@ -122,7 +123,7 @@ impl Driver {
         let run = self.held.open.run.id;
         loop {
             let now = self.hub.now();
-            match self.shelf.run(&self.owner.tenant, run, now).await {
+            match self.run_store.run(&self.thread_key.tenant, run, now).await {
                 Ok(Some(record)) => return record,
                 Ok(None) | Err(StoreError::Damaged { .. }) => {
                     return RunRecord {
@@ -149,10 +150,10 @@ impl Driver {
                     None => return Ok(None),
                 },
                 Todo::Nothing(_) => {
-                    return Ok(Some(self.held.open.record(&self.owner.thread, self.hub.now())));
+                    return Ok(Some(self.held.open.record(&self.thread_key.thread, self.hub.now())));
                 }
             };
-            let record = self.shelf.go_on(&self.owner, &mut self.held, &said, self.hub.now()).await?;
+            let record = self.run_store.go_on(&self.thread_key, &mut self.held, &said, self.hub.now()).await?;
             if let Some(tail) = &mut tail {
                 for message in said {
                     let upto = tail.last().map_or(0, |last| last.upto) + size(&message);
@@ -197,7 +198,7 @@ impl Driver {
         }
         let tail = match tail {
             Some(tail) => tail,
-            None => tail.insert(self.shelf.tail(&self.owner, self.plan.context_window, now).await?),
+            None => tail.insert(self.run_store.tail(&self.thread_key, self.plan.context_window, now).await?),
         };
         let offer = self.offer().await.map_err(unavailable)?;
         let reply = tokio::select! {
@@ -223,7 +224,7 @@ impl Driver {
 
     /// The tools that may be used now. The log has a line about them for each step.
     async fn offer(&self) -> Result<Offer, CallError> {
-        let (Owner { tenant, thread }, toolset) = (&self.owner, &self.plan.toolset);
+        let (ThreadKey { tenant, thread }, toolset) = (&self.thread_key, &self.plan.toolset);
         if !tracing::enabled!(tracing::Level::INFO) {
             return self.hub.offer_of(tenant, thread, toolset).await;
         }
@@ -234,7 +235,7 @@ impl Driver {
 
     /// What the model answers to the conversation, with exactly the tools that may be used now.
     async fn reply(&self, offer: &Offer, tail: &[Measured], may_call: bool) -> Result<Reply, ModelError> {
-        let Self { hub, owner, plan, .. } = self;
+        let Self { hub, thread_key, plan, .. } = self;
         let tools = offer.export(plan.model.format());
         let system = self.system();
         let around: u64 = tokens(&system) + tools.iter().map(|tool| tokens(&tool.to_string())).sum::<u64>();
@@ -243,7 +244,7 @@ impl Driver {
         let messages = told(tail, left_out(tail.last().map_or(0, |last| last.upto), room));
         let (run_id, now) = (self.held.open.run.id, hub.now());
         let left = self.held.open.run.until().map(|until| until.since(now));
-        let (to, whose) = (hub.clone(), owner.clone());
+        let (to, whose) = (hub.clone(), thread_key.clone());
         let hear = move |piece: Heard<'_>| {
             let (text, again) = match piece {
                 Heard::Text(text) => (text.to_owned(), false),
@@ -287,7 +288,15 @@ impl Driver {
         let unwanted = self.cancel.child_token();
         let left = self.held.open.run.until().map(|until| until.since(self.hub.now()));
         let (ends, in_time) = {
-            let making = calls::make(self, &unwanted);
+            let step = calls::Step {
+                hub: &self.hub,
+                thread_key: &self.thread_key,
+                plan: &self.plan,
+                open: &self.held.open,
+                resumed: self.resumed,
+                told: &self.told,
+            };
+            let making = calls::make(step, &unwanted);
             tokio::pin!(making);
             tokio::select! {
                 biased;
@@ -312,16 +321,8 @@ impl Driver {
         Ok(Some(said))
     }
 
-    /// A call of this step waits, for a person or for its result.
-    pub(crate) fn waits(told: &watch::Sender<RunRecord>, change: impl FnOnce(&mut RunRecord)) {
-        told.send_modify(|record| {
-            record.status = RunStatus::Waiting;
-            change(record);
-        });
-    }
-
-    pub(crate) fn tell(&self, news: News) {
-        self.hub.announce(&self.owner.tenant, &self.owner.thread, news);
+    fn tell(&self, news: News) {
+        self.hub.announce(&self.thread_key.tenant, &self.thread_key.thread, news);
     }
 
     fn tell_said(&self, said: Option<&Message>) {

@@ -3,11 +3,11 @@
 //! Use the crate `toolhub`; this one is what its feature `agent` is made of.
 #![forbid(unsafe_code)]
 
+mod active_runs;
 mod agent;
 mod calls;
 mod driver;
 mod follow;
-mod live;
 mod message;
 mod meters;
 mod model;
@@ -15,17 +15,18 @@ mod plan;
 mod record;
 mod rules;
 mod run;
+mod run_store;
 #[cfg(feature = "stub")]
 mod script;
 mod service;
-mod shelf;
 #[cfg(feature = "stub")]
 mod stub;
+mod thread_key;
 mod window;
 
 pub use agent::{Agent, AgentBuilder};
 pub use follow::{RunNews, events};
-pub use message::{AskedCall, CallResult, Message, Picture};
+pub use message::{AskedCall, CallResult, Message, Picture, UserMessage};
 pub use meters::{AgentStats, Meters, RUN_SECONDS, SECONDS, Spread, TOKENS};
 pub use model::{
     Anthropic, Hear, Heard, Model, ModelError, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Reply, Secret,
@@ -34,9 +35,9 @@ pub use model::{
 pub use plan::{AgentPlan, ToolExecution};
 pub use record::{RunRecord, RunStatus};
 pub use run::{Bounds, End, Planned, Run, RunCall, RunError, Todo};
+pub use run_store::KeptMessage;
 #[cfg(feature = "stub")]
 pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, Scripted};
-pub use service::{AgentError, AgentService, CancelRun, DEFAULT_AGENT, RunHandle, Said, ThreadExport};
-pub use shelf::KeptMessage;
+pub use service::{AgentError, AgentService, CancelRun, DEFAULT_AGENT, RunHandle, ThreadExport};
 #[cfg(feature = "stub")]
 pub use stub::Stub;

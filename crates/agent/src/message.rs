@@ -6,7 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use smol_str::SmolStr;
-use toolhub_core::ids::CallId;
+use toolhub_core::{
+    TraceContext,
+    ids::{CallId, Caller, IdempotencyKey},
+};
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -83,4 +86,25 @@ pub struct Picture {
     pub data: String,
     /// What they are, such as `image/png`.
     pub mime_type: String,
+}
+
+/// What a user says to an agent, before it is kept as a [`Message`].
+#[derive(Debug, Clone, Default)]
+pub struct UserMessage {
+    /// The text.
+    pub content: String,
+    /// Who is spoken to; the thread's own agent, or `default`, where nothing is said.
+    pub agent: Option<SmolStr>,
+    /// The word that a repetition is the same message. It belongs to the thread, and is remembered for a day.
+    pub key: Option<IdempotencyKey>,
+    /// Who speaks.
+    pub caller: Caller,
+    /// Where it stands in a trace that began elsewhere. The model and the tools of its calls are told.
+    pub trace: Option<TraceContext>,
+}
+
+impl<T: Into<String>> From<T> for UserMessage {
+    fn from(content: T) -> Self {
+        Self { content: content.into(), ..Self::default() }
+    }
 }

@@ -18,18 +18,15 @@ use smol_str::SmolStr;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolhub_core::{
-    CancellationToken, ToolHub, Toolset, TraceContext,
+    CancellationToken, ToolHub, Toolset,
     backend::StoreError,
-    ids::{Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    ids::{RunId, Tenant, ThreadId},
     status::Language,
 };
 
 use crate::{
-    agent::Agent,
-    live::Live,
-    meters::Meters,
-    plan::AgentPlan,
-    shelf::{Owner, Shelf},
+    active_runs::ActiveRuns, message::UserMessage, meters::Meters, plan::AgentPlan, run_store::RunStore,
+    thread_key::ThreadKey,
 };
 
 pub use handle::RunHandle;
@@ -73,35 +70,14 @@ pub enum AgentError {
     Store(#[from] StoreError),
 }
 
-/// What a user says.
-#[derive(Debug, Clone, Default)]
-pub struct Said {
-    /// The text.
-    pub content: String,
-    /// Who is spoken to; the thread's own agent, or `default`, where nothing is said.
-    pub agent: Option<SmolStr>,
-    /// The word that a repetition is the same message. It belongs to the thread, and is remembered for a day.
-    pub key: Option<IdempotencyKey>,
-    /// Who speaks.
-    pub caller: Caller,
-    /// Where it stands in a trace that began elsewhere. The model and the tools of its calls are told.
-    pub trace: Option<TraceContext>,
-}
-
-impl<T: Into<String>> From<T> for Said {
-    fn from(content: T) -> Self {
-        Self { content: content.into(), ..Self::default() }
-    }
-}
-
 /// Keeps agents by thread. Cheap to clone; all clones are the same service.
 #[derive(Clone)]
 pub struct AgentService(Arc<Inner>);
 
 struct Inner {
     hub: ToolHub,
-    shelf: Shelf,
-    live: Live,
+    run_store: RunStore,
+    active_runs: ActiveRuns,
     meters: Arc<Meters>,
     /// By name.
     agents: Mutex<BTreeMap<SmolStr, Arc<AgentPlan>>>,
@@ -114,7 +90,7 @@ struct Inner {
 /// The agents that were set for one thread.
 #[derive(Default)]
 struct Own {
-    plans: HashMap<Owner, (Arc<AgentPlan>, Instant)>,
+    plans: HashMap<ThreadKey, (Arc<AgentPlan>, Instant)>,
     /// When those were let go of that nobody uses.
     swept: Option<Instant>,
 }
@@ -132,8 +108,8 @@ impl AgentService {
     pub fn speaking(hub: &ToolHub, language: Language) -> Self {
         Self(Arc::new(Inner {
             hub: hub.clone(),
-            shelf: Shelf { store: hub.store() },
-            live: (*hub.extension::<Live>()).clone(),
+            run_store: RunStore { store: hub.store() },
+            active_runs: (*hub.extension::<ActiveRuns>()).clone(),
             meters: Arc::default(),
             agents: Mutex::default(),
             own: Mutex::default(),
@@ -165,39 +141,22 @@ impl AgentService {
         lock(&self.0.agents).clone()
     }
 
-    /// Gives a thread an agent of its own. What the thread remembers is there as it was; a run that a dead process left open
-    /// goes on.
-    ///
-    /// # Errors
-    /// When the store does not answer.
-    pub async fn set_agent(&self, tenant: &Tenant, thread: &ThreadId, plan: AgentPlan) -> Result<Agent, AgentError> {
-        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        let plan = Arc::new(plan);
-        lock(&self.0.own).plans.insert(owner.clone(), (plan.clone(), Instant::now()));
-        let agent = Agent::new(self.clone(), owner, Some(plan));
-        agent.initialize().await?;
-        Ok(agent)
+    /// Gives a thread a plan of its own, in the place of the one it had.
+    pub(crate) fn adopt(&self, thread_key: &ThreadKey, plan: Arc<AgentPlan>) {
+        lock(&self.0.own).plans.insert(thread_key.clone(), (plan, Instant::now()));
     }
 
-    /// The agent of a thread: its own, or the one that was spoken to last.
-    ///
-    /// # Errors
-    /// When the store does not answer.
-    pub async fn get_agent(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<Agent>, AgentError> {
-        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        if let Some(plan) = self.own(&owner) {
-            return Ok(Some(Agent::new(self.clone(), owner, Some(plan))));
-        }
-        let head = self.0.shelf.head(&owner, self.0.hub.now()).await?;
-        let known = head.is_some_and(|head| lock(&self.0.agents).contains_key(&head.agent));
-        Ok(known.then(|| Agent::new(self.clone(), owner, None)))
+    /// Whether the agent that was spoken to last in a thread is still defined.
+    pub(crate) async fn last_is_defined(&self, thread_key: &ThreadKey) -> Result<bool, StoreError> {
+        let head = self.0.run_store.head(thread_key, self.0.hub.now()).await?;
+        Ok(head.is_some_and(|head| lock(&self.0.agents).contains_key(&head.agent)))
     }
 
     /// Takes a thread's own agent away; says whether it had one. What the thread remembers stays, and a run that is open ends
     /// as it began.
     pub fn remove_agent(&self, tenant: &Tenant, thread: &ThreadId) -> bool {
-        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        lock(&self.0.own).plans.remove(&owner).is_some()
+        let thread_key = ThreadKey::new(tenant, thread);
+        lock(&self.0.own).plans.remove(&thread_key).is_some()
     }
 
     /// Speaks to the agent of a thread. What was said is safe when this returns, and the run goes on by itself.
@@ -209,10 +168,10 @@ impl AgentService {
         &self,
         tenant: &Tenant,
         thread: &ThreadId,
-        said: impl Into<Said>,
+        said: impl Into<UserMessage>,
     ) -> Result<RunHandle, AgentError> {
-        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        self.begin(&owner, said.into(), CancellationToken::new()).await
+        let thread_key = ThreadKey::new(tenant, thread);
+        self.begin(&thread_key, said.into(), CancellationToken::new()).await
     }
 
     /// Goes on with the runs that a dead process has left open; says how many. Those of agents that were [set](Self::set_agent)
@@ -221,18 +180,18 @@ impl AgentService {
     /// # Errors
     /// When the store does not answer.
     pub async fn resume(&self) -> Result<usize, StoreError> {
-        let Inner { hub, shelf, .. } = &*self.0;
+        let Inner { hub, run_store, .. } = &*self.0;
         let mut many = 0;
-        if !shelf.store.alone() {
+        if !run_store.store.alone() {
             // They may be those of somebody who lives; their threads are looked at when somebody speaks in them.
             return Ok(0);
         }
-        for owner in shelf.open(hub.now()).await? {
-            match self.go_on_with(&owner).await {
+        for thread_key in run_store.open(hub.now()).await? {
+            match self.go_on_with(&thread_key).await {
                 Ok(goes_on) => many += usize::from(goes_on),
                 // One that cannot be read stops nobody else.
                 Err(error @ StoreError::Damaged { .. }) => {
-                    tracing::warn!(thread = %owner.thread, %error, "an open run cannot be read and stays as it is");
+                    tracing::warn!(thread = %thread_key.thread, %error, "an open run cannot be read and stays as it is");
                 }
                 Err(error) => return Err(error),
             }
@@ -259,8 +218,8 @@ impl AgentService {
     /// # Errors
     /// When the store does not answer.
     pub async fn toolset_of(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Toolset, StoreError> {
-        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        match self.plan(&owner, None).await {
+        let thread_key = ThreadKey::new(tenant, thread);
+        match self.plan(&thread_key, None).await {
             Ok((_, plan)) => Ok(plan.toolset.clone()),
             Err(AgentError::Store(error)) => Err(error),
             Err(_) => Ok(Toolset::all()),
@@ -270,16 +229,16 @@ impl AgentService {
     /// The agent of a thread, and what it is called.
     pub(crate) async fn plan(
         &self,
-        owner: &Owner,
+        thread_key: &ThreadKey,
         named: Option<&SmolStr>,
     ) -> Result<(SmolStr, Arc<AgentPlan>), AgentError> {
-        if let (None, Some(plan)) = (named, self.own(owner)) {
+        if let (None, Some(plan)) = (named, self.own(thread_key)) {
             return Ok((SmolStr::new_static(OWN), plan));
         }
         let name = match named {
             Some(name) => name.clone(),
             None => {
-                let head = self.0.shelf.head(owner, self.0.hub.now()).await?;
+                let head = self.0.run_store.head(thread_key, self.0.hub.now()).await?;
                 let last = head.map(|head| head.agent).filter(|name| lock(&self.0.agents).contains_key(name));
                 last.unwrap_or(SmolStr::new_static(DEFAULT_AGENT))
             }
@@ -292,14 +251,14 @@ impl AgentService {
     }
 
     /// The agent that was set for a thread. Those that nobody holds and nobody has used for long are let go of.
-    fn own(&self, owner: &Owner) -> Option<Arc<AgentPlan>> {
+    pub(crate) fn own(&self, thread_key: &ThreadKey) -> Option<Arc<AgentPlan>> {
         let (mut own, now) = (lock(&self.0.own), Instant::now());
         if own.swept.is_none_or(|swept| now - swept > IDLE / 60) {
             // Whoever holds an agent, or drives its run, holds its plan.
             own.plans.retain(|_, (plan, used)| now - *used < IDLE || Arc::strong_count(plan) > 1);
             own.swept = Some(now);
         }
-        own.plans.get_mut(owner).map(|(plan, used)| {
+        own.plans.get_mut(thread_key).map(|(plan, used)| {
             *used = now;
             plan.clone()
         })

@@ -28,20 +28,24 @@ mod threads;
 mod tools;
 mod toolsets;
 
+use std::sync::OnceLock;
+
 use axum::{
+    Router,
     extract::{Request, State},
     response::Response,
 };
+use serde_json::Value;
 
 use crate::{
     app::App,
-    guard,
+    auth, openapi,
     problem::{Code, Problem},
-    route::Route,
+    route::{self, Route},
 };
 
 /// Every route of the server.
-pub(crate) fn routes() -> Vec<Route> {
+fn routes() -> Vec<Route> {
     [
         tools::routes(),
         toolsets::routes(),
@@ -76,15 +80,45 @@ pub(crate) fn routes() -> Vec<Route> {
     .collect()
 }
 
+/// The router of all routes, with answers for addresses and methods that no route has.
+pub(crate) fn router(app: &App) -> Router {
+    let routes = route::router(routes(), app);
+    routes.fallback(nothing_here).method_not_allowed_fallback(not_that_method).with_state(app.clone())
+}
+
+/// The OpenAPI document of all routes. It never changes, so it is made once.
+pub(crate) fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| openapi::document(&routes(), env!("CARGO_PKG_VERSION")))
+}
+
 /// No route has this address.
-pub(crate) async fn nothing_here(State(app): State<App>, request: Request) -> Response {
+async fn nothing_here(State(app): State<App>, request: Request) -> Response {
     let problem = Problem::new(Code::NOT_FOUND, format!("there is nothing at `{}`", request.uri().path()))
         .hint("GET /openapi.json lists every address");
-    guard::outside(&app, &request, problem)
+    auth::outside(&app, &request, problem)
 }
 
 /// The address is known, the method is not.
-pub(crate) async fn not_that_method(State(app): State<App>, request: Request) -> Response {
+async fn not_that_method(State(app): State<App>, request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
-    guard::outside(&app, &request, Problem::new(Code::METHOD_NOT_ALLOWED, format!("`{path}` does not take {method}")))
+    auth::outside(&app, &request, Problem::new(Code::METHOD_NOT_ALLOWED, format!("`{path}` does not take {method}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scope::{Access, Scope};
+    use axum::http::Method;
+
+    #[test]
+    fn every_route_that_changes_what_others_rely_on_is_audited() {
+        let changes = |scope| matches!(scope, Scope::Admin | Scope::StateWrite | Scope::ApprovalsWrite);
+        for route in routes() {
+            let Access::Needs(scope) = route.access else { continue };
+            if route.method != Method::GET && changes(scope) {
+                assert!(route.audited.is_some(), "{} {} leaves no trace", route.method, route.path);
+            }
+        }
+    }
 }

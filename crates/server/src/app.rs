@@ -10,7 +10,9 @@ use toolhub_core::{
     clock::{Clock, SystemClock, Timestamp},
 };
 
-use crate::{audit::Audit, guard::Front, keys::Keys, metrics::Meters, settings::Settings, steward::Steward};
+use crate::{
+    audit::Audit, keys::Keys, metrics::Meters, origin_check::OriginCheck, settings::Settings, steward::Steward,
+};
 
 /// Cheap to clone; all clones are the same server.
 #[derive(Clone)]
@@ -23,7 +25,7 @@ struct Parts {
     /// Given after the rest, or never.
     agents: OnceLock<AgentService>,
     settings: Settings,
-    front: Front,
+    origin_check: OriginCheck,
     keys: Arc<Keys>,
     audit: Audit,
     meters: Meters,
@@ -38,11 +40,23 @@ impl App {
         steward: Option<Arc<dyn Steward>>,
         settings: Settings,
     ) -> Self {
-        let (front, keys) = (Front::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
+        let (origin_check, keys) = (OriginCheck::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
         let audit = Audit::new(store.clone(), settings.keep_audit);
         let (meters, begun, stopping) = (Meters::default(), Instant::now(), CancellationToken::new());
         let agents = OnceLock::new();
-        Self(Arc::new(Parts { hub, store, steward, agents, settings, front, keys, audit, meters, begun, stopping }))
+        Self(Arc::new(Parts {
+            hub,
+            store,
+            steward,
+            agents,
+            settings,
+            origin_check,
+            keys,
+            audit,
+            meters,
+            begun,
+            stopping,
+        }))
     }
 
     /// The hub behind the doors.
@@ -76,8 +90,8 @@ impl App {
     }
 
     /// What every request is looked at by first.
-    pub(crate) fn front(&self) -> &Front {
-        &self.0.front
+    pub(crate) fn origin_check(&self) -> &OriginCheck {
+        &self.0.origin_check
     }
 
     /// Who has a key.

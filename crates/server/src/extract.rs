@@ -2,21 +2,20 @@
 
 mod headers;
 
-use std::convert::Infallible;
-
 use axum::{
     body::Bytes,
-    extract::{FromRequest, FromRequestParts, RawPathParams, Request},
+    extract::{FromRequestParts, RawPathParams, State},
     http::{HeaderMap, header, request::Parts},
 };
-use schemars::JsonSchema;
+use futures_util::FutureExt;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, DeserializeOwned, value::MapDeserializer};
 use serde_json::{Map, Value};
 
 use crate::{
     app::App,
-    door::Cut,
-    openapi::Operation,
+    body_error,
+    operation::Operation,
     problem::{Code, Flaw, Problem},
     scope::Principal,
 };
@@ -24,83 +23,63 @@ use crate::{
 /// How alike two names are of which one may be meant by the other, from 0 to 1.
 const CLOSE: f64 = 0.8;
 
-pub(crate) use headers::{Key, LastEvent, Prefer, Tongue, Trace};
+pub(crate) use headers::{AcceptLanguage, Key, LastEvent, Prefer, Trace};
 
-/// Something a handler takes, that knows how to describe itself.
-pub(crate) trait Describe {
+/// Something a handler takes from the head of a request, that knows how to describe itself.
+pub(crate) trait FromParts: Sized + Send + 'static {
+    /// Adds itself to the description of a route. What a client does not send is not described.
+    fn describe(_: &mut Operation<'_>) {}
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The problem the request is answered with.
+    fn from_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem>;
+}
+
+/// What a handler takes from the body of a request, as the last of its parts.
+pub(crate) trait FromBody: Sized + Send + 'static {
     /// Adds itself to the description of a route.
     fn describe(operation: &mut Operation<'_>);
+
+    /// Reads it from the whole body.
+    ///
+    /// # Errors
+    /// The problem the request is answered with.
+    fn from_body(headers: &HeaderMap, body: Bytes, app: &App) -> Result<Self, Problem>;
+
+    /// The problem a request is answered with whose body did not arrive.
+    fn not_whole(error: &axum::Error, limit: usize) -> Problem {
+        body_error::problem(error, limit)
+    }
 }
 
-/// All that a handler takes. The tuples are those of axum's `Handler`.
-pub(crate) trait Inputs {
-    /// Adds all of it to the description of a route.
-    fn describe(operation: &mut Operation<'_>);
+impl FromParts for State<App> {
+    fn from_parts(_: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Ok(Self(app.clone()))
+    }
 }
 
-macro_rules! inputs {
-    ($($name:ident)*) => {
-        impl<Way, $($name: Describe,)*> Inputs for (Way, $($name,)*) {
-            #[allow(unused_variables)]
-            fn describe(operation: &mut Operation<'_>) {
-                $($name::describe(operation);)*
-            }
-        }
-    };
-}
-inputs!();
-inputs!(A);
-inputs!(A B);
-inputs!(A B C);
-inputs!(A B C D);
-inputs!(A B C D E);
-inputs!(A B C D E F);
-inputs!(A B C D E F G);
-inputs!(A B C D E F G H);
-inputs!(A B C D E F G H I);
-
-impl Describe for axum::extract::State<App> {
-    fn describe(_: &mut Operation<'_>) {}
+impl FromParts for HeaderMap {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        Ok(parts.headers.clone())
+    }
 }
 
-impl Describe for HeaderMap {
-    fn describe(_: &mut Operation<'_>) {}
-}
-
-/// Who asks.
-#[derive(Debug)]
-pub(crate) struct Who(pub(crate) Principal);
-
-impl Describe for Who {
-    fn describe(_: &mut Operation<'_>) {}
-}
-
-impl FromRequestParts<App> for Who {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        // The guard puts it there before any handler is reached; without it nobody is served.
-        parts
-            .extensions
-            .get::<Principal>()
-            .cloned()
-            .map(Self)
-            .ok_or_else(|| Problem::new(Code::UNAUTHENTICATED, "nobody has said who is asking"))
+impl FromParts for Principal {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        // The route's guard puts it there before any handler is reached; without it nobody is served.
+        let principal = parts.extensions.get::<Self>().cloned();
+        principal.ok_or_else(|| Problem::new(Code::UNAUTHENTICATED, "nobody has said who is asking"))
     }
 }
 
 /// Who asks, on a route that is open to everybody.
 #[derive(Debug)]
-pub(crate) struct Guest(pub(crate) Option<Principal>);
+pub(crate) struct MaybePrincipal(pub(crate) Option<Principal>);
 
-impl Describe for Guest {
-    fn describe(_: &mut Operation<'_>) {}
-}
-
-impl FromRequestParts<App> for Guest {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+impl FromParts for MaybePrincipal {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         Ok(Self(parts.extensions.get::<Principal>().cloned()))
     }
 }
@@ -109,38 +88,35 @@ impl FromRequestParts<App> for Guest {
 #[derive(Debug)]
 pub(crate) struct Params<P>(pub(crate) P);
 
-impl<P: JsonSchema> Describe for Params<P> {
+impl<P: DeserializeOwned + JsonSchema + Send + 'static> FromParts for Params<P> {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameters::<P>("path");
     }
-}
 
-impl<P: DeserializeOwned> FromRequestParts<App> for Params<P> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let unreadable = |_| Problem::new(Code::NOT_FOUND, "the path is not readable text");
-        let raw = RawPathParams::from_request_parts(parts, app).await.map_err(unreadable)?;
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        let raw = raw_params(parts)?;
         // A part that is no legal id names nothing that exists.
         let named = P::deserialize(MapDeserializer::<_, de::value::Error>::new(raw.iter()));
         named.map(Self).map_err(|wrong| Problem::new(Code::NOT_FOUND, wrong.to_string()))
     }
 }
 
+/// What axum's router found in the path. It is there already; axum only tells of it by a future.
+fn raw_params(parts: &mut Parts) -> Result<RawPathParams, Problem> {
+    let found = RawPathParams::from_request_parts(parts, &()).now_or_never();
+    found.and_then(Result::ok).ok_or_else(|| Problem::new(Code::NOT_FOUND, "the path is not readable text"))
+}
+
 /// What stands behind the `?`. Every member is a text there; numbers and truths are read from it.
 #[derive(Debug)]
 pub(crate) struct Query<Q>(pub(crate) Q);
 
-impl<Q: JsonSchema> Describe for Query<Q> {
+impl<Q: DeserializeOwned + JsonSchema + Send + 'static> FromParts for Query<Q> {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameters::<Q>("query");
     }
-}
 
-impl<Q: DeserializeOwned> FromRequestParts<App> for Query<Q> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let read = axum::extract::Query::<Q>::try_from_uri(&parts.uri);
         read.map(|axum::extract::Query(query)| Self(query)).map_err(|wrong| {
             Problem::new(Code::INVALID_REQUEST, format!("the query is not valid: {}", wrong.body_text()))
@@ -152,17 +128,13 @@ impl<Q: DeserializeOwned> FromRequestParts<App> for Query<Q> {
 #[derive(Debug)]
 pub(crate) struct Body<B>(pub(crate) B);
 
-impl<B: JsonSchema> Describe for Body<B> {
+impl<B: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Body<B> {
     fn describe(operation: &mut Operation<'_>) {
         operation.body::<B>(true);
     }
-}
 
-impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for Body<B> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        match read(request, app).await? {
+    fn from_body(headers: &HeaderMap, body: Bytes, app: &App) -> Result<Self, Problem> {
+        match read(headers, &body, app)? {
             Some(body) => Ok(Self(body)),
             None => Err(Problem::new(Code::INVALID_JSON, "the request has no body; send a JSON object")),
         }
@@ -173,60 +145,63 @@ impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for Body<B> {
 #[derive(Debug)]
 pub(crate) struct MaybeBody<B>(pub(crate) Option<B>);
 
-impl<B: JsonSchema> Describe for MaybeBody<B> {
+impl<B: DeserializeOwned + JsonSchema + Send + 'static> FromBody for MaybeBody<B> {
     fn describe(operation: &mut Operation<'_>) {
         operation.body::<B>(false);
     }
-}
 
-impl<B: DeserializeOwned + JsonSchema> FromRequest<App> for MaybeBody<B> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        read(request, app).await.map(Self)
+    fn from_body(headers: &HeaderMap, body: Bytes, app: &App) -> Result<Self, Problem> {
+        read(headers, &body, app).map(Self)
     }
 }
 
-/// Reads a body within the limits. `None` where there is none.
-async fn read<B: DeserializeOwned + JsonSchema>(request: Request, app: &App) -> Result<Option<B>, Problem> {
-    let (json, packed) = (is_json(request.headers()), is_packed(request.headers()));
-    let limit = app.settings().limits.body;
-    let bytes: Bytes =
-        axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| not_whole(&error, limit))?;
-    if bytes.is_empty() {
+/// Reads a body as JSON. `None` where there is none.
+fn read<B: DeserializeOwned + JsonSchema>(headers: &HeaderMap, body: &[u8], app: &App) -> Result<Option<B>, Problem> {
+    if body.is_empty() {
         return Ok(None);
     }
-    if !json {
+    readable(headers, body, app, B::json_schema)?;
+    serde_json::from_slice(body).map(Some).map_err(|wrong| refusal(&wrong, body, B::json_schema, misfit::<B>))
+}
+
+/// How a type of bodies is described.
+type Describes = fn(&mut SchemaGenerator) -> Schema;
+
+/// Whether a body can be read as JSON of a type that is described so.
+fn readable(headers: &HeaderMap, body: &[u8], app: &App, described: Describes) -> Result<(), Problem> {
+    if !is_json(headers) {
         let hint = "send the header `content-type: application/json`";
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is not said to be JSON").hint(hint));
     }
-    if packed {
+    if is_packed(headers) {
         let hint = "send it as it is, without the header `content-encoding`";
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is said to be compressed").hint(hint));
     }
-    too_deep(&bytes, app.settings().limits.json_depth)?;
-    no_object::<B>(&bytes)?;
-    serde_json::from_slice(&bytes).map(Some).map_err(|wrong| match wrong.classify() {
-        serde_json::error::Category::Data => {
-            let detail = wrong.to_string();
-            let flaw = unknown_member::<B>(&bytes).unwrap_or_else(|| misfit::<B>(&bytes, detail.clone()));
-            Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
-        }
-        _ => Problem::new(Code::INVALID_JSON, wrong.to_string()),
-    })
+    too_deep(body, app.settings().limits.json_depth)?;
+    no_object(body, described)
+}
+
+/// Why a body is none of its type.
+fn refusal(wrong: &serde_json::Error, bytes: &[u8], described: Describes, misfit: fn(&[u8]) -> String) -> Problem {
+    let detail = wrong.to_string();
+    if !wrong.is_data() {
+        return Problem::new(Code::INVALID_JSON, detail);
+    }
+    let misfit = || Flaw { pointer: misfit(bytes), detail: detail.clone() };
+    let flaw = unknown_member(bytes, described).unwrap_or_else(misfit);
+    Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
 }
 
 /// Where in a body it is that something does not fit. It is read once more for that: whoever sends a sound one does not pay.
-fn misfit<B: DeserializeOwned>(bytes: &[u8], detail: String) -> Flaw {
+fn misfit<B: DeserializeOwned>(bytes: &[u8]) -> String {
     let read = serde_path_to_error::deserialize::<_, B>(&mut serde_json::Deserializer::from_slice(bytes));
-    let pointer = read.err().map(|wrong| pointer(wrong.path())).unwrap_or_default();
-    Flaw { pointer, detail }
+    read.err().map(|wrong| pointer(wrong.path())).unwrap_or_default()
 }
 
 /// Refuses anything but an object where one is described. A list would be read as the members in their order.
-fn no_object<B: JsonSchema>(bytes: &[u8]) -> Result<(), Problem> {
+fn no_object(bytes: &[u8], described: Describes) -> Result<(), Problem> {
     let object = bytes.trim_ascii_start().starts_with(b"{");
-    if object || schemars::schema_for!(B).get("type") != Some(&Value::from("object")) {
+    if object || described(&mut SchemaGenerator::default()).get("type") != Some(&Value::from("object")) {
         return Ok(());
     }
     let other = serde_json::from_slice::<serde::de::IgnoredAny>(bytes);
@@ -237,9 +212,9 @@ fn no_object<B: JsonSchema>(bytes: &[u8]) -> Result<(), Problem> {
 }
 
 /// The first member of a body that is none of its type's, with the closest one that is.
-fn unknown_member<B: JsonSchema>(bytes: &[u8]) -> Option<Flaw> {
+fn unknown_member(bytes: &[u8], described: Describes) -> Option<Flaw> {
     let body: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
-    let schema = schemars::schema_for!(B);
+    let schema = described(&mut SchemaGenerator::default());
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     let known = schema.get("properties").and_then(Value::as_object).filter(|_| closed)?;
     let unknown = body.keys().find(|name| !known.contains_key(*name))?;
@@ -255,14 +230,6 @@ fn unknown_member<B: JsonSchema>(bytes: &[u8]) -> Option<Flaw> {
 
 fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join("`, `")
-}
-
-/// Why a body could not be read.
-pub(crate) fn not_whole(error: &axum::Error, limit: usize) -> Problem {
-    match Cut::in_error(error) {
-        Some(Cut::TooSlow) => Problem::new(Code::TOO_SLOW, "the body took longer to arrive than this server waits"),
-        _ => Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole")),
-    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -1,24 +1,29 @@
 //! Ways in to a hub: HTTP, events, metrics.
 //!
 //! In: a hub, the store it stands on, and what the owner says. Out: answers to requests. The router can be used without
-//! a socket; the door is what listens.
+//! a socket; `listener` is what accepts connections.
 #![forbid(unsafe_code)]
 
+mod access_log;
 mod api;
 mod app;
 mod audit;
-mod before;
-mod door;
+mod auth;
+mod body_error;
 mod extract;
-mod guard;
+mod handler;
+mod idempotency;
+mod json;
 mod keys;
 mod links;
-mod log;
+mod listener;
 mod metrics;
 mod openapi;
+mod operation;
+mod origin_check;
 mod page;
 mod problem;
-mod repeat;
+mod request_info;
 mod route;
 mod scope;
 mod settings;
@@ -32,8 +37,8 @@ use axum::Router;
 use toolhub_agent::AgentService;
 use toolhub_core::{ToolHub, backend::Backend};
 
-pub use door::{Bound, ServeError};
 pub use keys::{KeyError, KeyRing, NewKey};
+pub use listener::{Bound, ServeError};
 pub use scope::{NoScope, Scope};
 pub use settings::{Auth, Build, KeySetting, Limits, Settings};
 pub use steward::{Backup, ConfigProblem, NamedToolset, Reloaded, Steward, StewardError, ToolChangeError};
@@ -71,9 +76,9 @@ impl Server {
 
     /// All routes, for whoever has a way of their own to bring requests: no socket, no limits of connections and time.
     pub fn router(&self) -> Router {
-        let (app, routes) = (self.app.clone(), route::router(api::routes(), &self.app));
+        let (app, routes) = (self.app.clone(), api::router(&self.app));
         let serve = tower::service_fn(move |request| {
-            let answer = door::answer(&app, &routes, request, None);
+            let answer = listener::answer(&app, &routes, request, None);
             async move { Ok::<_, std::convert::Infallible>(answer.await) }
         });
         Router::new().fallback_service(serve)
@@ -88,7 +93,7 @@ impl Server {
     /// The description of the API.
     #[must_use]
     pub fn openapi() -> serde_json::Value {
-        openapi::of_server().clone()
+        api::document().clone()
     }
 
     /// Takes its address.
@@ -96,6 +101,7 @@ impl Server {
     /// # Errors
     /// When the address is taken or may not be used, or would let strangers in.
     pub async fn bind(self) -> Result<Bound, ServeError> {
-        door::bind(self.app).await
+        let router = api::router(&self.app);
+        listener::bind(self.app, router).await
     }
 }

@@ -2,15 +2,10 @@
 //!
 //! In: a request and what the owner says. Out: an address. The host of a request was checked by the guard before.
 
-use std::convert::Infallible;
-
-use axum::{
-    extract::FromRequestParts,
-    http::{HeaderValue, header, request::Parts, uri::Authority},
-};
+use axum::http::{HeaderValue, header, request::Parts, uri::Authority};
 use toolhub_core::ids::{ApprovalId, CallId, RunId};
 
-use crate::{app::App, extract::Describe, openapi::Operation};
+use crate::{app::App, extract::FromParts, problem::Problem};
 
 /// The address this server is reached by. Most answers have no link, so it is put together for one that has.
 #[derive(Clone)]
@@ -21,14 +16,8 @@ pub(crate) struct Links {
     authority: Option<Authority>,
 }
 
-impl Describe for Links {
-    fn describe(_: &mut Operation<'_>) {}
-}
-
-impl FromRequestParts<App> for Links {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
+impl FromParts for Links {
+    fn from_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let host = parts.headers.get(header::HOST).cloned();
         Ok(Self { app: app.clone(), host, authority: parts.uri.authority().cloned() })
     }

@@ -16,13 +16,13 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use page::page;
+pub(crate) use page::{Sources, page};
 
 /// All counters of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     routes: Mutex<BTreeMap<(&'static str, String), Arc<RouteMeter>>>,
-    pub(crate) doors: DoorMeter,
+    pub(crate) listener: ListenerMeter,
     census: census::Census,
 }
 
@@ -35,9 +35,9 @@ pub(crate) struct RouteMeter {
     micros: AtomicU64,
 }
 
-/// What happened at the door.
+/// What happened to connections.
 #[derive(Debug, Default)]
-pub(crate) struct DoorMeter {
+pub(crate) struct ListenerMeter {
     pub(crate) open: AtomicUsize,
     pub(crate) accepted: AtomicU64,
     /// Not let in, because there were too many.

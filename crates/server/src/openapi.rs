@@ -4,79 +4,19 @@
 
 mod headers;
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use toolhub_core::ErrorKind;
 
 use crate::{
-    extract::{Describe, Key},
+    extract::{FromParts, Key},
+    operation::Operation,
     problem::{Code, ProblemBody},
-    route::{Access, Route},
+    route::Route,
+    scope::Access,
 };
-
-/// A route's description in the making.
-pub(crate) struct Operation<'a> {
-    schemas: &'a mut SchemaGenerator,
-    parameters: Vec<Value>,
-    body: Option<Value>,
-}
-
-impl Operation<'_> {
-    /// The members of a type as parameters, in the path or behind the `?`.
-    pub(crate) fn parameters<P: JsonSchema>(&mut self, place: &str) {
-        // Parameters are listed one by one, so the type itself must not become a reference.
-        let mut schema = P::json_schema(self.schemas);
-        let required: Vec<String> =
-            schema.get("required").and_then(|names| serde_json::from_value(names.clone()).ok()).unwrap_or_default();
-        let Some(Value::Object(properties)) = schema.remove("properties") else { return };
-        for (name, mut schema) in properties {
-            never_null(&mut schema);
-            let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-            let required = place == "path" || required.contains(&name);
-            let mut parameter = json!({"name": name, "in": place, "required": required, "schema": schema});
-            if let (Some(parameter), Some(text)) = (parameter.as_object_mut(), description) {
-                parameter.insert("description".into(), text);
-            }
-            self.parameters.push(parameter);
-        }
-    }
-
-    /// A header.
-    pub(crate) fn header(&mut self, name: &str, description: &str, schema: &Value) {
-        let header =
-            json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema});
-        self.parameters.push(header);
-    }
-
-    /// The body.
-    pub(crate) fn body<B: JsonSchema>(&mut self, required: bool) {
-        let schema = self.schemas.subschema_for::<B>();
-        self.body = Some(json!({"required": required, "content": {"application/json": {"schema": schema}}}));
-    }
-}
-
-/// In a path or a query a member is there or not; there is no null.
-fn never_null(schema: &mut Value) {
-    if let Some(Value::Array(types)) = schema.get_mut("type") {
-        types.retain(|one| one != "null");
-        if let [one] = types.as_slice() {
-            schema["type"] = one.clone();
-        }
-    }
-    let is_null = |one: &Value| one["type"] == "null";
-    if let Some(Value::Array(any)) = schema.get_mut("anyOf") {
-        any.retain(|one| !is_null(one));
-        if let [one] = any.as_slice() {
-            let one = one.clone();
-            if let (Some(schema), Value::Object(one)) = (schema.as_object_mut(), one) {
-                schema.remove("anyOf");
-                schema.extend(one);
-            }
-        }
-    }
-}
 
 /// What every route may answer, whatever it does.
 const ALWAYS: &[Code] =
@@ -89,14 +29,8 @@ const WITH_BODY: &[Code] = &[Code::INVALID_JSON, Code::INVALID_REQUEST, Code::UN
 const ONCE: &[ErrorKind] =
     &[ErrorKind::IdempotencyKeyReused, ErrorKind::IdempotencyInProgress, ErrorKind::StoreUnavailable];
 
-/// The description of this server. It never changes, so it is made once.
-pub(crate) fn of_server() -> &'static Value {
-    static DOCUMENT: OnceLock<Value> = OnceLock::new();
-    DOCUMENT.get_or_init(|| document(&crate::api::routes(), env!("CARGO_PKG_VERSION")))
-}
-
 /// The whole document.
-fn document(routes: &[Route], version: &str) -> Value {
+pub(crate) fn document(routes: &[Route], version: &str) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
@@ -165,12 +99,12 @@ fn renamed(schema: &mut Value, doubled: &[String]) {
 }
 
 fn describe(route: &Route, (taken, given): (&mut SchemaGenerator, &mut SchemaGenerator), problem: &Value) -> Value {
-    let mut operation = Operation { schemas: taken, parameters: Vec::new(), body: None };
+    let mut operation = Operation::new(taken);
     (route.inputs)(&mut operation);
     if route.once {
         Key::describe(&mut operation);
     }
-    let (parameters, body) = (operation.parameters, operation.body);
+    let (parameters, body) = operation.into_parts();
     let mut responses = Map::new();
     for says in &route.answers {
         let mut answer = json!({"description": says.what});

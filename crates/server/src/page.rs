@@ -4,7 +4,7 @@
 //! the next page. A cursor is opaque: the place in a list, and a checksum over it and the list's name, so that one that is
 //! damaged or was given for another list is refused. It is no secret, and no proof of anything.
 //!
-//! A handler takes `limit: Limit` (with `#[serde(default)]`) and `cursor: Option<Cursor>` in its query, and [`Here`]:
+//! A handler takes a [`ListQuery`], or what [`list_query!`] makes of its filters, and [`Here`]:
 //!
 //! ```text
 //! let after = page::place(query.cursor.as_ref(), "threads")?;
@@ -13,11 +13,9 @@
 //! Ok(here.list("threads", items, next))
 //! ```
 
-use std::{convert::Infallible, fmt, fmt::Write as _};
+use std::{fmt, fmt::Write as _, str::FromStr};
 
 use axum::{
-    Json,
-    extract::FromRequestParts,
     http::{HeaderValue, Uri, header, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -27,8 +25,8 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     app::App,
-    extract::Describe,
-    openapi::Operation,
+    extract::FromParts,
+    json::Json,
     problem::{Answer, Code, Problem},
 };
 
@@ -117,6 +115,27 @@ impl JsonSchema for Cursor {
     }
 }
 
+/// Defines the query of a list: its filters, and behind them `limit` and `cursor`. Whatever else is in it is refused.
+macro_rules! list_query {
+    ($(#[$about:meta])* $vis:vis struct $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        $vis struct $name {
+            $($(#[$field_about])* $field: $type,)*
+            #[serde(default)]
+            $vis limit: $crate::page::Limit,
+            $vis cursor: Option<$crate::page::Cursor>,
+        }
+    };
+}
+pub(crate) use list_query;
+
+list_query! {
+    /// The query of a list that cannot be filtered.
+    pub(crate) struct ListQuery {}
+}
+
 /// The place in the list that a cursor names; `None` for the first page.
 pub(crate) fn place(cursor: Option<&Cursor>, list: &str) -> Answer<Option<String>> {
     let foreign = || {
@@ -124,6 +143,11 @@ pub(crate) fn place(cursor: Option<&Cursor>, list: &str) -> Answer<Option<String
             .hint("take `nextCursor` of the page before as it is, or leave `cursor` out to begin anew")
     };
     cursor.map(|Cursor(text)| open(list, text).ok_or_else(foreign)).transpose()
+}
+
+/// The same, where places are written as something of this type.
+pub(crate) fn place_as<T: FromStr>(cursor: Option<&Cursor>, list: &str) -> Answer<Option<T>> {
+    place(cursor, list)?.map(|text| text.parse().map_err(|_| no_such_place())).transpose()
 }
 
 /// The refusal of a cursor that was whole, but names no place that the list knows.
@@ -136,14 +160,8 @@ pub(crate) fn no_such_place() -> Problem {
 #[derive(Debug, Clone)]
 pub(crate) struct Here(Uri);
 
-impl Describe for Here {
-    fn describe(_: &mut Operation<'_>) {}
-}
-
-impl FromRequestParts<App> for Here {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+impl FromParts for Here {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         Ok(Self(parts.uri.clone()))
     }
 }

@@ -4,7 +4,6 @@
 //! core's table of errors, codes of HTTP itself from the table here; nobody else invents one.
 
 use axum::{
-    Json,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -12,6 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolhub_core::{CallError, ErrorKind};
+
+use crate::json::Json;
 
 /// A code that belongs to HTTP, not to calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,34 +3,30 @@
 //! In: the list of `api::routes`. Out: a router in which every route is guarded by the access it names, and the description
 //! of the API. A route cannot be added without an access or without being described.
 
+use std::{convert::Infallible, sync::Arc};
+
 use axum::{
     Router,
-    handler::Handler,
+    extract::Request,
     http::Method,
     response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter},
 };
+use futures_core::future::BoxFuture;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
     app::App,
-    before::Before,
-    extract::Inputs,
-    guard::Post,
-    openapi::Operation,
+    auth::RouteGuard,
+    handler::Handler,
+    idempotency::Idempotency,
+    operation::Operation,
     problem::{Code, Problem},
-    repeat::Once,
-    scope::Scope,
+    scope::Access,
 };
 
-/// Who may use a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Everybody who reaches the server.
-    Open,
-    /// Whoever has this scope.
-    Needs(Scope),
-}
+/// A handler without its type: whatever is built around it is compiled once, not once for each route.
+type ErasedHandler = Arc<dyn Fn(Request, App) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// What one status of an answer means, and holds.
 pub(crate) struct Says {
@@ -60,19 +56,29 @@ pub(crate) struct Route {
     pub(crate) once: bool,
     /// Headers of answers, by their statuses, that do not follow from what it takes.
     pub(crate) gives: Vec<(&'static [u16], &'static str, &'static str)>,
-    served: MethodRouter<App>,
+    handler: ErasedHandler,
 }
 
 impl Route {
     /// A route in the group `tag`, served by `handler`.
     pub(crate) fn new<T, H>(method: Method, path: &'static str, access: Access, tag: &'static str, handler: H) -> Self
     where
-        H: Handler<T, App>,
-        T: Inputs + 'static,
+        H: Handler<T>,
     {
-        let once = method == Method::POST;
-        let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
+        let call = Arc::new(move |request: Request, app: App| handler.call(request, app));
+        Self::erased(method, path, access, tag, H::describe, call)
+    }
+
+    fn erased(
+        method: Method,
+        path: &'static str,
+        access: Access,
+        tag: &'static str,
+        inputs: fn(&mut Operation<'_>),
+        handler: ErasedHandler,
+    ) -> Self {
         Self {
+            once: method == Method::POST,
             method,
             path,
             access,
@@ -81,12 +87,11 @@ impl Route {
             answers: Vec::new(),
             problems: Vec::new(),
             refusals: Vec::new(),
-            inputs: T::describe,
+            inputs,
             admits: false,
             audited: None,
-            once,
             gives: Vec::new(),
-            served: MethodRouter::new().on(filter, handler),
+            handler,
         }
     }
 
@@ -98,7 +103,7 @@ impl Route {
 
     /// Answers with JSON of this type.
     pub(crate) fn answers<T: JsonSchema>(mut self, status: u16, what: &'static str) -> Self {
-        let schema: fn(&mut SchemaGenerator) -> Schema = |schemas| schemas.subschema_for::<T>();
+        let schema = SchemaGenerator::subschema_for::<T>;
         self.answers.push(Says { status, what, media: "application/json", schema: Some(schema) });
         self
     }
@@ -151,24 +156,52 @@ impl Route {
     }
 }
 
-/// All routes as one router, each behind its gate.
-pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router {
-    let guarded = routes.into_iter().fold(Router::new(), |router, route| {
-        let Route { method, path, access, audited, admits, once, served, .. } = route;
-        let served = if once { served.layer(Before::new(Once::new(app, path))) } else { served };
+/// All routes as one router, each behind its guard.
+pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router<App> {
+    routes.into_iter().fold(Router::new(), |router, route| {
+        let Route { method, path, access, audited, admits, once, handler, .. } = route;
+        let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
         let meter = app.meters().route(path, method.as_str());
-        let post = Post { app: app.clone(), access, route: path, audited, meter };
-        let served = served.layer(Before::new(post));
-        router.route(path, if admits { served.layer(axum::middleware::map_response(admit)) } else { served })
-    });
-    guarded
-        .fallback(crate::api::nothing_here)
-        .method_not_allowed_fallback(crate::api::not_that_method)
-        .with_state(app.clone())
+        let guard = RouteGuard { app: app.clone(), access, route: path, audited, meter };
+        let idempotency = once.then(|| Arc::new(Idempotency::new(app, path)));
+        let endpoint = Arc::new(Endpoint { app: app.clone(), guard, idempotency, handler, admits });
+        let serve = tower::service_fn(move |request| {
+            let answer = endpoint.clone().serve(request);
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        router.route(path, MethodRouter::new().on_service(filter, serve))
+    })
+}
+
+/// A route at work. What is around the handlers is here, once for all of them.
+struct Endpoint {
+    app: App,
+    guard: RouteGuard,
+    idempotency: Option<Arc<Idempotency>>,
+    handler: ErasedHandler,
+    admits: bool,
+}
+
+impl Endpoint {
+    /// Answers a request: the guard, then idempotency where the route wants it, then the handler.
+    async fn serve(self: Arc<Self>, request: Request) -> Response {
+        let behind = self.clone();
+        let response = self.guard.serve(request, move |request| behind.handle(request)).await;
+        if self.admits { admit(response) } else { response }
+    }
+
+    fn handle(self: Arc<Self>, request: Request) -> BoxFuture<'static, Response> {
+        match self.idempotency.clone() {
+            None => (self.handler)(request, self.app.clone()),
+            Some(idempotency) => {
+                Box::pin(idempotency.serve(request, move |request| (self.handler)(request, self.app.clone())))
+            }
+        }
+    }
 }
 
 /// Adds `"success": false` to a problem.
-async fn admit(response: Response) -> Response {
+fn admit(response: Response) -> Response {
     let Some(problem) = response.extensions().get::<Problem>().cloned() else { return response };
     let mut admitted = problem.with("success", false).into_response();
     for (name, value) in response.headers() {

@@ -69,6 +69,15 @@ impl FromStr for Scope {
     }
 }
 
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everybody who reaches the server.
+    Open,
+    /// Whoever has this scope.
+    Needs(Scope),
+}
+
 /// Several scopes, small enough to be copied.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Scopes(u8);

@@ -9,21 +9,23 @@ use smol_str::SmolStr;
 use tokio::{sync::watch, time::Instant};
 use toolhub_core::{CancellationToken, backend::StoreError, ids::RunId};
 
-use super::{A_MOMENT, AgentError, AgentService, Inner, OWN, RunHandle, Said, lock, nobody::nobody};
+use super::{A_MOMENT, AgentError, AgentService, Inner, OWN, RunHandle, lock, nobody::nobody};
 use crate::{
+    active_runs::{Driven, Place},
     driver::Driver,
-    live::{Driven, Place},
+    message::UserMessage,
     plan::AgentPlan,
     run::Run,
-    shelf::{Begun, Claimed, Held, OpenRun, Opening, Owner},
+    run_store::{Begun, Claimed, Held, OpenRun, Opening},
+    thread_key::ThreadKey,
 };
 
 impl AgentService {
     /// Begins the run of a message. The signal cancels it.
     pub(crate) async fn begin(
         &self,
-        owner: &Owner,
-        said: Said,
+        thread_key: &ThreadKey,
+        said: UserMessage,
         cancel: CancellationToken,
     ) -> Result<RunHandle, AgentError> {
         if self.0.stopping.is_cancelled() || self.0.hub.is_leaving() {
@@ -32,16 +34,16 @@ impl AgentService {
         if said.content.trim().is_empty() {
             return Err(AgentError::Empty);
         }
-        let (agent, plan) = match self.plan(owner, said.agent.as_ref()).await {
+        let (agent, plan) = match self.plan(thread_key, said.agent.as_ref()).await {
             Ok(found) => found,
             // What was answered once is answered again, whoever is still there.
-            Err(refused) => return self.replay(owner, &said).await?.ok_or(refused),
+            Err(refused) => return self.replay(thread_key, &said).await?.ok_or(refused),
         };
-        self.0.hub.use_thread(&owner.tenant, &owner.thread).await?;
+        self.0.hub.use_thread(&thread_key.tenant, &thread_key.thread).await?;
         let place = loop {
-            match self.0.live.take(owner) {
+            match self.0.active_runs.take(thread_key) {
                 Some(place) => break place,
-                None => match self.beside(owner, &said).await? {
+                None => match self.beside(thread_key, &said).await? {
                     Some(handle) => return Ok(handle),
                     // Whoever has the place is only just beginning, or has only just ended.
                     None => tokio::time::sleep(A_MOMENT).await,
@@ -49,8 +51,9 @@ impl AgentService {
             }
         };
         // On a task of its own: the store may write although nobody waits any more, and then somebody must drive the run.
-        let (service, owner) = (self.clone(), owner.clone());
-        let opened = self.0.tasks.spawn(async move { service.open(place, owner, (agent, plan), said, cancel).await });
+        let (service, thread_key) = (self.clone(), thread_key.clone());
+        let opened =
+            self.0.tasks.spawn(async move { service.open(place, thread_key, (agent, plan), said, cancel).await });
         opened.await.unwrap_or(Err(AgentError::Stopping))
     }
 
@@ -58,89 +61,89 @@ impl AgentService {
     async fn open(
         &self,
         place: Place,
-        owner: Owner,
+        thread_key: ThreadKey,
         (agent, plan): (SmolStr, Arc<AgentPlan>),
-        said: Said,
+        said: UserMessage,
         cancel: CancellationToken,
     ) -> Result<RunHandle, AgentError> {
-        let Inner { hub, shelf, .. } = &*self.0;
+        let Inner { hub, run_store, .. } = &*self.0;
         let now = hub.now();
         let run = Run::new(RunId::mint(now), now, plan.bounds(now));
         let open = OpenRun { run, agent, caller: said.caller.clone(), trace: said.trace.clone() };
         let opening = Opening { said: &said, open };
-        match shelf.begin(&owner, opening, now).await? {
-            Begun::New(held) => Ok(self.drive(place, owner, plan, *held, false, cancel)),
+        match run_store.begin(&thread_key, opening, now).await? {
+            Begun::New(held) => Ok(self.drive(place, thread_key, plan, *held, false, cancel)),
             Begun::KeyReused => Err(AgentError::KeyReused),
             // Nobody drives them here: a dead process has left them open, if they are.
             Begun::Again(run) => {
-                self.go_on(place, &owner, CancellationToken::new()).await?;
-                self.again(&owner, run).await
+                self.go_on(place, &thread_key, CancellationToken::new()).await?;
+                self.again(&thread_key, run).await
             }
             Begun::Busy(run) => {
-                self.go_on(place, &owner, CancellationToken::new()).await?;
+                self.go_on(place, &thread_key, CancellationToken::new()).await?;
                 Err(AgentError::Busy(run))
             }
         }
     }
 
     /// Goes on with the run of a thread that a dead process has left open, if there is one and its agent may be known.
-    pub(crate) async fn go_on_with(&self, owner: &Owner) -> Result<bool, StoreError> {
-        let Some(place) = self.0.live.take(owner) else { return Ok(false) };
-        let Some(held) = self.0.shelf.held(owner, self.0.hub.now()).await? else { return Ok(false) };
-        if held.open.agent == OWN && self.own(owner).is_none() {
+    pub(crate) async fn go_on_with(&self, thread_key: &ThreadKey) -> Result<bool, StoreError> {
+        let Some(place) = self.0.active_runs.take(thread_key) else { return Ok(false) };
+        let Some(held) = self.0.run_store.held(thread_key, self.0.hub.now()).await? else { return Ok(false) };
+        if held.open.agent == OWN && self.own(thread_key).is_none() {
             // It will be set when its program comes to that.
             return Ok(false);
         }
-        Ok(self.take_up(place, owner, held, CancellationToken::new()))
+        Ok(self.take_up(place, thread_key, held, CancellationToken::new()))
     }
 
     /// Goes on with the open run of a thread, if there is one. If its agent is gone, it can only end.
     pub(super) async fn go_on(
         &self,
         place: Place,
-        owner: &Owner,
+        thread_key: &ThreadKey,
         cancel: CancellationToken,
     ) -> Result<bool, StoreError> {
-        let Some(held) = self.0.shelf.held(owner, self.0.hub.now()).await? else { return Ok(false) };
-        Ok(self.take_up(place, owner, held, cancel))
+        let Some(held) = self.0.run_store.held(thread_key, self.0.hub.now()).await? else { return Ok(false) };
+        Ok(self.take_up(place, thread_key, held, cancel))
     }
 
-    fn take_up(&self, place: Place, owner: &Owner, held: Held, cancel: CancellationToken) -> bool {
+    fn take_up(&self, place: Place, thread_key: &ThreadKey, held: Held, cancel: CancellationToken) -> bool {
         if self.0.stopping.is_cancelled() {
             return false;
         }
         let named = lock(&self.0.agents).get(&held.open.agent).cloned();
-        let plan = self.own(owner).filter(|_| held.open.agent == OWN).or(named);
+        let plan = self.own(thread_key).filter(|_| held.open.agent == OWN).or(named);
         let plan = plan.unwrap_or_else(|| nobody(&held.open.agent));
-        self.drive(place, owner.clone(), plan, held, true, cancel);
+        self.drive(place, thread_key.clone(), plan, held, true, cancel);
         true
     }
 
     /// What to tell somebody who speaks while the place of the thread is taken; nothing where there is no run to be seen.
-    async fn beside(&self, owner: &Owner, said: &Said) -> Result<Option<RunHandle>, AgentError> {
-        let Some(driven) = self.0.live.of(owner) else { return Ok(None) };
-        if let Some(handle) = self.replay(owner, said).await? {
+    async fn beside(&self, thread_key: &ThreadKey, said: &UserMessage) -> Result<Option<RunHandle>, AgentError> {
+        let Some(driven) = self.0.active_runs.of(thread_key) else { return Ok(None) };
+        if let Some(handle) = self.replay(thread_key, said).await? {
             return Ok(Some(handle));
         }
         Err(AgentError::Busy(driven.run))
     }
 
     /// The run of a message that was said before with the same key.
-    async fn replay(&self, owner: &Owner, said: &Said) -> Result<Option<RunHandle>, AgentError> {
+    async fn replay(&self, thread_key: &ThreadKey, said: &UserMessage) -> Result<Option<RunHandle>, AgentError> {
         let Some(key) = &said.key else { return Ok(None) };
-        match self.0.shelf.claimed(owner, key, said, self.0.hub.now()).await? {
-            Some(Claimed::Same(run)) => self.again(owner, run).await.map(Some),
+        match self.0.run_store.claimed(thread_key, key, said, self.0.hub.now()).await? {
+            Some(Claimed::Same(run)) => self.again(thread_key, run).await.map(Some),
             Some(Claimed::Other) => Err(AgentError::KeyReused),
             None => Ok(None),
         }
     }
 
     /// The run that the same message has begun before.
-    async fn again(&self, owner: &Owner, run: RunId) -> Result<RunHandle, AgentError> {
-        if let Some(driven) = self.0.live.of(owner).filter(|driven| driven.run == run) {
+    async fn again(&self, thread_key: &ThreadKey, run: RunId) -> Result<RunHandle, AgentError> {
+        if let Some(driven) = self.0.active_runs.of(thread_key).filter(|driven| driven.run == run) {
             return Ok(RunHandle { told: driven.told, replayed: true, cancel: None });
         }
-        let record = self.0.shelf.run(&owner.tenant, run, self.0.hub.now()).await?;
+        let record = self.0.run_store.run(&thread_key.tenant, run, self.0.hub.now()).await?;
         let gone = || StoreError::Unavailable(format!("the run {run} is not in the store any more"));
         let (_, told) = watch::channel(record.ok_or_else(gone)?);
         Ok(RunHandle { told, replayed: true, cancel: None })
@@ -149,22 +152,22 @@ impl AgentService {
     fn drive(
         &self,
         place: Place,
-        owner: Owner,
+        thread_key: ThreadKey,
         plan: Arc<AgentPlan>,
         held: Held,
         resumed: bool,
         cancel: CancellationToken,
     ) -> RunHandle {
-        let Inner { hub, shelf, meters, tasks, stopping, language, .. } = &*self.0;
-        let record = held.open.record(&owner.thread, hub.now());
+        let Inner { hub, run_store, meters, tasks, stopping, language, .. } = &*self.0;
+        let record = held.open.record(&thread_key.thread, hub.now());
         let (run, agent) = (record.id, record.agent.clone());
         let (told, hears) = watch::channel(record);
         place.drives(Driven { run, told: hears.clone(), cancel: cancel.clone() });
         let mut driver = Driver {
             hub: hub.clone(),
-            shelf: shelf.clone(),
+            run_store: run_store.clone(),
             meters: meters.clone(),
-            owner,
+            thread_key,
             plan,
             held,
             resumed,

@@ -13,7 +13,8 @@ use super::{A_MOMENT, AgentService, Inner};
 use crate::{
     message::Message,
     record::{RunRecord, RunStatus},
-    shelf::{KeptMessage, Owner},
+    run_store::KeptMessage,
+    thread_key::ThreadKey,
 };
 
 /// What became of the wish to cancel a run.
@@ -53,11 +54,11 @@ impl AgentService {
     /// # Errors
     /// When the store does not answer.
     pub async fn run(&self, tenant: &Tenant, run: RunId) -> Result<Option<RunRecord>, StoreError> {
-        let Inner { hub, shelf, live, .. } = &*self.0;
-        let here = live.find(tenant, run).map(|driven| driven.told.borrow().clone());
+        let Inner { hub, run_store, active_runs, .. } = &*self.0;
+        let here = active_runs.find(tenant, run).map(|driven| driven.told.borrow().clone());
         let record = match here {
             Some(record) => Some(record),
-            None => shelf.run(tenant, run, hub.now()).await?,
+            None => run_store.run(tenant, run, hub.now()).await?,
         };
         match record {
             Some(record) => self.as_it_stands(tenant, record).await.map(Some),
@@ -70,11 +71,11 @@ impl AgentService {
     /// # Errors
     /// When the store does not answer.
     pub async fn open_run(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<RunId>, StoreError> {
-        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        if let Some(driven) = self.0.live.of(&owner) {
+        let thread_key = ThreadKey::new(tenant, thread);
+        if let Some(driven) = self.0.active_runs.of(&thread_key) {
             return Ok(Some(driven.run));
         }
-        let held = self.0.shelf.held(&owner, self.0.hub.now()).await?;
+        let held = self.0.run_store.held(&thread_key, self.0.hub.now()).await?;
         Ok(held.map(|held| held.open.run.id))
     }
 
@@ -89,9 +90,9 @@ impl AgentService {
         limit: usize,
         before: Option<RunId>,
     ) -> Result<Vec<RunRecord>, StoreError> {
-        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
+        let thread_key = ThreadKey::new(tenant, thread);
         let mut runs = Vec::new();
-        for record in self.0.shelf.runs(&owner, limit, before, self.0.hub.now()).await? {
+        for record in self.0.run_store.runs(&thread_key, limit, before, self.0.hub.now()).await? {
             runs.push(self.as_it_stands(tenant, record).await?);
         }
         Ok(runs)
@@ -102,25 +103,25 @@ impl AgentService {
     /// # Errors
     /// When the store does not answer.
     pub async fn cancel(&self, tenant: &Tenant, run: RunId) -> Result<CancelRun, StoreError> {
-        let Inner { hub, shelf, live, .. } = &*self.0;
+        let Inner { hub, run_store, active_runs, .. } = &*self.0;
         loop {
-            if let Some(driven) = live.find(tenant, run) {
+            if let Some(driven) = active_runs.find(tenant, run) {
                 driven.cancel.cancel();
                 return Ok(CancelRun::Asked);
             }
-            let Some(record) = shelf.run(tenant, run, hub.now()).await? else { return Ok(CancelRun::NotFound) };
+            let Some(record) = run_store.run(tenant, run, hub.now()).await? else { return Ok(CancelRun::NotFound) };
             if record.status.is_end() {
                 return Ok(CancelRun::Ended(record.status));
             }
-            let owner = Owner { tenant: tenant.clone(), thread: record.thread };
-            if let Some(place) = live.take(&owner) {
+            let thread_key = ThreadKey { tenant: tenant.clone(), thread: record.thread };
+            if let Some(place) = active_runs.take(&thread_key) {
                 // Nobody drives it: whoever does now brings it to a clean end.
                 let cancel = CancellationToken::new();
                 cancel.cancel();
-                self.go_on(place, &owner, cancel).await?;
+                self.go_on(place, &thread_key, cancel).await?;
                 return Ok(CancelRun::Asked);
             }
-            if live.of(&owner).is_some_and(|driven| driven.run != run) {
+            if active_runs.of(&thread_key).is_some_and(|driven| driven.run != run) {
                 return Ok(CancelRun::Asked);
             }
             // Whoever has the place is only just beginning, or has only just ended.
@@ -140,8 +141,8 @@ impl AgentService {
         limit: usize,
         after: Option<u64>,
     ) -> Result<Vec<KeptMessage>, StoreError> {
-        let owner = Owner { tenant: tenant.clone(), thread: thread.clone() };
-        let mut messages = self.0.shelf.messages(&owner, limit, after, self.0.hub.now()).await?;
+        let thread_key = ThreadKey::new(tenant, thread);
+        let mut messages = self.0.run_store.messages(&thread_key, limit, after, self.0.hub.now()).await?;
         for kept in &mut messages {
             if let Message::Assistant { calls, .. } = &mut kept.message {
                 for call in calls {
@@ -160,10 +161,10 @@ impl AgentService {
     /// # Errors
     /// When calls run in it, or the store does not answer.
     pub async fn delete_thread(&self, tenant: &Tenant, thread: &ThreadId) -> Result<bool, ThreadError> {
-        let Inner { hub, live, .. } = &*self.0;
+        let Inner { hub, active_runs, .. } = &*self.0;
         let deleted = hub.delete_thread(tenant, thread).await?;
         // Its run would notice only when its model has answered.
-        if let Some(driven) = live.of(&Owner { tenant: tenant.clone(), thread: thread.clone() }) {
+        if let Some(driven) = active_runs.of(&ThreadKey::new(tenant, thread)) {
             driven.cancel.cancel();
         }
         Ok(deleted)

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
@@ -17,10 +17,11 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{MaybeBody, Params, Query, Tongue, Who},
+    extract::{AcceptLanguage, MaybeBody, Params, Query},
+    json::Json,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -66,7 +67,7 @@ struct OfThread {
 /// How much is wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct StatesQuery {
     /// `full` for failures in a row, the last success and failure, and whether a list should be bound again.
     detail: Option<Detail>,
 }
@@ -145,31 +146,31 @@ struct Full {
 
 async fn look_of_old(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(OfAgent { thread_id }): Params<OfAgent>,
-    Query(wanted): Query<Wanted>,
-    tongue: Tongue,
+    Query(query): Query<StatesQuery>,
+    language: AcceptLanguage,
 ) -> Answer<Json<Told>> {
     let thread = known(&app, &principal.tenant, &thread_id).await?;
-    states(&app, &principal.tenant, &thread, wanted.detail.is_some(), tongue.0).await.map(told)
+    states(&app, &principal.tenant, &thread, query.detail.is_some(), language.0).await.map(told)
 }
 
 async fn look(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(OfThread { id }): Params<OfThread>,
-    Query(wanted): Query<Wanted>,
-    tongue: Tongue,
+    Query(query): Query<StatesQuery>,
+    language: AcceptLanguage,
 ) -> Answer<Json<Told>> {
     let thread = known(&app, &principal.tenant, &id).await?;
-    states(&app, &principal.tenant, &thread, wanted.detail.is_some(), tongue.0).await.map(told)
+    states(&app, &principal.tenant, &thread, query.detail.is_some(), language.0).await.map(told)
 }
 
 async fn reset(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(OfAgent { thread_id }): Params<OfAgent>,
-    tongue: Tongue,
+    language: AcceptLanguage,
     MaybeBody(body): MaybeBody<ResetBody>,
 ) -> Answer<Json<Told>> {
     let (hub, tenant) = (app.hub(), &principal.tenant);
@@ -189,7 +190,7 @@ async fn reset(
             hub.reset_tool_evidence(name, tenant, &thread.id).await?;
         }
     }
-    let mut data = states(&app, tenant, &thread, false, tongue.0).await?;
+    let mut data = states(&app, tenant, &thread, false, language.0).await?;
     data.reset = Some(names);
     Ok(told(data))
 }

@@ -1,6 +1,6 @@
 //! Questions about calls: which there are, and the answers of people.
 
-use axum::{Json, extract::State, http::Method, response::IntoResponse};
+use axum::{extract::State, http::Method, response::IntoResponse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,12 +12,13 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{Body, Params, Query, Who},
+    extract::{Body, Params, Query},
+    json::Json,
     links::Links,
-    page::{self, Cursor, Here, Limit, List},
+    page::{self, Here, List, list_query},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -58,36 +59,32 @@ impl OfApproval {
     }
 }
 
-/// Which questions are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
-    /// Only those that stand so.
-    state: Option<ApprovalState>,
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
+list_query! {
+    /// Which questions are query.
+    struct ApprovalsQuery {
+        /// Only those that stand so.
+        state: Option<ApprovalState>,
+    }
 }
 
 async fn list(
     State(app): State<App>,
-    Who(principal): Who,
-    Query(wanted): Query<Wanted>,
+    principal: Principal,
+    Query(query): Query<ApprovalsQuery>,
     links: Links,
     here: Here,
 ) -> Answer<impl IntoResponse> {
-    let before = page::place(wanted.cursor.as_ref(), "approvals")?;
-    let before = before.map(|id| id.parse::<ApprovalId>().map_err(|_| page::no_such_place())).transpose()?;
-    let most = wanted.limit.and_one();
-    let mut found = app.hub().newest_approvals(&principal.tenant, wanted.state, before, most).await?;
-    let next = wanted.limit.cut(&mut found).map(|last| last.id.to_string());
+    let before = page::place_as(query.cursor.as_ref(), "approvals")?;
+    let most = query.limit.and_one();
+    let mut found = app.hub().newest_approvals(&principal.tenant, query.state, before, most).await?;
+    let next = query.limit.cut(&mut found).map(|last| last.id.to_string());
     let items = found.into_iter().map(|approval| ApprovalView::of(approval, &links)).collect();
     Ok(here.list("approvals", items, next))
 }
 
 async fn get(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(named): Params<OfApproval>,
     links: Links,
 ) -> Answer<Json<ApprovalView>> {
@@ -109,7 +106,7 @@ struct AnswerBody {
 
 async fn answer(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(named): Params<OfApproval>,
     links: Links,
     Body(body): Body<AnswerBody>,

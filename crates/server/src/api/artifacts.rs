@@ -14,10 +14,10 @@ use toolhub_core::{ErrorKind, ids::ArtifactId};
 
 use crate::{
     app::App,
-    extract::{Params, Who},
+    extract::Params,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -37,7 +37,7 @@ struct Which {
     id: String,
 }
 
-async fn fetch(State(app): State<App>, Who(who): Who, Params(Which { id }): Params<Which>) -> Answer<Response> {
+async fn fetch(State(app): State<App>, who: Principal, Params(Which { id }): Params<Which>) -> Answer<Response> {
     let unknown = || Problem::new(Code::ARTIFACT_NOT_FOUND, "there is no such artifact, or it has expired");
     let id = ArtifactId::new(id).map_err(|_| unknown())?;
     let artifact = app.hub().artifact(&who.tenant, &id).await?.ok_or_else(unknown)?;

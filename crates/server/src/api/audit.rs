@@ -1,18 +1,16 @@
 //! The audit: who did what to the server.
 
 use axum::{extract::State, http::Method, response::IntoResponse};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use toolhub_core::{ErrorKind, clock::Timestamp};
 
 use crate::{
     app::App,
     audit::Entry,
     extract::Query,
-    page::{self, Cursor, Here, Limit, List},
+    page::{self, Here, List, list_query},
     problem::Answer,
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -24,22 +22,19 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Which part of the audit is wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
-    /// What happened then or later.
-    since: Option<Timestamp>,
-    /// What happened before then.
-    until: Option<Timestamp>,
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
+list_query! {
+    /// Which part of the audit is query.
+    struct AuditQuery {
+        /// What happened then or later.
+        since: Option<Timestamp>,
+        /// What happened before then.
+        until: Option<Timestamp>,
+    }
 }
 
-async fn list(State(app): State<App>, Query(wanted): Query<Wanted>, here: Here) -> Answer<impl IntoResponse> {
-    let after = page::place(wanted.cursor.as_ref(), "audit")?;
-    let page = app.audit().page(wanted.since, wanted.until, after.as_deref(), wanted.limit.get());
+async fn list(State(app): State<App>, Query(query): Query<AuditQuery>, here: Here) -> Answer<impl IntoResponse> {
+    let after = page::place(query.cursor.as_ref(), "audit")?;
+    let page = app.audit().page(query.since, query.until, after.as_deref(), query.limit.get());
     let (entries, next) = page.await?;
     Ok(here.list("audit", entries, next))
 }

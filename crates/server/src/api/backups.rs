@@ -1,7 +1,6 @@
 //! Backups of the store, made on demand.
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, StatusCode},
 };
@@ -9,9 +8,10 @@ use axum::{
 use super::config::{refused, steward};
 use crate::{
     app::App,
+    json::Json,
     problem::{Answer, Code},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
     steward::Backup,
 };
 

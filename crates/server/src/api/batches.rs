@@ -7,7 +7,7 @@
 mod read;
 mod write;
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,11 +19,12 @@ use toolhub_core::{
 use super::calls::CallView;
 use crate::{
     app::App,
-    extract::{Body, Key, Params, Query, Trace, Who},
+    extract::{Body, Key, Params, Query, Trace},
+    json::Json,
     links::Links,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 use read::{Asked, Step};
 
@@ -51,7 +52,7 @@ struct OfThread {
 /// In whose words.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct BatchQuery {
     /// The provider whose message it is; `{"calls": [{"tool", "arguments", "callId"}]}` where none is named.
     format: Option<Provider>,
 }
@@ -86,9 +87,9 @@ fn numbered(key: &IdempotencyKey, at: usize) -> String {
 #[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
 async fn batch(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(OfThread { id }): Params<OfThread>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<BatchQuery>,
     Key(key): Key,
     Trace(trace): Trace,
     links: Links,
@@ -96,7 +97,7 @@ async fn batch(
 ) -> Answer<Json<Answers>> {
     let unknown = |_| Problem::new(Code::THREAD_NOT_FOUND, format!("`{id}` cannot be a thread"));
     let thread = ThreadId::new(id.as_str()).map_err(unknown)?;
-    let asked = match wanted.format {
+    let asked = match query.format {
         None => read::plain(message)?,
         Some(Provider::Openai) => read::openai(message)?,
         Some(Provider::Anthropic) => read::anthropic(message)?,
@@ -139,7 +140,7 @@ async fn batch(
         Err(help) => Some((id, Err(help))),
     });
     let ends: Vec<(Option<String>, Result<Outcome, String>)> = ends.collect();
-    Ok(Json(match wanted.format {
+    Ok(Json(match query.format {
         None => Answers { calls: Some(write::plain(ends, &links)), messages: None },
         Some(Provider::Openai) => Answers { messages: Some(write::openai(&ends, &links)), calls: None },
         Some(Provider::Anthropic) => Answers { messages: Some(write::anthropic(&ends, &links)), calls: None },

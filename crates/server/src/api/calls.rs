@@ -6,7 +6,6 @@ mod rates;
 mod view;
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, StatusCode},
     response::IntoResponse,
@@ -21,12 +20,13 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{Params, Query, Who},
+    extract::{Params, Query},
+    json::Json,
     links::Links,
-    page::{self, Cursor, Here, Limit, List},
+    page::{self, Here, List, list_query},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 pub(super) use view::{ApprovalLink, CallView};
 
@@ -104,40 +104,37 @@ pub(super) fn unknown(id: &str) -> Problem {
     Problem::new(Code::CALL_NOT_FOUND, format!("there is no call `{id}`, or nothing is kept of it"))
 }
 
-/// Which calls are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
-    /// Only calls of this tool.
-    tool: Option<ToolName>,
-    /// Only calls in this thread.
-    thread_id: Option<ThreadId>,
-    /// Only calls that are here on their way: `executing` for those that are open, or one of the three ends.
-    status: Option<Status>,
-    /// Only calls that arrived at this moment or later.
-    since: Option<Timestamp>,
-    /// Only calls that arrived before this moment.
-    until: Option<Timestamp>,
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
+list_query! {
+    /// Which calls are wanted.
+    struct CallsQuery {
+        /// Only calls of this tool.
+        tool: Option<ToolName>,
+        /// Only calls in this thread.
+        thread_id: Option<ThreadId>,
+        /// Only calls that are here on their way: `executing` for those that are open, or one of the three ends.
+        status: Option<Status>,
+        /// Only calls that arrived at this moment or later.
+        since: Option<Timestamp>,
+        /// Only calls that arrived before this moment.
+        until: Option<Timestamp>,
+    }
 }
 
 async fn list(
     State(app): State<App>,
-    Who(principal): Who,
-    Query(wanted): Query<Wanted>,
+    principal: Principal,
+    Query(query): Query<CallsQuery>,
     links: Links,
     here: Here,
 ) -> Answer<impl IntoResponse> {
     let query = CallQuery {
-        tool: wanted.tool,
-        thread: wanted.thread_id,
-        status: wanted.status,
-        from: wanted.since,
-        until: wanted.until,
-        limit: wanted.limit.get(),
-        cursor: page::place(wanted.cursor.as_ref(), "calls")?,
+        tool: query.tool,
+        thread: query.thread_id,
+        status: query.status,
+        from: query.since,
+        until: query.until,
+        limit: query.limit.get(),
+        cursor: page::place(query.cursor.as_ref(), "calls")?,
         ..CallQuery::default()
     };
     let found = app.hub().calls(&principal.tenant, &query).await.map_err(|error| match error {
@@ -150,7 +147,7 @@ async fn list(
 
 async fn get(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(named): Params<OfCall>,
     links: Links,
 ) -> Answer<Json<CallView>> {
@@ -160,7 +157,7 @@ async fn get(
 
 async fn cancel(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(named): Params<OfCall>,
     links: Links,
 ) -> Answer<(StatusCode, Json<CallView>)> {

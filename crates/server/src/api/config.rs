@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     app::App,
+    json::Json,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
     steward::{ConfigProblem, Reloaded, Steward, StewardError},
 };
 

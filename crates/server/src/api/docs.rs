@@ -7,7 +7,7 @@ use axum::{
     response::{Html, IntoResponse},
 };
 
-use crate::route::{Access, Route};
+use crate::{route::Route, scope::Access};
 
 /// Scripts and styles of our own only, nothing inline, no frames, no forms that leave by themselves.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \

@@ -22,10 +22,10 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{LastEvent, Query, Who},
+    extract::{LastEvent, Query},
     problem::Answer,
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
     sse as wire,
 };
 
@@ -41,7 +41,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// Which events are wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct EventsQuery {
     /// Names of events with commas between them; `approval.*` for all that begin so.
     types: Option<String>,
     /// Only events of this thread, and those that concern everybody.
@@ -50,14 +50,14 @@ struct Wanted {
 
 async fn listen(
     State(app): State<App>,
-    Who(principal): Who,
-    Query(wanted): Query<Wanted>,
+    principal: Principal,
+    Query(query): Query<EventsQuery>,
     LastEvent(last): LastEvent,
 ) -> Answer<Response> {
     // Listened to before it is looked up: nothing falls in between.
     let news = app.hub().subscribe();
     let ear =
-        Ear { tenant: principal.tenant.clone(), thread: wanted.thread_id, types: Types::of(wanted.types.as_deref()) };
+        Ear { tenant: principal.tenant.clone(), thread: query.thread_id, types: Types::of(query.types.as_deref()) };
     let mut listener = Listener { hub: app.hub().clone(), ear, news, heard: 0, kept: Vec::new(), page: None };
     if let Some(last) = last {
         listener.look_up(last).await?;

@@ -1,7 +1,6 @@
 //! Why a tool is, or is not, offered, and what would change that.
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, header},
     response::IntoResponse,
@@ -13,10 +12,11 @@ use toolhub_core::{ErrorKind, Explanation, ids::ThreadId, status::Language};
 use super::{stats::Named, threads};
 use crate::{
     app::App,
-    extract::{Params, Query, Tongue, Who},
+    extract::{AcceptLanguage, Params, Query},
+    json::Json,
     problem::{Answer, Code},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -49,12 +49,12 @@ struct Explained {
 
 async fn explain(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(Named { name }): Params<Named>,
-    Query(wanted): Query<For>,
-    Tongue(language): Tongue,
+    Query(query): Query<For>,
+    AcceptLanguage(language): AcceptLanguage,
 ) -> Answer<impl IntoResponse> {
-    let thread = match &wanted.thread_id {
+    let thread = match &query.thread_id {
         Some(id) => threads::find(&app, &who.tenant, id).await?.id,
         // A thread that nobody has used sees what all share, and nothing else. It is not made by being asked for.
         None => ThreadId::mint(),

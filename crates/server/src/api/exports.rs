@@ -1,6 +1,6 @@
 //! Tools as model providers want to read them.
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
@@ -12,10 +12,11 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{Query, Who},
+    extract::Query,
+    json::Json,
     problem::Answer,
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -30,7 +31,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// What is wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct ExportQuery {
     /// The provider's format.
     #[serde(deserialize_with = "word")]
     format: Format,
@@ -54,15 +55,19 @@ struct Exported {
     tools: Vec<Value>,
 }
 
-async fn give(State(app): State<App>, Who(principal): Who, Query(wanted): Query<Wanted>) -> Answer<Json<Exported>> {
-    let toolset = super::toolsets::named(&app, wanted.toolset.as_deref())?;
-    let tools = match &wanted.thread_id {
-        None if wanted.toolset.is_none() => app.hub().export(wanted.format),
+async fn give(
+    State(app): State<App>,
+    principal: Principal,
+    Query(query): Query<ExportQuery>,
+) -> Answer<Json<Exported>> {
+    let toolset = super::toolsets::named(&app, query.toolset.as_deref())?;
+    let tools = match &query.thread_id {
+        None if query.toolset.is_none() => app.hub().export(query.format),
         None => {
             let tools = app.hub().tools().within(&toolset).list(&Filter::default());
-            export::export(wanted.format, tools.iter().map(|tool| &tool.definition))
+            export::export(query.format, tools.iter().map(|tool| &tool.definition))
         }
-        Some(thread) => app.hub().offer_of(&principal.tenant, thread, &toolset).await?.export(wanted.format),
+        Some(thread) => app.hub().offer_of(&principal.tenant, thread, &toolset).await?.export(query.format),
     };
-    Ok(Json(Exported { format: wanted.format, tools }))
+    Ok(Json(Exported { format: query.format, tools }))
 }

@@ -16,11 +16,11 @@ use toolhub_core::{
 use super::approvals::refused;
 use crate::{
     app::App,
-    extract::{Params, Query, Who},
-    page::{self, Cursor, Here, Limit, List},
+    extract::{Params, Query},
+    page::{self, Here, List, ListQuery},
     problem::{Answer, Code},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -44,15 +44,6 @@ pub(super) fn routes() -> Vec<Route> {
 struct OfGrant {
     /// The grant.
     id: String,
-}
-
-/// Which grants are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
 }
 
 /// A standing yes of a person.
@@ -92,21 +83,21 @@ impl From<Grant> for GrantView {
 
 async fn list(
     State(app): State<App>,
-    Who(principal): Who,
-    Query(wanted): Query<Wanted>,
+    principal: Principal,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<impl IntoResponse> {
-    let after = page::place(wanted.cursor.as_ref(), "grants")?;
+    let after = page::place(query.cursor.as_ref(), "grants")?;
     let mut found = app.hub().grants(&principal.tenant).await?;
     found.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     found.retain(|grant| after.as_deref().is_none_or(|after| grant.id.as_str() > after));
-    let next = wanted.limit.cut(&mut found).map(|last| last.id.to_string());
+    let next = query.limit.cut(&mut found).map(|last| last.id.to_string());
     Ok(here.list("grants", found.into_iter().map(GrantView::from).collect(), next))
 }
 
 async fn revoke(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(OfGrant { id }): Params<OfGrant>,
 ) -> Answer<StatusCode> {
     app.hub().revoke_grant(&principal.tenant, &id).await.map_err(refused)?;

@@ -16,11 +16,11 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{Guest, Query},
-    metrics,
+    extract::{MaybePrincipal, Query},
+    metrics::{self, Sources},
     problem::{Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
 };
 
 /// How long the store may take to say that it is there.
@@ -58,7 +58,11 @@ async fn livez() -> &'static str {
     "ok\n"
 }
 
-async fn readyz(State(app): State<App>, Guest(guest): Guest, Query(Verbose { verbose }): Query<Verbose>) -> Response {
+async fn readyz(
+    State(app): State<App>,
+    MaybePrincipal(guest): MaybePrincipal,
+    Query(Verbose { verbose }): Query<Verbose>,
+) -> Response {
     let checks = [("door", !app.stopping().is_cancelled()), ("store", store_answers(&app).await)];
     let ready = checks.iter().all(|(_, good)| *good);
     let mut text = String::new();
@@ -91,5 +95,13 @@ async fn numbers(State(app): State<App>) -> Result<Response, Problem> {
         return Err(Problem::new(Code::NOT_FOUND, "metrics are turned off in the settings"));
     }
     let media = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((media, metrics::page(&app).await).into_response())
+    let sources = Sources {
+        hub: app.hub(),
+        agents: app.agents(),
+        meters: app.meters(),
+        build: &app.settings().build,
+        begun: app.begun(),
+        stopping: app.stopping(),
+    };
+    Ok((media, metrics::page(&sources).await).into_response())
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, StatusCode},
     response::IntoResponse,
@@ -18,12 +17,13 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{Body, Params, Query, Who},
+    extract::{Body, Params, Query},
+    json::Json,
     keys::{Held, NewKey, Record},
-    page::{self, Cursor, Here, Limit, List},
+    page::{self, Here, List, ListQuery},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
     settings::Auth,
 };
 
@@ -111,15 +111,6 @@ struct MadeKey {
     view: KeyView,
 }
 
-/// Which keys are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
 /// A key in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct OfKey {
@@ -127,7 +118,7 @@ struct OfKey {
     id: String,
 }
 
-async fn create(State(app): State<App>, Who(who): Who, Body(wish): Body<Wish>) -> Answer<impl IntoResponse> {
+async fn create(State(app): State<App>, who: Principal, Body(wish): Body<Wish>) -> Answer<impl IntoResponse> {
     let invalid = |detail: String| Problem::new(Code::INVALID_REQUEST, detail);
     let name = Caller::new(wish.name.as_str()).map_err(|why| invalid(why.to_string()))?;
     let tenant = wish.tenant.map_or(Ok(who.tenant), Tenant::new).map_err(|why| invalid(why.to_string()))?;
@@ -169,8 +160,8 @@ async fn create(State(app): State<App>, Who(who): Who, Body(wish): Body<Wish>) -
     Ok((StatusCode::CREATED, Json(MadeKey { key: new.key, view: KeyView::stored(&record, None) })))
 }
 
-async fn list(State(app): State<App>, Query(wanted): Query<Wanted>, here: Here) -> Answer<impl IntoResponse> {
-    let after = page::place(wanted.cursor.as_ref(), "keys")?.unwrap_or_default();
+async fn list(State(app): State<App>, Query(query): Query<ListQuery>, here: Here) -> Answer<impl IntoResponse> {
+    let after = page::place(query.cursor.as_ref(), "keys")?.unwrap_or_default();
     let stored = app.keys().shelf().await?.all();
     let fixed = app.keys().fixed();
     let fixed = fixed.iter().map(KeyView::fixed);
@@ -178,7 +169,7 @@ async fn list(State(app): State<App>, Query(wanted): Query<Wanted>, here: Here) 
         fixed.chain(stored.iter().map(|stored| KeyView::stored(&stored.record, stored.last_used()))).collect();
     all.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     all.retain(|view| view.id > after);
-    let next = wanted.limit.cut(&mut all).map(|last| last.id.clone());
+    let next = query.limit.cut(&mut all).map(|last| last.id.clone());
     Ok(here.list("keys", all, next))
 }
 

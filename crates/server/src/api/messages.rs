@@ -7,14 +7,13 @@
 mod answer;
 
 use axum::{
-    Json,
     extract::State,
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhub_agent::{AgentError, KeptMessage, RunHandle, RunRecord, Said};
+use toolhub_agent::{AgentError, KeptMessage, RunHandle, RunRecord, UserMessage};
 use toolhub_core::{CallError, ErrorKind, ids::ThreadId};
 
 use super::{
@@ -23,12 +22,13 @@ use super::{
 };
 use crate::{
     app::App,
-    extract::{Body, Key, Params, Prefer, Query, Trace, Who},
+    extract::{Body, Key, Params, Prefer, Query, Trace},
+    json::Json,
     links::{self, Links},
-    page::{self, Cursor, Here, Limit, List, Listed},
+    page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Flaw, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
     sse,
 };
 use answer::MessageAnswer;
@@ -72,19 +72,10 @@ struct MessageBody {
     agent: Option<String>,
 }
 
-/// Which messages are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
 #[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
 async fn send(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(OfThread { id }): Params<OfThread>,
     Key(key): Key,
     prefer: Prefer,
@@ -102,7 +93,7 @@ async fn send(
     // Listened to before it begins: nothing of it is missed. Who does not stream does not listen.
     let news = streams.then(|| app.hub().subscribe());
     let (agent, caller) = (body.agent.map(Into::into), principal.caller.clone());
-    let said = Said { content: body.content, agent, key, caller, trace };
+    let said = UserMessage { content: body.content, agent, key, caller, trace };
     let mut run = app.agents().send(&principal.tenant, &thread, said).await.map_err(refused)?;
     let replayed = run.replayed();
     let mut response = match news {
@@ -189,15 +180,14 @@ fn refused(error: AgentError) -> Problem {
 
 async fn list(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(of): Params<OfThread>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<Listed<KeptMessage>> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
-    let after = page::place(wanted.cursor.as_ref(), LIST)?.map(|place| place.parse::<u64>()).transpose();
-    let after = after.map_err(|_| page::no_such_place())?;
-    let mut messages = app.agents().messages(&who.tenant, &thread.id, wanted.limit.and_one(), after).await?;
-    let next = wanted.limit.cut(&mut messages).map(|last| last.seq.to_string());
+    let after = page::place_as(query.cursor.as_ref(), LIST)?;
+    let mut messages = app.agents().messages(&who.tenant, &thread.id, query.limit.and_one(), after).await?;
+    let next = query.limit.cut(&mut messages).map(|last| last.seq.to_string());
     Ok(here.list(LIST, messages, next))
 }

@@ -5,7 +5,6 @@
 mod advice;
 
 use axum::{
-    Json,
     http::{HeaderMap, Method, header},
     response::{IntoResponse, Response},
 };
@@ -16,8 +15,10 @@ use toolhub_core::ErrorKind;
 use super::docs;
 use crate::{
     extract::Params,
+    json::Json,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
+    route::Route,
+    scope::Access,
 };
 
 pub(super) fn routes() -> Vec<Route> {

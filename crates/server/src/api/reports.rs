@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer,
@@ -13,10 +13,11 @@ use toolhub_core::{ErrorKind, FailureScope, ToolError, ToolStatusInfo, View};
 use super::{stats::Named, threads};
 use crate::{
     app::App,
-    extract::{Body, Params, Who},
+    extract::{Body, Params},
+    json::Json,
     problem::{Answer, Code, Flaw, Problem},
-    route::{Access, Route},
-    scope::{Principal, Scope},
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -108,7 +109,7 @@ impl From<WrongKind> for ErrorKind {
 
 async fn report(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(Named { name }): Params<Named>,
     Body(report): Body<Report>,
 ) -> Answer<Json<ToolStatusInfo>> {

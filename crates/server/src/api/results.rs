@@ -3,7 +3,7 @@
 //! In: a call that waits, and what came of it. Out: the call with its end. One that has ended, or is not for anybody outside, takes
 //! none.
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -12,11 +12,12 @@ use toolhub_core::{ErrorKind, ReportError, ToolError};
 use super::calls::{self, CallView, OfCall};
 use crate::{
     app::App,
-    extract::{Body, Params, Who},
+    extract::{Body, Params},
+    json::Json,
     links::Links,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -51,7 +52,7 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error
 
 async fn report(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(of): Params<OfCall>,
     links: Links,
     Body(body): Body<ResultBody>,

@@ -3,7 +3,6 @@
 pub(super) mod follow;
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, StatusCode},
     response::Response,
@@ -16,11 +15,12 @@ use toolhub_core::{ErrorKind, ids::RunId};
 use super::threads::{self, OfThread, shortened};
 use crate::{
     app::App,
-    extract::{Params, Query, Who},
-    page::{self, Cursor, Here, Limit, List, Listed},
+    extract::{Params, Query},
+    json::Json,
+    page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::{Principal, Scope},
+    route::Route,
+    scope::{Access, Principal, Scope},
     sse,
 };
 
@@ -96,36 +96,26 @@ fn unknown(id: &str) -> Problem {
     Problem::new(Code::RUN_NOT_FOUND, format!("there is no run `{}`, or nothing is kept of it", shortened(id)))
 }
 
-/// Which runs are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
 async fn list(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(of): Params<OfThread>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<Listed<RunRecord>> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
-    let before = page::place(wanted.cursor.as_ref(), LIST)?.map(|place| place.parse::<RunId>()).transpose();
-    let before = before.map_err(|_| page::no_such_place())?;
-    let mut runs = app.agents().runs(&who.tenant, &thread.id, wanted.limit.and_one(), before).await?;
-    let next = wanted.limit.cut(&mut runs).map(|last| last.id.to_string());
+    let before = page::place_as(query.cursor.as_ref(), LIST)?;
+    let mut runs = app.agents().runs(&who.tenant, &thread.id, query.limit.and_one(), before).await?;
+    let next = query.limit.cut(&mut runs).map(|last| last.id.to_string());
     let runs = runs.into_iter().map(|record| told(&app, &who, record)).collect();
     Ok(here.list(LIST, runs, next))
 }
 
-async fn show(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>) -> Answer<Json<RunRecord>> {
+async fn show(State(app): State<App>, who: Principal, Params(of): Params<OfRun>) -> Answer<Json<RunRecord>> {
     of.find(&app, &who).await.map(Json)
 }
 
-async fn follow(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>) -> Answer<Response> {
+async fn follow(State(app): State<App>, who: Principal, Params(of): Params<OfRun>) -> Answer<Response> {
     // Listened to before it is looked at: no end can fall in between.
     let news = app.hub().subscribe();
     let record = of.find(&app, &who).await?;
@@ -135,7 +125,7 @@ async fn follow(State(app): State<App>, Who(who): Who, Params(of): Params<OfRun>
 
 async fn cancel(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(of): Params<OfRun>,
 ) -> Answer<(StatusCode, Json<RunRecord>)> {
     let id = of.id()?;
@@ -148,7 +138,7 @@ async fn cancel(
     }
 }
 
-async fn export(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<Json<ThreadExport>> {
+async fn export(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<Json<ThreadExport>> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
     Ok(Json(app.agents().export(&who.tenant, &thread.id).await?))
 }

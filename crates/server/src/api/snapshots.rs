@@ -1,10 +1,9 @@
 //! What a thread knows about its tools, as one JSON text: saved, and restored.
 
 use axum::{
-    Json,
     body::Bytes,
-    extract::{FromRequest, Request, State},
-    http::{Method, header},
+    extract::State,
+    http::{HeaderMap, Method, header},
     response::IntoResponse,
 };
 use serde_json::Value;
@@ -13,11 +12,12 @@ use toolhub_core::{ErrorKind, Restored};
 use super::threads::{self, OfThread};
 use crate::{
     app::App,
-    extract::{Describe, Params, Who},
-    openapi::Operation,
+    extract::{FromBody, Params},
+    json::Json,
+    operation::Operation,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 const PATH: &str = "/api/v1/threads/{id}/snapshot";
@@ -45,30 +45,26 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug)]
 struct Text(String);
 
-impl Describe for Text {
+impl FromBody for Text {
     fn describe(operation: &mut Operation<'_>) {
         operation.body::<Value>(true);
     }
-}
 
-impl FromRequest<App> for Text {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let limit = app.settings().limits.body;
-        let bytes: Bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|_| {
-            Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole"))
-        })?;
+    fn from_body(_: &HeaderMap, body: Bytes, _: &App) -> Result<Self, Problem> {
         let text =
-            String::from_utf8(bytes.into()).map_err(|_| Problem::new(Code::INVALID_JSON, "the body is no text"))?;
+            String::from_utf8(body.into()).map_err(|_| Problem::new(Code::INVALID_JSON, "the body is no text"))?;
         if text.trim().is_empty() {
             return Err(Problem::new(Code::INVALID_JSON, "the request has no body; send what GET has answered"));
         }
         Ok(Self(text))
     }
+
+    fn not_whole(_: &axum::Error, limit: usize) -> Problem {
+        Problem::new(Code::TOO_LARGE, format!("the body is larger than {limit} bytes, or did not arrive whole"))
+    }
 }
 
-async fn save(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<impl IntoResponse> {
+async fn save(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<impl IntoResponse> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
     let text = app.hub().serialize_tool_states(&who.tenant, &thread.id).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text))
@@ -76,7 +72,7 @@ async fn save(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread
 
 async fn restore(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(of): Params<OfThread>,
     Text(text): Text,
 ) -> Answer<Json<Restored>> {

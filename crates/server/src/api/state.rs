@@ -20,10 +20,10 @@ use toolhub_core::{ContextId, ErrorKind, StateKind, ids::Tenant};
 
 use crate::{
     app::App,
-    extract::{Body, Params, Who},
+    extract::{Body, Params},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
     span::Span,
 };
 use conditions::{IfMatch, IfNoneMatch};
@@ -140,7 +140,7 @@ struct Patched {
 
 async fn get(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(place): Params<Place>,
     same: IfNoneMatch,
 ) -> Answer<Response> {
@@ -153,7 +153,7 @@ async fn get(
 
 async fn put(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(place): Params<Place>,
     is: IfMatch,
     is_not: IfNoneMatch,
@@ -175,7 +175,7 @@ async fn put(
 
 async fn patch(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(place): Params<Place>,
     is: IfMatch,
     is_not: IfNoneMatch,
@@ -193,7 +193,7 @@ async fn patch(
 
 async fn delete(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(place): Params<Place>,
     is: IfMatch,
     is_not: IfNoneMatch,

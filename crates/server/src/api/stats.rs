@@ -2,18 +2,19 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{CallError, Detail, ErrorKind, Filter, Group, Limits, RecentStats, Tool, ToolStats};
 
 use crate::{
     app::App,
-    extract::{Params, Query, Tongue},
-    page::{self, Cursor, Here, Limit, List, Listed},
+    extract::{AcceptLanguage, Params, Query},
+    json::Json,
+    page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
     span::Span,
 };
 
@@ -92,15 +93,6 @@ async fn stats(
     Ok(Json(figures.ok_or_else(|| CallError::new(ErrorKind::ToolNotFound))?))
 }
 
-/// Which tools are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
 /// What holds for the calls of a tool.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -119,15 +111,15 @@ struct Holds {
 
 async fn policies(
     State(app): State<App>,
-    Tongue(language): Tongue,
-    Query(wanted): Query<Wanted>,
+    AcceptLanguage(language): AcceptLanguage,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<Listed<Holds>> {
-    let last = page::place(wanted.cursor.as_ref(), LIST)?;
+    let last = page::place(query.cursor.as_ref(), LIST)?;
     let tools = app.hub().list(&Filter::default());
     let after = tools.iter().filter(|tool| last.as_deref().is_none_or(|last| tool.definition.name.as_str() > last));
     let mut found: Vec<Holds> = after
-        .take(wanted.limit.and_one())
+        .take(query.limit.and_one())
         .map(|tool| Holds {
             tool: tool.definition.name.to_string(),
             denied_by: tool.denied_by(),
@@ -135,7 +127,7 @@ async fn policies(
             limits: tool.limits().clone(),
         })
         .collect();
-    let next = wanted.limit.cut(&mut found).map(|last| last.tool.clone());
+    let next = query.limit.cut(&mut found).map(|last| last.tool.clone());
     Ok(here.list(LIST, found, next))
 }
 

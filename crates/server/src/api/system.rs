@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use axum::{
-    Json,
     body::Bytes,
     extract::State,
     http::{Method, header},
@@ -15,10 +14,9 @@ use serde_json::Value;
 
 use crate::{
     app::App,
-    extract::Who,
-    openapi,
-    route::{Access, Route},
-    scope::Scope,
+    json::Json,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -60,11 +58,11 @@ struct Info {
 /// The same for everybody and for as long as the process lives, so it is made once.
 async fn document() -> impl IntoResponse {
     static TEXT: OnceLock<Bytes> = OnceLock::new();
-    let made = || openapi::of_server().clone().to_string().into();
+    let made = || super::document().to_string().into();
     ([(header::CONTENT_TYPE, "application/json")], TEXT.get_or_init(made).clone())
 }
 
-async fn info(State(app): State<App>, Who(who): Who) -> Json<Info> {
+async fn info(State(app): State<App>, who: Principal) -> Json<Info> {
     let hub = app.hub();
     Json(Info {
         version: env!("CARGO_PKG_VERSION"),

@@ -1,7 +1,6 @@
 //! Threads: made, listed, looked at, and taken away with everything that is kept for them.
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, StatusCode, header},
     response::{IntoResponse, Response},
@@ -16,11 +15,12 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{MaybeBody, Params, Query, Who},
-    page::{self, Cursor, Here, Limit, List, Listed},
+    extract::{MaybeBody, Params, Query},
+    json::Json,
+    page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Flaw, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 const LIST: &str = "threads";
@@ -114,15 +114,6 @@ struct NewThread {
     id: Option<String>,
 }
 
-/// Which threads are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
 /// Whose instances were closed.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Closed {
@@ -130,7 +121,7 @@ struct Closed {
     closed: Vec<ToolName>,
 }
 
-async fn create(State(app): State<App>, Who(who): Who, MaybeBody(body): MaybeBody<NewThread>) -> Answer<Response> {
+async fn create(State(app): State<App>, who: Principal, MaybeBody(body): MaybeBody<NewThread>) -> Answer<Response> {
     let id = body.unwrap_or_default().id.map(ThreadId::new).transpose().map_err(|wrong| {
         let flaw = Flaw { pointer: "/id".into(), detail: wrong.to_string() };
         Problem::new(Code::INVALID_REQUEST, wrong.to_string()).with("errors", [flaw])
@@ -147,11 +138,11 @@ async fn create(State(app): State<App>, Who(who): Who, MaybeBody(body): MaybeBod
 
 async fn list(
     State(app): State<App>,
-    Who(who): Who,
-    Query(wanted): Query<Wanted>,
+    who: Principal,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<Listed<ThreadInfo>> {
-    let last = page::place(wanted.cursor.as_ref(), LIST)?;
+    let last = page::place(query.cursor.as_ref(), LIST)?;
     let last = last.map(ThreadId::new).transpose().map_err(|_| page::no_such_place())?;
     let mut after = last.map(|id| backend::Cursor(row(&who.tenant, &id)));
     let mut threads = Vec::new();
@@ -159,11 +150,11 @@ async fn list(
         let page = app.hub().threads(&who.tenant, after).await?;
         threads.extend(page.threads);
         after = page.next;
-        if after.is_none() || threads.len() >= wanted.limit.and_one() {
+        if after.is_none() || threads.len() >= query.limit.and_one() {
             break;
         }
     }
-    let next = wanted.limit.cut(&mut threads).map(|last| last.id.to_string());
+    let next = query.limit.cut(&mut threads).map(|last| last.id.to_string());
     Ok(here.list(LIST, threads, next))
 }
 
@@ -173,11 +164,11 @@ fn row(tenant: &Tenant, id: &ThreadId) -> Key {
     Key { partition, table: Table::Threads, id: id.clone().into() }
 }
 
-async fn show(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<Json<ThreadInfo>> {
+async fn show(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<Json<ThreadInfo>> {
     find(&app, &who.tenant, &of.id).await.map(Json)
 }
 
-async fn delete(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<StatusCode> {
+async fn delete(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<StatusCode> {
     let thread = find(&app, &who.tenant, &of.id).await?;
     match app.agents().delete_thread(&who.tenant, &thread.id).await {
         // Whether it was still there or somebody else was quicker: it is gone.
@@ -199,13 +190,13 @@ async fn delete(State(app): State<App>, Who(who): Who, Params(of): Params<OfThre
     }
 }
 
-async fn close_instances(State(app): State<App>, Who(who): Who, Params(of): Params<OfThread>) -> Answer<Json<Closed>> {
+async fn close_instances(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<Json<Closed>> {
     let thread = find(&app, &who.tenant, &of.id).await?;
     let closed = app.hub().thread_context(&who.tenant, &thread.id).cleanup_all().await;
     Ok(Json(Closed { closed }))
 }
 
-async fn close_instance(State(app): State<App>, Who(who): Who, Params(of): Params<OfTool>) -> Answer<Json<Closed>> {
+async fn close_instance(State(app): State<App>, who: Principal, Params(of): Params<OfTool>) -> Answer<Json<Closed>> {
     let thread = find(&app, &who.tenant, &of.id).await?;
     let tool = super::stats::tool(&app, &of.tool)?;
     let was_there = app.hub().thread_context(&who.tenant, &thread.id).cleanup(&of.tool).await;

@@ -3,18 +3,19 @@
 mod change;
 mod view;
 
-use axum::{Json, extract::State, http::Method, response::IntoResponse};
+use axum::{extract::State, http::Method, response::IntoResponse};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{ErrorKind, Filter, Kind, ToolStatusInfo, View, clock::Timestamp, status::ToolStatus};
 
 use crate::{
     app::App,
-    extract::{Body, MaybeBody, Params, Query, Who},
-    page::{self, Cursor, Here, Limit, List},
+    extract::{Body, MaybeBody, Params, Query},
+    json::Json,
+    page::{self, Here, List, list_query},
     problem::{Answer, Code},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 use view::ToolView;
 
@@ -62,32 +63,29 @@ pub(super) struct Named {
     pub(super) name: String,
 }
 
-/// Which tools are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
-    /// Only tools of this kind.
-    kind: Option<Kind>,
-    /// Only tools that stand so.
-    status: Option<ToolStatus>,
-    /// Only tools of this toolset.
-    toolset: Option<String>,
-    /// Only tools with this tag.
-    tag: Option<String>,
-    /// Only tools with this text in their name, title or description, in whatever case.
-    q: Option<String>,
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
+list_query! {
+    /// Which tools are wanted.
+    struct ToolsQuery {
+        /// Only tools of this kind.
+        kind: Option<Kind>,
+        /// Only tools that stand so.
+        status: Option<ToolStatus>,
+        /// Only tools of this toolset.
+        toolset: Option<String>,
+        /// Only tools with this tag.
+        tag: Option<String>,
+        /// Only tools with this text in their name, title or description, in whatever case.
+        q: Option<String>,
+    }
 }
 
-async fn list(State(app): State<App>, Query(wanted): Query<Wanted>, here: Here) -> Answer<impl IntoResponse> {
-    let after = page::place(wanted.cursor.as_ref(), "tools")?;
-    let filter = Filter { kind: wanted.kind, tag: wanted.tag };
-    let toolset = super::toolsets::named(&app, wanted.toolset.as_deref())?;
+async fn list(State(app): State<App>, Query(query): Query<ToolsQuery>, here: Here) -> Answer<impl IntoResponse> {
+    let after = page::place(query.cursor.as_ref(), "tools")?;
+    let filter = Filter { kind: query.kind, tag: query.tag };
+    let toolset = super::toolsets::named(&app, query.toolset.as_deref())?;
     let mut tools = app.hub().list(&filter);
     tools.retain(|tool| toolset.has(&tool.definition.name));
-    if let Some(text) = wanted.q.map(|text| text.to_lowercase()) {
+    if let Some(text) = query.q.map(|text| text.to_lowercase()) {
         tools.retain(|tool| view::mentions(&tool.definition, &text));
     }
     tools.retain(|tool| after.as_deref().is_none_or(|after| tool.definition.name.as_str() > after));
@@ -95,10 +93,10 @@ async fn list(State(app): State<App>, Query(wanted): Query<Wanted>, here: Here) 
     let (mut items, mut next) = (Vec::new(), None);
     for tool in tools {
         let Ok(at) = statuses.binary_search_by(|info| info.tool_name.cmp(&tool.definition.name)) else { continue };
-        if wanted.status.is_some_and(|status| statuses[at].status != status) {
+        if query.status.is_some_and(|status| statuses[at].status != status) {
             continue;
         }
-        if items.len() == wanted.limit.get() {
+        if items.len() == query.limit.get() {
             next = items.last().map(|last: &ToolView| last.name().to_owned());
             break;
         }
@@ -129,7 +127,7 @@ struct StatusBody {
 
 async fn set_status(
     State(app): State<App>,
-    Who(_): Who,
+    _: Principal,
     Params(Named { name }): Params<Named>,
     Body(body): Body<StatusBody>,
 ) -> Answer<Json<ToolStatusInfo>> {

@@ -1,16 +1,16 @@
 //! Toolsets: names under which the config puts tools together.
 
-use axum::{Json, extract::State, http::Method};
+use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::Serialize;
 use toolhub_core::{Filter, ToolName, Toolset};
 
 use crate::{
     app::App,
-    extract::Who,
+    json::Json,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -57,7 +57,7 @@ struct ToolsetView {
     agents: Vec<String>,
 }
 
-async fn list(State(app): State<App>, Who(_): Who) -> Answer<Json<Toolsets>> {
+async fn list(State(app): State<App>, _: Principal) -> Answer<Json<Toolsets>> {
     let known = app.steward().map(|steward| steward.toolsets()).unwrap_or_default();
     let all = app.hub().list(&Filter::default());
     let items = known.into_iter().map(|set| {

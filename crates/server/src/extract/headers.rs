@@ -3,17 +3,16 @@
 //! In: headers. Out: values, or a refusal where guessing would do harm. A preference nobody knows is passed over, as the
 //! standard asks.
 
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 
-use axum::extract::FromRequestParts;
 use axum::http::{HeaderMap, header, request::Parts};
 use serde_json::json;
 use toolhub_core::{TraceContext, ids::IdempotencyKey, status::Language};
 
-use super::Describe;
+use super::FromParts;
 use crate::{
     app::App,
-    openapi::Operation,
+    operation::Operation,
     problem::{Code, Problem},
 };
 
@@ -24,19 +23,15 @@ const LONGEST_WAIT: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(crate) struct Key(pub(crate) Option<IdempotencyKey>);
 
-impl Describe for Key {
+impl FromParts for Key {
     fn describe(operation: &mut Operation<'_>) {
         let schema = json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+( +[!-~]+)*$"});
         let what = "The client's word that a repetition is the same request: it has one effect, and the same answer for a \
                     day. With or without quotes.";
         operation.header("Idempotency-Key", what, &schema);
     }
-}
 
-impl FromRequestParts<App> for Key {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let mut values = parts.headers.get_all("idempotency-key").iter();
         let Some(value) = values.next() else { return Ok(Self(None)) };
         let refused = |why: &str| Problem::new(Code::INVALID_KEY, format!("the header `Idempotency-Key` {why}"));
@@ -71,18 +66,14 @@ pub(crate) struct Prefer {
     pub(crate) wait: Option<Duration>,
 }
 
-impl Describe for Prefer {
+impl FromParts for Prefer {
     fn describe(operation: &mut Operation<'_>) {
         let what = "`respond-async`: answer 202 at once and go on alone. `wait=N`: wait up to N seconds, also for a person, \
                     before that.";
         operation.header("Prefer", what, &json!({"type": "string", "examples": ["respond-async", "wait=1"]}));
     }
-}
 
-impl FromRequestParts<App> for Prefer {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         Ok(Self::read(&parts.headers))
     }
 }
@@ -122,17 +113,13 @@ impl Prefer {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace(pub(crate) Option<TraceContext>);
 
-impl Describe for Trace {
+impl FromParts for Trace {
     fn describe(operation: &mut Operation<'_>) {
         let what = "The trace the request belongs to (W3C Trace Context). One that cannot be read is passed over.";
         operation.header("traceparent", what, &json!({"type": "string"}));
     }
-}
 
-impl FromRequestParts<App> for Trace {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let trace = text("traceparent").and_then(|parent| TraceContext::parse(parent).ok());
         Ok(Self(trace.map(|trace| trace.with_state(text("tracestate").unwrap_or_default()))))
@@ -141,19 +128,15 @@ impl FromRequestParts<App> for Trace {
 
 /// `Accept-Language`: the language of reasons.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tongue(pub(crate) Language);
+pub(crate) struct AcceptLanguage(pub(crate) Language);
 
-impl Describe for Tongue {
+impl FromParts for AcceptLanguage {
     fn describe(operation: &mut Operation<'_>) {
         let what = "`zh` for reasons in Chinese; English otherwise.";
         operation.header("Accept-Language", what, &json!({"type": "string", "examples": ["zh", "en"]}));
     }
-}
 
-impl FromRequestParts<App> for Tongue {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let said = parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         Ok(Self(preferred(said)))
     }
@@ -181,17 +164,13 @@ fn preferred(said: &str) -> Language {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LastEvent(pub(crate) Option<u64>);
 
-impl Describe for LastEvent {
+impl FromParts for LastEvent {
     fn describe(operation: &mut Operation<'_>) {
         let what = "The last event that was heard: what is kept since then is told first.";
         operation.header("Last-Event-ID", what, &json!({"type": "integer", "minimum": 0, "format": "int64"}));
     }
-}
 
-impl FromRequestParts<App> for LastEvent {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let Some(said) = parts.headers.get("last-event-id") else { return Ok(Self(None)) };
         // A browser that has heard nothing yet may send it empty.
         let text = said.to_str().unwrap_or("?").trim();

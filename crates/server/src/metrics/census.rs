@@ -10,9 +10,7 @@ use std::{
 };
 
 use tokio::time::Instant;
-use toolhub_core::StateKind;
-
-use crate::app::App;
+use toolhub_core::{CancellationToken, StateKind, ToolHub};
 
 /// How long whoever begins a count waits for its end; small stores are counted by then.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -35,9 +33,9 @@ struct Book {
 
 impl Census {
     /// How many states of each kind were there when they were counted last; nothing before that.
-    pub(crate) async fn read(&self, app: &App) -> BTreeMap<StateKind, u64> {
+    pub(crate) async fn read(&self, hub: &ToolHub, stopping: &CancellationToken) -> BTreeMap<StateKind, u64> {
         if self.is_due() {
-            let (book, state, stopping) = (self.0.clone(), app.hub().state().clone(), app.stopping().clone());
+            let (book, state, stopping) = (self.0.clone(), hub.state().clone(), stopping.clone());
             let count = tokio::spawn(stopping.run_until_cancelled_owned(async move {
                 let begun = Instant::now();
                 let counted = state.count().await;

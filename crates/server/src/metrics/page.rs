@@ -5,10 +5,13 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use toolhub_core::{ToolStats, View, status::ToolStatus};
+use tokio::time::Instant;
+use toolhub_agent::AgentService;
+use toolhub_core::{CancellationToken, ToolHub, ToolStats, View, status::ToolStatus};
 
+use super::Meters;
 use super::text::{Sort, Text};
-use crate::{app::App, settings::Build};
+use crate::settings::Build;
 
 /// How long the statuses of tools are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -29,29 +32,45 @@ const STATUSES: [(ToolStatus, &str); 4] = [
     (ToolStatus::Maintenance, "maintenance"),
 ];
 
+/// Where the numbers come from.
+pub(crate) struct Sources<'a> {
+    /// The hub, with its own counts.
+    pub(crate) hub: &'a ToolHub,
+    /// The agents, with theirs.
+    pub(crate) agents: &'a AgentService,
+    /// What the server counts.
+    pub(crate) meters: &'a Meters,
+    /// What was built.
+    pub(crate) build: &'a Build,
+    /// When the server began.
+    pub(crate) begun: Instant,
+    /// Cancelled when the server stops; a count of states ends then.
+    pub(crate) stopping: &'a CancellationToken,
+}
+
 /// All numbers, now.
-pub(crate) async fn page(app: &App) -> String {
+pub(crate) async fn page(from: &Sources<'_>) -> String {
     let mut text = Text::default();
-    let stats = app.hub().stats();
-    calls(&mut text, app, &stats);
-    agents(&mut text, app);
-    statuses(&mut text, app).await;
-    changes(&mut text, app);
-    hub(&mut text, app);
-    approvals(&mut text, app);
-    store(&mut text, app);
-    states(&mut text, app).await;
-    server(&mut text, app);
-    process(&mut text, app);
+    let stats = from.hub.stats();
+    calls(&mut text, from, &stats);
+    agents(&mut text, from);
+    statuses(&mut text, from).await;
+    changes(&mut text, from);
+    hub(&mut text, from);
+    approvals(&mut text, from);
+    store(&mut text, from);
+    states(&mut text, from).await;
+    server(&mut text, from);
+    process(&mut text, from);
     text.finish()
 }
 
-fn calls(text: &mut Text, app: &App, stats: &[ToolStats]) {
+fn calls(text: &mut Text, from: &Sources<'_>, stats: &[ToolStats]) {
     let help = "Calls that ended, by their outcome: `success` or the name of the error.";
     let mut family = text.family("toolhub_tool_calls_total", Sort::Counter, help);
     for tool in stats {
         let name = tool.tool.as_str();
-        let kind = app.hub().get(name).map(|tool| tool.definition.kind.to_string()).unwrap_or_default();
+        let kind = from.hub.get(name).map(|tool| tool.definition.kind.to_string()).unwrap_or_default();
         family.put(&[("tool", name), ("kind", &kind), ("outcome", "success")], tool.succeeded.count);
         for (error, many) in &tool.errors {
             family.put(&[("tool", name), ("kind", &kind), ("outcome", error)], many);
@@ -81,8 +100,8 @@ fn calls(text: &mut Text, app: &App, stats: &[ToolStats]) {
     each("toolhub_tool_stuck", Sort::Gauge, "Calls that run on though nobody waits.", |tool| tool.stuck as u64);
 }
 
-fn agents(text: &mut Text, app: &App) {
-    let stats = app.agents().meters().read();
+fn agents(text: &mut Text, from: &Sources<'_>) {
+    let stats = from.agents.meters().read();
     let help = "How long runs of agents took, waits included; `error_type` is empty for a run that completed.";
     let mut family = text.family("gen_ai_invoke_agent_duration_seconds", Sort::Histogram, help);
     for ((agent, error), spread) in &stats.runs {
@@ -107,9 +126,9 @@ fn agents(text: &mut Text, app: &App) {
     }
 }
 
-async fn statuses(text: &mut Text, app: &App) {
+async fn statuses(text: &mut Text, from: &Sources<'_>) {
     // A store that does not answer must not hide the other numbers.
-    let asked = tokio::time::timeout(PATIENCE, app.hub().tool_statuses(View::Shared));
+    let asked = tokio::time::timeout(PATIENCE, from.hub.tool_statuses(View::Shared));
     let Ok(Ok(tools)) = asked.await else { return };
     let mut family = text.family("toolhub_tool_status", Sort::Gauge, "1 for the status a tool has for everybody.");
     for tool in tools {
@@ -120,41 +139,41 @@ async fn statuses(text: &mut Text, app: &App) {
     }
 }
 
-fn changes(text: &mut Text, app: &App) {
+fn changes(text: &mut Text, from: &Sources<'_>) {
     let word = |status| STATUSES.iter().find(|(known, _)| *known == status).map_or("", |(_, word)| word);
     let help = "How often the status of a tool changed, for everybody or in one thread.";
     let mut family = text.family("toolhub_tool_status_transitions_total", Sort::Counter, help);
-    for change in app.hub().status_changes() {
+    for change in from.hub.status_changes() {
         let labels = [("tool", change.tool.as_str()), ("from", word(change.from)), ("to", word(change.to))];
         family.put(&labels, change.many);
     }
 }
 
-fn approvals(text: &mut Text, app: &App) {
-    let stats = app.hub().approval_stats();
+fn approvals(text: &mut Text, from: &Sources<'_>) {
+    let stats = from.hub.approval_stats();
     text.one("toolhub_approvals_pending", Sort::Gauge, "Questions that wait for a person.", stats.pending);
     let help = "How long it took until a person answered.";
     text.family("toolhub_approval_wait_seconds", Sort::Histogram, help).histogram(&[], &PEOPLE_BOUNDS, &stats.wait);
 }
 
-fn store(text: &mut Text, app: &App) {
+fn store(text: &mut Text, from: &Sources<'_>) {
     let help = "How long the store took, whatever it answered.";
     let mut family = text.family("toolhub_store_operation_seconds", Sort::Histogram, help);
-    for stats in app.hub().store_stats() {
+    for stats in from.hub.store_stats() {
         family.histogram(&[("backend", stats.backend), ("op", stats.operation)], &STORE_BOUNDS, &stats.latency);
     }
 }
 
-async fn states(text: &mut Text, app: &App) {
+async fn states(text: &mut Text, from: &Sources<'_>) {
     let help = "States that were kept when they were counted last.";
     let mut family = text.family("toolhub_state_entries", Sort::Gauge, help);
-    for (kind, many) in app.meters().census.read(app).await {
+    for (kind, many) in from.meters.census.read(from.hub, from.stopping).await {
         family.put(&[("type", kind.as_str())], many);
     }
 }
 
-fn hub(text: &mut Text, app: &App) {
-    let hub = app.hub();
+fn hub(text: &mut Text, from: &Sources<'_>) {
+    let hub = from.hub;
     text.one("toolhub_queue_depth", Sort::Gauge, "Calls that wait for their turn.", hub.queued());
     text.one("toolhub_calls_running", Sort::Gauge, "Calls on tasks of their own.", hub.running());
     text.one("toolhub_tools", Sort::Gauge, "Tools that are registered.", hub.tools().len());
@@ -168,8 +187,8 @@ fn hub(text: &mut Text, app: &App) {
     text.one("toolhub_journal_dropped_total", Sort::Counter, "Records that were given up.", journal.dropped);
 }
 
-fn server(text: &mut Text, app: &App) {
-    let (routes, doors) = (app.meters().routes(), &app.meters().doors);
+fn server(text: &mut Text, from: &Sources<'_>) {
+    let (routes, listener) = (from.meters.routes(), &from.meters.listener);
     let mut family = text.family("toolhub_http_requests_total", Sort::Counter, "Requests that were answered.");
     for (route, method, meter) in &routes {
         for (digit, class) in [(1, "1xx"), (2, "2xx"), (3, "3xx"), (4, "4xx"), (5, "5xx")] {
@@ -184,19 +203,19 @@ fn server(text: &mut Text, app: &App) {
         family.put(&[("route", route), ("method", method)], meter.seconds());
     }
     let mut count = |name, help, value: u64| text.one(name, Sort::Counter, help, value);
-    count("toolhub_connections_accepted_total", "Connections that were let in.", doors.accepted.load(Relaxed));
-    count("toolhub_connections_refused_total", "Connections there was no place for.", doors.refused.load(Relaxed));
+    count("toolhub_connections_accepted_total", "Connections that were let in.", listener.accepted.load(Relaxed));
+    count("toolhub_connections_refused_total", "Connections there was no place for.", listener.refused.load(Relaxed));
     let help = "Connections that were closed to let others in.";
-    count("toolhub_connections_displaced_total", help, doors.made_room.load(Relaxed));
-    count("toolhub_connections_cut_total", "Connections that were too slow.", doors.cut.load(Relaxed));
-    text.one("toolhub_connections", Sort::Gauge, "Connections that are open.", doors.open.load(Relaxed));
+    count("toolhub_connections_displaced_total", help, listener.made_room.load(Relaxed));
+    count("toolhub_connections_cut_total", "Connections that were too slow.", listener.cut.load(Relaxed));
+    text.one("toolhub_connections", Sort::Gauge, "Connections that are open.", listener.open.load(Relaxed));
 }
 
-fn process(text: &mut Text, app: &App) {
+fn process(text: &mut Text, from: &Sources<'_>) {
     let mut info = text.family("toolhub_build_info", Sort::Gauge, "What was built.");
-    let Build { version, revision, rustc } = &app.settings().build;
+    let Build { version, revision, rustc } = from.build;
     info.put(&[("version", version), ("revision", revision), ("rustc", rustc)], 1);
-    let uptime = app.begun().elapsed().as_secs_f64();
+    let uptime = from.begun.elapsed().as_secs_f64();
     text.one("toolhub_uptime_seconds", Sort::Gauge, "How long the server has been there.", uptime);
     if let Some(bytes) = resident() {
         text.one("process_resident_memory_bytes", Sort::Gauge, "Memory the process takes.", bytes);

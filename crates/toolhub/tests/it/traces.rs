@@ -8,7 +8,7 @@ use toolhub::{
     prelude::*,
     testing::{AssertOutcome, scripted},
 };
-use toolhub_agent::{AgentBuilder, Said};
+use toolhub_agent::{AgentBuilder, UserMessage};
 
 use crate::agents::{Actor, asks, says};
 
@@ -66,7 +66,7 @@ async fn a_message_takes_its_trace_to_the_model_and_to_the_tools_of_its_calls() 
     let hub = ToolHub::builder().tool(tool("look", seen)).build().await.unwrap();
     let actor = Actor::new([asks([("look", json!({}))]), says("Seen."), says("Nothing.")]);
     let agent = AgentBuilder::new(actor.clone()).build(&hub).await.unwrap();
-    let run = agent.invoke(Said { trace: Some(trace()), ..Said::from("Look") }).await.unwrap();
+    let run = agent.invoke(UserMessage { trace: Some(trace()), ..UserMessage::from("Look") }).await.unwrap();
     let record = hub.call_record(&Tenant::default(), run.calls[0].id).await.unwrap().unwrap();
     assert_eq!((run.trace_id, record.trace_id), (Some(trace().trace_id), Some(trace().trace_id)));
     assert_eq!(record.outcome.unwrap().output, json!([PARENT, "vendor=1"]));

@@ -18,17 +18,11 @@ use toolhub_core::{
 };
 
 use super::{CallView, OfCall, unknown};
-use crate::{
-    app::App,
-    extract::{Params, Who},
-    links::Links,
-    problem::Answer,
-    sse as wire,
-};
+use crate::{app::App, extract::Params, links::Links, problem::Answer, scope::Principal, sse as wire};
 
 pub(super) async fn follow(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(named): Params<OfCall>,
     links: Links,
 ) -> Answer<Response> {

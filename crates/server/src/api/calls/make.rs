@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use axum::{
-    Json,
     extract::State,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -25,7 +24,8 @@ use super::{CallView, find, rates};
 use crate::{
     api::tools::Named,
     app::App,
-    extract::{Body, Key, Params, Prefer, Trace, Who},
+    extract::{Body, Key, Params, Prefer, Trace},
+    json::Json,
     links::{self, Links},
     problem::{Answer, Code, Flaw, Problem},
     scope::Principal,
@@ -52,7 +52,7 @@ pub(super) struct CallBody {
 #[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
 pub(super) async fn call(
     State(app): State<App>,
-    Who(principal): Who,
+    principal: Principal,
     Params(Named { name }): Params<Named>,
     Key(key): Key,
     prefer: Prefer,

@@ -3,20 +3,15 @@
 //! In: headers. Out: a condition that becomes part of the write. A tag of ours is a version in quotes; without quotes it is
 //! understood too. A tag that is none of ours fits nothing.
 
-use std::convert::Infallible;
-
-use axum::{
-    extract::FromRequestParts,
-    http::{HeaderMap, HeaderName, header, request::Parts},
-};
+use axum::http::{HeaderMap, HeaderName, header, request::Parts};
 use serde_json::json;
 use toolhub_core::{ContextId, StateCondition, StateError, StateKind, ids::Tenant};
 
 use super::entry::{Tag, not_as_expected, refused};
 use crate::{
     app::App,
-    extract::Describe,
-    openapi::Operation,
+    extract::FromParts,
+    operation::Operation,
     problem::{Answer, Code, Problem},
 };
 
@@ -126,32 +121,24 @@ impl Tags {
     }
 }
 
-impl Describe for IfMatch {
+impl FromParts for IfMatch {
     fn describe(operation: &mut Operation<'_>) {
         let what = "Write only if the state has this version: its `ETag`. `*` for any.";
         operation.header("If-Match", what, &json!({"type": "string", "examples": ["\"3\""]}));
     }
-}
 
-impl Describe for IfNoneMatch {
-    fn describe(operation: &mut Operation<'_>) {
-        let what = "Read only if the state is not this: its `ETag`. Write only if there is none: `*`.";
-        operation.header("If-None-Match", what, &json!({"type": "string", "examples": ["*", "\"3\""]}));
-    }
-}
-
-impl FromRequestParts<App> for IfMatch {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         Ok(Self(Tags::read(&parts.headers, header::IF_MATCH)))
     }
 }
 
-impl FromRequestParts<App> for IfNoneMatch {
-    type Rejection = Infallible;
+impl FromParts for IfNoneMatch {
+    fn describe(operation: &mut Operation<'_>) {
+        let what = "Read only if the state is not this: its `ETag`. Write only if there is none: `*`.";
+        operation.header("If-None-Match", what, &json!({"type": "string", "examples": ["*", "\"3\""]}));
+    }
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         Ok(Self(Tags::read(&parts.headers, header::IF_NONE_MATCH)))
     }
 }

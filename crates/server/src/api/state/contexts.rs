@@ -1,8 +1,6 @@
 //! Which contexts there are, without what is remembered in them.
 
 use axum::{extract::State, http::Method};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use toolhub_core::{
     ContextFilter, ContextInfo, ErrorKind,
     ids::{IdError, StateName, ThreadId},
@@ -11,10 +9,11 @@ use toolhub_core::{
 use super::{READS, entry::refused};
 use crate::{
     app::App,
-    extract::{Query, Who},
-    page::{self, Cursor, Here, Limit, List, Listed},
+    extract::Query,
+    page::{self, Here, List, Listed, list_query},
     problem::{Answer, Code, Problem},
     route::Route,
+    scope::Principal,
 };
 
 const LIST: &str = "contexts";
@@ -32,34 +31,31 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Which contexts are wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
-    /// Only those of this thread.
-    thread_id: Option<String>,
-    /// Only those of the states of this tool, or, where no tool has the name, of the state of this name.
-    tool: Option<String>,
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
+list_query! {
+    /// Which contexts are query.
+    struct ContextsQuery {
+        /// Only those of this thread.
+        thread_id: Option<String>,
+        /// Only those of the states of this tool, or, where no tool has the name, of the state of this name.
+        tool: Option<String>,
+    }
 }
 
 async fn list(
     State(app): State<App>,
-    Who(who): Who,
-    Query(wanted): Query<Wanted>,
+    who: Principal,
+    Query(query): Query<ContextsQuery>,
     here: Here,
 ) -> Answer<Listed<ContextInfo>> {
     let wrong = |wrong: IdError| Problem::new(Code::INVALID_REQUEST, wrong.to_string());
-    let thread = wanted.thread_id.map(ThreadId::new).transpose().map_err(wrong)?;
-    let states = states(&app, wanted.tool).map_err(wrong)?;
-    let place = page::place(wanted.cursor.as_ref(), LIST)?;
+    let thread = query.thread_id.map(ThreadId::new).transpose().map_err(wrong)?;
+    let states = states(&app, query.tool).map_err(wrong)?;
+    let place = page::place(query.cursor.as_ref(), LIST)?;
     let (mut at, mut cursor) = begin(&states, place.as_deref()).ok_or_else(page::no_such_place)?;
     let mut found: Vec<ContextInfo> = Vec::new();
     for _ in 0..ROUNDS {
         let Some(state) = states.get(at) else { break };
-        let limit = wanted.limit.get() - found.len();
+        let limit = query.limit.get() - found.len();
         let filter = ContextFilter { tool_type: state.clone(), thread: thread.clone(), limit };
         let page = app.hub().state().list_contexts(&who.tenant, &filter, cursor.as_deref()).await.map_err(refused)?;
         found.extend(page.contexts);
@@ -67,7 +63,7 @@ async fn list(
         if cursor.is_none() {
             at += 1;
         }
-        if found.len() >= wanted.limit.get() {
+        if found.len() >= query.limit.get() {
             break;
         }
     }

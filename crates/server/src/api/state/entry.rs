@@ -1,7 +1,6 @@
 //! An entry as it is answered: its members, its tag, and what a refusal of the core becomes.
 
 use axum::{
-    Json,
     http::{HeaderName, HeaderValue, StatusCode, header},
     response::{AppendHeaders, IntoResponse, Response},
 };
@@ -11,7 +10,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use toolhub_core::{Acknowledged, CallError, ContextId, StateEntry, StateError, StateKind, clock::Timestamp};
 
-use crate::problem::{Code, Problem};
+use crate::{
+    json::Json,
+    problem::{Code, Problem},
+};
 
 /// One kind of state of one context.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

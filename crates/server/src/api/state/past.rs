@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     app::App,
-    extract::{Body, Params, Query, Who},
-    page::{self, Cursor, Here, Limit, List, Listed},
+    extract::{Body, Params, Query},
+    page::{self, Here, List, ListQuery, Listed},
     problem::{Answer, Code, Problem},
     route::Route,
     scope::Principal,
@@ -41,15 +41,6 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Which part of the past is wanted.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    #[serde(default)]
-    limit: Limit,
-    cursor: Option<Cursor>,
-}
-
 /// Where to go back to.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -60,14 +51,14 @@ struct Back {
 
 async fn history(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(place): Params<Place>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<Listed<HistoryEntry>> {
     let context = place.with_a_past()?;
     let list = format!("history {context}");
-    let last = page::place(wanted.cursor.as_ref(), &list)?;
+    let last = page::place(query.cursor.as_ref(), &list)?;
     let last = last.map(|text| told(&text).ok_or_else(page::no_such_place)).transpose()?;
     let mut entries = app.hub().state().history(&who.tenant, &context, usize::MAX).await.map_err(refused)?;
     if entries.is_empty() {
@@ -82,7 +73,7 @@ async fn history(
             entry.timestamp < moment || (entry.timestamp == moment && same > many)
         });
     }
-    let end = wanted.limit.cut(&mut entries).map(|last| last.timestamp);
+    let end = query.limit.cut(&mut entries).map(|last| last.timestamp);
     let next = end.map(|moment| {
         let before = last.filter(|(earlier, _)| *earlier == moment).map_or(0, |(_, many)| many);
         let here = entries.iter().filter(|entry| entry.timestamp == moment).count();
@@ -99,28 +90,27 @@ fn told(place: &str) -> Option<(Timestamp, usize)> {
 
 async fn versions(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(place): Params<Place>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ListQuery>,
     here: Here,
 ) -> Answer<Listed<StateVersion>> {
     let context = place.with_a_past()?;
     let list = format!("versions {context}");
-    let last = page::place(wanted.cursor.as_ref(), &list)?;
-    let last = last.map(|text| text.parse::<u64>().map_err(|_| page::no_such_place())).transpose()?;
+    let last: Option<u64> = page::place_as(query.cursor.as_ref(), &list)?;
     let found = app.hub().state().versions(&who.tenant, &context).await.map_err(refused)?;
     if found.is_empty() {
         there(&app, &who, &context).await?;
     }
     let older = found.into_iter().rev().filter(|found| last.is_none_or(|last| found.version < last));
     let mut older: Vec<StateVersion> = older.collect();
-    let next = wanted.limit.cut(&mut older).map(|last| last.version.to_string());
+    let next = query.limit.cut(&mut older).map(|last| last.version.to_string());
     Ok(here.list(&list, older, next))
 }
 
 async fn rollback(
     State(app): State<App>,
-    Who(who): Who,
+    who: Principal,
     Params(place): Params<Place>,
     is: IfMatch,
     is_not: IfNoneMatch,

@@ -1,7 +1,6 @@
 //! Tools that come and go over the API: made by the program around the server, from what may come this way.
 
 use axum::{
-    Json,
     extract::State,
     http::{Method, StatusCode, header},
     response::{IntoResponse, Response},
@@ -15,9 +14,10 @@ use super::{Named, ToolView};
 use crate::{
     app::App,
     extract::{Body, Params},
+    json::Json,
     problem::{Answer, Code, Problem},
-    route::{Access, Route},
-    scope::Scope,
+    route::Route,
+    scope::{Access, Scope},
     steward::ToolChangeError,
 };
 

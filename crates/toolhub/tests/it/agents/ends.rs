@@ -108,7 +108,7 @@ async fn the_run_of_an_agent_that_is_gone_ends_without_doing_what_that_agent_cou
     // Both calls are asked for, and the first is never answered: its process dies before the second is looked at.
     let (look, looking) = scripted("look", [Step::Hang]);
     first.hub().register(look).unwrap();
-    let said = toolhub_agent::Said { agent: Some("careful".into()), ..toolhub_agent::Said::from("Go") };
+    let said = toolhub_agent::UserMessage { agent: Some("careful".into()), ..toolhub_agent::UserMessage::from("Go") };
     let run = first.send(&main(), &thread(), said).await.unwrap();
     while looking.asked().is_empty() {
         tokio::task::yield_now().await;

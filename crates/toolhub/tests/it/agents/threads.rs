@@ -5,7 +5,7 @@ use toolhub::{
     prelude::*,
     testing::{Step, scripted},
 };
-use toolhub_agent::{AgentBuilder, AgentError, AgentPlan, AgentService, CancelRun, Message, RunStatus, Said};
+use toolhub_agent::{AgentBuilder, AgentError, AgentPlan, AgentService, CancelRun, Message, RunStatus, UserMessage};
 
 use super::{Actor, asks, says};
 
@@ -78,7 +78,7 @@ async fn the_same_message_with_a_key_is_one_run() {
     let actor = Actor::new([says("Hello."), says("Again?")]);
     service.define("default", AgentPlan::new(actor.clone()));
     let (main, t) = (main(), thread("t"));
-    let said = |text: &str| Said { key: Some(IdempotencyKey::new("k1").unwrap()), ..Said::from(text) };
+    let said = |text: &str| UserMessage { key: Some(IdempotencyKey::new("k1").unwrap()), ..UserMessage::from(text) };
     let mut first = service.send(&main, &t, said("Hi")).await.unwrap();
     let mut beside = service.send(&main, &t, said("Hi")).await.unwrap();
     assert_eq!((beside.id(), beside.replayed()), (first.id(), true));
@@ -89,7 +89,7 @@ async fn the_same_message_with_a_key_is_one_run() {
     assert_eq!(service.send(&main, &t, said("Something else")).await.unwrap_err(), AgentError::KeyReused);
     // The same words to somebody else are another message.
     service.define("cook", AgentPlan::new(actor.clone()));
-    let to = |name: &str| Said { agent: Some(name.into()), ..said("Hi") };
+    let to = |name: &str| UserMessage { agent: Some(name.into()), ..said("Hi") };
     assert_eq!(service.send(&main, &t, to("cook")).await.unwrap_err(), AgentError::KeyReused);
     // An answer that was given stays, also when whoever gave it is gone.
     service.keep_only(&[]);
@@ -106,7 +106,7 @@ async fn who_is_spoken_to_is_remembered_and_who_is_unknown_is_named() {
     service.define("cook", AgentPlan::new(cook));
     service.define("default", AgentPlan::new(guide));
     let (main, t) = (main(), thread("t"));
-    let to = |name: &str| Said { agent: Some(name.into()), ..Said::from("Hm?") };
+    let to = |name: &str| UserMessage { agent: Some(name.into()), ..UserMessage::from("Hm?") };
     assert_eq!(service.send(&main, &t, to("cook")).await.unwrap().ended().await.content, "Soup.");
     assert_eq!(service.send(&main, &t, "And?").await.unwrap().ended().await.content, "More soup.");
     assert_eq!(service.send(&main, &thread("u"), "And?").await.unwrap().ended().await.content, "Left.");

@@ -11,7 +11,7 @@ use toolhub::{
     prelude::*,
     testing::scripted,
 };
-use toolhub_agent::{AgentPlan, AgentService, Message, RunRecord, RunStatus, Said};
+use toolhub_agent::{AgentPlan, AgentService, Message, RunRecord, RunStatus, UserMessage};
 
 use super::{Actor, asks, says};
 use crate::meddled_store::{Meddled, Then};
@@ -152,7 +152,7 @@ async fn a_message_whose_answer_was_lost_is_answered_and_is_one_message() {
     let actor = Actor::new([says("Hello."), says("Hello.")]);
     let store = store(|_, at| if at == 0 { Then::Unheard } else { Then::Made });
     let service = service(&store, pay, &actor).await;
-    let said = || Said { key: Some(IdempotencyKey::new("k").unwrap()), ..Said::from("Hi") };
+    let said = || UserMessage { key: Some(IdempotencyKey::new("k").unwrap()), ..UserMessage::from("Hi") };
     let run = match service.send(&main(), &thread(), said()).await {
         Ok(run) => run,
         Err(_) => service.send(&main(), &thread(), said()).await.unwrap(),

@@ -1,6 +1,6 @@
 //! The bytes of a connection, noted as they come and go.
 //!
-//! In: a TCP stream. Out: the same, with its line told what happens. When it is closed while the client still sends a
+//! In: a TCP stream. Out: the same, with its `ConnState` told what happens. When it is closed while the client still sends a
 //! body nobody wants, it reads on for a moment: the system would otherwise throw the answer away together with the body.
 
 use std::{
@@ -16,7 +16,7 @@ use tokio::{
     sync::OwnedSemaphorePermit,
 };
 
-use super::line::{Line, Listed};
+use super::conn_state::{ConnState, Registration};
 
 /// How long a connection is read on after its last answer, so that the client sees it.
 const LINGER: Duration = Duration::from_secs(2);
@@ -25,48 +25,48 @@ const LINGER_BYTES: usize = 16 << 20;
 
 /// A connection, and the place it takes.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct TrackedIo {
     /// There until this is dropped.
-    open: Option<(TcpStream, Listed, OwnedSemaphorePermit)>,
+    open: Option<(TcpStream, Registration, OwnedSemaphorePermit)>,
 }
 
-impl Wire {
-    pub(crate) fn new(tcp: TcpStream, listed: Listed, place: OwnedSemaphorePermit) -> Self {
-        Self { open: Some((tcp, listed, place)) }
+impl TrackedIo {
+    pub(crate) fn new(tcp: TcpStream, registration: Registration, place: OwnedSemaphorePermit) -> Self {
+        Self { open: Some((tcp, registration, place)) }
     }
 
-    fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &Line)> {
-        let (tcp, listed, _) = self.open.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        Ok((Pin::new(tcp), &listed.line))
+    fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &ConnState)> {
+        let (tcp, registration, _) = self.open.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        Ok((Pin::new(tcp), &registration.conn))
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for TrackedIo {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let (tcp, line) = self.parts()?;
+        let (tcp, conn) = self.parts()?;
         let before = buf.filled().len();
         ready!(tcp.poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            line.bytes_came();
+            conn.bytes_came();
         }
         Poll::Ready(Ok(()))
     }
 }
 
 /// Notes whether a write waits for the client.
-fn noted<T>(line: &Line, written: Poll<T>) -> Poll<T> {
+fn noted<T>(conn: &ConnState, written: Poll<T>) -> Poll<T> {
     if written.is_pending() {
-        line.write_waits();
+        conn.write_waits();
     } else {
-        line.write_goes_on();
+        conn.write_goes_on();
     }
     written
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for TrackedIo {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let (tcp, line) = self.parts()?;
-        noted(line, tcp.poll_write(cx, buf))
+        let (tcp, conn) = self.parts()?;
+        noted(conn, tcp.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -74,8 +74,8 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let (tcp, line) = self.parts()?;
-        noted(line, tcp.poll_write_vectored(cx, bufs))
+        let (tcp, conn) = self.parts()?;
+        noted(conn, tcp.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -91,15 +91,15 @@ impl AsyncWrite for Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for TrackedIo {
     fn drop(&mut self) {
-        let Some((tcp, listed, place)) = self.open.take() else { return };
-        if listed.line.is_unread()
+        let Some((tcp, registration, place)) = self.open.take() else { return };
+        if registration.conn.is_unread()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move {
                 let _ = tokio::time::timeout(LINGER, read_on(tcp)).await;
-                drop((listed, place));
+                drop((registration, place));
             });
         }
     }

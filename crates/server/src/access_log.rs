@@ -9,26 +9,26 @@ use std::time::Duration;
 use axum::http::{HeaderMap, Method};
 use toolhub_core::ids::Caller;
 
-use crate::guard::Arrived;
+use crate::request_info::RequestInfo;
 
 /// Asked by machines every few seconds; a line for each good answer would bury all others.
 const ROUTINE: [&str; 4] = ["/livez", "/readyz", "/healthz", "/metrics"];
 
 /// What is told of a request.
-pub(crate) struct Line<'a> {
+pub(crate) struct LogLine<'a> {
     pub(crate) method: &'a Method,
     pub(crate) route: &'static str,
     pub(crate) status: u16,
     pub(crate) took: Duration,
     pub(crate) key: Option<&'a Caller>,
-    pub(crate) arrived: Option<&'a Arrived>,
+    pub(crate) info: Option<&'a RequestInfo>,
     pub(crate) trace: Option<&'a str>,
 }
 
-impl Line<'_> {
+impl LogLine<'_> {
     /// Tells it.
     pub(crate) fn tell(&self) {
-        let Line { method, route, status, took, key, arrived, trace } = *self;
+        let LogLine { method, route, status, took, key, info, trace } = *self;
         if status < 400 && ROUTINE.contains(&route) {
             return;
         }
@@ -39,8 +39,8 @@ impl Line<'_> {
             status,
             ms = (took.as_secs_f64() * 1e6).round() / 1e3,
             key = key.map(Caller::as_str),
-            peer = arrived.and_then(|arrived| arrived.peer).map(tracing::field::display),
-            request = arrived.map(|arrived| arrived.request.as_str()),
+            peer = info.and_then(|info| info.peer).map(tracing::field::display),
+            request = info.map(|info| info.id.as_str()),
             trace,
             "request"
         );

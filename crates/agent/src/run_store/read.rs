@@ -9,10 +9,11 @@ use toolhub_core::{
     ids::{RunId, Tenant},
 };
 
-use super::{HEAD, Head, Held, OPEN, OpenRun, Owner, Shelf, number, read};
+use super::{HEAD, Head, Held, OPEN, OpenRun, RunStore, number, read};
 use crate::{
     message::Message,
     record::RunRecord,
+    thread_key::ThreadKey,
     window::{Measured, left_out},
 };
 
@@ -38,17 +39,17 @@ pub struct KeptMessage {
     pub message: Message,
 }
 
-impl Shelf {
+impl RunStore {
     /// The head of a conversation.
-    pub(crate) async fn head(&self, owner: &Owner, now: Timestamp) -> Result<Option<Head>, StoreError> {
-        let key = owner.key(Table::Messages, HEAD);
+    pub(crate) async fn head(&self, thread_key: &ThreadKey, now: Timestamp) -> Result<Option<Head>, StoreError> {
+        let key = thread_key.key(Table::Messages, HEAD);
         let row = self.store.load(std::slice::from_ref(&key), now).await?.pop().flatten();
         row.map(|row| read(&key, &row).map(|(head, _)| head)).transpose()
     }
 
     /// The open run of a thread, to go on with it.
-    pub(crate) async fn held(&self, owner: &Owner, now: Timestamp) -> Result<Option<Held>, StoreError> {
-        let keys = [owner.key(Table::Messages, HEAD), owner.key(Table::Runs, OPEN)];
+    pub(crate) async fn held(&self, thread_key: &ThreadKey, now: Timestamp) -> Result<Option<Held>, StoreError> {
+        let keys = [thread_key.key(Table::Messages, HEAD), thread_key.key(Table::Runs, OPEN)];
         let mut rows = self.store.load(&keys, now).await?.into_iter();
         let (head, open) = (rows.next().flatten(), rows.next().flatten());
         let Some(open) = open else { return Ok(None) };
@@ -59,14 +60,14 @@ impl Shelf {
     }
 
     /// The threads with an open run, whoever drives them.
-    pub(crate) async fn open(&self, now: Timestamp) -> Result<Vec<Owner>, StoreError> {
+    pub(crate) async fn open(&self, now: Timestamp) -> Result<Vec<ThreadKey>, StoreError> {
         let mut scan = Scan::of(Table::Runs, Scope::All).prefix(Table::OPEN_RUN).limit(PAGE);
         let mut found = Vec::new();
         loop {
             let page = self.store.scan(scan.clone(), now).await?;
             found.extend(page.rows.into_iter().filter_map(|(key, _)| {
                 let thread = key.partition.thread()?.clone();
-                Some(Owner { tenant: key.partition.tenant, thread })
+                Some(ThreadKey { tenant: key.partition.tenant, thread })
             }));
             match page.next {
                 Some(next) => scan.after = Some(next),
@@ -77,8 +78,13 @@ impl Shelf {
 
     /// The end of a conversation: what a model with this room would be told of it, and the message before that, if there is
     /// one.
-    pub(crate) async fn tail(&self, owner: &Owner, room: u64, now: Timestamp) -> Result<Vec<Measured>, StoreError> {
-        let mut scan = Scan::of(Table::Messages, Scope::Partition(owner.partition())).prefix("0").limit(PAGE);
+    pub(crate) async fn tail(
+        &self,
+        thread_key: &ThreadKey,
+        room: u64,
+        now: Timestamp,
+    ) -> Result<Vec<Measured>, StoreError> {
+        let mut scan = Scan::of(Table::Messages, Scope::Partition(thread_key.partition())).prefix("0").limit(PAGE);
         scan.newest = true;
         let (mut tail, mut from, mut question) = (Vec::new(), None, false);
         loop {
@@ -106,13 +112,14 @@ impl Shelf {
     /// Messages of a conversation, the oldest first.
     pub(crate) async fn messages(
         &self,
-        owner: &Owner,
+        thread_key: &ThreadKey,
         limit: usize,
         after: Option<u64>,
         now: Timestamp,
     ) -> Result<Vec<KeptMessage>, StoreError> {
-        let mut scan = Scan::of(Table::Messages, Scope::Partition(owner.partition())).prefix("0").limit(limit.max(1));
-        scan.after = after.map(|seq| Cursor(owner.key(Table::Messages, number(seq))));
+        let mut scan =
+            Scan::of(Table::Messages, Scope::Partition(thread_key.partition())).prefix("0").limit(limit.max(1));
+        scan.after = after.map(|seq| Cursor(thread_key.key(Table::Messages, number(seq))));
         let rows = self.store.scan(scan, now).await?.rows;
         let kept = |(key, row): (Key, _)| read(&key, &row).map(|(kept, _)| kept);
         rows.into_iter().map(kept).collect()
@@ -133,14 +140,15 @@ impl Shelf {
     /// The runs of a thread, the newest first.
     pub(crate) async fn runs(
         &self,
-        owner: &Owner,
+        thread_key: &ThreadKey,
         limit: usize,
         before: Option<RunId>,
         now: Timestamp,
     ) -> Result<Vec<RunRecord>, StoreError> {
-        let mut scan = Scan::of(Table::Runs, Scope::Partition(owner.partition())).prefix("run_").limit(limit.max(1));
+        let mut scan =
+            Scan::of(Table::Runs, Scope::Partition(thread_key.partition())).prefix("run_").limit(limit.max(1));
         scan.newest = true;
-        scan.after = before.map(|run| Cursor(owner.key(Table::Runs, SmolStr::from(run.to_string()))));
+        scan.after = before.map(|run| Cursor(thread_key.key(Table::Runs, SmolStr::from(run.to_string()))));
         let rows = self.store.scan(scan, now).await?.rows;
         rows.into_iter().map(|(key, row)| read(&key, &row).map(|(record, _)| record)).collect()
     }

@@ -17,14 +17,14 @@ use toolhub_core::{
         Backend, Batch, Change, Durability, Expect, Key, Partition, Row, Seen, StoreError, Table, Write, decode, encode,
     },
     clock::Timestamp,
-    ids::{Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    ids::{Caller, IdempotencyKey, RunId, ThreadId},
 };
 
 use crate::{
-    message::Message,
+    message::{Message, UserMessage},
     record::RunRecord,
     run::Run,
-    service::Said,
+    thread_key::ThreadKey,
     window::{Measured, size},
 };
 
@@ -40,13 +40,6 @@ const OPEN: SmolStr = SmolStr::new_static(Table::OPEN_RUN);
 const TRIES: usize = 8;
 /// How long the key of a message is remembered.
 const KEY_KEPT: Duration = Duration::from_secs(24 * 3600);
-
-/// Whose conversation it is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Owner {
-    pub(crate) tenant: Tenant,
-    pub(crate) thread: ThreadId,
-}
 
 /// How long a conversation is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -135,17 +128,17 @@ pub(crate) enum Claimed {
 
 /// What somebody says to an agent.
 pub(crate) struct Opening<'a> {
-    pub(crate) said: &'a Said,
+    pub(crate) said: &'a UserMessage,
     pub(crate) open: OpenRun,
 }
 
 /// The rows of all conversations in a store.
 #[derive(Clone)]
-pub(crate) struct Shelf {
+pub(crate) struct RunStore {
     pub(crate) store: Arc<dyn Backend>,
 }
 
-impl Owner {
+impl ThreadKey {
     pub(crate) fn partition(&self) -> Partition {
         Partition::of_thread(self.tenant.clone(), self.thread.clone())
     }
@@ -155,16 +148,21 @@ impl Owner {
     }
 }
 
-impl Shelf {
+impl RunStore {
     /// Writes down what a user says, with the run it begins. It is safe when this returns.
-    pub(crate) async fn begin(&self, owner: &Owner, opening: Opening<'_>, now: Timestamp) -> Result<Begun, StoreError> {
+    pub(crate) async fn begin(
+        &self,
+        thread_key: &ThreadKey,
+        opening: Opening<'_>,
+        now: Timestamp,
+    ) -> Result<Begun, StoreError> {
         let Opening { said, open } = opening;
         let claim = said.key.as_ref().map(|key| (claim_id(key), digest(said)));
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut keys = vec![owner.key(Table::Messages, HEAD), owner.key(Table::Runs, OPEN)];
-            keys.extend(claim.iter().map(|(id, _)| owner.key(Table::Runs, id.clone())));
+            let mut keys = vec![thread_key.key(Table::Messages, HEAD), thread_key.key(Table::Runs, OPEN)];
+            keys.extend(claim.iter().map(|(id, _)| thread_key.key(Table::Runs, id.clone())));
             let rows = self.store.load(&keys, now).await?;
             let row = |at: usize| rows.get(at).and_then(Option::as_ref);
             let found = row(1).map(|row| read::<OpenRun>(&keys[1], row)).transpose()?;
@@ -185,10 +183,10 @@ impl Shelf {
                 return Ok(Begun::Busy(found.run.id));
             }
             head.agent.clone_from(&open.agent);
-            let mut batch = Batch::on(owner.partition());
+            let mut batch = Batch::on(thread_key.partition());
             let message = Message::User { content: said.content.clone() };
             add(&mut batch, &mut head, open.run.id, &message, now)?;
-            let record = open.record(&owner.thread, now);
+            let record = open.record(&thread_key.thread, now);
             batch.writes.push(put(Table::Runs, open.run.id.to_string().into(), Expect::Absent, &record)?);
             if let Some((id, digest)) = &claim {
                 let claim = Claim { run: open.run.id, digest: digest.clone() };
@@ -221,12 +219,12 @@ impl Shelf {
     /// Whether a key was used in a thread before, and for the same message.
     pub(crate) async fn claimed(
         &self,
-        owner: &Owner,
+        thread_key: &ThreadKey,
         key: &IdempotencyKey,
-        said: &Said,
+        said: &UserMessage,
         now: Timestamp,
     ) -> Result<Option<Claimed>, StoreError> {
-        let key = owner.key(Table::Runs, claim_id(key));
+        let key = thread_key.key(Table::Runs, claim_id(key));
         let row = self.store.load(std::slice::from_ref(&key), now).await?.pop().flatten();
         row.map(|row| claimed(&key, &row, said)).transpose()
     }
@@ -234,17 +232,17 @@ impl Shelf {
     /// Writes down how far a run is, with what was said meanwhile; or that it is over. All of it or nothing.
     pub(crate) async fn go_on(
         &self,
-        owner: &Owner,
+        thread_key: &ThreadKey,
         held: &mut Held,
         said: &[Message],
         now: Timestamp,
     ) -> Result<RunRecord, StoreError> {
-        let mut batch = Batch::on(owner.partition());
+        let mut batch = Batch::on(thread_key.partition());
         let (mut head, open) = (held.head.clone(), &held.open);
         for message in said {
             add(&mut batch, &mut head, open.run.id, message, now)?;
         }
-        let record = open.record(&owner.thread, now);
+        let record = open.record(&thread_key.thread, now);
         batch.writes.push(put(Table::Runs, open.run.id.to_string().into(), Expect::Any, &record)?);
         let mut open_write = put(Table::Runs, OPEN, Expect::Same(held.open_seen), open)?;
         let over = record.status.is_end();
@@ -303,13 +301,13 @@ fn claim_id(key: &IdempotencyKey) -> SmolStr {
     format_smolstr!("key/{key}")
 }
 
-fn claimed(key: &Key, row: &Row, said: &Said) -> Result<Claimed, StoreError> {
+fn claimed(key: &Key, row: &Row, said: &UserMessage) -> Result<Claimed, StoreError> {
     let (claim, _): (Claim, _) = read(key, row)?;
     Ok(if claim.digest == digest(said) { Claimed::Same(claim.run) } else { Claimed::Other })
 }
 
 /// What makes a message the same: its words, and whom they are for where that is said.
-fn digest(said: &Said) -> String {
+fn digest(said: &UserMessage) -> String {
     let mut sum = Sha256::new();
     if let Some(agent) = &said.agent {
         sum.update(format!("to {agent}\0"));

@@ -9,7 +9,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes, to_bytes},
-    extract::{FromRequestParts, Request},
+    extract::Request,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -24,8 +24,8 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    before::{Next, Stands},
-    extract::{Key, not_whole},
+    body_error,
+    extract::{FromParts, Key},
     problem::{Answer, Code, Problem},
     scope::Principal,
 };
@@ -61,16 +61,10 @@ struct Kept {
     body: String,
 }
 
-/// Stands before a route, and answers repetitions with what the first was told.
-pub(crate) struct Once {
+/// Answers for a route, and answers repetitions with what the first was told.
+pub(crate) struct Idempotency {
     app: App,
     route: SmolStr,
-}
-
-impl Stands for Once {
-    async fn serve(self: Arc<Self>, request: Request, next: impl Next) -> Response {
-        self.answer(request, next).await.unwrap_or_else(Problem::into_response)
-    }
 }
 
 /// What became of the wish for a key.
@@ -81,24 +75,42 @@ enum Claimed {
     Before(Kept),
 }
 
-impl Once {
+impl Idempotency {
     /// Stands before the route of this path.
     pub(crate) fn new(app: &App, path: &'static str) -> Self {
         // Only the last part of a partition's text may hold a `/`.
         Self { app: app.clone(), route: path.replace('/', ".").into() }
     }
 
-    async fn answer(self: Arc<Self>, request: Request, mut next: impl Next) -> Answer<Response> {
+    /// Answers a request with what `next` answers, or with what it answered to the same request before.
+    pub(crate) async fn serve<F>(
+        self: Arc<Self>,
+        request: Request,
+        next: impl FnOnce(Request) -> F + Send + 'static,
+    ) -> Response
+    where
+        F: Future<Output = Response> + Send,
+    {
+        self.answer(request, next).await.unwrap_or_else(Problem::into_response)
+    }
+
+    async fn answer<F>(
+        self: Arc<Self>,
+        request: Request,
+        next: impl FnOnce(Request) -> F + Send + 'static,
+    ) -> Answer<Response>
+    where
+        F: Future<Output = Response> + Send,
+    {
         let (mut parts, body) = request.into_parts();
-        let Key(key) = Key::from_request_parts(&mut parts, &self.app).await?;
+        let Key(key) = Key::from_parts(&mut parts, &self.app)?;
         let (Some(key), Some(principal)) = (key, parts.extensions.get::<Principal>()) else {
-            let Ok(response) = next.call(Request::from_parts(parts, body)).await;
-            return Ok(response);
+            return Ok(next(Request::from_parts(parts, body)).await);
         };
         let place = Place::Request(self.route.clone(), key);
         let partition = Partition { tenant: principal.tenant.clone(), place };
         let limit = self.app.settings().limits.body;
-        let body = to_bytes(body, limit).await.map_err(|error| not_whole(&error, limit))?;
+        let body = to_bytes(body, limit).await.map_err(|error| body_error::problem(&error, limit))?;
         let claim = Claim { request: digest(&parts, principal, &body), answer: None };
         let seen = match self.claim(&partition, &claim).await? {
             Claimed::Now(seen) => seen,
@@ -106,8 +118,8 @@ impl Once {
         };
         // A client that goes away and comes back finds the answer: what was begun goes on without it.
         let work = tokio::spawn(async move {
-            let answer = AssertUnwindSafe(next.call(Request::from_parts(parts, Body::from(body)))).catch_unwind().await;
-            let Ok(response) = answer.unwrap_or_else(|_| Ok(mistake().into_response()));
+            let answer = AssertUnwindSafe(next(Request::from_parts(parts, Body::from(body)))).catch_unwind().await;
+            let response = answer.unwrap_or_else(|_| mistake().into_response());
             self.end(&partition, claim, seen, response).await
         });
         work.await.map_err(|_| mistake())

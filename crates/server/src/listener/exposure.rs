@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::{guard::Front, keys::Keys, settings::Auth};
+use crate::{keys::Keys, origin_check::OriginCheck, settings::Auth};
 
 /// Why an address may not be listened on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,12 +14,12 @@ pub(crate) enum Exposed {
 }
 
 /// Whether a server may listen here.
-pub(crate) fn may_listen(address: SocketAddr, auth: &Auth, keys: &Keys, front: &Front) -> Result<(), Exposed> {
+pub(crate) fn may_listen(address: SocketAddr, auth: &Auth, keys: &Keys, origin: &OriginCheck) -> Result<(), Exposed> {
     if address.ip().to_canonical().is_loopback() {
         return Ok(());
     }
     if matches!(auth, Auth::Local) || keys.is_empty() {
         return Err(Exposed::WithoutKeys);
     }
-    if front.hosts().any_beyond_loopback() { Ok(()) } else { Err(Exposed::WithoutHosts) }
+    if origin.hosts().any_beyond_loopback() { Ok(()) } else { Err(Exposed::WithoutHosts) }
 }

@@ -32,7 +32,7 @@ pub(crate) enum Order {
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ConnState {
     begun: Instant,
     /// Requests that are being worked on; several with HTTP/2.
     working: AtomicU32,
@@ -40,7 +40,7 @@ pub(crate) struct Line {
     reading: AtomicBool,
     /// Whether it has ever asked for something.
     used: AtomicBool,
-    /// Since when it does what it does, in milliseconds since the door opened.
+    /// Since when it does what it does, in milliseconds since the listener opened.
     since: AtomicU64,
     /// Since when a write waits for the client, and 0 when none does.
     stalled: AtomicU64,
@@ -50,9 +50,9 @@ pub(crate) struct Line {
     waker: AtomicWaker,
 }
 
-impl Line {
+impl ConnState {
     fn new(begun: Instant) -> Self {
-        let line = Self {
+        let conn = Self {
             begun,
             working: AtomicU32::new(0),
             reading: AtomicBool::new(false),
@@ -63,8 +63,8 @@ impl Line {
             order: AtomicU8::new(0),
             waker: AtomicWaker::new(),
         };
-        line.since.store(line.now(), SeqCst);
-        line
+        conn.since.store(conn.now(), SeqCst);
+        conn
     }
 
     /// Bytes have come.
@@ -160,7 +160,7 @@ impl Line {
 
 /// A request that is worked on.
 #[derive(Debug)]
-pub(crate) struct Working(Arc<Line>);
+pub(crate) struct Working(Arc<ConnState>);
 
 impl Drop for Working {
     fn drop(&mut self) {
@@ -171,76 +171,76 @@ impl Drop for Working {
 
 /// All open connections.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct Connections {
     begun: Instant,
-    open: Mutex<(u64, HashMap<u64, Arc<Line>>)>,
+    open: Mutex<(u64, HashMap<u64, Arc<ConnState>>)>,
 }
 
 /// The place of a connection in the list, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Listed {
-    lines: Arc<Lines>,
+pub(crate) struct Registration {
+    connections: Arc<Connections>,
     number: u64,
-    pub(crate) line: Arc<Line>,
+    pub(crate) conn: Arc<ConnState>,
 }
 
-impl Lines {
+impl Connections {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { begun: Instant::now(), open: Mutex::default() })
     }
 
     /// Adds a connection.
-    pub(crate) fn open(self: &Arc<Self>) -> Listed {
-        let line = Arc::new(Line::new(self.begun));
+    pub(crate) fn open(self: &Arc<Self>) -> Registration {
+        let conn = Arc::new(ConnState::new(self.begun));
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let number = open.0;
         open.0 += 1;
-        open.1.insert(number, line.clone());
-        Listed { lines: self.clone(), number, line }
+        open.1.insert(number, conn.clone());
+        Registration { connections: self.clone(), number, conn }
     }
 
     /// Cuts those that take too long; answers how many.
     pub(crate) fn cut_late(&self, limits: &Limits) -> usize {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let late: Vec<_> = self.all().into_iter().filter(|line| line.is_late(limits, now)).collect();
-        late.iter().for_each(|line| line.tell(Order::Cut));
+        let late: Vec<_> = self.all().into_iter().filter(|conn| conn.is_late(limits, now)).collect();
+        late.iter().for_each(|conn| conn.tell(Order::Cut));
         late.len()
     }
 
     /// Closes some on which nothing is asked, the most silent first; answers how many.
     pub(crate) fn make_room(&self) -> usize {
         let (all, now) = (self.all(), u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX));
-        let mut idle: Vec<_> = all.iter().filter_map(|line| line.silence(now).map(|silent| (silent, line))).collect();
+        let mut idle: Vec<_> = all.iter().filter_map(|conn| conn.silence(now).map(|silent| (silent, conn))).collect();
         // A few at a time: whoever comes next must not look at all of them again.
         let many = (all.len() / 64).max(1).min(idle.len());
         if many == 0 {
             return 0;
         }
         idle.select_nth_unstable_by_key(many - 1, |(silent, _)| std::cmp::Reverse(*silent));
-        for (_, line) in &idle[..many] {
-            line.tell(if line.reading.load(SeqCst) { Order::Cut } else { Order::Finish });
+        for (_, conn) in &idle[..many] {
+            conn.tell(if conn.reading.load(SeqCst) { Order::Cut } else { Order::Finish });
         }
         many
     }
 
     /// Cuts those whose request has begun to come and is not here.
     pub(crate) fn cut_half_asked(&self) {
-        let half = |line: &Arc<Line>| line.reading.load(SeqCst) && line.working.load(SeqCst) == 0;
-        self.all().iter().filter(|line| half(line)).for_each(|line| line.tell(Order::Cut));
+        let half = |conn: &Arc<ConnState>| conn.reading.load(SeqCst) && conn.working.load(SeqCst) == 0;
+        self.all().iter().filter(|conn| half(conn)).for_each(|conn| conn.tell(Order::Cut));
     }
 
     /// Tells all of them.
     pub(crate) fn tell(&self, order: Order) {
-        self.all().iter().for_each(|line| line.tell(order));
+        self.all().iter().for_each(|conn| conn.tell(order));
     }
 
-    fn all(&self) -> Vec<Arc<Line>> {
+    fn all(&self) -> Vec<Arc<ConnState>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).1.values().cloned().collect()
     }
 }
 
-impl Drop for Listed {
+impl Drop for Registration {
     fn drop(&mut self) {
-        self.lines.open.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&self.number);
+        self.connections.open.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&self.number);
     }
 }

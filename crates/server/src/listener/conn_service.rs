@@ -1,6 +1,6 @@
 //! Brings the requests of one connection to the routes.
 //!
-//! In: requests as hyper reads them. Out: answers as hyper writes them. Here a request is looked at by the front, before
+//! In: requests as hyper reads them. Out: answers as hyper writes them. Here a request is checked by `origin_check` before
 //! any route, and its body gets its limits.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
@@ -15,32 +15,33 @@ use hyper::body::Incoming;
 use tower::Service;
 
 use super::{
-    body::{Intake, Reply},
-    line::Line,
+    body::{LimitedBody, Reply},
+    conn_state::ConnState,
 };
 use crate::{
     app::App,
-    guard::{self, Arrived, REQUEST_ID},
+    auth,
+    request_info::{REQUEST_ID, RequestInfo},
 };
 
 /// Serves one connection.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct ConnService {
     pub(crate) router: Router,
     pub(crate) app: App,
-    pub(crate) line: Arc<Line>,
+    pub(crate) conn: Arc<ConnState>,
     pub(crate) peer: SocketAddr,
 }
 
-impl hyper::service::Service<Request<Incoming>> for Desk {
+impl hyper::service::Service<Request<Incoming>> for ConnService {
     type Response = Response<Reply>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Reply>, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let working = self.line.work();
-        let (limits, line) = (self.app.settings().limits, self.line.clone());
-        let request = request.map(|body| Intake::limited(body, line, limits.body, limits.body_time));
+        let working = self.conn.work();
+        let (limits, conn) = (self.app.settings().limits, self.conn.clone());
+        let request = request.map(|body| LimitedBody::limited(body, conn, limits.body, limits.body_time));
         let (app, answer) = (self.app.clone(), answer(&self.app, &self.router, request, Some(self.peer)));
         Box::pin(async move {
             let response = answer.await;
@@ -54,27 +55,27 @@ impl hyper::service::Service<Request<Incoming>> for Desk {
     }
 }
 
-/// Answers a request by the routes, if the front lets it through.
+/// Answers a request by the routes, if the origin check lets it through.
 pub(crate) fn answer(
     app: &App,
     router: &Router,
     mut request: Request<Body>,
     peer: Option<SocketAddr>,
 ) -> impl Future<Output = Response<Body>> + Send + use<> {
-    let arrived = Arrived::new(request.headers(), peer);
-    let id = arrived.header();
-    let way = match app.front().look(&request, &arrived) {
+    let info = RequestInfo::new(request.headers(), peer);
+    let id = info.header();
+    let routed = match app.origin_check().look(&request, &info) {
         Ok(()) => {
-            request.extensions_mut().insert(arrived);
+            request.extensions_mut().insert(info);
             Ok(router.clone().call(request))
         }
         Err(problem) => {
-            request.extensions_mut().insert(arrived);
-            Err(guard::outside(app, &request, problem))
+            request.extensions_mut().insert(info);
+            Err(auth::outside(app, &request, problem))
         }
     };
     async move {
-        let mut response = match way {
+        let mut response = match routed {
             Ok(answer) => {
                 let Ok(response) = answer.await;
                 response

@@ -1,65 +1,35 @@
-//! What every request must be, before anybody asks where it goes: meant for this server, and not sent by the page of
-//! another site.
+//! Checks `Host`, `Origin` and `Sec-Fetch-Site` on every request, before routing (DNS rebinding, CSRF).
 //!
 //! In: the head of a request. Out: nothing, or the problem it is answered with. A web page can make a browser send
 //! requests to any address and, by a name it owns, pretend that the address is its own; it cannot forge `Host`, `Origin`
 //! and `Sec-Fetch-Site`.
 
-use std::net::SocketAddr;
+mod hosts;
 
 use axum::{
     extract::Request,
-    http::{HeaderMap, HeaderName, HeaderValue, Version, header},
+    http::{HeaderMap, HeaderName, Version, header},
 };
-use smol_str::{SmolStr, format_smolstr};
 
-use super::hosts::{Hosts, name_of};
+use hosts::{Hosts, name_of};
+
 use crate::{
     problem::{Code, Problem},
+    request_info::RequestInfo,
     settings::Settings,
 };
 
-/// The header a request may bring a name of its own in; it is in the answer too.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// How a request came in.
-#[derive(Debug, Clone)]
-pub(crate) struct Arrived {
-    /// Who sent it. Nobody where the router is used without the door.
-    pub(crate) peer: Option<SocketAddr>,
-    /// Its own name, for logs: the client's, or one made here.
-    pub(crate) request: SmolStr,
-}
-
-impl Arrived {
-    /// Notes who sent a request, and names it.
-    pub(crate) fn new(headers: &HeaderMap, peer: Option<SocketAddr>) -> Self {
-        let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
-        // It goes into logs and answers, so it must be plain.
-        let plain = |id: &&str| {
-            (1..=64).contains(&id.len())
-                && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
-        };
-        let request = given.filter(plain).map_or_else(|| format_smolstr!("{:016x}", fastrand::u64(..)), SmolStr::new);
-        Self { peer, request }
-    }
-
-    /// The same name, for the answer.
-    pub(crate) fn header(&self) -> Option<HeaderValue> {
-        HeaderValue::from_str(&self.request).ok()
-    }
-}
 
 /// What requests are compared with.
 #[derive(Debug)]
-pub(crate) struct Front {
+pub(crate) struct OriginCheck {
     hosts: Hosts,
     /// The site the owner says this server is, where a proxy hides it.
     public: Option<Box<str>>,
 }
 
-impl Front {
+impl OriginCheck {
     pub(crate) fn new(settings: &Settings) -> Self {
         let public = settings.public_url.as_deref().and_then(site);
         let own = public.as_deref().and_then(|site| site.split_once("://")).map(|(_, authority)| authority);
@@ -76,13 +46,13 @@ impl Front {
     ///
     /// # Errors
     /// The problem it is answered with.
-    pub(crate) fn look(&self, request: &Request, arrived: &Arrived) -> Result<(), Problem> {
-        let authority = self.meant_for_us(request, arrived)?;
+    pub(crate) fn look(&self, request: &Request, info: &RequestInfo) -> Result<(), Problem> {
+        let authority = self.meant_for_us(request, info)?;
         self.same_site(request.headers(), authority)
     }
 
     /// The authority the request names. Only a request that came by no socket may name none.
-    fn meant_for_us<'a>(&self, request: &'a Request, arrived: &Arrived) -> Result<&'a str, Problem> {
+    fn meant_for_us<'a>(&self, request: &'a Request, info: &RequestInfo) -> Result<&'a str, Problem> {
         let foreign = |why: &str| {
             Problem::new(Code::MISDIRECTED, why)
                 .hint("name the host in `server.allowed_hosts`, if people shall reach this server by it")
@@ -102,7 +72,7 @@ impl Front {
             }
             (Some(authority), _) => authority.as_str(),
             (None, Some(host)) => host,
-            (None, None) if arrived.peer.is_none() => return Ok(""),
+            (None, None) if info.peer.is_none() => return Ok(""),
             (None, None) => return Err(foreign("the request names no host")),
         };
         match name_of(authority) {

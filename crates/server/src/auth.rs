@@ -1,4 +1,4 @@
-//! Stands before one route: asks who is there, whether they may, and notes what came of it.
+//! Authenticates and authorises the requests of one route, then counts, logs and audits what came of them.
 //!
 //! In: requests the router has brought to this route. Out: the answer of the route, or a refusal. The access is the
 //! route's own; the path plays no part. A handler that panics is answered for here, so that a mistake of ours ends one request
@@ -14,21 +14,19 @@ use axum::{
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use super::Arrived;
 use crate::{
+    access_log,
     app::App,
     audit,
-    before::{Next, Stands},
-    log,
     metrics::RouteMeter,
     problem::{Code, Problem},
-    route::Access,
-    scope::Principal,
+    request_info::RequestInfo,
+    scope::{Access, Principal},
     settings::Auth,
 };
 
-/// Stands before a route: what is known of it when one of its requests comes.
-pub(crate) struct Post {
+/// Guards one route: what must be known of the route when one of its requests comes.
+pub(crate) struct RouteGuard {
     pub(crate) app: App,
     pub(crate) access: Access,
     /// Its pattern, such as `/api/v1/tools/{name}`.
@@ -47,20 +45,22 @@ pub(crate) fn outside(app: &App, request: &Request, problem: Problem) -> Respons
     response
 }
 
-impl Stands for Post {
-    async fn serve(self: Arc<Self>, mut request: Request, mut next: impl Next) -> Response {
+impl RouteGuard {
+    /// Answers a request with what `next` answers, or refuses it.
+    pub(crate) async fn serve<F>(&self, mut request: Request, next: impl FnOnce(Request) -> F) -> Response
+    where
+        F: Future<Output = Response>,
+    {
         let seen = Seen::of(&request);
-        let (response, principal) = match self.admit(request.headers(), seen.arrived.as_ref()).await {
+        let (response, principal) = match self.admit(request.headers(), seen.info.as_ref()).await {
             Err(problem) => (refused(problem), None),
             Ok(principal) => {
                 if let Some(principal) = &principal {
                     request.extensions_mut().insert(principal.clone());
                 }
-                let answer = AssertUnwindSafe(next.call(request)).catch_unwind().await;
-                let answer = answer.unwrap_or_else(|_| {
-                    Ok(Problem::new(Code::INTERNAL, "the request met a mistake in toolhub").into_response())
+                let response = AssertUnwindSafe(next(request)).catch_unwind().await.unwrap_or_else(|_| {
+                    Problem::new(Code::INTERNAL, "the request met a mistake in toolhub").into_response()
                 });
-                let Ok(response) = answer;
                 (response, principal)
             }
         };
@@ -68,9 +68,7 @@ impl Stands for Post {
         self.audit(seen, response.status(), principal).await;
         response
     }
-}
 
-impl Post {
     /// Keeps what happened, where that is to be kept.
     async fn audit(&self, seen: Seen, status: StatusCode, principal: Option<Principal>) {
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
@@ -92,20 +90,20 @@ impl Post {
             act: act.into(),
             who,
             tenant,
-            from: seen.arrived.as_ref().and_then(|arrived| arrived.peer).map(|peer| peer.ip()),
+            from: seen.info.as_ref().and_then(|info| info.peer).map(|peer| peer.ip()),
             method: seen.method.to_string(),
             path: seen.uri.path().to_owned(),
             status: status.as_u16(),
-            request: seen.arrived.map(|arrived| arrived.request),
+            request: seen.info.map(|info| info.id),
             not_kept,
         };
         self.app.audit().note(entry).await;
     }
 
     /// Who asks. Only an open route serves nobody in particular.
-    async fn admit(&self, headers: &HeaderMap, arrived: Option<&Arrived>) -> Result<Option<Principal>, Problem> {
+    async fn admit(&self, headers: &HeaderMap, info: Option<&RequestInfo>) -> Result<Option<Principal>, Problem> {
         let found = match &self.app.settings().auth {
-            Auth::Local => at_this_machine(arrived).map(Some),
+            Auth::Local => at_this_machine(info).map(Some),
             Auth::Keys(_) => self.by_key(headers).await,
         };
         let scope = match self.access {
@@ -142,9 +140,9 @@ fn refused(problem: Problem) -> Response {
     response
 }
 
-/// Without keys only this machine is served, even if something brought a stranger to the door.
-fn at_this_machine(arrived: Option<&Arrived>) -> Result<Principal, Problem> {
-    let strange = arrived.and_then(|arrived| arrived.peer).filter(|peer| !peer.ip().to_canonical().is_loopback());
+/// Without keys only this machine is served, even if something brought a connection from elsewhere.
+fn at_this_machine(info: Option<&RequestInfo>) -> Result<Principal, Problem> {
+    let strange = info.and_then(|info| info.peer).filter(|peer| !peer.ip().to_canonical().is_loopback());
     match strange {
         None => Ok(Principal::local()),
         Some(_) => Err(Problem::new(Code::FORBIDDEN, "without keys only this machine is served")
@@ -174,7 +172,7 @@ struct Seen {
     method: Method,
     uri: Uri,
     begun: Instant,
-    arrived: Option<Arrived>,
+    info: Option<RequestInfo>,
     trace: Option<String>,
 }
 
@@ -184,21 +182,21 @@ impl Seen {
             method: request.method().clone(),
             uri: request.uri().clone(),
             begun: Instant::now(),
-            arrived: request.extensions().get::<Arrived>().cloned(),
-            trace: if log::wanted() { log::trace_of(request.headers()) } else { None },
+            info: request.extensions().get::<RequestInfo>().cloned(),
+            trace: if access_log::wanted() { access_log::trace_of(request.headers()) } else { None },
         }
     }
 
     fn told(&self, route: &'static str, status: StatusCode, principal: Option<&Principal>, meter: &RouteMeter) {
         let took = self.begun.elapsed();
         meter.answered(status.as_u16(), took);
-        let line = log::Line {
+        let line = access_log::LogLine {
             method: &self.method,
             route,
             status: status.as_u16(),
             took,
             key: principal.map(|principal| &principal.caller),
-            arrived: self.arrived.as_ref(),
+            info: self.info.as_ref(),
             trace: self.trace.as_deref(),
         };
         line.tell();

@@ -14,11 +14,11 @@ use toolhub_core::{
     ids::{RunId, Tenant},
 };
 
-use crate::{record::RunRecord, shelf::Owner};
+use crate::{record::RunRecord, thread_key::ThreadKey};
 
 /// The runs that are driven, by thread.
 #[derive(Clone, Default)]
-pub(crate) struct Live(Arc<Mutex<HashMap<Owner, Option<Driven>>>>);
+pub(crate) struct ActiveRuns(Arc<Mutex<HashMap<ThreadKey, Option<Driven>>>>);
 
 /// A run that is driven here.
 #[derive(Clone)]
@@ -30,34 +30,35 @@ pub(crate) struct Driven {
 
 /// The right to drive the run of a thread.
 pub(crate) struct Place {
-    live: Live,
-    owner: Owner,
+    active_runs: ActiveRuns,
+    thread_key: ThreadKey,
 }
 
-impl Live {
+impl ActiveRuns {
     /// Takes the place of a thread, if nobody has it.
-    pub(crate) fn take(&self, owner: &Owner) -> Option<Place> {
+    pub(crate) fn take(&self, thread_key: &ThreadKey) -> Option<Place> {
         let mut places = self.lock();
-        if places.contains_key(owner) {
+        if places.contains_key(thread_key) {
             return None;
         }
-        places.insert(owner.clone(), None);
-        Some(Place { live: self.clone(), owner: owner.clone() })
+        places.insert(thread_key.clone(), None);
+        Some(Place { active_runs: self.clone(), thread_key: thread_key.clone() })
     }
 
     /// The run of a thread that is driven here.
-    pub(crate) fn of(&self, owner: &Owner) -> Option<Driven> {
-        self.lock().get(owner).cloned().flatten()
+    pub(crate) fn of(&self, thread_key: &ThreadKey) -> Option<Driven> {
+        self.lock().get(thread_key).cloned().flatten()
     }
 
     /// A run that is driven here, by its id.
     pub(crate) fn find(&self, tenant: &Tenant, run: RunId) -> Option<Driven> {
         let places = self.lock();
-        let mut driven = places.iter().filter(|(owner, _)| owner.tenant == *tenant).filter_map(|(_, it)| it.as_ref());
+        let mut driven =
+            places.iter().filter(|(thread_key, _)| thread_key.tenant == *tenant).filter_map(|(_, it)| it.as_ref());
         driven.find(|it| it.run == run).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Owner, Option<Driven>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadKey, Option<Driven>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,12 +66,12 @@ impl Live {
 impl Place {
     /// Says which run is driven.
     pub(crate) fn drives(&self, driven: Driven) {
-        self.live.lock().insert(self.owner.clone(), Some(driven));
+        self.active_runs.lock().insert(self.thread_key.clone(), Some(driven));
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.live.lock().remove(&self.owner);
+        self.active_runs.lock().remove(&self.thread_key);
     }
 }

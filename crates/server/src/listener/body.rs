@@ -1,10 +1,9 @@
 //! Bodies on their way: what a client sends within its limits, what it gets for as long as the server serves.
 //!
 //! In: hyper's body, or the answer of a route. Out: the same bytes. A body that is too large or comes too slowly ends with
-//! `Cut`, also in the middle of a handler that reads it.
+//! `BodyError`, also in the middle of a handler that reads it.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -20,46 +19,13 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::line::{Line, Working};
-
-/// Why a body has no end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// It is larger than allowed.
-    TooLarge,
-    /// It took longer than allowed.
-    TooSlow,
-}
-
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooLarge => "the body is larger than allowed",
-            Self::TooSlow => "the body took longer to arrive than allowed",
-        })
-    }
-}
-
-impl std::error::Error for Cut {}
-
-impl Cut {
-    /// Whether a failure to read a body is one of these.
-    pub(crate) fn in_error(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
-        let mut next = Some(error);
-        while let Some(error) = next {
-            if let Some(cut) = error.downcast_ref::<Self>() {
-                return Some(*cut);
-            }
-            next = error.source();
-        }
-        None
-    }
-}
+use super::conn_state::{ConnState, Working};
+use crate::body_error::BodyError;
 
 /// What a client sends.
-pub(crate) struct Intake {
+pub(crate) struct LimitedBody {
     body: Incoming,
-    line: Arc<Line>,
+    conn: Arc<ConnState>,
     left: usize,
     begun: Instant,
     most: Duration,
@@ -68,18 +34,18 @@ pub(crate) struct Intake {
     whole: bool,
 }
 
-impl Intake {
+impl LimitedBody {
     /// The body of a request that was just made.
-    pub(crate) fn limited(body: Incoming, line: Arc<Line>, most_bytes: usize, most: Duration) -> Body {
+    pub(crate) fn limited(body: Incoming, conn: Arc<ConnState>, most_bytes: usize, most: Duration) -> Body {
         if body.is_end_stream() {
             return Body::empty();
         }
         let begun = Instant::now();
-        Body::new(Self { body, line, left: most_bytes, begun, most, timer: None, whole: false })
+        Body::new(Self { body, conn, left: most_bytes, begun, most, timer: None, whole: false })
     }
 }
 
-impl HttpBody for Intake {
+impl HttpBody for LimitedBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -91,19 +57,19 @@ impl HttpBody for Intake {
                 let (begun, most) = (this.begun, this.most);
                 let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(begun + most)));
                 ready!(timer.as_mut().poll(cx));
-                return Poll::Ready(Some(Err(Cut::TooSlow.into())));
+                return Poll::Ready(Some(Err(BodyError::TooSlow.into())));
             }
         };
         match frame {
             Some(Ok(frame)) => {
                 let many = frame.data_ref().map_or(0, Bytes::len);
                 let Some(left) = this.left.checked_sub(many) else {
-                    return Poll::Ready(Some(Err(Cut::TooLarge.into())));
+                    return Poll::Ready(Some(Err(BodyError::TooLarge.into())));
                 };
                 this.left = left;
                 // A body that is always there, a little of it, is as slow as one that is not.
                 if this.begun.elapsed() > this.most {
-                    return Poll::Ready(Some(Err(Cut::TooSlow.into())));
+                    return Poll::Ready(Some(Err(BodyError::TooSlow.into())));
                 }
                 this.whole = this.body.is_end_stream();
                 Poll::Ready(Some(Ok(frame)))
@@ -125,10 +91,10 @@ impl HttpBody for Intake {
     }
 }
 
-impl Drop for Intake {
+impl Drop for LimitedBody {
     fn drop(&mut self) {
         if !self.whole && !self.body.is_end_stream() {
-            self.line.leave_unread();
+            self.conn.leave_unread();
         }
     }
 }

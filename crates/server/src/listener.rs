@@ -1,12 +1,13 @@
-//! The door: listens, takes connections in, and closes behind the last one.
+//! The listener: accepts connections, serves each on a task, and drains them at shutdown.
 //!
 //! In: a server and the moment it shall stop. Out: connections, each served by a task of its own, within the limits. A client
 //! that is slow, sends too much or only sits there is shed; others do not notice.
 
 mod body;
-mod desk;
-mod line;
-mod wire;
+mod conn_service;
+mod conn_state;
+mod exposure;
+mod tracked_io;
 
 use std::{
     future::{Future, poll_fn},
@@ -31,20 +32,13 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 use toolhub_core::backend::StoreError;
 
-pub(crate) use body::Cut;
-pub(crate) use desk::answer;
+pub(crate) use conn_service::answer;
 
-use crate::{
-    api,
-    app::App,
-    guard::{self, Exposed},
-    keys::KeyError,
-    route,
-    settings::Auth,
-};
-use desk::Desk;
-use line::{Lines, Order};
-use wire::Wire;
+use crate::{app::App, keys::KeyError, settings::Auth};
+use conn_service::ConnService;
+use conn_state::{Connections, Order};
+use exposure::{Exposed, may_listen};
+use tracked_io::TrackedIo;
 
 /// How long a new connection may wait for a place, when others were asked to go and when none could be.
 const WAIT_FOR_PLACE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(500));
@@ -96,6 +90,7 @@ impl ServeError {
 /// A server that has its address and serves when it is told to.
 pub struct Bound {
     app: App,
+    router: Router,
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -106,7 +101,8 @@ impl std::fmt::Debug for Bound {
     }
 }
 
-pub(crate) async fn bind(app: App) -> Result<Bound, ServeError> {
+/// Takes the address of the settings. `router` answers the requests.
+pub(crate) async fn bind(app: App, router: Router) -> Result<Bound, ServeError> {
     let settings = app.settings();
     if !app.keys().wrong().is_empty() {
         return Err(ServeError::Keys(app.keys().wrong().to_vec()));
@@ -121,14 +117,14 @@ pub(crate) async fn bind(app: App) -> Result<Bound, ServeError> {
     let taken = |source| ServeError::Listen { address: said.clone(), source };
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&said).await.map_err(taken)?.collect();
     for address in &addresses {
-        guard::may_listen(*address, &settings.auth, app.keys(), app.front()).map_err(|exposed| match exposed {
+        may_listen(*address, &settings.auth, app.keys(), app.origin_check()).map_err(|exposed| match exposed {
             Exposed::WithoutKeys => ServeError::WithoutKeys(said.clone()),
             Exposed::WithoutHosts => ServeError::WithoutHosts(said.clone()),
         })?;
     }
     let listener = TcpListener::bind(&*addresses).await.map_err(taken)?;
     let address = listener.local_addr().map_err(taken)?;
-    Ok(Bound { app, listener, address })
+    Ok(Bound { app, router, listener, address })
 }
 
 impl Bound {
@@ -144,59 +140,59 @@ impl Bound {
     /// # Errors
     /// None today; an accept that fails is tried again.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let Self { app, listener, .. } = self;
+        let Self { app, router, listener, .. } = self;
         let limits = app.settings().limits;
-        let hall = Hall {
-            router: route::router(api::routes(), &app),
+        let acceptor = Acceptor {
+            router,
             builder: Arc::new(builder(&app)),
-            lines: Lines::new(),
+            connections: Connections::new(),
             places: Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS))),
             tasks: TaskTracker::new(),
             app,
         };
-        let warden = async {
+        let reaper = async {
             let shortest = limits.header_time.min(limits.idle_time).min(limits.body_time);
             let step = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
             loop {
                 tokio::time::sleep(step).await;
-                let cut = hall.lines.cut_late(&limits);
-                hall.app.meters().doors.cut.fetch_add(cut as u64, Relaxed);
+                let cut = acceptor.connections.cut_late(&limits);
+                acceptor.app.meters().listener.cut.fetch_add(cut as u64, Relaxed);
             }
         };
         let mut stop = pin!(stop);
         let asked = async {
             stop.as_mut().await;
-            hall.app.stopping().cancel();
-            tokio::time::sleep(hall.app.settings().notice).await;
+            acceptor.app.stopping().cancel();
+            tokio::time::sleep(acceptor.app.settings().notice).await;
         };
-        let mut warden = pin!(warden);
+        let mut reaper = pin!(reaper);
         tokio::select! {
-            never = hall.accept(&listener) => match never {},
-            () = &mut warden => {}
+            never = acceptor.accept(&listener) => match never {},
+            () = &mut reaper => {}
             () = asked => {}
         }
         drop(listener);
         tokio::select! {
-            () = hall.drain() => {}
-            () = &mut warden => {}
+            () = acceptor.drain() => {}
+            () = &mut reaper => {}
         }
         Ok(())
     }
 }
 
 /// All that connections share.
-struct Hall {
+struct Acceptor {
     app: App,
     router: Router,
     builder: Arc<Builder<TokioExecutor>>,
-    lines: Arc<Lines>,
+    connections: Arc<Connections>,
     places: Arc<Semaphore>,
     tasks: TaskTracker,
 }
 
-impl Hall {
+impl Acceptor {
     async fn accept(&self, listener: &TcpListener) -> std::convert::Infallible {
-        let doors = &self.app.meters().doors;
+        let meter = &self.app.meters().listener;
         let mut wait = BACKOFF.0;
         loop {
             let (tcp, peer) = match listener.accept().await {
@@ -205,7 +201,7 @@ impl Hall {
                 Err(error) if is_the_clients(&error) => continue,
                 Err(error) => {
                     tracing::warn!(%error, "cannot take connections in for the moment");
-                    self.lines.make_room();
+                    self.connections.make_room();
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(BACKOFF.1);
                     continue;
@@ -214,11 +210,11 @@ impl Hall {
             wait = BACKOFF.0;
             match self.place().await {
                 Some(place) => {
-                    doors.accepted.fetch_add(1, Relaxed);
+                    meter.accepted.fetch_add(1, Relaxed);
                     self.serve(tcp, peer, place);
                 }
                 None => {
-                    doors.refused.fetch_add(1, Relaxed);
+                    meter.refused.fetch_add(1, Relaxed);
                 }
             }
         }
@@ -229,8 +225,8 @@ impl Hall {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Some(place);
         }
-        let closed = self.lines.make_room();
-        self.app.meters().doors.made_room.fetch_add(closed as u64, Relaxed);
+        let closed = self.connections.make_room();
+        self.app.meters().listener.made_room.fetch_add(closed as u64, Relaxed);
         let wait = if closed > 0 { WAIT_FOR_PLACE.0 } else { WAIT_FOR_PLACE.1 };
         timeout(wait, self.places.clone().acquire_owned()).await.ok()?.ok()
     }
@@ -238,14 +234,15 @@ impl Hall {
     fn serve(&self, tcp: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
         // Answers are small and complete; waiting for more to send with them only costs time.
         let _ = tcp.set_nodelay(true);
-        let listed = self.lines.open();
-        let line = listed.line.clone();
-        let desk = Desk { router: self.router.clone(), app: self.app.clone(), line: line.clone(), peer };
+        let registration = self.connections.open();
+        let conn = registration.conn.clone();
+        let service = ConnService { router: self.router.clone(), app: self.app.clone(), conn: conn.clone(), peer };
         let (builder, app) = (self.builder.clone(), self.app.clone());
         self.tasks.spawn(async move {
-            app.meters().doors.open.fetch_add(1, Relaxed);
+            app.meters().listener.open.fetch_add(1, Relaxed);
             let _leaves = Leaves(&app);
-            let mut connection = pin!(builder.serve_connection(TokioIo::new(Wire::new(tcp, listed, place)), desk));
+            let mut connection =
+                pin!(builder.serve_connection(TokioIo::new(TrackedIo::new(tcp, registration, place)), service));
             let mut known = Order::Stay;
             poll_fn(|cx| {
                 loop {
@@ -253,7 +250,7 @@ impl Hall {
                     if connection.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(());
                     }
-                    match line.poll_order(cx, known) {
+                    match conn.poll_order(cx, known) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Order::Cut) => return Poll::Ready(()),
                         Poll::Ready(order) => {
@@ -271,18 +268,18 @@ impl Hall {
     async fn drain(&self) {
         let end = Instant::now() + self.app.settings().drain;
         self.tasks.close();
-        self.lines.tell(Order::Finish);
+        self.connections.tell(Order::Finish);
         let first = Instant::now() + LAST_REQUESTS.min(self.app.settings().drain / 4);
         let _ = timeout_at(first, self.tasks.wait()).await;
         // A request that has not come by now would be refused, and nobody need wait for its rest.
-        self.lines.cut_half_asked();
+        self.connections.cut_half_asked();
         // Runs stay as they are written down, and go on in the next process; whoever waits for one is told how far it is.
         self.app.agents().stop().await;
         let left = end.saturating_duration_since(Instant::now());
         let hub = self.app.hub().shutdown(left);
         let connections = async {
             if timeout_at(end + LAST_REQUESTS, self.tasks.wait()).await.is_err() {
-                self.lines.tell(Order::Cut);
+                self.connections.tell(Order::Cut);
                 self.tasks.wait().await;
             }
         };
@@ -295,14 +292,14 @@ struct Leaves<'a>(&'a App);
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
-        self.0.meters().doors.open.fetch_sub(1, Relaxed);
+        self.0.meters().listener.open.fetch_sub(1, Relaxed);
     }
 }
 
 fn builder(app: &App) -> Builder<TokioExecutor> {
     let limits = app.settings().limits;
     let mut builder = Builder::new(TokioExecutor::new());
-    // The lines keep the time of headers: hyper would count the time between two requests as well.
+    // `Connections` keeps the time of headers: hyper would count the time between two requests as well.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(limits.headers.max(8192));
     builder
         .http2()

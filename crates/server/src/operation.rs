@@ -1,0 +1,87 @@
+//! The OpenAPI description of what one operation takes: its parameters and its body.
+//!
+//! In: the types a handler takes, one after another. Out: JSON for `openapi.rs`, which puts operations together to the whole
+//! document.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Value, json};
+
+/// A route's description in the making.
+pub(crate) struct Operation<'a> {
+    schemas: &'a mut SchemaGenerator,
+    parameters: Vec<Value>,
+    body: Option<Value>,
+}
+
+impl<'a> Operation<'a> {
+    /// Nothing is described yet; types are added to these schemas.
+    pub(crate) fn new(schemas: &'a mut SchemaGenerator) -> Self {
+        Self { schemas, parameters: Vec::new(), body: None }
+    }
+
+    /// The parameters and the body that were described.
+    pub(crate) fn into_parts(self) -> (Vec<Value>, Option<Value>) {
+        (self.parameters, self.body)
+    }
+
+    /// The members of a type as parameters, in the path or behind the `?`.
+    pub(crate) fn parameters<P: JsonSchema>(&mut self, place: &str) {
+        // Parameters are listed one by one, so the type itself must not become a reference.
+        let schema = P::json_schema(self.schemas);
+        self.members(schema, place);
+    }
+
+    fn members(&mut self, mut schema: Schema, place: &str) {
+        let required: Vec<String> =
+            schema.get("required").and_then(|names| serde_json::from_value(names.clone()).ok()).unwrap_or_default();
+        let Some(Value::Object(properties)) = schema.remove("properties") else { return };
+        for (name, mut schema) in properties {
+            never_null(&mut schema);
+            let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+            let required = place == "path" || required.contains(&name);
+            let mut parameter = json!({"name": name, "in": place, "required": required, "schema": schema});
+            if let (Some(parameter), Some(text)) = (parameter.as_object_mut(), description) {
+                parameter.insert("description".into(), text);
+            }
+            self.parameters.push(parameter);
+        }
+    }
+
+    /// A header.
+    pub(crate) fn header(&mut self, name: &str, description: &str, schema: &Value) {
+        let header =
+            json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema});
+        self.parameters.push(header);
+    }
+
+    /// The body.
+    pub(crate) fn body<B: JsonSchema>(&mut self, required: bool) {
+        let schema = self.schemas.subschema_for::<B>();
+        self.body_of(&schema, required);
+    }
+
+    fn body_of(&mut self, schema: &Schema, required: bool) {
+        self.body = Some(json!({"required": required, "content": {"application/json": {"schema": schema}}}));
+    }
+}
+
+/// In a path or a query a member is there or not; there is no null.
+fn never_null(schema: &mut Value) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|one| one != "null");
+        if let [one] = types.as_slice() {
+            schema["type"] = one.clone();
+        }
+    }
+    let is_null = |one: &Value| one["type"] == "null";
+    if let Some(Value::Array(any)) = schema.get_mut("anyOf") {
+        any.retain(|one| !is_null(one));
+        if let [one] = any.as_slice() {
+            let one = one.clone();
+            if let (Some(schema), Value::Object(one)) = (schema.as_object_mut(), one) {
+                schema.remove("anyOf");
+                schema.extend(one);
+            }
+        }
+    }
+}
