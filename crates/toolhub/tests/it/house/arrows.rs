@@ -9,12 +9,13 @@ use super::{assert_none, metadata};
 /// Each crate, and those it may see. A crate that is not here may see none of ours, so a new one is noticed.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("toolhub-core", &[]),
-    ("toolhub-connect", &["toolhub-core"]),
+    ("toolhub-net", &[]),
+    ("toolhub-connect", &["toolhub-core", "toolhub-net"]),
     ("toolhub-store", &["toolhub-core"]),
-    ("toolhub-agent", &["toolhub-core"]),
+    ("toolhub-agent", &["toolhub-core", "toolhub-net"]),
     ("toolhub-server", &["toolhub-core", "toolhub-agent"]),
     ("toolhub", &["toolhub-core", "toolhub-connect", "toolhub-store", "toolhub-agent", "toolhub-server"]),
-    ("toolhub-cli", &["toolhub"]),
+    ("toolhub-cli", &["toolhub", "toolhub-net"]),
     ("toolhub-bench", &["toolhub"]),
     ("toolhub-bench-agent", &["toolhub"]),
     ("toolhub-bench-command", &["toolhub"]),
