@@ -37,7 +37,7 @@ pub(crate) struct Key {
     #[serde(default = "main_tenant")]
     pub(crate) tenant: String,
     /// The hash of the key: "sha256:" and 64 hexadecimal digits; or where it is found.
-    pub(crate) hash: Secret,
+    pub(crate) hash: SecretSource,
     /// What the key may do.
     #[schemars(length(min = 1))]
     pub(crate) scopes: Vec<Scope>,
