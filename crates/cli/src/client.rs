@@ -12,7 +12,7 @@ mod way;
 
 pub(crate) use document::{fetch, without_secrets};
 pub(crate) use events::{Event, Events, Streamed};
-pub(crate) use here::{Here, Opened};
+pub(crate) use here::Here;
 pub(crate) use remote::Remote;
 pub(crate) use request::{Answer, Request};
 pub(crate) use way::{NO_SERVER, Way, find};

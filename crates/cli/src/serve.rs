@@ -14,14 +14,17 @@ mod watch;
 
 use std::{path::PathBuf, sync::Arc};
 
+use axum::Router;
 use clap::Args;
 use toolhub::{
+    ToolHub,
+    agent::AgentService,
     ids::{Tenant, ThreadId},
     server::ServeError,
 };
 
 use crate::{
-    client::Opened, config::Asked, demo as tour, exit::Exit, failure::Failure, local::Local, session::Session,
+    config::Asked, demo as tour, exit::Exit, failure::Failure, global::Global, local::Local, output::Show,
     temporary::Temporary,
 };
 use house::House;
@@ -57,17 +60,17 @@ pub(crate) struct Demo {
 }
 
 /// Serves until it is told to stop.
-pub(crate) async fn serve(session: &Session, serve: Serve) -> Result<Exit, Failure> {
-    let mut asked = session.global.asked()?;
+pub(crate) async fn serve(global: &Global, show: &Show, serve: Serve) -> Result<Exit, Failure> {
+    let mut asked = global.asked()?;
     (asked.host, asked.port) = (serve.host, serve.port);
     let local = Local::load(asked)?;
     logs::begin(&local.loaded.config.telemetry);
     let house = Arc::new(House::open(&local, local.file()).await?);
-    run(&house, serve.watch, |url| greeting::serve(&session.show, url, &house)).await
+    run(&house, serve.watch, |url| greeting::serve(show, url, &house)).await
 }
 
 /// Serves the demo, or walks through the tour.
-pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure> {
+pub(crate) async fn demo(global: &Global, show: &Show, demo: Demo) -> Result<Exit, Failure> {
     if demo.tour || demo.work_on.is_some() {
         return tour::run(demo.work_on).await.map_err(|error| Failure::unexpected(error.to_string()));
     }
@@ -89,7 +92,7 @@ pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure>
         .create_thread(&Tenant::default(), thread)
         .await
         .map_err(|error| Failure::unexpected(error.to_string()))?;
-    let greet = |url: &str| greeting::demo(&session.show, url, &flags(session, url), &service, &house);
+    let greet = |url: &str| greeting::demo(show, url, &flags(global, url), &service, &house);
     let ended = run(&house, false, greet).await;
     drop((house, folder, upstream));
     ended
@@ -97,10 +100,20 @@ pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure>
 
 /// What must be typed behind a command so that it reaches the demo at this address: nothing where a command would look there
 /// by itself.
-fn flags(session: &Session, url: &str) -> String {
+fn flags(global: &Global, url: &str) -> String {
     let by_itself = |local: Local| local.file().is_none() && local.url() == url;
-    let found = session.global.server.is_none() && Local::find(&session.global).is_ok_and(by_itself);
+    let found = global.server.is_none() && Local::find(global).is_ok_and(by_itself);
     if found { String::new() } else { format!(" --server {url}") }
+}
+
+/// A hub on the store of this folder, and the routes to it.
+pub(crate) struct Opened {
+    /// The routes, served as to whoever sits at this machine.
+    pub(crate) router: Router,
+    /// The hub behind them.
+    pub(crate) hub: ToolHub,
+    /// The agents on it.
+    pub(crate) agents: AgentService,
 }
 
 /// Opens the hub of this folder, for commands that find no server.

@@ -5,30 +5,19 @@
 
 use std::time::Duration;
 
-use axum::{Router, body::Body, http};
-use toolhub::{ToolHub, agent::AgentService};
+use axum::{body::Body, http};
 use tower::ServiceExt;
 
 use super::{
     events::{Events, Source, Streamed},
     request::{Answer, Request},
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, serve::Opened};
 
 /// How long calls that were begun may go on after the command has said all it has to say.
 const GRACE: Duration = Duration::from_secs(30);
 /// The same after Ctrl-C.
 const HURRY: Duration = Duration::from_secs(1);
-
-/// A hub on the store of this folder, and the routes to it. `serve::open` makes it.
-pub(crate) struct Opened {
-    /// The routes, served as to whoever sits at this machine.
-    pub(crate) router: Router,
-    /// The hub behind them.
-    pub(crate) hub: ToolHub,
-    /// The agents on it.
-    pub(crate) agents: AgentService,
-}
 
 /// The hub in this process.
 pub(crate) struct Here(Opened);

@@ -345,7 +345,7 @@ fn settings(config: &Config) -> Settings {
     settings.drain = said.drain_timeout;
     settings.metrics = config.telemetry.metrics;
     settings.keep_audit = config.store.keep_audit;
-    settings.build = crate::commands::version::build();
+    settings.build = crate::build_info::build();
     settings.limits = Limits {
         body: said.body_limit,
         headers: said.header_limit,
