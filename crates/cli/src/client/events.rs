@@ -1,4 +1,4 @@
-//! A stream of server-sent events, from either way.
+//! A stream of server-sent events, from either transport.
 //!
 //! In: bytes as they come. Out: events one after another, each with its name and its document. `toolhub-net` decodes the format.
 
@@ -46,7 +46,7 @@ pub(super) enum Source {
     /// Over the network.
     Remote(Box<Response>),
     /// Inside this process.
-    Here(BodyDataStream),
+    InProcess(BodyDataStream),
 }
 
 impl Events {
@@ -66,7 +66,7 @@ impl Events {
             let broke = |why: String| Failure::new("unreachable", format!("the stream of events broke off: {why}"));
             let piece = match &mut self.source {
                 Source::Remote(answer) => answer.chunk().await.map_err(|error| broke(error.to_string()))?,
-                Source::Here(body) => body.next().await.transpose().map_err(|error| broke(error.to_string()))?,
+                Source::InProcess(body) => body.next().await.transpose().map_err(|error| broke(error.to_string()))?,
             };
             match piece {
                 Some(piece) => {
@@ -99,7 +99,7 @@ mod tests {
     async fn read(pieces: &[&[u8]]) -> Result<Vec<(String, Value)>, Failure> {
         let pieces: Vec<_> = pieces.iter().map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
         let body = axum::body::Body::from_stream(futures_util::stream::iter(pieces));
-        let (mut events, mut all) = (Events::new(Source::Here(body.into_data_stream())), Vec::new());
+        let (mut events, mut all) = (Events::new(Source::InProcess(body.into_data_stream())), Vec::new());
         while let Some(event) = events.next().await? {
             all.push((event.name, event.data));
         }

@@ -1,4 +1,4 @@
-//! The way over the network.
+//! The transport over the network.
 //!
 //! In: requests. Out: what the server answered, or why nobody did. A key goes along in its header and nowhere else.
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub(crate) use toolhub::server::Scope;
 
-use toolhub::config::Secret;
+use toolhub::config::SecretSource;
 
 /// Who may use the server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

@@ -1,4 +1,4 @@
-//! The way inside this process: no server runs, so the command opens the store itself and asks the routes directly.
+//! The transport inside this process: no server runs, so the command opens the store itself and asks the routes directly.
 //!
 //! In: a router with its hub behind it, and requests. Out: answers, as a server would give them. Whoever may open the
 //! file may do everything with it, so nobody is asked for a key.
@@ -20,9 +20,9 @@ const GRACE: Duration = Duration::from_secs(30);
 const HURRY: Duration = Duration::from_secs(1);
 
 /// The hub in this process.
-pub(crate) struct Here(Opened);
+pub(crate) struct InProcess(Opened);
 
-impl Here {
+impl InProcess {
     pub(crate) fn new(opened: Opened) -> Self {
         Self(opened)
     }
@@ -35,7 +35,7 @@ impl Here {
         let answer = self.ask(request).await?;
         let media = answer.headers().get("content-type").and_then(|media| media.to_str().ok()).unwrap_or_default();
         if media.starts_with("text/event-stream") {
-            return Ok(Streamed::Events(Events::new(Source::Here(answer.into_body().into_data_stream()))));
+            return Ok(Streamed::Events(Events::new(Source::InProcess(answer.into_body().into_data_stream()))));
         }
         whole(answer).await.map(Streamed::Answer)
     }
