@@ -60,8 +60,8 @@ pub enum DialError {
 }
 
 impl DialError {
-    pub(crate) fn unreachable(failure: impl Into<String>, reason: impl ToString) -> Self {
-        Self::Unreachable { failure: failure.into(), reason: reason.to_string() }
+    pub(crate) fn unreachable(failure: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Unreachable { failure: failure.into(), reason: reason.into() }
     }
 }
 
@@ -100,7 +100,8 @@ async fn connect(
         stream = handshake(origin, config, stream).await?;
     }
     let sender = speak(stream).await;
-    let sender = sender.map_err(|error| DialError::unreachable(format!("{origin} does not speak HTTP"), error))?;
+    let sender =
+        sender.map_err(|error| DialError::unreachable(format!("{origin} does not speak HTTP"), error.to_string()))?;
     Ok((sender, watch))
 }
 

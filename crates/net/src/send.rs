@@ -9,7 +9,7 @@ use std::{fmt, time::Duration};
 use http_body_util::{BodyExt, Full};
 use hyper::{
     HeaderMap, Method, Request, StatusCode,
-    body::{Body, Bytes, Incoming},
+    body::{Body, Bytes, Frame, Incoming},
     header::{HOST, HeaderValue},
 };
 
@@ -148,7 +148,7 @@ impl Response {
                 frame = self.body.frame() => frame,
                 () = lease.watch.inactive_for(self.read_timeout) => return Err(SendError::ReadTimeout(self.read_timeout)),
             };
-            match frame.transpose().map_err(|error| lease.explain(&error))?.map(|frame| frame.into_data()) {
+            match frame.transpose().map_err(|error| lease.explain(&error))?.map(Frame::into_data) {
                 Some(Ok(bytes)) => return Ok(Some(bytes)),
                 // Trailers.
                 Some(Err(_)) => {}

@@ -1,7 +1,8 @@
 //! Requests through a proxy. The variables of the environment belong to the whole process, so each test is a process of its own.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
+use tokio::process::Command;
 use toolhub_net::{Bytes, Client, Request, SendError, Url};
 
 use super::server::{Server, ok};
@@ -21,18 +22,14 @@ async fn ask_through_a_proxy() {
 }
 
 /// What a process says that asks for `url` with `proxy` in its environment.
-async fn ask(url: &'static str, variable: &'static str, proxy: String) -> String {
-    let asking = tokio::task::spawn_blocking(move || {
-        let mut program = Command::new(std::env::current_exe().unwrap());
-        for name in
-            ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"]
-        {
-            program.env_remove(name);
-        }
-        program.args(["--ignored", "--exact", "proxy::ask_through_a_proxy", "--nocapture"]);
-        program.env("ASKED_URL", url).env(variable, proxy).output().unwrap()
-    });
-    String::from_utf8(asking.await.unwrap().stdout).unwrap()
+async fn ask(url: &str, variable: &str, proxy: String) -> String {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        program.env_remove(name).env_remove(name.to_uppercase());
+    }
+    program.args(["--ignored", "--exact", "proxy::ask_through_a_proxy", "--nocapture"]);
+    let asked = program.env("ASKED_URL", url).env(variable, proxy).output().await.unwrap();
+    String::from_utf8(asked.stdout).unwrap()
 }
 
 #[tokio::test]
