@@ -70,7 +70,7 @@ impl Events {
             };
             match piece {
                 Some(piece) => {
-                    self.decoded.extend(self.decoder.feed(&piece).map_err(|error| not_ours(&error.to_string()))?)
+                    self.decoded.extend(self.decoder.feed(&piece).map_err(|error| not_ours(&error.to_string()))?);
                 }
                 None => return Ok(None),
             }
