@@ -7,14 +7,12 @@ mod anthropic;
 mod calls;
 mod connect;
 mod exchange;
-mod line;
 mod offered;
 mod openai;
+mod provider_client;
 mod retry;
-mod secret;
 mod settings;
 mod spoken;
-mod sse;
 mod trouble;
 
 use std::time::Duration;
@@ -27,10 +25,10 @@ use toolhub_core::{BoxFuture, TraceContext, export::Format};
 use crate::message::{AskedCall, Message};
 pub use anthropic::Anthropic;
 pub use connect::{ModelSettings, Provider, UnknownProvider, connect};
-pub use line::SettingsError;
 pub use openai::OpenAi;
-pub use secret::Secret;
+pub use provider_client::SettingsError;
 use settings::settings;
+pub use toolhub_net::Secret;
 
 /// Something that continues a conversation.
 ///

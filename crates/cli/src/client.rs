@@ -1,21 +1,21 @@
-//! The one client of the HTTP API, with two ways to bring a request there.
+//! The one client of the HTTP API, with two transports.
 //!
-//! In: requests. Out: answers, or a failure in words. `remote` goes over the network; `here` opens the store of this folder
-//! and asks the same routes inside this process. `way` decides between them; no command knows which it was.
+//! In: requests. Out: answers, or a failure in words. `remote` goes over the network; `in_process` opens the store of this folder
+//! and asks the same routes inside this process. `transport` decides between them; no command knows which it was.
 
 mod document;
 mod events;
-mod here;
+mod in_process;
 mod remote;
 mod request;
-mod way;
+mod transport;
 
 pub(crate) use document::{fetch, without_secrets};
 pub(crate) use events::{Event, Events, Streamed};
-pub(crate) use here::{Here, Opened};
+pub(crate) use in_process::InProcess;
 pub(crate) use remote::Remote;
 pub(crate) use request::{Answer, Request};
-pub(crate) use way::{NO_SERVER, Way, find};
+pub(crate) use transport::{NO_SERVER, Transport, find};
 
 use crate::failure::Failure;
 
@@ -24,7 +24,7 @@ pub(crate) enum Client {
     /// To a server.
     Remote(Remote),
     /// To the hub in this process.
-    Here(Box<Here>),
+    InProcess(Box<InProcess>),
 }
 
 impl Client {
@@ -35,7 +35,7 @@ impl Client {
     pub(crate) async fn send(&self, request: Request) -> Result<Answer, Failure> {
         match self {
             Self::Remote(remote) => remote.send(request).await,
-            Self::Here(here) => here.send(request).await,
+            Self::InProcess(hub) => hub.send(request).await,
         }
     }
 
@@ -55,7 +55,7 @@ impl Client {
         let request = request.header("accept", Some("text/event-stream"));
         match self {
             Self::Remote(remote) => remote.stream(request).await,
-            Self::Here(here) => here.stream(request).await,
+            Self::InProcess(hub) => hub.stream(request).await,
         }
     }
 
@@ -63,14 +63,14 @@ impl Client {
     pub(crate) fn server(&self) -> Option<&str> {
         match self {
             Self::Remote(remote) => Some(remote.url()),
-            Self::Here(_) => None,
+            Self::InProcess(_) => None,
         }
     }
 
     /// Lets everything come to its end that was begun in this process.
     pub(crate) async fn close(self, interrupted: bool) {
-        if let Self::Here(here) = self {
-            here.close(interrupted).await;
+        if let Self::InProcess(hub) = self {
+            hub.close(interrupted).await;
         }
     }
 }

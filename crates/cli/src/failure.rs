@@ -5,6 +5,7 @@
 
 use std::{
     fmt::Write as _,
+    io::Write as _,
     ops::{Deref, DerefMut},
 };
 
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     config::{self, Problems},
     exit::Exit,
-    output::plain,
+    output::{Show, plain},
 };
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -97,6 +98,15 @@ impl Failure {
     pub(crate) fn see(mut self, word: &'static str, command: impl Into<String>) -> Self {
         self.see = Some((word, command.into()));
         self
+    }
+
+    /// Prints it on stderr: as text, or as one line of JSON.
+    pub(crate) fn print(&self, show: &Show) {
+        let _ = if show.json {
+            writeln!(std::io::stderr().lock(), "{}", self.line())
+        } else {
+            write!(anstream::stderr(), "{}", self.text(show.ascii))
+        };
     }
 
     /// What is wrong with the config.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use toolhub::config::unit::typed_time;
 
 use crate::{
     config::{Asked, commands::Flags},
@@ -80,21 +81,11 @@ impl Global {
 /// In words: what was expected.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3_600.0,
-        "d" => 86_400.0,
-        "" if !number.is_empty() => {
-            return Err(format!("a time needs its unit: {number}s, {number}m, {number}h or {number}d"));
-        }
-        _ => return Err("a time is a number and its unit: 500ms, 30s, 5m, 2h or 1d".into()),
-    };
-    let number: f64 = number.parse().map_err(|_| format!("`{number}` is no number"))?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| "that is too long".into())
+    let bare = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    typed_time(text).ok_or_else(|| match bare {
+        true => format!("a time needs its unit: {text}s, {text}m, {text}h or {text}d"),
+        false => "a time is a number and its unit: 500ms, 30s, 5m, 2h or 1d".into(),
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 #![allow(clippy::result_large_err, reason = "a command fails once, and then it ends")]
 
 mod ask;
+mod build_info;
 mod builtin;
 mod client;
 mod commands;
@@ -143,7 +144,7 @@ async fn command() -> ExitCode {
         Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => {}
     }
     let exit = ended.unwrap_or_else(|failure| {
-        show.failure(&failure);
+        failure.print(&show);
         failure.exit
     });
     exit.into()
@@ -152,8 +153,8 @@ async fn command() -> ExitCode {
 async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Init(init) => settings::init(session, &init),
-        Command::Serve(serve) => serve::serve(session, serve).await,
-        Command::Demo(demo) => serve::demo(session, demo).await,
+        Command::Serve(serve) => serve::serve(&session.global, &session.show, serve).await,
+        Command::Demo(demo) => serve::demo(&session.global, &session.show, demo).await,
         Command::Call(call) => call::run(session, call).await,
         Command::Chat(chat) => chat::run(session, chat).await,
         Command::Tools(tools) => tools::run(session, tools).await,
@@ -188,7 +189,7 @@ fn misspelt(error: &clap::Error) -> Exit {
         let mut failure = Failure::usage(message);
         failure.help.extend(tip);
         failure.suggestions = suggested(error);
-        Show { json, ..Show::default() }.failure(&failure);
+        failure.print(&Show { json, ..Show::default() });
     } else {
         // Nobody reads any more: then nobody misses it.
         let _ = error.print();

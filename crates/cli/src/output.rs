@@ -19,8 +19,6 @@ pub(crate) use spin::Spinner;
 pub(crate) use table::{Column, Table};
 pub(crate) use words::{ago, clock, folded, lasting, mark, short, status, until};
 
-use crate::failure::Failure;
-
 /// What is said but not asked for.
 const QUIET: Style = Style::new().dimmed();
 
@@ -110,15 +108,6 @@ impl Show {
         if self.verbose && !self.quiet {
             let _ = writeln!(anstream::stderr(), "{QUIET}{}{QUIET:#}", plain(text));
         }
-    }
-
-    /// Says why the command ends.
-    pub(crate) fn failure(&self, failure: &Failure) {
-        let _ = if self.json {
-            writeln!(io::stderr().lock(), "{}", failure.line())
-        } else {
-            write!(anstream::stderr(), "{}", failure.text(self.ascii))
-        };
     }
 }
 

@@ -1,11 +1,11 @@
 //! The server of the binary: `serve`, `demo`, and the hub of this folder for commands that need no server.
 //!
-//! In: the config. Out: a hub, its routes, and a server that runs until it is told to stop. `house` is the hub with all that
+//! In: the config. Out: a hub, its routes, and a server that runs until it is told to stop. `daemon` is the hub with all that
 //! belongs to it; `logs` says on stderr what happens; `signals` and `watch` are how a person reaches a running server.
 
 mod agents;
+mod daemon;
 mod greeting;
-mod house;
 mod logs;
 mod made;
 mod signals;
@@ -14,18 +14,21 @@ mod watch;
 
 use std::{path::PathBuf, sync::Arc};
 
+use axum::Router;
 use clap::Args;
 use toolhub::{
+    ToolHub,
+    agent::AgentService,
     ids::{Tenant, ThreadId},
     server::ServeError,
 };
 
 use crate::{
-    client::Opened, config::Asked, demo as tour, exit::Exit, failure::Failure, local::Local, session::Session,
+    config::Asked, demo as tour, exit::Exit, failure::Failure, global::Global, local::Local, output::Show,
     temporary::Temporary,
 };
-use house::House;
-pub(crate) use signals::Wishes;
+use daemon::Daemon;
+pub(crate) use signals::ShutdownSignals;
 use upstream::Upstream;
 
 /// Serve the tools of the config over HTTP.
@@ -57,17 +60,17 @@ pub(crate) struct Demo {
 }
 
 /// Serves until it is told to stop.
-pub(crate) async fn serve(session: &Session, serve: Serve) -> Result<Exit, Failure> {
-    let mut asked = session.global.asked()?;
+pub(crate) async fn serve(global: &Global, show: &Show, serve: Serve) -> Result<Exit, Failure> {
+    let mut asked = global.asked()?;
     (asked.host, asked.port) = (serve.host, serve.port);
     let local = Local::load(asked)?;
     logs::begin(&local.loaded.config.telemetry);
-    let house = Arc::new(House::open(&local, local.file()).await?);
-    run(&house, serve.watch, |url| greeting::serve(&session.show, url, &house)).await
+    let daemon = Arc::new(Daemon::open(&local, local.file()).await?);
+    run(&daemon, serve.watch, |url| greeting::serve(show, url, &daemon)).await
 }
 
 /// Serves the demo, or walks through the tour.
-pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure> {
+pub(crate) async fn demo(global: &Global, show: &Show, demo: Demo) -> Result<Exit, Failure> {
     if demo.tour || demo.work_on.is_some() {
         return tour::run(demo.work_on).await.map_err(|error| Failure::unexpected(error.to_string()));
     }
@@ -82,25 +85,35 @@ pub(crate) async fn demo(session: &Session, demo: Demo) -> Result<Exit, Failure>
     let asked = Asked { config: Some(file), port: Some(demo.port), folder: folder_path, ..Asked::default() };
     let local = Local::load(asked)?;
     logs::begin(&local.loaded.config.telemetry);
-    let house = Arc::new(House::open(&local, None).await?);
+    let daemon = Arc::new(Daemon::open(&local, None).await?);
     let thread = ThreadId::new("demo").ok();
-    house
+    daemon
         .hub
         .create_thread(&Tenant::default(), thread)
         .await
         .map_err(|error| Failure::unexpected(error.to_string()))?;
-    let greet = |url: &str| greeting::demo(&session.show, url, &flags(session, url), &service, &house);
-    let ended = run(&house, false, greet).await;
-    drop((house, folder, upstream));
+    let greet = |url: &str| greeting::demo(show, url, &flags(global, url), &service, &daemon);
+    let ended = run(&daemon, false, greet).await;
+    drop((daemon, folder, upstream));
     ended
 }
 
 /// What must be typed behind a command so that it reaches the demo at this address: nothing where a command would look there
 /// by itself.
-fn flags(session: &Session, url: &str) -> String {
+fn flags(global: &Global, url: &str) -> String {
     let by_itself = |local: Local| local.file().is_none() && local.url() == url;
-    let found = session.global.server.is_none() && Local::find(&session.global).is_ok_and(by_itself);
+    let found = global.server.is_none() && Local::find(global).is_ok_and(by_itself);
     if found { String::new() } else { format!(" --server {url}") }
+}
+
+/// A hub on the store of this folder, and the routes to it.
+pub(crate) struct Opened {
+    /// The routes, served as to whoever sits at this machine.
+    pub(crate) router: Router,
+    /// The hub behind them.
+    pub(crate) hub: ToolHub,
+    /// The agents on it.
+    pub(crate) agents: AgentService,
 }
 
 /// Opens the hub of this folder, for commands that find no server.
@@ -108,19 +121,19 @@ fn flags(session: &Session, url: &str) -> String {
 /// # Errors
 /// When the store is in use or cannot be opened.
 pub(crate) async fn open(local: &Local) -> Result<Opened, Failure> {
-    let house = Arc::new(House::open(local, local.file()).await?);
-    Ok(Opened { router: house.clone().local_router(), hub: house.hub.clone(), agents: house.agents.clone() })
+    let daemon = Arc::new(Daemon::open(local, local.file()).await?);
+    Ok(Opened { router: daemon.clone().local_router(), hub: daemon.hub.clone(), agents: daemon.agents.clone() })
 }
 
 /// Listens, greets and serves until a signal comes.
-async fn run(house: &Arc<House>, watch: bool, greet: impl FnOnce(&str)) -> Result<Exit, Failure> {
-    let bound = house.clone().server().bind().await.map_err(cannot_serve)?;
-    let reloads = tokio::spawn(signals::reload_on_hangup(house.clone()));
+async fn run(daemon: &Arc<Daemon>, watch: bool, greet: impl FnOnce(&str)) -> Result<Exit, Failure> {
+    let bound = daemon.clone().server().bind().await.map_err(cannot_serve)?;
+    let reloads = tokio::spawn(signals::reload_on_hangup(daemon.clone()));
     let (twice, stop) = (signals::asked_twice(), signals::asked_to_stop());
-    greet(&house.url(bound.address()));
-    let watching = watch.then(|| tokio::spawn(watch::reload_on_change(house.clone())));
+    greet(&daemon.url(bound.address()));
+    let watching = watch.then(|| tokio::spawn(watch::reload_on_change(daemon.clone())));
     let served = tokio::select! {
-        // Whoever counts hears each wish before it is heeded: otherwise the second could come before the first was counted.
+        // The counter is polled first: otherwise the second signal could come before the first was counted.
         biased;
         () = twice => Ok(Exit::Interrupted),
         served = bound.serve(stop) => served.map(|()| Exit::Fine),

@@ -10,7 +10,7 @@ use std::{
 use tokio::{sync::OnceCell, time::error::Elapsed};
 
 use crate::{
-    client::{self, Answer, Client, Request, Way},
+    client::{self, Answer, Client, Request, Transport},
     failure::Failure,
     global::Global,
     output::{Show, Spinner},
@@ -38,7 +38,7 @@ impl Session {
     /// # Errors
     /// When the config is bad, the server does not answer, or the store cannot be opened.
     pub(crate) async fn client(&self) -> Result<&Client, Failure> {
-        self.client.get_or_try_init(|| client::find(&self.global, &self.show, Way::Either)).await
+        self.client.get_or_try_init(|| client::find(&self.global, &self.show, Transport::Either)).await
     }
 
     /// What must be typed behind another command so that it asks the same hub. A variable holds for both.
@@ -51,7 +51,7 @@ impl Session {
 
     /// The way to a server; none where no server was named and none runs.
     pub(crate) async fn server(&self) -> Result<Option<&Client>, Failure> {
-        match self.client.get_or_try_init(|| client::find(&self.global, &self.show, Way::Server)).await {
+        match self.client.get_or_try_init(|| client::find(&self.global, &self.show, Transport::Server)).await {
             Ok(client) => Ok(Some(client)),
             Err(none) if none.code == client::NO_SERVER => Ok(None),
             Err(failure) => Err(failure),

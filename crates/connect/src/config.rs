@@ -20,7 +20,7 @@ pub use error::ToolConfigError;
 pub use factory::{ToolFactory, create_tool};
 pub use path::{KeyPath, Step};
 pub use plan::{ToolPlan, auth::Auth};
-pub use secret::{Hidden, Secret};
+pub use secret::{Hidden, SecretSource};
 pub use unit::{Delay, Lasting, Size, Time, Unit};
 pub use written::{
     Annotations, AnswerForm, AuthWay, Backoff, Cache, Calls, Cleanup, Command, Conflict, Connection, DependsOn, Groups,

@@ -4,6 +4,7 @@
 //! caller claims to be, which addresses may be reached, how many requests a service bears, how long each step may take, what an
 //! answer means. Whether and when a call may run is decided before it comes here.
 
+mod address;
 mod answer;
 mod auth;
 mod cookie;
@@ -11,15 +12,12 @@ mod credentials;
 mod encode;
 mod error;
 mod executor;
-mod guard;
 mod leaf;
-mod origin;
 mod place;
 mod plan;
 mod redirect;
 mod refusal;
 mod request;
-mod secret;
 mod send;
 mod session;
 mod settings;
@@ -34,9 +32,9 @@ use hyper::header::HeaderName;
 pub use auth::{Auth, KeyPlace};
 pub use error::RestError;
 pub use place::{Body, FormField, Parameter, Place, Style};
-pub use secret::{Secret, SecretError};
 pub use settings::{Answer, Redirects, Rest};
-pub use upstream::{Resolve, Upstreams};
+pub use toolhub_net::{Resolve, Secret, SecretError};
+pub use upstream::Upstreams;
 
 /// A name of a header, if it is one.
 fn header_name(name: &str) -> Result<HeaderName, ()> {

@@ -8,16 +8,15 @@ mod write;
 
 use std::time::Duration;
 
-use reqwest::RequestBuilder;
 use serde_json::Value;
 use toolhub_core::{BoxFuture, export::Format};
+use toolhub_net::{HeaderMap, Secret, SecretError, header::HeaderValue};
 
 use super::{
     Hear, Model, ModelError, Prompt, Reply,
     exchange::{self, Dialect},
-    line::{Line, SettingsError},
     offered::offered,
-    secret::Secret,
+    provider_client::{ProviderClient, SettingsError},
     trouble::Failed,
 };
 
@@ -39,13 +38,13 @@ const MAX_TOKENS: u32 = 4096;
 pub struct Anthropic {
     model: String,
     max_tokens: u32,
-    line: Line,
+    client: ProviderClient,
 }
 
 impl Anthropic {
     /// This model, at Anthropic unless another [address](Self::base_url) is given.
     pub fn new(model: impl Into<String>) -> Self {
-        Self { model: model.into(), max_tokens: MAX_TOKENS, line: Line::new(HOME) }
+        Self { model: model.into(), max_tokens: MAX_TOKENS, client: ProviderClient::new(HOME) }
     }
 
     /// How much it may write in one answer: 4096 tokens where nothing is said.
@@ -63,12 +62,12 @@ impl Dialect for Anthropic {
         &["messages"]
     }
 
-    fn sign(&self, request: RequestBuilder, key: Option<&Secret>) -> Option<RequestBuilder> {
-        let request = request.header("anthropic-version", VERSION);
-        match key {
-            Some(key) => Some(request.header("x-api-key", key.header("")?)),
-            None => Some(request),
+    fn sign(&self, headers: &mut HeaderMap, key: Option<&Secret>) -> Result<(), SecretError> {
+        headers.insert("anthropic-version", HeaderValue::from_static(VERSION));
+        if let Some(key) = key {
+            headers.insert("x-api-key", key.header("")?);
         }
+        Ok(())
     }
 
     fn body(&self, prompt: &Prompt<'_>) -> Value {
@@ -94,11 +93,11 @@ impl Model for Anthropic {
     }
 
     fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        Box::pin(exchange::ask(self, &self.line, prompt, hear))
+        Box::pin(exchange::ask(self, &self.client, prompt, hear))
     }
 
     fn offered(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
-        Box::pin(offered(self, &self.line))
+        Box::pin(offered(self, &self.client))
     }
 }
 

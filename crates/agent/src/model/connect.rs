@@ -2,7 +2,9 @@
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
-use super::{Anthropic, Model, OpenAi, line::SettingsError, secret::Secret};
+use toolhub_net::Secret;
+
+use super::{Anthropic, Model, OpenAi, provider_client::SettingsError};
 
 /// Whose words a model's server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

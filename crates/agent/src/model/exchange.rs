@@ -1,29 +1,30 @@
 //! One question to a provider, until it is answered or the time is over.
 //!
-//! In: a prompt, a line and a provider's dialect. Out: a reply. What is retried, and that listeners hear of it, is decided here and is
+//! In: a prompt, a client and a provider's dialect. Out: a reply. What is retried, and that listeners hear of it, is decided here and is
 //! the same for every provider.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use reqwest::{
-    RequestBuilder, Response,
-    header::{CONTENT_TYPE, HeaderValue},
-};
 use serde_json::Value;
 use tokio::time::Instant;
 use toolhub_core::TraceContext;
+use toolhub_net::{
+    Bytes, HeaderMap, Method, Request, Response, Secret, SecretError, SseDecoder, SseEvent,
+    header::{CONTENT_TYPE, HeaderName, HeaderValue},
+    request_target,
+};
 
 use super::{
     Hear, Heard, ModelError, ModelFault, Prompt, Reply,
-    line::{LONGEST_ANSWER, Line, SettingsError},
+    provider_client::{LONGEST_ANSWER, ProviderClient, SettingsError},
     retry,
-    secret::Secret,
-    sse::{Event, Events},
     trouble::Failed,
 };
 
 /// How long what comes after the end of a streamed answer is waited for.
 const LAST_BYTES: Duration = Duration::from_millis(100);
+/// No event of a streamed answer is longer than this.
+const LONGEST_EVENT: usize = 4 * 1024 * 1024;
 
 /// A provider's words.
 pub(super) trait Dialect: Sync {
@@ -33,8 +34,11 @@ pub(super) trait Dialect: Sync {
     /// Where questions go, after the base address.
     fn path(&self) -> &'static [&'static str];
 
-    /// Shows who we are; none where the key cannot be sent.
-    fn sign(&self, request: RequestBuilder, key: Option<&Secret>) -> Option<RequestBuilder>;
+    /// Adds the headers that authenticate a request.
+    ///
+    /// # Errors
+    /// When the key cannot be sent.
+    fn sign(&self, headers: &mut HeaderMap, key: Option<&Secret>) -> Result<(), SecretError>;
 
     /// The question.
     fn body(&self, prompt: &Prompt<'_>) -> Value;
@@ -55,39 +59,60 @@ pub(super) trait Dialect: Sync {
 /// Puts a streamed answer together.
 pub(super) trait Ear: Send {
     /// Takes one event, and passes text on. Whether that was the last one.
-    fn hear(&mut self, event: &Event, key: Option<&Secret>, say: &mut (dyn FnMut(&str) + Send))
-    -> Result<bool, Failed>;
+    fn hear(
+        &mut self,
+        event: &SseEvent,
+        key: Option<&Secret>,
+        say: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<bool, Failed>;
 
     /// The whole reply; an error where its end did not come.
     fn reply(self) -> Result<Reply, Failed>;
 }
 
 /// Whether questions can be sent at all.
-pub(super) fn check<D: Dialect>(dialect: &D, line: &Line) -> Result<(), SettingsError> {
-    let http = line.http()?;
-    dialect.sign(http.post(line.address(dialect.path())?), line.key.as_ref()).map(drop).ok_or(SettingsError::Key)
+pub(super) fn check<D: Dialect>(dialect: &D, client: &ProviderClient) -> Result<(), SettingsError> {
+    client.http()?;
+    request(dialect, client, Method::POST, dialect.path(), Bytes::new()).map(drop)
+}
+
+/// A request that shows who we are.
+pub(super) fn request<D: Dialect>(
+    dialect: &D,
+    client: &ProviderClient,
+    method: Method,
+    path: &[&str],
+    body: Bytes,
+) -> Result<Request<Bytes>, SettingsError> {
+    let url = client.address(path)?;
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() =
+        request_target(&url).parse().map_err(|_| SettingsError::Client("its address is too long".into()))?;
+    dialect.sign(request.headers_mut(), client.key.as_ref())?;
+    Ok(request)
 }
 
 /// Asks, and asks again where that may help.
 pub(super) async fn ask<D: Dialect>(
     dialect: &D,
-    line: &Line,
+    client: &ProviderClient,
     prompt: Prompt<'_>,
     hear: &Hear,
 ) -> Result<Reply, ModelError> {
     let ends = Instant::now() + prompt.time;
     let mut body = dialect.body(&prompt);
-    let mut plain = line.plain.load(Ordering::Relaxed) && dialect.make_plain(&mut body);
+    let mut plain = client.plain.load(Ordering::Relaxed) && dialect.make_plain(&mut body);
     let mut retries = 0;
     loop {
         let bytes = serde_json::to_vec(&body).expect("a value is JSON");
         let mut heard = false;
         let left = ends.saturating_duration_since(Instant::now());
-        let time = left.min(line.request_timeout);
-        let tried = tokio::time::timeout(time, attempt(dialect, line, &prompt, bytes, hear, &mut heard));
+        let time = left.min(client.request_timeout);
+        let tried = tokio::time::timeout(time, attempt(dialect, client, &prompt, bytes, hear, &mut heard));
         let failed = match tried.await {
             Ok(Ok(reply)) => {
-                line.plain.fetch_or(plain, Ordering::Relaxed);
+                client.plain.fetch_or(plain, Ordering::Relaxed);
                 return Ok(reply);
             }
             // Some servers refuse a question for a word they do not know.
@@ -105,7 +130,7 @@ pub(super) async fn ask<D: Dialect>(
             }
         };
         let left = ends.saturating_duration_since(Instant::now());
-        let next = next(line, retries, &failed, left);
+        let next = next(client, retries, &failed, left);
         let Some(wait) = next else { return Err(failed.error) };
         tracing::debug!(?wait, retries, status = failed.error.status, "the model is asked again: {}", failed.error);
         if heard {
@@ -116,28 +141,29 @@ pub(super) async fn ask<D: Dialect>(
     }
 }
 
-fn next(line: &Line, retries: u32, failed: &Failed, left: Duration) -> Option<Duration> {
-    if !failed.again || retries >= line.retries {
+fn next(client: &ProviderClient, retries: u32, failed: &Failed, left: Duration) -> Option<Duration> {
+    if !failed.again || retries >= client.retries {
         return None;
     }
-    retry::wait(retries, line.first_wait, failed.wait, left, fastrand::f64())
+    retry::wait(retries, client.first_wait, failed.wait, left, fastrand::f64())
 }
 
 async fn attempt<D: Dialect>(
     dialect: &D,
-    line: &Line,
+    client: &ProviderClient,
     prompt: &Prompt<'_>,
     body: Vec<u8>,
     hear: &Hear,
     heard: &mut bool,
 ) -> Result<Reply, Failed> {
     let wrong = |error: SettingsError| Failed::finally(ModelFault::Refused, error.to_string());
-    let address = line.address(dialect.path()).map_err(wrong)?;
-    let request = line.http().map_err(wrong)?.post(address).header(CONTENT_TYPE, "application/json").body(body);
-    let request = dialect.sign(request, line.key.as_ref()).ok_or_else(|| wrong(SettingsError::Key))?;
-    let request = traced(request, prompt.trace);
+    let mut request = request(dialect, client, Method::POST, dialect.path(), body.into()).map_err(wrong)?;
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(trace) = prompt.trace {
+        add_trace(request.headers_mut(), trace);
+    }
     let stream = prompt.stream;
-    let answer = line.send(request).await?;
+    let answer = client.send(request).await?;
     let mut say = |text: &str| {
         if stream && !text.is_empty() {
             *heard = true;
@@ -146,41 +172,39 @@ async fn attempt<D: Dialect>(
     };
     // Some servers do not stream, whatever they are asked.
     if stream && is_stream(&answer) {
-        return listen(dialect, line, answer, &mut say).await;
+        return listen(dialect, client, answer, &mut say).await;
     }
-    let body = line.whole(answer).await?;
+    let body = client.whole(answer).await?;
     let answer: Value = serde_json::from_slice(&body)
         .map_err(|_| Failed::for_now(ModelFault::Broken, "the model's answer is not JSON, or was cut off"))?;
-    let reply = dialect.whole(&answer, line.key.as_ref())?;
+    let reply = dialect.whole(&answer, client.key.as_ref())?;
     say(&reply.text);
     Ok(reply)
 }
 
 /// Says which trace the question belongs to.
-fn traced(request: RequestBuilder, trace: Option<&TraceContext>) -> RequestBuilder {
-    let Some(trace) = trace else { return request };
-    let request = request.header("traceparent", trace.traceparent());
-    // It came from outside: what cannot stand in a header stays behind.
-    match trace.state.as_deref().map(HeaderValue::from_str) {
-        Some(Ok(state)) => request.header("tracestate", state),
-        _ => request,
-    }
+fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
+    let parent = HeaderValue::from_str(&trace.traceparent());
+    headers.extend(parent.ok().map(|parent| (HeaderName::from_static("traceparent"), parent)));
+    // The state came from outside: what cannot stand in a header stays behind.
+    let state = trace.state.as_deref().and_then(|state| HeaderValue::from_str(state).ok());
+    headers.extend(state.map(|state| (HeaderName::from_static("tracestate"), state)));
 }
 
 async fn listen<D: Dialect>(
     dialect: &D,
-    line: &Line,
+    client: &ProviderClient,
     mut answer: Response,
     say: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Reply, Failed> {
-    let (mut events, mut ear, mut room) = (Events::default(), dialect.ear(), LONGEST_ANSWER);
+    let (mut events, mut ear, mut room) = (SseDecoder::new(LONGEST_EVENT), dialect.ear(), LONGEST_ANSWER);
     let too_long = || Failed::finally(ModelFault::Broken, "the model's answer is too long");
-    while let Some(piece) = line.piece(&mut answer).await? {
+    while let Some(piece) = client.piece(&mut answer).await? {
         room = room.checked_sub(piece.len()).ok_or_else(too_long)?;
         for event in events.feed(&piece).map_err(|_| too_long())? {
-            if ear.hear(&event, line.key.as_ref(), say)? {
+            if ear.hear(&event, client.key.as_ref(), say)? {
                 // Read to its end the connection can be used again; nobody waits long for that.
-                let rest = async { while let Ok(Some(_)) = line.piece(&mut answer).await {} };
+                let rest = async { while let Ok(Some(_)) = client.piece(&mut answer).await {} };
                 let _ = tokio::time::timeout(LAST_BYTES, rest).await;
                 return ear.reply();
             }
@@ -190,6 +214,6 @@ async fn listen<D: Dialect>(
 }
 
 fn is_stream(answer: &Response) -> bool {
-    let kind = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     !kind.trim_start().to_ascii_lowercase().starts_with("application/json")
 }

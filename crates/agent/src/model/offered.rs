@@ -1,15 +1,16 @@
 //! Which models a server has, as far as it says. No model is asked, so it costs nothing.
 //!
-//! In: the line to a provider. Out: names, or why there is no answer. There is one try: whoever looks wants to know how it stands.
+//! In: the client of a provider. Out: names, or why there is no answer. There is one try: whoever looks wants to know how it stands.
 
 use std::time::Duration;
 
 use serde_json::Value;
+use toolhub_net::{Bytes, Method};
 
 use super::{
     ModelError, ModelFault,
-    exchange::Dialect,
-    line::{Line, SettingsError},
+    exchange::{self, Dialect},
+    provider_client::{ProviderClient, SettingsError},
     trouble::Failed,
 };
 
@@ -17,9 +18,12 @@ use super::{
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The names; none where the server keeps no list.
-pub(super) async fn offered<D: Dialect>(dialect: &D, line: &Line) -> Result<Option<Vec<String>>, ModelError> {
-    let time = line.request_timeout.min(PATIENCE);
-    match tokio::time::timeout(time, look(dialect, line)).await {
+pub(super) async fn offered<D: Dialect>(
+    dialect: &D,
+    client: &ProviderClient,
+) -> Result<Option<Vec<String>>, ModelError> {
+    let time = client.request_timeout.min(PATIENCE);
+    match tokio::time::timeout(time, look(dialect, client)).await {
         Ok(found) => found.map_err(|failed| failed.error),
         Err(_) => {
             Err(ModelError::new(ModelFault::Timeout, format!("the model's provider did not answer within {time:?}")))
@@ -27,16 +31,15 @@ pub(super) async fn offered<D: Dialect>(dialect: &D, line: &Line) -> Result<Opti
     }
 }
 
-async fn look<D: Dialect>(dialect: &D, line: &Line) -> Result<Option<Vec<String>>, Failed> {
+async fn look<D: Dialect>(dialect: &D, client: &ProviderClient) -> Result<Option<Vec<String>>, Failed> {
     let wrong = |error: SettingsError| Failed::finally(ModelFault::Refused, error.to_string());
-    let request = line.http().map_err(wrong)?.get(line.address(&["models"]).map_err(wrong)?);
-    let request = dialect.sign(request, line.key.as_ref()).ok_or_else(|| wrong(SettingsError::Key))?;
-    let answer = match line.send(request).await {
+    let request = exchange::request(dialect, client, Method::GET, &["models"], Bytes::new()).map_err(wrong)?;
+    let answer = match client.send(request).await {
         // Somebody is there who has no such page.
         Err(failed) if matches!(failed.error.status, Some(404 | 405 | 501)) => return Ok(None),
         answer => answer?,
     };
-    let list: Value = serde_json::from_slice(&line.whole(answer).await?).unwrap_or_default();
+    let list: Value = serde_json::from_slice(&client.whole(answer).await?).unwrap_or_default();
     let models = list.get("data").and_then(Value::as_array);
     Ok(models.map(|models| models.iter().filter_map(|one| one["id"].as_str().map(String::from)).collect()))
 }

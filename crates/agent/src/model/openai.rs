@@ -8,16 +8,15 @@ mod write;
 
 use std::time::Duration;
 
-use reqwest::{RequestBuilder, header::AUTHORIZATION};
 use serde_json::Value;
 use toolhub_core::{BoxFuture, export::Format};
+use toolhub_net::{HeaderMap, Secret, SecretError, header::AUTHORIZATION};
 
 use super::{
     Hear, Model, ModelError, Prompt, Reply,
     exchange::{self, Dialect},
-    line::{Line, SettingsError},
     offered::offered,
-    secret::Secret,
+    provider_client::{ProviderClient, SettingsError},
     trouble::Failed,
 };
 
@@ -35,13 +34,13 @@ const HOME: &str = "https://api.openai.com/v1";
 pub struct OpenAi {
     model: String,
     max_tokens: Option<u32>,
-    line: Line,
+    client: ProviderClient,
 }
 
 impl OpenAi {
     /// This model, at OpenAI unless another [address](Self::base_url) is given.
     pub fn new(model: impl Into<String>) -> Self {
-        Self { model: model.into(), max_tokens: None, line: Line::new(HOME) }
+        Self { model: model.into(), max_tokens: None, client: ProviderClient::new(HOME) }
     }
 
     /// How much it may write in one answer; without it the server decides.
@@ -59,16 +58,16 @@ impl Dialect for OpenAi {
         &["chat", "completions"]
     }
 
-    fn sign(&self, request: RequestBuilder, key: Option<&Secret>) -> Option<RequestBuilder> {
-        match key {
-            Some(key) => Some(request.header(AUTHORIZATION, key.header("Bearer ")?)),
-            None => Some(request),
+    fn sign(&self, headers: &mut HeaderMap, key: Option<&Secret>) -> Result<(), SecretError> {
+        if let Some(key) = key {
+            headers.insert(AUTHORIZATION, key.header("Bearer ")?);
         }
+        Ok(())
     }
 
     fn body(&self, prompt: &Prompt<'_>) -> Value {
         // The others know only the older name of the limit, OpenAI's newer models only the newer one; and OpenAI has no thoughts to tell.
-        let home = self.line.address(&[]).is_ok_and(|url| url.host_str() == Some("api.openai.com"));
+        let home = self.client.address(&[]).is_ok_and(|url| url.host_str() == Some("api.openai.com"));
         let limit = if home { "max_completion_tokens" } else { "max_tokens" };
         write::body(&self.model, self.max_tokens.map(|tokens| (limit, tokens)), !home, prompt)
     }
@@ -97,11 +96,11 @@ impl Model for OpenAi {
     }
 
     fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        Box::pin(exchange::ask(self, &self.line, prompt, hear))
+        Box::pin(exchange::ask(self, &self.client, prompt, hear))
     }
 
     fn offered(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
-        Box::pin(offered(self, &self.line))
+        Box::pin(offered(self, &self.client))
     }
 }
 

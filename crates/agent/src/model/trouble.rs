@@ -5,7 +5,9 @@
 
 use serde_json::Value;
 
-use super::{ModelError, ModelFault, secret::Secret};
+use toolhub_net::Secret;
+
+use super::{ModelError, ModelFault};
 
 /// A message of a provider is cut here.
 const LONGEST: usize = 300;
@@ -115,7 +117,8 @@ fn plain_words(body: &str) -> Option<String> {
 
 /// One short line without keys.
 pub(super) fn clean(text: &str, key: Option<&Secret>) -> String {
-    let key = key.map(Secret::text).filter(|key| !key.is_empty());
+    let key = key.and_then(|key| key.read().ok());
+    let key = key.as_deref();
     let mut line = String::new();
     // The key is looked for in words: it has no white space in it.
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {

@@ -1,16 +1,19 @@
 //! A document from an address, as text.
 //!
-//! In: an address that somebody typed. Out: what is there, up to a size.
+//! In: an address that somebody typed. Out: what is there, up to a size. Redirects are followed, as everywhere where people paste addresses.
 
 use std::time::Duration;
 
-use super::remote::cryptography;
+use toolhub_net::{Bytes, Client, Request, Response, Url, header::LOCATION, request_target};
+
 use crate::failure::Failure;
 
 /// How long it may take in all.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a document may be.
 const LARGEST: usize = 64 << 20;
+/// How many redirects are followed.
+const MOST_REDIRECTS: usize = 10;
 
 /// Fetches it.
 ///
@@ -19,27 +22,54 @@ const LARGEST: usize = 64 << 20;
 pub(crate) async fn fetch(url: &str) -> Result<String, Failure> {
     let shown = without_secrets(url);
     let failed = |why: String| Failure::usage(format!("{shown} cannot be fetched: {why}")).help("check the address");
-    cryptography();
-    let client =
-        reqwest::Client::builder().timeout(PATIENCE).user_agent(concat!("toolhub/", env!("CARGO_PKG_VERSION")));
-    let client = client.build().map_err(|error| failed(error.to_string()))?;
-    let answer = client.get(url).send().await.map_err(|error| failed(error.without_url().to_string()))?;
-    if !answer.status().is_success() {
-        return Err(failed(format!("the server answered {}", answer.status())));
+    let fetched = tokio::time::timeout(PATIENCE, read(url)).await;
+    fetched.unwrap_or_else(|_| Err(format!("it took longer than {PATIENCE:?}"))).map_err(failed)
+}
+
+async fn read(url: &str) -> Result<String, String> {
+    let mut answer = follow(Url::parse(url).map_err(|error| error.to_string())?).await?;
+    if !answer.status.is_success() {
+        return Err(format!("the server answered {}", answer.status));
     }
-    let (mut answer, mut bytes) = (answer, Vec::new());
-    while let Some(piece) = answer.chunk().await.map_err(|error| failed(error.without_url().to_string()))? {
+    let mut bytes = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(|error| error.to_string())? {
         bytes.extend_from_slice(&piece);
         if bytes.len() > LARGEST {
-            return Err(failed("it is longer than 64 MiB".into()));
+            return Err("it is longer than 64 MiB".into());
         }
     }
-    String::from_utf8(bytes).map_err(|_| failed("it is no UTF-8 text".into()))
+    String::from_utf8(bytes).map_err(|_| "it is no UTF-8 text".into())
+}
+
+/// The answer at the end of all redirects. User and password of an address are sent to its own origin alone.
+async fn follow(mut url: Url) -> Result<Response, String> {
+    for _ in 0..=MOST_REDIRECTS {
+        let client = Client::new(&url, PATIENCE).ok_or("only http and https are spoken here")?;
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = request_target(&url).parse().map_err(|error| format!("{error}"))?;
+        let answer = client.send(request).await.map_err(|error| error.to_string())?;
+        let Some(place) = location(&answer) else { return Ok(answer) };
+        let mut next = url.join(place).map_err(|error| format!("it points to no address: {error}"))?;
+        if next.origin() == url.origin() && next.username().is_empty() {
+            // Both addresses have a host, so neither is refused.
+            let _ = (next.set_username(url.username()), next.set_password(url.password()));
+        }
+        url = next;
+    }
+    Err(format!("more than {MOST_REDIRECTS} redirects"))
+}
+
+/// Where an answer points to, if it is a redirect.
+fn location(answer: &Response) -> Option<&str> {
+    if !matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    answer.headers.get(LOCATION)?.to_str().ok()
 }
 
 /// An address without what may be a secret in it: user, password, query.
 pub(crate) fn without_secrets(url: &str) -> String {
-    let Ok(mut address) = reqwest::Url::parse(url) else { return "the address".into() };
+    let Ok(mut address) = Url::parse(url) else { return "the address".into() };
     // Only an address without a host can refuse, and that has neither.
     let _ = (address.set_username(""), address.set_password(None));
     address.set_query(None);

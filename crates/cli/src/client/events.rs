@@ -1,11 +1,13 @@
-//! A stream of server-sent events, from either way.
+//! A stream of server-sent events, from either transport.
 //!
-//! In: bytes as they come. Out: events one after another, each with its name and its document. Comments, ids and everything else that
-//! the format allows are passed over.
+//! In: bytes as they come. Out: events one after another, each with its name and its document. `toolhub-net` decodes the format.
+
+use std::collections::VecDeque;
 
 use axum::body::BodyDataStream;
 use futures_util::StreamExt as _;
 use serde_json::Value;
+use toolhub_net::{Response, SseDecoder, SseEvent};
 
 use super::Answer;
 use crate::failure::Failure;
@@ -35,19 +37,21 @@ pub(crate) enum Streamed {
 /// Events as they come.
 pub(crate) struct Events {
     source: Source,
-    reader: Reader,
+    decoder: SseDecoder,
+    /// Decoded, and not handed out yet.
+    decoded: VecDeque<SseEvent>,
 }
 
 pub(super) enum Source {
     /// Over the network.
-    Remote(Box<reqwest::Response>),
+    Remote(Box<Response>),
     /// Inside this process.
-    Here(BodyDataStream),
+    InProcess(BodyDataStream),
 }
 
 impl Events {
     pub(super) fn new(source: Source) -> Self {
-        Self { source, reader: Reader::default() }
+        Self { source, decoder: SseDecoder::new(LARGEST), decoded: VecDeque::new() }
     }
 
     /// The next event; none at the end.
@@ -56,79 +60,33 @@ impl Events {
     /// When the stream broke off, or is none.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         loop {
-            if let Some(event) = self.reader.next()? {
-                return Ok(Some(event));
+            if let Some(event) = self.decoded.pop_front() {
+                return Event::of(event).map(Some);
             }
             let broke = |why: String| Failure::new("unreachable", format!("the stream of events broke off: {why}"));
             let piece = match &mut self.source {
-                Source::Remote(answer) => {
-                    answer.chunk().await.map_err(|error| broke(error.without_url().to_string()))?
-                }
-                Source::Here(body) => body.next().await.transpose().map_err(|error| broke(error.to_string()))?,
+                Source::Remote(answer) => answer.chunk().await.map_err(|error| broke(error.to_string()))?,
+                Source::InProcess(body) => body.next().await.transpose().map_err(|error| broke(error.to_string()))?,
             };
             match piece {
-                Some(piece) => self.reader.take(&piece),
+                Some(piece) => {
+                    self.decoded.extend(self.decoder.feed(&piece).map_err(|error| not_ours(&error.to_string()))?);
+                }
                 None => return Ok(None),
             }
         }
     }
 }
 
-/// Takes lines apart.
-#[derive(Debug, Default)]
-struct Reader {
-    bytes: Vec<u8>,
-    name: String,
-    data: Vec<String>,
+impl Event {
+    fn of(event: SseEvent) -> Result<Self, Failure> {
+        let data = serde_json::from_str(&event.data).map_err(|_| not_ours("an event is no JSON"))?;
+        Ok(Self { name: event.name, data, text: event.data })
+    }
 }
 
-impl Reader {
-    fn take(&mut self, piece: &[u8]) {
-        self.bytes.extend_from_slice(piece);
-    }
-
-    /// The next event that is whole.
-    fn next(&mut self) -> Result<Option<Event>, Failure> {
-        while let Some(line) = self.line() {
-            if let Some(event) = self.read(&line)? {
-                return Ok(Some(event));
-            }
-        }
-        if self.bytes.len() + self.data.iter().map(String::len).sum::<usize>() > LARGEST {
-            return Err(Failure::unexpected("an event is too long").help("is this the address of a toolhub server?"));
-        }
-        Ok(None)
-    }
-
-    /// The next whole line, without its end: a line feed, or a carriage return before one.
-    fn line(&mut self) -> Option<String> {
-        let end = self.bytes.iter().position(|byte| *byte == b'\n')?;
-        let line: Vec<u8> = self.bytes.drain(..=end).collect();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        Some(line.trim_end_matches(['\n', '\r']).to_owned())
-    }
-
-    fn read(&mut self, line: &str) -> Result<Option<Event>, Failure> {
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
-        match field {
-            "event" => self.name = value.to_owned(),
-            "data" => self.data.push(value.to_owned()),
-            "" if line.is_empty() => {
-                let (name, lines) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
-                if lines.is_empty() {
-                    return Ok(None);
-                }
-                let text = lines.join("\n");
-                let data = serde_json::from_str(&text).map_err(|_| {
-                    Failure::unexpected("an event is no JSON").help("is this the address of a toolhub server?")
-                })?;
-                return Ok(Some(Event { name, data, text }));
-            }
-            _ => {}
-        }
-        Ok(None)
-    }
+fn not_ours(why: &str) -> Failure {
+    Failure::unexpected(why).help("is this the address of a toolhub server?")
 }
 
 #[cfg(test)]
@@ -137,35 +95,31 @@ mod tests {
 
     use super::*;
 
-    fn read(pieces: &[&[u8]]) -> Vec<(String, Value)> {
-        let (mut reader, mut all) = (Reader::default(), Vec::new());
-        for piece in pieces {
-            reader.take(piece);
-            while let Some(event) = reader.next().unwrap() {
-                all.push((event.name, event.data));
-            }
+    /// The events of a stream whose bytes come in these pieces.
+    async fn read(pieces: &[&[u8]]) -> Result<Vec<(String, Value)>, Failure> {
+        let pieces: Vec<_> = pieces.iter().map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
+        let body = axum::body::Body::from_stream(futures_util::stream::iter(pieces));
+        let (mut events, mut all) = (Events::new(Source::InProcess(body.into_data_stream())), Vec::new());
+        while let Some(event) = events.next().await? {
+            all.push((event.name, event.data));
         }
-        all
+        Ok(all)
     }
 
-    #[test]
-    fn events_are_the_same_however_their_bytes_arrive() {
+    #[tokio::test]
+    async fn events_are_the_same_however_their_bytes_arrive() {
         let text = "retry: 2000\n\n: ka\n\nid: 7\nevent: message.delta\ndata: {\"text\":\"ü: x\"}\n\nevent: a\r\ndata: [1,\r\ndata: 2]\r\n\r\n";
         let expected = vec![("message.delta".to_owned(), json!({"text": "ü: x"})), ("a".to_owned(), json!([1, 2]))];
-        assert_eq!(read(&[text.as_bytes()]), expected);
+        assert_eq!(read(&[text.as_bytes()]).await, Ok(expected.clone()));
         for at in 0..text.len() {
             let (first, second) = text.as_bytes().split_at(at);
-            assert_eq!(read(&[first, second]), expected, "cut at {at}");
+            assert_eq!(read(&[first, second]).await, Ok(expected.clone()), "cut at {at}");
         }
     }
 
-    #[test]
-    fn what_is_no_event_of_ours_is_told() {
-        let mut reader = Reader::default();
-        reader.take(b"data: not json\n\n");
-        assert!(reader.next().is_err());
-        let mut reader = Reader::default();
-        reader.take(&vec![b'x'; LARGEST + 1]);
-        assert!(reader.next().is_err());
+    #[tokio::test]
+    async fn what_is_no_event_of_ours_is_told() {
+        assert!(read(&[b"data: not json\n\n"]).await.is_err());
+        assert!(read(&[&vec![b'x'; LARGEST + 1]]).await.is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! A request to the API, and what came back.
 //!
-//! Plain data, the same for both ways. Every part of a path is encoded here, so that no name can change where a request goes.
+//! Plain data, the same for both transports. Every part of a path is encoded here, so that no name can change where a request goes.
 
 use axum::http::Method;
 use serde_json::Value;

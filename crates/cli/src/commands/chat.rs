@@ -120,7 +120,7 @@ fn tell(session: &Session, ended: Result<Ended, Failure>) -> Result<(), Failure>
         Err(failure) if matches!(failure.exit, Exit::Auth | Exit::Usage) || failure.code == "unreachable" => {
             return Err(failure);
         }
-        Err(failure) => session.show.failure(&failure),
+        Err(failure) => failure.print(&session.show),
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use toolhub::agent::{Script, Stub};
 
-use crate::{exit::Exit, failure::Failure, serve::Wishes, session::Session};
+use crate::{exit::Exit, failure::Failure, serve::ShutdownSignals, session::Session};
 
 /// The name of the script that is part of the binary.
 const DEMO: &str = "builtin:demo";
@@ -29,7 +29,7 @@ pub(crate) struct StubLlm {
 pub(crate) async fn run(session: &Session, stub: StubLlm) -> Result<Exit, Failure> {
     let script = script(&stub.script)?;
     // From here on a signal is an end in order, not a death.
-    let mut wishes = Wishes::heard().map_err(|error| Failure::unexpected(error.to_string()))?;
+    let mut signals = ShutdownSignals::listen().map_err(|error| Failure::unexpected(error.to_string()))?;
     let listener = TcpListener::bind(("127.0.0.1", stub.port)).await.map_err(|error| {
         Failure::new("unreachable", format!("port {} cannot be listened on: {error}", stub.port))
             .help("leave --port out, and the system chooses a free one")
@@ -43,7 +43,7 @@ pub(crate) async fn run(session: &Session, stub: StubLlm) -> Result<Exit, Failur
         session.show.data(&stub.base_url());
     }
     session.show.say("a scripted model for clients of OpenAI and Anthropic; Ctrl-C stops it");
-    wishes.next().await;
+    signals.next().await;
     Ok(Exit::Fine)
 }
 

@@ -3,20 +3,14 @@
 use serde_json::json;
 use toolhub::server::Build;
 
-use crate::{exit::Exit, failure::Failure, session::Session};
+use crate::{build_info, exit::Exit, failure::Failure, session::Session};
 
 /// Print the version.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Version {}
 
-/// What was built; `build.rs` has found out.
-pub(crate) fn build() -> Build {
-    let [version, revision, rustc] = [env!("CARGO_PKG_VERSION"), env!("TOOLHUB_REVISION"), env!("TOOLHUB_RUSTC")];
-    Build { version: version.into(), revision: revision.into(), rustc: rustc.into() }
-}
-
 pub(crate) fn run(session: &Session) -> Result<Exit, Failure> {
-    let Build { version, revision, rustc } = build();
+    let Build { version, revision, rustc } = build_info::build();
     if session.show.json {
         let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
         let about = json!({"version": version, "revision": revision, "rustc": rustc, "os": os, "arch": arch});

@@ -3,16 +3,16 @@
 use serde_json::json;
 use toolhub::Filter;
 
-use super::house::House;
+use super::daemon::Daemon;
 use crate::output::Show;
 
 /// What `serve` says when it listens.
-pub(super) fn serve(show: &Show, url: &str, house: &House) {
+pub(super) fn serve(show: &Show, url: &str, daemon: &Daemon) {
     if show.json {
         return show.document(&json!({ "url": url }).to_string());
     }
-    let tools = house.hub.list(&Filter::default()).len();
-    let from = house.files();
+    let tools = daemon.hub.list(&Filter::default()).len();
+    let from = daemon.files();
     let from = from.last().map_or_else(|| "no config file: defaults".to_owned(), |file| file.display().to_string());
     show.data(&format!("toolhub {} · {tools} tools · {from}", env!("CARGO_PKG_VERSION")));
     show.data(&format!("  listening on {url}"));
@@ -23,11 +23,11 @@ pub(super) fn serve(show: &Show, url: &str, house: &House) {
 }
 
 /// What the demo says when it listens. `flags` is what a command needs that is typed in another terminal to reach it.
-pub(super) fn demo(show: &Show, url: &str, flags: &str, service: &str, house: &House) {
+pub(super) fn demo(show: &Show, url: &str, flags: &str, service: &str, daemon: &Daemon) {
     if show.json {
         return show.document(&json!({ "url": url, "service": service }).to_string());
     }
-    let tools = house.hub.list(&Filter::default());
+    let tools = daemon.hub.list(&Filter::default());
     let names: Vec<&str> = tools.iter().map(|tool| tool.definition.name.as_str()).collect();
     let me = std::env::args().next().unwrap_or_else(|| "toolhub".into());
     let version = env!("CARGO_PKG_VERSION");

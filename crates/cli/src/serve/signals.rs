@@ -5,36 +5,36 @@ use std::{io, sync::Arc};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolhub::server::StewardError;
 
-use super::house::House;
+use super::daemon::Daemon;
 
 /// Ready when the process is asked to stop, from the moment this is called: before that the signal would end it.
 pub(super) fn asked_to_stop() -> impl Future<Output = ()> + Send {
-    let wishes = Wishes::heard();
+    let signals = ShutdownSignals::listen();
     async move {
-        let Ok(mut wishes) = wishes else { return };
-        wishes.next().await;
+        let Ok(mut signals) = signals else { return };
+        signals.next().await;
         tracing::info!("stopping: calls that run come to their end; asked once more it stops at once");
     }
 }
 
 /// Ready when the process is asked to stop a second time, counted from the moment this is called.
 pub(super) fn asked_twice() -> impl Future<Output = ()> + Send {
-    let wishes = Wishes::heard();
+    let signals = ShutdownSignals::listen();
     async move {
-        let Ok(mut wishes) = wishes else { return };
-        wishes.next().await;
-        wishes.next().await;
+        let Ok(mut signals) = signals else { return };
+        signals.next().await;
+        signals.next().await;
     }
 }
 
 /// SIGTERM and Ctrl-C, from the moment this is made: before that they would end the process, and none is lost between two waits.
-pub(crate) struct Wishes {
+pub(crate) struct ShutdownSignals {
     term: Signal,
     interrupt: Signal,
 }
 
-impl Wishes {
-    pub(crate) fn heard() -> io::Result<Self> {
+impl ShutdownSignals {
+    pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self { term: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
@@ -47,19 +47,19 @@ impl Wishes {
 }
 
 /// Reads the config again whenever the process is told to, from the moment this is called: before that the signal would end it.
-pub(super) fn reload_on_hangup(house: Arc<House>) -> impl Future<Output = ()> {
+pub(super) fn reload_on_hangup(daemon: Arc<Daemon>) -> impl Future<Output = ()> {
     let hangup = signal(SignalKind::hangup());
     async move {
         let Ok(mut hangup) = hangup else { return };
         while hangup.recv().await.is_some() {
-            reload(&house, "told to").await;
+            reload(&daemon, "told to").await;
         }
     }
 }
 
 /// Reads the config again and says what came of it.
-pub(super) async fn reload(house: &House, why: &str) {
-    match house.read_again().await {
+pub(super) async fn reload(daemon: &Daemon, why: &str) {
+    match daemon.read_again().await {
         Ok(done) => tracing::info!(
             why,
             added = ?done.added,

@@ -5,19 +5,19 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use super::{house::House, signals};
+use super::{daemon::Daemon, signals};
 
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Goes on for as long as it is let.
-pub(super) async fn reload_on_change(house: Arc<House>) {
-    let mut seen = contents(&house.files());
+pub(super) async fn reload_on_change(daemon: Arc<Daemon>) {
+    let mut seen = contents(&daemon.files());
     loop {
         tokio::time::sleep(EVERY).await;
-        let now = contents(&house.files());
+        let now = contents(&daemon.files());
         // A file that is gone for the moment is being replaced.
         if now != seen && now.iter().all(Option::is_some) {
-            signals::reload(&house, "a file changed").await;
+            signals::reload(&daemon, "a file changed").await;
             seen = now;
         }
     }

@@ -15,7 +15,7 @@ use super::{Desk, KeyPath};
 /// Where a secret comes from, as it is written.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
-pub enum Secret {
+pub enum SecretSource {
     /// Out of the environment.
     Env {
         /// The variable.
@@ -41,7 +41,7 @@ const SHOWN: usize = 4;
 /// A shorter secret shows nothing: four characters would be a good part of it.
 const LONG_ENOUGH: usize = 20;
 
-impl Secret {
+impl SecretSource {
     /// The secret itself, at the key it stands at. What it is, is told nobody; `None` when it is not there, which the desk is told.
     pub fn fetch(&self, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Hidden> {
         match self {
@@ -108,7 +108,7 @@ impl fmt::Debug for Hidden {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Env { env } => write!(f, "env {env}"),
@@ -162,7 +162,7 @@ impl<'de> Deserialize<'de> for Hidden {
     }
 }
 
-impl Serialize for Secret {
+impl Serialize for SecretSource {
     /// A reference as it is, a text masked.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -173,7 +173,7 @@ impl Serialize for Secret {
     }
 }
 
-impl JsonSchema for Secret {
+impl JsonSchema for SecretSource {
     fn schema_name() -> Cow<'static, str> {
         "Secret".into()
     }
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn no_way_of_printing_shows_a_secret() {
-        let secret = Secret::Text(Hidden::new("correct horse battery staple"));
+        let secret = SecretSource::Text(Hidden::new("correct horse battery staple"));
         let printed = [format!("{secret:?}"), format!("{secret:#?}"), serde_json::to_string(&secret).unwrap()];
         assert!(printed.iter().all(|text| !text.contains("horse")), "{printed:?}");
     }

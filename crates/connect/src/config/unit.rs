@@ -138,6 +138,16 @@ fn time(text: &str) -> Result<Duration, Wrong> {
     })
 }
 
+/// Reads a time as it is typed on a command line: as in a config, or one number with a fraction, such as `1.5m`.
+#[must_use]
+pub fn typed_time(text: &str) -> Option<Duration> {
+    time(text).ok().or_else(|| {
+        let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+        let scale = TIME_UNITS.iter().find(|(name, _)| *name == unit)?.1;
+        Duration::try_from_secs_f64(number.parse::<f64>().ok()? * scale as f64 / 1000.0).ok()
+    })
+}
+
 /// Reads a size: `2MiB`.
 fn size(text: &str) -> Result<u64, Wrong> {
     let parts = parts(text).filter(|parts| parts.len() == 1);

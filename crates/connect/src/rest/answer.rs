@@ -11,7 +11,7 @@ use super::{
     Answer,
     plan::Plan,
     refusal,
-    send::{Most, Opened},
+    send::{Opened, ReadLimit},
     trouble::Trouble,
 };
 
@@ -28,7 +28,7 @@ pub(crate) async fn read(
     if !status.is_success() {
         return Err(told(refusal::refused(opened, secrets, call.now(), refused).await));
     }
-    let most = Most { bytes: plan.max_response, unpacked: plan.max_unpacked, cut: false };
+    let most = ReadLimit { bytes: plan.max_response, unpacked: plan.max_unpacked, cut: false };
     let body = opened.read(most).await?;
     if *method == Method::HEAD {
         return Ok(Reply::from(head(status.as_u16(), &headers)));

@@ -126,7 +126,7 @@ impl Auth {
                 wrong("the name of a user may not contain `:` or control characters".into());
             }
             Self::ClientCredentials { token_url, client_id, .. } => {
-                if let Err(problem) = super::origin::address(token_url) {
+                if let Err(problem) = super::address::parse(token_url) {
                     wrong(format!("`token_url` {problem}"));
                 }
                 if client_id.is_empty() {

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use toolhub_core::clock::Timestamp;
+use toolhub_net::http_date;
 
 /// How many cookies a host may have.
 const MOST: usize = 50;
@@ -119,9 +120,8 @@ fn covers(cookie: &str, path: &str) -> bool {
 }
 
 /// A date as HTTP writes it, also with dashes.
-pub(crate) fn date(text: &str) -> Option<Timestamp> {
-    let read = httpdate::parse_http_date(text).or_else(|_| httpdate::parse_http_date(&text.replace('-', " ")));
-    let since = read.ok()?.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?;
+fn date(text: &str) -> Option<Timestamp> {
+    let since = http_date(text)?.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?;
     Some(Timestamp::from_millis(i64::try_from(since.as_millis()).ok()?))
 }
 

@@ -14,14 +14,14 @@ use hyper::{
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
+use toolhub_net::{Origin, request_target};
 
 use super::{
-    Auth, KeyPlace, Secret, Upstreams,
+    Auth, KeyPlace, Secret, Upstreams, address,
     encode::percent,
-    origin::{self, Origin},
-    plan::{Plan, target},
+    plan::Plan,
     request::Outgoing,
-    send::{self, Most, Way},
+    send::{self, ReadLimit, SendOptions},
     trouble::Trouble,
 };
 
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Token {
 /// A token of which nobody says how long it holds is kept for so long.
 const UNSAID: Duration = Duration::from_secs(5 * 60);
 /// How much of a token's answer is read.
-const TOKEN_ANSWER: Most = Most { bytes: 256 * 1024, unpacked: 256 * 1024, cut: false };
+const TOKEN_ANSWER: ReadLimit = ReadLimit { bytes: 256 * 1024, unpacked: 256 * 1024, cut: false };
 
 impl Credentials {
     pub(crate) fn new(auth: &Auth, upstreams: &Upstreams) -> Self {
@@ -188,13 +188,13 @@ impl Given {
 impl TokenKey {
     async fn fetch(&self, plan: &Plan, in_body: &mut bool) -> Result<Token, Trouble> {
         let wrong = |why: String| Trouble::Credentials(format!("no token from {}: {why}", shown(&self.url)));
-        let (origin, url) = origin::address(&self.url).map_err(&wrong)?;
+        let (origin, url) = address::parse(&self.url).map_err(&wrong)?;
         let secret = self.secret.read().map_err(|error| wrong(error.to_string()))?;
-        let first = self.question(target(&url), &secret, *in_body)?;
+        let first = self.question(request_target(&url), &secret, *in_body)?;
         let (mut status, mut body) = ask(plan, &origin, &first, TOKEN_ANSWER).await?;
         // Services are free to want it in one place or the other, and refuse it in either of two ways.
         if matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED) {
-            let second = self.question(target(&url), &secret, !*in_body)?;
+            let second = self.question(request_target(&url), &secret, !*in_body)?;
             let (again, answer) = ask(plan, &origin, &second, TOKEN_ANSWER).await?;
             if again.is_success() {
                 (status, body, *in_body) = (again, answer, !*in_body);
@@ -240,13 +240,12 @@ pub(crate) async fn ask(
     plan: &Plan,
     origin: &Origin,
     outgoing: &Outgoing,
-    most: Most,
+    limit: ReadLimit,
 ) -> Result<(StatusCode, Vec<u8>), Trouble> {
-    let pool = plan.upstreams.pool(origin, &plan.wiring);
-    let (silence, stuck) = (plan.connection.read_timeout, plan.connection.write_timeout);
+    let pool = plan.upstreams.pool(origin, &plan.pool_options);
     let left = std::sync::atomic::AtomicBool::new(false);
-    let way = Way { origin, pool: &pool, silence, stuck, left: &left, call: None };
-    let opened = send::open(&way, outgoing, None).await?;
+    let options = SendOptions { pool: &pool, read_timeout: plan.connection.read_timeout, left: &left, call: None };
+    let opened = send::open(&options, outgoing, None).await?;
     let status = opened.status;
-    Ok((status, opened.read(most).await?))
+    Ok((status, opened.read(limit).await?))
 }

@@ -13,19 +13,18 @@ use hyper::{
 };
 use tokio::time::Instant;
 use toolhub_core::{BoxFuture, CallContext, Definition, Effect, Executor, Job, Reply, ToolError};
+use toolhub_net::{Origin, Permit};
 
 use super::{
     RestError, answer,
     credentials::{self, Credentials},
-    origin::Origin,
     plan::Plan,
     redirect::{self, Hop},
     request::Outgoing,
-    send::{self, Opened, Way},
+    send::{self, Opened, SendOptions},
     session::Session,
     trouble::Trouble,
     unpack,
-    upstream::Turn,
 };
 
 /// The executor of one REST tool.
@@ -71,7 +70,7 @@ fn all(problems: &[RestError]) -> String {
 /// Whether a service says that it is well.
 async fn is_well(plan: &Plan, origin: &Origin, target: &str) -> bool {
     let mut headers = HeaderMap::new();
-    headers.insert(USER_AGENT, OURSELVES);
+    headers.insert(USER_AGENT, toolhub_net::USER_AGENT);
     let body = hyper::body::Bytes::new();
     let mut outgoing = Outgoing { method: hyper::Method::GET, target: target.to_owned(), headers, body };
     let asking = async {
@@ -87,8 +86,6 @@ async fn is_well(plan: &Plan, origin: &Origin, target: &str) -> bool {
     };
     tokio::time::timeout(plan.connection.timeout, asking).await.ok().flatten().unwrap_or(false)
 }
-
-const OURSELVES: HeaderValue = HeaderValue::from_static(concat!("toolhub/", env!("CARGO_PKG_VERSION")));
 
 async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
     let call = job.context;
@@ -124,7 +121,7 @@ fn secret_headers(plan: &Plan, outgoing: &mut Outgoing) -> Result<Vec<Arc<str>>,
 /// What every request carries, and what is passed on of the call: its key and its place in a trace, never who made it.
 fn pass_on(outgoing: &mut Outgoing, call: &CallContext) {
     let headers = &mut outgoing.headers;
-    headers.entry(USER_AGENT).or_insert(OURSELVES);
+    headers.entry(USER_AGENT).or_insert(toolhub_net::USER_AGENT);
     headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.8"));
     headers.insert(ACCEPT_ENCODING, unpack::UNDERSTOOD);
     let mut add = |name: &'static str, text: &str| {
@@ -168,23 +165,23 @@ struct Trip<'a> {
 }
 
 impl Trip<'_> {
-    /// The time of a request runs while something is done for it, and stands still while it waits for its turn.
+    /// The time of a request runs while something is done for it, and stands still while it waits for a permit.
     async fn within_its_time(&mut self, mut outgoing: Outgoing) -> Result<Reply, Trouble> {
         let (plan, call) = (self.plan, self.call);
         let (mut time, mut signed) = (plan.connection.timeout, None);
         let late = || Trouble::Late(plan.connection.timeout);
         self.secrets = secret_headers(plan, &mut outgoing)?;
         if let Some(shown) = &plan.credentials {
-            // Before the turn: whoever gives out tokens may be slow, and others need none.
+            // Before the permit: whoever gives out tokens may be slow, and others need none.
             let (began, unsigned) = (Instant::now(), outgoing.clone());
             let signing = tokio::time::timeout(time, self.sign(shown, &mut outgoing));
             let secret = call.before_it_begins(signing).await.map_err(told)?.unwrap_or_else(|_| Err(late()))?;
             time = time.saturating_sub(began.elapsed());
             signed = Some(Signed { shown, secret, unsigned });
         }
-        let turn = call.before_it_begins(plan.pool.turn()).await.map_err(told)?;
-        let turn = turn.map_err(|busy| Trouble::Busy(busy.0))?;
-        let done = tokio::time::timeout(time, self.make(outgoing, signed, turn)).await;
+        let permit = call.before_it_begins(plan.pool.permit()).await.map_err(told)?;
+        let permit = permit.map_err(|busy| Trouble::Busy(busy.0))?;
+        let done = tokio::time::timeout(time, self.make(outgoing, signed, permit)).await;
         done.unwrap_or_else(|_| Err(late()))
     }
 
@@ -196,15 +193,15 @@ impl Trip<'_> {
         Ok(secret)
     }
 
-    async fn make(&mut self, outgoing: Outgoing, signed: Option<Signed<'_>>, turn: Turn) -> Result<Reply, Trouble> {
+    async fn make(&mut self, outgoing: Outgoing, signed: Option<Signed<'_>>, permit: Permit) -> Result<Reply, Trouble> {
         let method = outgoing.method.clone();
-        let mut opened = self.follow(outgoing, Some(turn)).await?;
+        let mut opened = self.follow(outgoing, Some(permit)).await?;
         // A token may be taken back before its time. One that is new and refused is refused for another reason.
         if let Some(Signed { shown, secret, mut unsigned }) = signed
             && opened.status == StatusCode::UNAUTHORIZED
             && shown.refused(&secret).await
         {
-            // Others have the turn while another token is fetched.
+            // Others have the permit while another token is fetched.
             drop(opened.discard().await);
             if self.refused == Effect::None {
                 self.left.store(false, Ordering::Relaxed);
@@ -216,9 +213,8 @@ impl Trip<'_> {
     }
 
     /// Sends a request, and follows it where the service points and it may go.
-    async fn follow(&mut self, outgoing: Outgoing, mut turn: Option<Turn>) -> Result<Opened, Trouble> {
+    async fn follow(&mut self, outgoing: Outgoing, mut permit: Option<Permit>) -> Result<Opened, Trouble> {
         let plan = self.plan;
-        let (silence, stuck) = (plan.connection.read_timeout, plan.connection.write_timeout);
         let mut hop = Hop { origin: plan.origin.clone(), outgoing, taken: 0, behind: false };
         loop {
             let (own, home) = (hop.outgoing.headers.get(COOKIE).cloned(), hop.origin == plan.origin);
@@ -230,14 +226,15 @@ impl Trip<'_> {
             let pool = if home {
                 &plan.pool
             } else {
-                elsewhere = plan.upstreams.pool(&hop.origin, &plan.wiring);
+                elsewhere = plan.upstreams.pool(&hop.origin, &plan.pool_options);
                 &elsewhere
             };
-            let way = Way { origin: &hop.origin, pool, silence, stuck, left: self.left, call: Some(self.call) };
-            if turn.is_none() {
-                turn = Some(pool.turn().await.map_err(|busy| Trouble::Busy(busy.0))?);
+            let read_timeout = plan.connection.read_timeout;
+            let options = SendOptions { pool, read_timeout, left: self.left, call: Some(self.call) };
+            if permit.is_none() {
+                permit = Some(pool.permit().await.map_err(|busy| Trouble::Busy(busy.0))?);
             }
-            let opened = send::open(&way, &hop.outgoing, turn.take()).await?;
+            let opened = send::open(&options, &hop.outgoing, permit.take()).await?;
             if let Some(session) = self.session.as_mut().filter(|_| home) {
                 session.take_in(&opened.headers, &hop.origin, &hop.outgoing.target);
             }
@@ -247,8 +244,8 @@ impl Trip<'_> {
             };
             let Some(next) = redirect::next(plan, &hop, opened.status, &opened.headers)? else { return Ok(opened) };
             let back = opened.discard().await;
-            // A turn is for one service.
-            turn = back.filter(|_| next.origin == hop.origin);
+            // A permit is for one service.
+            permit = back.filter(|_| next.origin == hop.origin);
             hop = next;
             if hop.behind {
                 self.refused = Effect::Unknown;

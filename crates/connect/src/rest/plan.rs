@@ -10,13 +10,11 @@ use std::sync::Arc;
 use hyper::header::HeaderName;
 use serde_json::{Value, json};
 use toolhub_core::{ConnectionStateConfig, ids::StateName};
+use toolhub_net::{Origin, Pool, PoolOptions, request_target};
 
 use super::{
-    Answer, Redirects, Rest, RestError, Secret, Upstreams,
-    credentials::Credentials,
-    origin::{self, Origin},
-    request::Shape,
-    upstream::{Pool, Wiring},
+    Answer, Redirects, Rest, RestError, Secret, Upstreams, address, credentials::Credentials, request::Shape,
+    upstream::pool_options,
 };
 use reader::Reader;
 
@@ -27,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) origin: Origin,
     pub(crate) pool: Arc<Pool>,
     pub(crate) upstreams: Upstreams,
-    pub(crate) wiring: Wiring,
+    pub(crate) pool_options: PoolOptions,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) secret_headers: Vec<(HeaderName, Secret)>,
     pub(crate) connection: ConnectionStateConfig,
@@ -71,12 +69,12 @@ impl Plan {
         let address = reader.address();
         let shape = reader.shape(address.as_ref().map(|(_, path, query)| (path, query.as_str())));
         reader.settings();
-        let health = rest.health_url.as_deref().and_then(|text| match origin::address(text) {
-            Ok((origin, url)) => Some((origin, target(&url))),
-            Err(why) => reader.wrong("health_url", format!("`{}` {why}", origin::without_user(text))),
+        let health = rest.health_url.as_deref().and_then(|text| match address::parse(text) {
+            Ok((origin, url)) => Some((origin, request_target(&url))),
+            Err(why) => reader.wrong("health_url", format!("`{}` {why}", address::without_user(text))),
         });
-        let wiring = Wiring::new(&rest.connection, &rest.allow_hosts, rest.ca_file.as_deref());
-        if let Err(why) = wiring.trust() {
+        let pool_options = pool_options(&rest.connection, &rest.allow_hosts, rest.ca_file.as_deref());
+        if let Err(why) = pool_options.check_ca_file() {
             reader.wrong::<()>("ca_file", why);
         }
         let (Some((origin, ..)), Some(shape), true) = (address, shape, reader.problems.is_empty()) else {
@@ -84,7 +82,7 @@ impl Plan {
         };
         let session = rest.session.then(|| session_name(&origin));
         Ok(Self {
-            pool: rest.upstreams.pool(&origin, &wiring),
+            pool: rest.upstreams.pool(&origin, &pool_options),
             credentials: rest.auth.as_ref().map(|auth| Credentials::new(auth, &rest.upstreams)),
             secret_headers: rest
                 .secret_headers
@@ -101,7 +99,7 @@ impl Plan {
             told: told(rest, &origin),
             shape,
             origin,
-            wiring,
+            pool_options,
             session,
             health,
         })
@@ -146,13 +144,5 @@ fn join(base: &str, path: Option<&str>) -> String {
         Some(path) if path.starts_with('?') => format!("{base}{path}"),
         Some(path) => format!("{}/{}", base.trim_end_matches('/'), path.trim_start_matches('/')),
         None => base.to_owned(),
-    }
-}
-
-/// Path and query of a fixed address.
-pub(crate) fn target(url: &url::Url) -> String {
-    match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
     }
 }

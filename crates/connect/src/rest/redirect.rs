@@ -9,7 +9,9 @@ use hyper::{
     header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION},
 };
 
-use super::{Redirects, origin::Origin, plan::Plan, request::Outgoing, trouble::Trouble};
+use toolhub_net::{Origin, Url, request_target};
+
+use super::{Redirects, plan::Plan, request::Outgoing, trouble::Trouble};
 
 /// How often a call is sent on.
 const MOST: usize = 5;
@@ -38,7 +40,7 @@ pub(crate) fn next(plan: &Plan, hop: &Hop, status: StatusCode, headers: &HeaderM
     if hop.taken >= MOST {
         return Err(refused(format!("it was sent on {MOST} times already")));
     }
-    let here = url::Url::parse(&format!("{}{}", hop.origin, hop.outgoing.target));
+    let here = Url::parse(&format!("{}{}", hop.origin, hop.outgoing.target));
     let there = here.and_then(|here| here.join(location)).map_err(|_| refused("names no address".into()))?;
     let origin =
         Origin::of(&there).ok_or_else(|| refused(format!("points to `{}:`, not to http or https", there.scheme())))?;
@@ -53,7 +55,7 @@ pub(crate) fn next(plan: &Plan, hop: &Hop, status: StatusCode, headers: &HeaderM
         return Err(refused(format!("points to {origin}; name its host in `redirects` if that is right")));
     }
     let mut outgoing = hop.outgoing.clone();
-    outgoing.target = super::plan::target(&there);
+    outgoing.target = request_target(&there);
     // The standard lets most of them turn a POST into a GET; all that is in use does.
     let becomes_get = status == StatusCode::SEE_OTHER && outgoing.method != Method::HEAD
         || matches!(status.as_u16(), 301 | 302) && outgoing.method == Method::POST;

@@ -4,20 +4,20 @@
 //! without what must not be told. What a service says about a request that it refuses helps a model to make a better one; what it says
 //! about its own trouble is for operators.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hyper::{HeaderMap, header::RETRY_AFTER};
 use serde_json::Value;
 use toolhub_core::{Effect, ErrorKind, ToolError, clock::Timestamp};
 
 use super::{
-    answer, cookie,
+    answer,
     encode::percent,
-    send::{Most, Opened},
+    send::{Opened, ReadLimit},
 };
 
 /// How much of a refusal is read.
-const READ: Most = Most { bytes: 64 * 1024, unpacked: 64 * 1024, cut: true };
+const READ: ReadLimit = ReadLimit { bytes: 64 * 1024, unpacked: 64 * 1024, cut: true };
 /// How many characters of it are told.
 const TOLD: usize = 500;
 /// A secret shorter than this is not looked for: it would be found everywhere.
@@ -107,11 +107,8 @@ fn hide(value: &mut Value) {
 
 /// When the service wants to be asked again: in so many seconds, or at a date.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    match text.parse::<u64>() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => Some(Duration::from_millis(u64::try_from(cookie::date(text)?.millis() - now.millis()).unwrap_or(0))),
-    }
+    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(now.millis()).unwrap_or(0));
+    toolhub_net::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)
 }
 
 #[cfg(test)]

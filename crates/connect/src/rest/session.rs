@@ -14,7 +14,9 @@ use serde_json::json;
 use tokio::sync::Mutex;
 use toolhub_core::{CallContext, ContextState, StateKind, ToolError, clock::Timestamp, ids::StateName};
 
-use super::{cookie::Jar, origin::Origin};
+use toolhub_net::Origin;
+
+use super::cookie::Jar;
 
 /// How long cookies are kept that end with their session.
 const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -11,7 +11,7 @@ use hyper::{
     header::{CONTENT_ENCODING, HeaderValue},
 };
 
-use super::{send::Most, trouble::Trouble};
+use super::{send::ReadLimit, trouble::Trouble};
 
 /// What we say that we can unpack.
 pub(crate) const UNDERSTOOD: HeaderValue = HeaderValue::from_static("gzip, deflate");
@@ -19,7 +19,7 @@ pub(crate) const UNDERSTOOD: HeaderValue = HeaderValue::from_static("gzip, defla
 /// A body in the making.
 pub(crate) struct Unpacker {
     coding: Coding,
-    most: Most,
+    most: ReadLimit,
 }
 
 enum Coding {
@@ -56,7 +56,7 @@ impl Write for Bounded {
 }
 
 impl Unpacker {
-    pub(crate) fn new(headers: &HeaderMap, most: Most) -> Result<Self, Trouble> {
+    pub(crate) fn new(headers: &HeaderMap, most: ReadLimit) -> Result<Self, Trouble> {
         let bounded = Bounded { bytes: Vec::new(), most: most.unpacked, full: false };
         let coding = headers.get(CONTENT_ENCODING).map_or("identity", |value| value.to_str().unwrap_or("?").trim());
         let coding = match coding.to_ascii_lowercase().as_str() {

@@ -1,11 +1,11 @@
 //! Understands an answer of messages that came whole.
 
 use serde_json::Value;
+use toolhub_net::Secret;
 
 use super::super::{
     ModelFault, Reply, Stop, Usage,
     calls::{self, Wanted, Written},
-    secret::Secret,
     trouble::{self, Failed},
 };
 

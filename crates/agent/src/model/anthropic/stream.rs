@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use toolhub_net::{Secret, SseEvent};
 
 use super::{
     super::{
         Reply,
         calls::{self, MOST_CALLS, Wanted, Written},
         exchange::Ear,
-        secret::Secret,
-        sse::Event,
         trouble::{self, Failed},
     },
     read::{self, Cost},
@@ -38,7 +37,7 @@ struct Growing {
 impl Ear for Pieces {
     fn hear(
         &mut self,
-        event: &Event,
+        event: &SseEvent,
         key: Option<&Secret>,
         say: &mut (dyn FnMut(&str) + Send),
     ) -> Result<bool, Failed> {

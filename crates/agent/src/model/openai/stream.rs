@@ -4,14 +4,13 @@
 //! never. A piece belongs to the call its index names, unless it begins another one.
 
 use serde_json::Value;
+use toolhub_net::{Secret, SseEvent};
 
 use super::{
     super::{
         Reply, Usage,
         calls::{self, MOST_CALLS, Wanted, Written},
         exchange::Ear,
-        secret::Secret,
-        sse::Event,
         trouble::{self, Failed},
     },
     read,
@@ -40,7 +39,7 @@ struct Growing {
 impl Ear for Pieces {
     fn hear(
         &mut self,
-        event: &Event,
+        event: &SseEvent,
         key: Option<&Secret>,
         say: &mut (dyn FnMut(&str) + Send),
     ) -> Result<bool, Failed> {

@@ -114,7 +114,7 @@ pub(crate) async fn answer(session: &Session, approval: &str, lines: &mut Lines)
             Ok(_) => return Ok(()),
             // What was typed does not fit the tool, or a rule forbids it: the person may try again.
             Err(failure) if matches!(failure.code.as_str(), "arguments_invalid" | "invalid_request" | "forbidden") => {
-                session.show.failure(&failure);
+                failure.print(&session.show);
             }
             // Somebody else has answered, or it was too late: what matters now is what becomes of the call.
             Err(failure) if failure.code == "already_resolved" => {
@@ -136,7 +136,7 @@ async fn edit(session: &Session, approval: &str, lines: &mut Lines) -> Said {
         Ok(Some(arguments)) => Said::Edited(arguments.into()),
         Ok(None) => Said::Unclear("you changed nothing, so nothing is answered; y allows it as it is".into()),
         Err(failure) => {
-            session.show.failure(&failure);
+            failure.print(&session.show);
             Said::Nothing
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use toolhub::config::{Secret, Time};
+use toolhub::config::{SecretSource, Time};
 
 /// The script that the binary carries.
 pub(crate) const DEMO_SCRIPT: &str = "builtin:demo";
@@ -25,7 +25,7 @@ pub(crate) struct Llm {
     pub(crate) base_url: Option<String>,
     /// The key for it: best a reference to where it is found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) api_key: Option<Secret>,
+    pub(crate) api_key: Option<SecretSource>,
     /// What a scripted model says: a file, or "builtin:demo", which it is where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) script: Option<String>,

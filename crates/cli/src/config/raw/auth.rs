@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub(crate) use toolhub::server::Scope;
 
-use toolhub::config::Secret;
+use toolhub::config::SecretSource;
 
 /// Who may use the server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub(crate) struct Key {
     #[serde(default = "main_tenant")]
     pub(crate) tenant: String,
     /// The hash of the key: "sha256:" and 64 hexadecimal digits; or where it is found.
-    pub(crate) hash: Secret,
+    pub(crate) hash: SecretSource,
     /// What the key may do.
     #[schemars(length(min = 1))]
     pub(crate) scopes: Vec<Scope>,

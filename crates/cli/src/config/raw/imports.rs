@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use toolhub::config::{Connection, RestAuth, Secret};
+use toolhub::config::{Connection, RestAuth, SecretSource};
 
 /// Tools that are described elsewhere.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -59,17 +59,17 @@ pub(crate) struct OpenApi {
 pub(crate) struct Credential {
     /// A token or a key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) token: Option<Secret>,
+    pub(crate) token: Option<SecretSource>,
     /// The user, with `password`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) username: Option<String>,
     /// The password.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) password: Option<Secret>,
+    pub(crate) password: Option<SecretSource>,
     /// The client, with `client_secret`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_id: Option<String>,
     /// Its secret.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) client_secret: Option<Secret>,
+    pub(crate) client_secret: Option<SecretSource>,
 }

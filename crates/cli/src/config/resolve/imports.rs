@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use toolhub::{
     ConnectionStateConfig, ToolBuilder,
-    config::{Auth, Secret},
+    config::{Auth, SecretSource},
     openapi::{self, ImportError, Options, Plan},
     rest,
 };
@@ -116,7 +116,7 @@ fn credential(
     desk: &mut Desk<'_>,
     hasher: &mut DefaultHasher,
 ) -> Option<openapi::Credential> {
-    let mut fetched = |key: &str, given: &Secret, desk: &mut Desk<'_>| {
+    let mut fetched = |key: &str, given: &SecretSource, desk: &mut Desk<'_>| {
         let found = given.fetch(&at.key(key), desk)?;
         found.hash(hasher);
         Some(rest::Secret::plain(found.reveal()))

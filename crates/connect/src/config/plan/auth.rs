@@ -4,7 +4,7 @@
 
 use crate::{
     config::{
-        Desk, Hidden, KeyPath, Secret,
+        Desk, Hidden, KeyPath, SecretSource,
         written::{AuthWay, KeyPlace, RestAuth},
     },
     rest,
@@ -29,7 +29,7 @@ impl RestAuth {
     }
 
     fn way(&self, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Way> {
-        let mut wants = |key: &'static str, secret: &Option<Secret>| match secret {
+        let mut wants = |key: &'static str, secret: &Option<SecretSource>| match secret {
             Some(secret) => secret.fetch(&at.key(key), desk),
             None => missing(key, self.way, at, desk),
         };

@@ -11,7 +11,7 @@ use toolhub_core::ConnectionStateConfig;
 use super::auth::{Auth, Way, secret};
 use crate::{
     config::{
-        Desk, Hidden, KeyPath, Secret,
+        Desk, Hidden, KeyPath, SecretSource,
         written::{self, AnswerForm, Method},
     },
     rest::{self, Answer, Body, RestError},
@@ -65,7 +65,7 @@ pub(super) fn resolve(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) -
     for (name, value) in &said.headers {
         let Some(text) = value.fetch(&at.key("headers").key(name), desk) else { continue };
         // What comes from elsewhere is no template, whatever it holds.
-        let fetched = !matches!(value, Secret::Text(_));
+        let fetched = !matches!(value, SecretSource::Text(_));
         let header = if fetched || is_secret(name) && !text.reveal().contains('{') {
             Header::Secret(text)
         } else {

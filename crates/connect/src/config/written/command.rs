@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Delay, Secret, Size, secret};
+use crate::config::{Delay, SecretSource, Size, secret};
 
 /// The keys of a tool that is a program: one process for each call, or with `kind = "stateful"` one that lives in its thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,7 +19,7 @@ pub struct Command {
     pub args: Vec<String>,
     /// Variables of its environment. It sees these, those of `pass_env`, and the few that programs need to start.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "secret::table")]
-    pub env: BTreeMap<String, Secret>,
+    pub env: BTreeMap<String, SecretSource>,
     /// Variables of toolhub's own environment that it may see.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pass_env: Vec<String>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhub_core::ConnectionStateConfig;
 
-use crate::config::{Secret, Size, Time, secret};
+use crate::config::{SecretSource, Size, Time, secret};
 
 /// The keys of a tool that is an HTTP request. Texts are templates: `{city}` stands for the argument `city`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub struct Rest {
     pub query: BTreeMap<String, String>,
     /// Headers of the request; their values are never shown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "secret::table")]
-    pub headers: BTreeMap<String, Secret>,
+    pub headers: BTreeMap<String, SecretSource>,
     /// The JSON body; a text that is nothing but `{items}` becomes the argument `items` itself. Arguments that nothing names go
     /// into the query of a GET, HEAD or DELETE and into the body of others.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,13 +97,13 @@ pub struct RestAuth {
     pub way: AuthWay,
     /// The token, for "bearer".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Secret>,
+    pub token: Option<SecretSource>,
     /// The name, for "basic".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
     /// The password, for "basic".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub password: Option<Secret>,
+    pub password: Option<SecretSource>,
     /// Where an API key goes; "header" where nothing is said.
     #[serde(rename = "in", default, skip_serializing_if = "Option::is_none")]
     pub place: Option<KeyPlace>,
@@ -112,7 +112,7 @@ pub struct RestAuth {
     pub name: Option<String>,
     /// The key, for "api_key".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Secret>,
+    pub value: Option<SecretSource>,
     /// Where tokens are given out, for "oauth2".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
@@ -121,7 +121,7 @@ pub struct RestAuth {
     pub client_id: Option<String>,
     /// Its secret, for "oauth2".
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_secret: Option<Secret>,
+    pub client_secret: Option<SecretSource>,
     /// What the token is to be good for, for "oauth2".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,

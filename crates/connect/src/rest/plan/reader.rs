@@ -5,12 +5,12 @@
 use std::{collections::HashSet, time::Duration};
 
 use hyper::{Method, header::HeaderName};
+use toolhub_net::Origin;
 
 use super::{OURS, join};
 use crate::rest::{
-    Auth, Body, KeyPlace, Parameter, Place, Rest, RestError, Style, encode, header_name,
+    Auth, Body, KeyPlace, Parameter, Place, Rest, RestError, Style, address, encode, header_name,
     leaf::Leaf,
-    origin::{self, Origin},
     request::{Content, Hole, PathPiece, Segment, Shape, Source},
     template::{Piece, Template},
 };
@@ -49,12 +49,12 @@ impl<'a> Reader<'a> {
         let end = text[begin..].find(['/', '?', '#']).map_or(text.len(), |at| begin + at);
         let (head, tail) = text.split_at(end);
         if head.contains(['{', '}']) {
-            let shown = origin::without_user(head);
+            let shown = address::without_user(head);
             return self.wrong(setting, format!("`{shown}`: scheme, host and port may not depend on an argument"));
         }
-        let origin = match origin::address(head) {
+        let origin = match address::parse(head) {
             Ok((origin, _)) => origin,
-            Err(why) => return self.wrong(setting, format!("`{}` {why}", origin::without_user(head))),
+            Err(why) => return self.wrong(setting, format!("`{}` {why}", address::without_user(head))),
         };
         let setting = if rest.path.is_some() { "path" } else { setting };
         if tail.contains('#') {

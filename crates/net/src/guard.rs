@@ -1,24 +1,23 @@
-//! Which addresses a request may reach.
+//! Address guard against server-side request forgery: which IP addresses are public.
 //!
-//! In: an address, as it is about to be connected to. Out: nothing, or what is special about it. Only addresses of the open internet
-//! pass; an address of version 6 that leads to one of version 4 is that one. Who may reach others is said by `allow_hosts`, and
-//! asked elsewhere.
+//! In: an address, as it is about to be connected to. Out: nothing, or which special range it lies in. Only globally routable addresses
+//! pass; an IPv6 address that embeds an IPv4 address is judged by that one. Which hosts are exempt is decided in `dial`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is special about an address; `None` for one of the open internet.
-pub(crate) fn special(address: IpAddr) -> Option<&'static str> {
+/// The special range an address lies in; `None` for a public one.
+pub(crate) fn special_range(address: IpAddr) -> Option<&'static str> {
     match address {
-        IpAddr::V4(four) => special_four(four),
-        IpAddr::V6(six) => match inner_four(six) {
-            // Any of version 4 that is carried inside must pass like one that is not.
-            Some(four) => special_four(four),
-            None => special_six(six),
+        IpAddr::V4(v4) => special_v4(v4),
+        IpAddr::V6(v6) => match embedded_v4(v6) {
+            // An embedded IPv4 address must pass like a plain one.
+            Some(v4) => special_v4(v4),
+            None => special_v6(v6),
         },
     }
 }
 
-fn special_four(address: Ipv4Addr) -> Option<&'static str> {
+fn special_v4(address: Ipv4Addr) -> Option<&'static str> {
     let [a, b, c, d] = address.octets();
     Some(match (a, b, c, d) {
         (169, 254, 169, 254) | (169, 254, 170, 2) | (100, 100, 100, 200) | (168, 63, 129, 16) => {
@@ -37,21 +36,21 @@ fn special_four(address: Ipv4Addr) -> Option<&'static str> {
     })
 }
 
-/// The address of version 4 that one of version 6 leads to: mapped, compatible, translated (also by a local prefix) or tunnelled.
-fn inner_four(address: Ipv6Addr) -> Option<Ipv4Addr> {
+/// The IPv4 address that an IPv6 address embeds: mapped, compatible, translated (NAT64, also SIIT) or tunnelled (6to4, Teredo).
+fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let from = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0..=1] => None,
         [0, 0, 0, 0, 0, 0xffff, a, b] | [0, 0, 0, 0, 0, 0, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => Some(from(a, b)),
         [0x64, 0xff9b, 0, 0, 0, 0, a, b] => Some(from(a, b)),
         [0x2002, a, b, ..] => Some(from(a, b)),
-        // Teredo writes the address of the client upside down.
+        // Teredo stores the client address with all bits inverted.
         [0x2001, 0, _, _, _, _, a, b] => Some(from(!a, !b)),
         _ => None,
     }
 }
 
-fn special_six(address: Ipv6Addr) -> Option<&'static str> {
+fn special_v6(address: Ipv6Addr) -> Option<&'static str> {
     let [a, b, ..] = address.segments();
     Some(match (a, b) {
         _ if address.is_loopback() => "a loopback address",
@@ -78,7 +77,7 @@ mod tests {
     fn check(addresses: &[&str], passes: bool) {
         for text in addresses {
             let address: IpAddr = text.parse().unwrap();
-            assert_eq!(special(address).is_none(), passes, "{text}: {:?}", special(address));
+            assert_eq!(special_range(address).is_none(), passes, "{text}: {:?}", special_range(address));
         }
     }
 

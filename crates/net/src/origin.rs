@@ -1,6 +1,7 @@
-//! Addresses of services: scheme, host and port.
+//! Origins of services: scheme, host and port.
 //!
-//! In: texts from owners and from redirects. Out: an [`Origin`], or why the text is none. Only http and https are known.
+//! In: parsed URLs. Out: an [`Origin`], its `Host` header, and whether a list of hosts names it. Only http and https are known; what a
+//! URL may contain beside its origin is decided by the callers.
 
 use std::{fmt, net::IpAddr};
 
@@ -8,15 +9,19 @@ use url::{Host, Url};
 
 /// Where requests go: what must never depend on an argument.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Origin {
-    pub(crate) https: bool,
+pub struct Origin {
+    /// Whether TLS is spoken.
+    pub https: bool,
     /// A name or an address; one of version 6 without brackets.
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    pub host: String,
+    /// The port, also where it is the default one.
+    pub port: u16,
 }
 
 impl Origin {
-    pub(crate) fn of(url: &Url) -> Option<Self> {
+    /// The origin of a URL; `None` for other schemes than http and https, and without a host.
+    #[must_use]
+    pub fn of(url: &Url) -> Option<Self> {
         let https = match url.scheme() {
             "https" => true,
             "http" => false,
@@ -31,19 +36,35 @@ impl Origin {
     }
 
     /// The host, where it is an address and no name.
-    pub(crate) fn ip(&self) -> Option<IpAddr> {
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
     /// What stands in the `Host` header.
-    pub(crate) fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+    #[must_use]
+    pub fn authority(&self) -> String {
         let usual = if self.https { 443 } else { 80 };
-        if self.port == usual { host } else { format!("{host}:{}", self.port) }
+        if self.port == usual { self.bracketed() } else { self.host_and_port() }
+    }
+
+    /// Host and port, also where the port is the default one: what `CONNECT` names.
+    pub(crate) fn host_and_port(&self) -> String {
+        format!("{}:{}", self.bracketed(), self.port)
+    }
+
+    fn bracketed(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
+    }
+
+    /// Whether it is this machine, by name or by address.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.host == "localhost" || self.ip().is_some_and(|ip| ip.is_loopback())
     }
 
     /// Whether a list of hosts names this one, with or without its port.
-    pub(crate) fn is_named_by(&self, hosts: &[String]) -> bool {
+    #[must_use]
+    pub fn is_named_by(&self, hosts: &[String]) -> bool {
         hosts.iter().any(|named| self.is(named))
     }
 
@@ -67,36 +88,13 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An address as it may be shown: without a user, whose password may stand there, and without its query.
-pub(crate) fn without_user(text: &str) -> String {
-    let text = text.split(['?', '#']).next().unwrap_or_default();
-    let begin = text.find("://").map_or(0, |at| at + 3);
-    let (scheme, behind) = text.split_at(begin);
-    let end = behind.find('/').unwrap_or(behind.len());
-    match behind[..end].rfind('@') {
-        Some(at) => format!("{scheme}…{}", &behind[at..]),
-        None => text.to_owned(),
+/// Path and query of a URL: the target of a request for it.
+#[must_use]
+pub fn request_target(url: &Url) -> String {
+    match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
     }
-}
-
-/// Reads a fixed address.
-///
-/// # Errors
-/// Why it is none, in words that follow the name of a setting.
-pub(crate) fn address(text: &str) -> Result<(Origin, Url), String> {
-    let url =
-        Url::parse(text).map_err(|error| format!("is no address ({error}); write it like https://api.example/v1"))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("begins with `{}:`; only http and https are spoken here", url.scheme()));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("holds a user or a password; say them with `auth`".into());
-    }
-    if url.fragment().is_some() {
-        return Err("has a part behind `#`, which is never sent; leave it out, or write %23".into());
-    }
-    let origin = Origin::of(&url).ok_or("names no host")?;
-    Ok((origin, url))
 }
 
 #[cfg(test)]
@@ -104,7 +102,7 @@ mod tests {
     use super::*;
 
     fn origin(text: &str) -> Origin {
-        address(text).unwrap().0
+        Origin::of(&Url::parse(text).unwrap()).unwrap()
     }
 
     #[test]
@@ -113,9 +111,8 @@ mod tests {
         assert_eq!(origin("http://2130706433/").host, "127.0.0.1");
         assert_eq!(origin("http://0x7f.1/").host, "127.0.0.1");
         assert_eq!(origin("http://[::1]:8080").authority(), "[::1]:8080");
-        for wrong in ["ftp://a", "file:///etc/passwd", "http://u:p@a", "//a", "http://", "http://a/#x", "a/b"] {
-            assert!(address(wrong).is_err(), "{wrong}");
-        }
+        assert_eq!(origin("https://[::1]").authority(), "[::1]");
+        assert_eq!(origin("https://[::1]").host_and_port(), "[::1]:443");
     }
 
     #[test]

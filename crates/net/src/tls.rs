@@ -1,7 +1,7 @@
-//! TLS: whom connections believe.
+//! TLS client configuration: which certificates are trusted.
 //!
-//! In: a file with certificates, or none. Out: how TLS is spoken: the system's trust and that file's, the cryptography of ring,
-//! HTTP/1.1.
+//! In: a PEM file with further root certificates, or none. Out: a rustls configuration with the platform's verifier, ring and HTTP/1.1 in
+//! ALPN. Handshakes are made in `dial`.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,25 +11,25 @@ use rustls::{
 };
 use rustls_platform_verifier::Verifier;
 
-/// Reads certificates.
+/// Reads the certificates of a PEM file.
 ///
 /// # Errors
 /// Why they cannot be read.
-pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let unread = |why: String| format!("the certificates in {} cannot be read: {why}", path.display());
     let read = CertificateDer::pem_file_iter(path).map_err(|error| unread(error.to_string()))?;
     let all = read.collect::<Result<Vec<_>, _>>().map_err(|error| unread(error.to_string()))?;
     if all.is_empty() { Err(unread("there are none in it".into())) } else { Ok(all) }
 }
 
-/// How TLS is spoken. Reads the system's certificates, which takes some milliseconds.
+/// The client configuration. Reads the system's certificates, which takes some milliseconds.
 ///
 /// # Errors
-/// When nobody can be believed.
-pub(super) fn config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+/// When a root certificate cannot be read.
+pub(crate) fn config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
     let more = ca_file.map_or(Ok(Vec::new()), certificates)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let wrong = |error: rustls::Error| format!("TLS cannot be spoken: {error}");
+    let wrong = |error: rustls::Error| format!("TLS cannot be set up: {error}");
     let verifier = Verifier::new_with_extra_roots(more, provider.clone()).map_err(wrong)?;
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(wrong)?;
     let mut config = builder

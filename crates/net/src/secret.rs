@@ -1,7 +1,7 @@
-//! Secrets: said by value or by where they are, read when they are needed, never shown.
+//! Secrets: given by value or by where they are found, read when they are needed, never shown.
 //!
-//! In: a text, the name of an environment variable or a file. Out: the text, at the moment somebody sends it. Whoever prints a
-//! secret sees where it is from, and nothing of it.
+//! In: a text, the name of an environment variable or a file. Out: the text, or a header that is marked sensitive, at the moment a request
+//! is sent. Debug output shows where a secret is from, and nothing of it.
 
 use std::{
     fmt, fs,
@@ -12,13 +12,15 @@ use std::{
     time::SystemTime,
 };
 
+use hyper::header::HeaderValue;
+
 /// No secret is longer than this; a file that is was named by mistake.
-const LONGEST: u64 = 64 * 1024;
+const MAX_LENGTH: u64 = 64 * 1024;
 
 /// Something that is sent and never shown.
 ///
 /// ```
-/// use toolhub_connect::rest::Secret;
+/// use toolhub_net::Secret;
 ///
 /// let token = Secret::env("WEATHER_TOKEN");
 /// assert_eq!(format!("{token:?}"), "Secret(env WEATHER_TOKEN)");
@@ -30,20 +32,21 @@ pub struct Secret(Arc<Source>);
 enum Source {
     Plain(String),
     Env(String),
-    File(PathBuf, Mutex<Option<Kept>>),
+    File(PathBuf, Mutex<Option<CachedFile>>),
 }
 
-/// What a file held, and how it looked then.
-struct Kept {
-    looks: Looks,
+/// What a file held, and its metadata then.
+struct CachedFile {
+    stamp: FileStamp,
     text: Arc<str>,
 }
 
+/// Metadata that changes with the content.
 #[derive(PartialEq, Eq)]
-struct Looks {
-    changed: Option<SystemTime>,
-    bytes: u64,
-    file: u64,
+struct FileStamp {
+    modified: Option<SystemTime>,
+    length: u64,
+    inode: u64,
 }
 
 /// Why there is no secret. It says where one was looked for, and nothing of what was found.
@@ -75,6 +78,11 @@ impl Secret {
         Self(Arc::new(Source::Plain(text.into())))
     }
 
+    /// The secret itself, without white space around it, as it is pasted or read from somewhere.
+    pub fn new(text: impl AsRef<str>) -> Self {
+        Self::plain(text.as_ref().trim())
+    }
+
     /// What an environment variable holds at the moment it is needed.
     pub fn env(variable: impl Into<String>) -> Self {
         Self(Arc::new(Source::Env(variable.into())))
@@ -89,45 +97,59 @@ impl Secret {
     ///
     /// # Errors
     /// When there is none, or one that cannot be sent in a header.
-    pub(crate) fn read(&self) -> Result<Arc<str>, SecretError> {
-        let text = match &*self.0 {
-            Source::Plain(text) => Arc::from(text.as_str()),
-            Source::Env(name) => Arc::from(std::env::var(name).map_err(|_| SecretError::NotSet(name.clone()))?),
-            Source::File(path, kept) => read_file(path, kept)
-                .map_err(|error| SecretError::File { path: path.display().to_string(), reason: error.to_string() })?,
-        };
-        match &text {
+    pub fn read(&self) -> Result<Arc<str>, SecretError> {
+        match self.load()? {
             text if text.is_empty() => Err(SecretError::Empty(self.to_string())),
             text if text.chars().any(char::is_control) => Err(SecretError::Unsendable(self.to_string())),
-            _ => Ok(text),
+            text => Ok(text),
+        }
+    }
+
+    /// The secret after a prefix such as `Bearer `, as the value of a header that debug output does not show.
+    ///
+    /// # Errors
+    /// When there is none, or one that cannot be sent in a header.
+    pub fn header(&self, prefix: &str) -> Result<HeaderValue, SecretError> {
+        let value = HeaderValue::from_str(&format!("{prefix}{}", self.load()?));
+        let mut value = value.map_err(|_| SecretError::Unsendable(self.to_string()))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    fn load(&self) -> Result<Arc<str>, SecretError> {
+        match &*self.0 {
+            Source::Plain(text) => Ok(Arc::from(text.as_str())),
+            Source::Env(name) => std::env::var(name).map(Arc::from).map_err(|_| SecretError::NotSet(name.clone())),
+            Source::File(path, cached) => read_file(path, cached)
+                .map_err(|error| SecretError::File { path: path.display().to_string(), reason: error.to_string() }),
         }
     }
 }
 
-/// Reads a file, unless it looks as it did when it was last read. A look costs a microsecond.
-fn read_file(path: &PathBuf, kept: &Mutex<Option<Kept>>) -> std::io::Result<Arc<str>> {
-    let looks = Looks::of(&fs::metadata(path)?);
-    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(kept) = kept.as_ref().filter(|kept| kept.looks == looks) {
-        return Ok(kept.text.clone());
+/// Reads a file, unless its metadata is as it was when it was last read. Asking for metadata takes a microsecond.
+fn read_file(path: &PathBuf, cached: &Mutex<Option<CachedFile>>) -> std::io::Result<Arc<str>> {
+    let stamp = FileStamp::of(&fs::metadata(path)?);
+    let mut cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(cached) = cached.as_ref().filter(|cached| cached.stamp == stamp) {
+        return Ok(cached.text.clone());
     }
     let file = fs::File::open(path)?;
-    // Looked at again once it is open: another file may have taken its place.
-    let looks = Looks::of(&file.metadata()?);
+    // Asked again once it is open: another file may have taken its place.
+    let stamp = FileStamp::of(&file.metadata()?);
     let mut text = String::new();
-    file.take(LONGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST {
-        return Err(std::io::Error::other(format!("it is larger than {LONGEST} bytes, too large for a secret")));
+    file.take(MAX_LENGTH + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_LENGTH {
+        return Err(std::io::Error::other(format!("it is larger than {MAX_LENGTH} bytes, too large for a secret")));
     }
     let text: Arc<str> = Arc::from(text.trim());
-    *kept = Some(Kept { looks, text: text.clone() });
+    *cached = Some(CachedFile { stamp, text: text.clone() });
     Ok(text)
 }
 
-impl Looks {
+impl FileStamp {
     fn of(file: &fs::Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
-        Self { changed: file.modified().ok(), bytes: file.len(), file: file.ino() }
+        Self { modified: file.modified().ok(), length: file.len(), inode: file.ino() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{path::Path, time::Duration};
 
 use serde_json::Value;
 
-use super::{Client, Here, Remote, Request};
+use super::{Client, InProcess, Remote, Request};
 use crate::{failure::Failure, global::Global, local::Local, output::Show, serve};
 
 /// How long a server on this machine may take to say who it is.
@@ -16,20 +16,20 @@ const KNOCK: Duration = Duration::from_secs(2);
 /// The code of a failure that only says: no server runs.
 pub(crate) const NO_SERVER: &str = "no_server";
 
-/// Which ways a command may go.
+/// Which transports a command may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     /// Whatever is there.
     Either,
     /// A server, or nothing.
     Server,
 }
 
-/// Finds the way to the hub.
+/// Finds the transport to the hub.
 ///
 /// # Errors
 /// When the config is bad, the address is none, or the store cannot be opened.
-pub(crate) async fn find(global: &Global, show: &Show, way: Way) -> Result<Client, Failure> {
+pub(crate) async fn find(global: &Global, show: &Show, transport: Transport) -> Result<Client, Failure> {
     if let Some(url) = &global.server {
         return Remote::new(url, global.token.clone(), true).map(Client::Remote);
     }
@@ -38,12 +38,12 @@ pub(crate) async fn find(global: &Global, show: &Show, way: Way) -> Result<Clien
         show.whisper(&format!("asking the server at {}", local.url()));
         return Ok(Client::Remote(running));
     }
-    if way == Way::Server {
+    if transport == Transport::Server {
         return Err(Failure::new(NO_SERVER, "no server runs here"));
     }
     show.whisper("no server runs on this config: opening the store");
     let opened = serve::open(&local).await?;
-    Ok(Client::Here(Box::new(Here::new(opened))))
+    Ok(Client::InProcess(Box::new(InProcess::new(opened))))
 }
 
 /// The server that runs on this config, if one does.

@@ -1,21 +1,19 @@
-//! The line to a provider: where it is, how we show who we are, and how long things may take there.
+//! HTTP client of one provider: its address, its key, its timeouts and its connections.
 //!
 //! In: plain settings. Out: a request that was sent and what came back, or why nothing did. Knows no provider's words.
 
 use std::{
-    net::IpAddr,
-    sync::{Arc, Once, OnceLock, atomic::AtomicBool},
-    time::Duration,
+    sync::{Arc, OnceLock, atomic::AtomicBool},
+    time::{Duration, SystemTime},
 };
 
-use reqwest::{
-    Response, Url,
-    header::{HeaderMap, RETRY_AFTER},
+use toolhub_net::{
+    Bytes, Client, DialError, HeaderMap, Request, Response, Secret, SecretError, SendError, Url, header::RETRY_AFTER,
+    http_date, retry_after,
 };
 
 use super::{
-    ModelFault, retry,
-    secret::Secret,
+    ModelFault,
     trouble::{self, Failed},
 };
 
@@ -23,6 +21,8 @@ use super::{
 pub(super) const LONGEST_ANSWER: usize = 16 * 1024 * 1024;
 /// Of an answer that says what went wrong, no more is read.
 const LONGEST_TROUBLE: usize = 64 * 1024;
+/// A provider that asks to wait longer than this has lost count.
+const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
 /// Why a model cannot be reached as it was set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +39,9 @@ pub enum SettingsError {
     /// The key cannot be sent.
     #[error("the key of the model's provider has a character that cannot be sent, such as a line break")]
     Key,
+    /// There is no key where one should be.
+    #[error("no key of the model's provider: {0}")]
+    Secret(SecretError),
     /// The model has no name.
     #[error("the model has no name")]
     NoModel,
@@ -47,9 +50,15 @@ pub enum SettingsError {
     Client(String),
 }
 
+impl From<SecretError> for SettingsError {
+    fn from(error: SecretError) -> Self {
+        if matches!(error, SecretError::Unsendable(_)) { Self::Key } else { Self::Secret(error) }
+    }
+}
+
 /// The settings, and the connections that are kept.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub(super) struct ProviderClient {
     pub(super) base_url: String,
     pub(super) key: Option<Secret>,
     pub(super) request_timeout: Duration,
@@ -59,10 +68,10 @@ pub(super) struct Line {
     pub(super) first_wait: Duration,
     /// Whether the server has taken a question only after it was made plain.
     pub(super) plain: Arc<AtomicBool>,
-    http: OnceLock<reqwest::Client>,
+    http: OnceLock<Client>,
 }
 
-impl Line {
+impl ProviderClient {
     pub(super) fn new(base_url: &str) -> Self {
         Self {
             base_url: base_url.to_owned(),
@@ -106,35 +115,25 @@ impl Line {
     }
 
     /// The client, made at its first use.
-    pub(super) fn http(&self) -> Result<&reqwest::Client, SettingsError> {
+    pub(super) fn http(&self) -> Result<&Client, SettingsError> {
         if let Some(http) = self.http.get() {
             return Ok(http);
         }
         let url = self.address(&[])?;
-        cryptography();
-        let mut http = reqwest::Client::builder();
-        if is_this_machine(url.host_str().unwrap_or_default()) {
-            // A proxy that the environment names is for the way out.
-            http = http.no_proxy();
-        }
-        let http = http
-            .connect_timeout(self.connect_timeout)
-            // A key must not travel to another host because a server says so.
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("toolhub/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| SettingsError::Client(deepest(&error.without_url())))?;
+        let http = Client::new(&url, self.connect_timeout).ok_or_else(|| SettingsError::Client("no host".into()))?;
         Ok(self.http.get_or_init(|| http))
     }
 
-    /// Sends a request; what comes back is a success, or it is why there is none.
-    pub(super) async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, Failed> {
-        let answer = request.send().await.map_err(|error| self.unsent(error))?;
-        let status = answer.status();
+    /// Sends a request; what comes back is a success, or it is why there is none. Redirects are not followed: a key must not travel to
+    /// another host because a server says so.
+    pub(super) async fn send(&self, request: Request<Bytes>) -> Result<Response, Failed> {
+        let http = self.http().map_err(|error| Failed::finally(ModelFault::Refused, error.to_string()))?;
+        let answer = http.send(request).await.map_err(|error| unsent(http, &error))?;
+        let status = answer.status;
         if status.is_success() {
             return Ok(answer);
         }
-        let headers = answer.headers().clone();
+        let headers = answer.headers.clone();
         let body = self.read(answer, LONGEST_TROUBLE).await.unwrap_or_default();
         let mut failed = trouble::of_status(status.as_u16(), &String::from_utf8_lossy(&body), self.key.as_ref());
         failed.wait = wait_told(&headers);
@@ -150,7 +149,7 @@ impl Line {
     /// The body, up to so many bytes. Of a longer one the beginning.
     async fn read(&self, mut answer: Response, most: usize) -> Result<Vec<u8>, Failed> {
         let mut body = Vec::new();
-        while let Some(piece) = answer.chunk().await.map_err(cut_off)? {
+        while let Some(piece) = answer.chunk().await.map_err(|error| cut_off(&error))? {
             let room = most - body.len();
             body.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.len() >= room {
@@ -170,73 +169,74 @@ impl Line {
     }
 
     /// The next bytes of a streamed answer; none at its end.
-    pub(super) async fn piece(
-        &self,
-        answer: &mut Response,
-    ) -> Result<Option<impl std::ops::Deref<Target = [u8]> + use<>>, Failed> {
+    pub(super) async fn piece(&self, answer: &mut Response) -> Result<Option<Bytes>, Failed> {
         match tokio::time::timeout(self.idle_timeout, answer.chunk()).await {
-            Ok(piece) => piece.map_err(cut_off),
+            Ok(piece) => piece.map_err(|error| cut_off(&error)),
             Err(_) => {
                 let message = format!("the model said nothing for {:?} in the middle of its answer", self.idle_timeout);
                 Err(Failed::for_now(ModelFault::Timeout, message))
             }
         }
     }
+}
 
-    fn unsent(&self, error: reqwest::Error) -> Failed {
-        let (connecting, late) = (error.is_connect(), error.is_timeout());
-        let reason = deepest(&error.without_url());
-        let place = self.address(&[]).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
-        match (connecting, late) {
-            (true, true) => Failed::for_now(
-                ModelFault::Unreachable,
-                format!("nobody took the connection to {place} within {:?}", self.connect_timeout),
-            ),
-            (true, false) => Failed::for_now(ModelFault::Unreachable, format!("nobody answers at {place}: {reason}")),
-            (false, true) => Failed::for_now(ModelFault::Timeout, format!("{place} took too long")),
-            // The connection was there and went away before anything was answered.
-            (false, false) => Failed::for_now(ModelFault::Unreachable, format!("{place} hung up: {reason}")),
-        }
+fn unsent(http: &Client, error: &SendError) -> Failed {
+    let place = http.origin();
+    let message = match error {
+        SendError::Dial(DialError::Timeout(time)) => format!("nobody took the connection to {place} within {time:?}"),
+        SendError::Dial(_) => format!("nobody answers at {place}: {}", cause(error)),
+        // The connection was there and went away before anything was answered.
+        _ => format!("{place} hung up: {}", cause(error)),
+    };
+    Failed::for_now(ModelFault::Unreachable, message)
+}
+
+fn cut_off(error: &SendError) -> Failed {
+    Failed::for_now(ModelFault::Broken, format!("the model's answer was cut off: {}", cause(error)))
+}
+
+/// The last cause of an error; the rest only says that something went wrong.
+fn cause(error: &SendError) -> String {
+    match error {
+        SendError::Dial(DialError::Unreachable { reason, .. }) | SendError::Broken { reason, .. } => reason.clone(),
+        other => other.to_string(),
     }
 }
 
-fn cut_off(error: reqwest::Error) -> Failed {
-    let message = format!("the model's answer was cut off: {}", deepest(&error.without_url()));
-    Failed::for_now(ModelFault::Broken, message)
-}
-
+/// How long a provider asks to wait.
 #[expect(clippy::disallowed_methods, reason = "only for a server that names a date and does not tell its own time")]
 fn wait_told(headers: &HeaderMap) -> Option<Duration> {
     let milliseconds = text(headers, "retry-after-ms").and_then(|text| text.trim().parse::<u32>().ok());
     if let Some(milliseconds) = milliseconds {
         return Some(Duration::from_millis(milliseconds.into()));
     }
-    retry::told(text(headers, RETRY_AFTER.as_str())?, text(headers, "date"), std::time::SystemTime::now())
+    // The server's clock is the one that counts: ours may be wrong.
+    let now = text(headers, "date").and_then(http_date).unwrap_or_else(SystemTime::now);
+    Some(retry_after(text(headers, RETRY_AFTER.as_str())?, now)?.min(LONGEST_WAIT))
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// What is at the bottom of an error; the rest only says that something went wrong.
-fn deepest(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_says_how_long_to_wait_by_its_own_clock_and_within_bounds() {
+        let check = |headers: &[(&'static str, &'static str)], expected: Option<u64>| {
+            let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            assert_eq!(wait_told(&headers.collect()).map(|wait| wait.as_millis() as u64), expected);
+        };
+        check(&[("retry-after", "3")], Some(3000));
+        check(&[("retry-after", "3"), ("retry-after-ms", "70")], Some(70));
+        check(&[("retry-after", "1e300")], Some(86_400_000));
+        check(&[("retry-after", "soon")], None);
+        check(&[], None);
+        let now = ("date", "Sun, 06 Nov 1994 08:49:45 GMT");
+        check(&[("retry-after", "Sun, 06 Nov 1994 08:49:47 GMT"), now], Some(2000));
+        check(&[("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT"), now], Some(0));
+        check(&[("retry-after", "Sat, 06 Nov 2094 08:00:00 GMT"), now], Some(86_400_000));
     }
-    cause.to_string()
-}
-
-fn is_this_machine(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// Names the cryptography of TLS, once per process.
-fn cryptography() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // It fails only where somebody named one before, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    });
 }

@@ -1,23 +1,22 @@
-//! Takes a stream of events apart, as servers send them.
+//! Decodes a stream of server-sent events.
 //!
 //! In: bytes, however they were cut. Out: events, each with its name and its data. Knows nothing of what is in them. Nothing here
 //! grows past its bound, whatever is sent.
 
-/// No line, and no event, is longer than this.
-const LONGEST: usize = 4 * 1024 * 1024;
-
 /// One event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Event {
+pub struct SseEvent {
     /// Its name; empty where it has none.
-    pub(super) name: String,
+    pub name: String,
     /// Its data, lines joined.
-    pub(super) data: String,
+    pub data: String,
 }
 
-/// What has come so far and is no event yet.
-#[derive(Debug, Default)]
-pub(super) struct Events {
+/// Decodes one stream: holds what has come so far and is no event yet.
+#[derive(Debug)]
+pub struct SseDecoder {
+    /// No line, and no event, is longer than this.
+    max_length: usize,
     /// The line that has not ended.
     line: Vec<u8>,
     /// The last byte was a carriage return: a line feed after it belongs to it.
@@ -26,13 +25,23 @@ pub(super) struct Events {
     data: Option<String>,
 }
 
-/// An event that does not end.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+/// An event is longer than it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an event is too long")]
+pub struct EventTooLong;
 
-impl Events {
+impl SseDecoder {
+    /// A decoder that takes no line and no event longer than this.
+    #[must_use]
+    pub fn new(max_length: usize) -> Self {
+        Self { max_length, line: Vec::new(), after_return: false, name: String::new(), data: None }
+    }
+
     /// The events that end in these bytes.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+    ///
+    /// # Errors
+    /// When an event is too long; the stream cannot be read on.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, EventTooLong> {
         let mut ended = Vec::new();
         for &byte in bytes {
             let ends = byte == b'\r' || (byte == b'\n' && !self.after_return);
@@ -41,8 +50,8 @@ impl Events {
             if ends {
                 ended.extend(self.line_ends()?);
             } else if !second_half {
-                if self.line.len() == LONGEST {
-                    return Err(TooLong);
+                if self.line.len() == self.max_length {
+                    return Err(EventTooLong);
                 }
                 self.line.push(byte);
             }
@@ -50,20 +59,20 @@ impl Events {
         Ok(ended)
     }
 
-    fn line_ends(&mut self) -> Result<Option<Event>, TooLong> {
+    fn line_ends(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&line);
         let line = line.trim_start_matches('\u{feff}');
         if line.is_empty() {
             let name = std::mem::take(&mut self.name);
-            return Ok(self.data.take().map(|data| Event { name, data }));
+            return Ok(self.data.take().map(|data| SseEvent { name, data }));
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "event" => self.name = value.to_owned(),
             "data" => match &mut self.data {
-                Some(data) if data.len() + value.len() >= LONGEST => return Err(TooLong),
+                Some(data) if data.len() + value.len() >= self.max_length => return Err(EventTooLong),
                 Some(data) => {
                     data.push('\n');
                     data.push_str(value);
@@ -81,13 +90,15 @@ impl Events {
 mod tests {
     use super::*;
 
+    const LIMIT: usize = 1024;
+
     #[track_caller]
     fn check(stream: &str, expected: &[(&str, &str)]) {
-        let expected: Vec<Event> =
-            expected.iter().map(|(name, data)| Event { name: (*name).into(), data: (*data).into() }).collect();
-        assert_eq!(Events::default().feed(stream.as_bytes()), Ok(expected.clone()), "{stream:?}");
-        let mut events = Events::default();
-        let single: Vec<Event> = stream.bytes().flat_map(|byte| events.feed(&[byte]).unwrap()).collect();
+        let expected: Vec<SseEvent> =
+            expected.iter().map(|(name, data)| SseEvent { name: (*name).into(), data: (*data).into() }).collect();
+        assert_eq!(SseDecoder::new(LIMIT).feed(stream.as_bytes()), Ok(expected.clone()), "{stream:?}");
+        let mut events = SseDecoder::new(LIMIT);
+        let single: Vec<SseEvent> = stream.bytes().flat_map(|byte| events.feed(&[byte]).unwrap()).collect();
         assert_eq!(single, expected, "{stream:?}, byte by byte");
     }
 
@@ -113,8 +124,8 @@ mod tests {
 
     #[test]
     fn a_line_without_an_end_is_given_up() {
-        let mut events = Events::default();
-        assert_eq!(events.feed(&vec![b'x'; LONGEST]), Ok(vec![]));
-        assert_eq!(events.feed(b"x"), Err(TooLong));
+        let mut events = SseDecoder::new(LIMIT);
+        assert_eq!(events.feed(&vec![b'x'; LIMIT]), Ok(vec![]));
+        assert_eq!(events.feed(b"x"), Err(EventTooLong));
     }
 }

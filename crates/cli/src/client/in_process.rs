@@ -1,39 +1,28 @@
-//! The way inside this process: no server runs, so the command opens the store itself and asks the routes directly.
+//! The transport inside this process: no server runs, so the command opens the store itself and asks the routes directly.
 //!
 //! In: a router with its hub behind it, and requests. Out: answers, as a server would give them. Whoever may open the
 //! file may do everything with it, so nobody is asked for a key.
 
 use std::time::Duration;
 
-use axum::{Router, body::Body, http};
-use toolhub::{ToolHub, agent::AgentService};
+use axum::{body::Body, http};
 use tower::ServiceExt;
 
 use super::{
     events::{Events, Source, Streamed},
     request::{Answer, Request},
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, serve::Opened};
 
 /// How long calls that were begun may go on after the command has said all it has to say.
 const GRACE: Duration = Duration::from_secs(30);
 /// The same after Ctrl-C.
 const HURRY: Duration = Duration::from_secs(1);
 
-/// A hub on the store of this folder, and the routes to it. `serve::open` makes it.
-pub(crate) struct Opened {
-    /// The routes, served as to whoever sits at this machine.
-    pub(crate) router: Router,
-    /// The hub behind them.
-    pub(crate) hub: ToolHub,
-    /// The agents on it.
-    pub(crate) agents: AgentService,
-}
-
 /// The hub in this process.
-pub(crate) struct Here(Opened);
+pub(crate) struct InProcess(Opened);
 
-impl Here {
+impl InProcess {
     pub(crate) fn new(opened: Opened) -> Self {
         Self(opened)
     }
@@ -46,7 +35,7 @@ impl Here {
         let answer = self.ask(request).await?;
         let media = answer.headers().get("content-type").and_then(|media| media.to_str().ok()).unwrap_or_default();
         if media.starts_with("text/event-stream") {
-            return Ok(Streamed::Events(Events::new(Source::Here(answer.into_body().into_data_stream()))));
+            return Ok(Streamed::Events(Events::new(Source::InProcess(answer.into_body().into_data_stream()))));
         }
         whole(answer).await.map(Streamed::Answer)
     }

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// A hub and all that belongs to it.
-pub(crate) struct House {
+pub(crate) struct Daemon {
     pub(crate) hub: ToolHub,
     pub(crate) agents: AgentService,
     store: Opened,
@@ -51,7 +51,7 @@ pub(crate) struct House {
     reloading: tokio::sync::Mutex<()>,
 }
 
-impl House {
+impl Daemon {
     /// Opens the store and builds the hub. `file` is told to whoever asks which config this is.
     ///
     /// # Errors
@@ -263,7 +263,7 @@ impl House {
     }
 }
 
-impl Steward for House {
+impl Steward for Daemon {
     fn config(&self) -> Value {
         config::values(&self.loaded())
     }
@@ -345,7 +345,7 @@ fn settings(config: &Config) -> Settings {
     settings.drain = said.drain_timeout;
     settings.metrics = config.telemetry.metrics;
     settings.keep_audit = config.store.keep_audit;
-    settings.build = crate::commands::version::build();
+    settings.build = crate::build_info::build();
     settings.limits = Limits {
         body: said.body_limit,
         headers: said.header_limit,

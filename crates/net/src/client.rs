@@ -1,0 +1,84 @@
+//! Requests to one service whose address an operator wrote: a model's provider, a Toolhub server, a document.
+//!
+//! In: a URL, and requests for its origin. Out: responses. Takes the proxy of the environment, follows no redirect and limits neither
+//! addresses nor time beyond the connection: that is left to the callers.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hyper::{
+    Request,
+    body::Bytes,
+    header::{ACCEPT, AUTHORIZATION, HeaderValue, USER_AGENT as USER_AGENT_NAME},
+};
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::{
+    origin::Origin,
+    pool::Pool,
+    pools::{PoolOptions, Pools},
+    proxy::Proxy,
+    send::{Response, SendError},
+};
+
+/// What requests say in `User-Agent`.
+pub const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("toolhub/", env!("CARGO_PKG_VERSION")));
+
+/// Sends requests to one origin. Cheap to clone; clones share connections, and so do clients of the same origin and connect timeout.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pool: Arc<Pool>,
+    /// From user and password of the URL.
+    authorization: Option<HeaderValue>,
+}
+
+impl Client {
+    /// A client for the origin of this URL; `None` if that is not http or https, or names no host. Nothing is connected yet.
+    #[must_use]
+    pub fn new(url: &Url, connect_timeout: Duration) -> Option<Self> {
+        let origin = Origin::of(url)?;
+        let options = PoolOptions { connect_timeout, proxy: Proxy::from_env(&origin), ..PoolOptions::default() };
+        Some(Self { pool: Pools::default().pool(&origin, &options), authorization: basic(url) })
+    }
+
+    /// The origin.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.pool.origin
+    }
+
+    /// Sends a request whose URI is path and query. A request that came upon a closed connection is sent again where nothing can have
+    /// happened twice.
+    ///
+    /// # Errors
+    /// When no response came.
+    pub async fn send(&self, mut request: Request<Bytes>) -> Result<Response, SendError> {
+        let headers = request.headers_mut();
+        headers.entry(USER_AGENT_NAME).or_insert(USER_AGENT);
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        if let Some(value) = &self.authorization {
+            headers.entry(AUTHORIZATION).or_insert_with(|| value.clone());
+        }
+        let mut lease = self.pool.lease().await?;
+        loop {
+            match lease.send(request.clone(), Duration::MAX).await {
+                Ok(response) => return Ok(response),
+                Err(failed) if failed.may_resend(request.method()) => lease = self.pool.dial().await?,
+                Err(failed) => return Err(failed.error),
+            }
+        }
+    }
+}
+
+/// The header that user and password of a URL stand for.
+fn basic(url: &Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
+    let pair = [decoded(url.username()), decoded(url.password().unwrap_or_default())].join(&b':');
+    let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}

@@ -1,0 +1,39 @@
+//! Outgoing HTTP/1.1 connections: the one place that opens them for tools, models and the command line.
+//!
+//! Use the crate `toolhub`; this one is what it is made of. [`Pools`] hands out a [`Pool`] of connections per service; a [`Lease`] on a
+//! connection sends one request and becomes a [`Response`]. [`Client`] is the short form for one service without limits of its own.
+//! [`SseDecoder`], [`retry_after`] and [`Secret`] are what every caller needs beside that. What a request means, which status is a failure and
+//! what a failure is called is decided by the callers: this crate knows none of ours.
+#![forbid(unsafe_code)]
+
+mod client;
+mod dial;
+mod dns;
+mod guard;
+mod io_watch;
+mod origin;
+mod pool;
+mod pools;
+mod proxy;
+mod retry_after;
+mod secret;
+mod send;
+mod sse;
+mod tls;
+mod weak_map;
+
+pub use hyper::{HeaderMap, Method, Request, StatusCode, body::Bytes, header};
+pub use url::Url;
+
+pub use client::{Client, USER_AGENT};
+pub use dial::DialError;
+pub use dns::{BoxFuture, Resolve};
+pub use origin::{Origin, request_target};
+pub use pool::{Lease, Permit, PermitTimeout, Pool};
+pub use pools::{Addresses, PoolOptions, Pools};
+pub use proxy::Proxy;
+pub use retry_after::{http_date, retry_after};
+pub use secret::{Secret, SecretError};
+pub use send::{Response, SendError, SendFailure};
+pub use sse::{EventTooLong, SseDecoder, SseEvent};
+pub use weak_map::WeakMap;

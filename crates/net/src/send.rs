@@ -1,0 +1,166 @@
+//! Sends one request on a connection and reads its response.
+//!
+//! In: a [`Lease`], a request, and how long the service may be silent. Out: a [`Response`] whose body is read piece by piece, or why there is
+//! none and whether the request may be sent again. A connection whose response was read to its end goes back to its pool by itself.
+//! Limits of size, compression and the meaning of a status are left to the callers.
+
+use std::{fmt, time::Duration};
+
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    HeaderMap, Method, Request, StatusCode,
+    body::{Body, Bytes, Frame, Incoming},
+    header::{HOST, HeaderValue},
+};
+
+use crate::{dial::DialError, io_watch::IoWatch, pool::Lease};
+
+/// Why there is no response, or not all of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// There is no connection; nothing was sent.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// The request cannot be written as HTTP; nothing was sent.
+    #[error("no request can be made of this: {0}")]
+    Request(String),
+    /// The service accepted no bytes for this long.
+    #[error("the service took no bytes for {0:?}")]
+    WriteTimeout(Duration),
+    /// The service sent no bytes for this long.
+    #[error("the service said nothing for {0:?}")]
+    ReadTimeout(Duration),
+    /// The connection ended early, or what came is no HTTP.
+    #[error("{failure}: {reason}")]
+    Broken {
+        /// What failed, with its causes except for the last.
+        failure: String,
+        /// The last cause.
+        reason: String,
+    },
+}
+
+/// A request that failed after there was a connection.
+#[derive(Debug)]
+pub struct SendFailure {
+    /// Why.
+    pub error: SendError,
+    /// The connection had been used before: the service may have closed it at the moment it was used again.
+    reused: bool,
+    /// Nothing of the request has left.
+    pub unsent: bool,
+}
+
+impl SendFailure {
+    /// Whether the request may be sent again at once, on a new connection: it came upon a closed one, and either nothing of it has left or
+    /// doing it twice is the same as once.
+    #[must_use]
+    pub fn may_resend(&self, method: &Method) -> bool {
+        self.reused && (self.unsent || method.is_idempotent()) && matches!(self.error, SendError::Broken { .. })
+    }
+}
+
+/// A response whose body is still to be read. Dropped before its end, it closes the connection.
+pub struct Response {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+    /// Until the body is read.
+    lease: Option<Lease>,
+    read_timeout: Duration,
+}
+
+impl Lease {
+    /// Sends a request whose URI is path and query, and waits for the head of the response. The service may be silent for `read_timeout`, here
+    /// and while the body is read.
+    ///
+    /// # Errors
+    /// When no response came.
+    pub async fn send(mut self, request: Request<Bytes>, read_timeout: Duration) -> Result<Response, SendFailure> {
+        let failure = |error, unsent| SendFailure { error, reused: false, unsent };
+        let request = self.prepare(request).map_err(|why| failure(SendError::Request(why), true))?;
+        self.watch.touch();
+        let sent = tokio::select! {
+            biased;
+            sent = self.sender.try_send_request(request) => sent,
+            () = self.watch.inactive_for(read_timeout) => return Err(failure(SendError::ReadTimeout(read_timeout), false)),
+        };
+        match sent {
+            Ok(response) => {
+                let (head, body) = response.into_parts();
+                Ok(Response { status: head.status, headers: head.headers, body, lease: Some(self), read_timeout })
+            }
+            Err(mut failed) => {
+                let unsent = failed.take_message().is_some();
+                Err(SendFailure { error: self.explain(failed.error()), reused: self.reused, unsent })
+            }
+        }
+    }
+
+    /// Adds the `Host` header, and what a proxy wants.
+    fn prepare(&self, mut request: Request<Bytes>) -> Result<Request<Full<Bytes>>, String> {
+        let (origin, proxy) = (&self.pool.origin, &self.pool.options.proxy);
+        let host = HeaderValue::from_str(&origin.authority()).map_err(|error| error.to_string())?;
+        request.headers_mut().insert(HOST, host);
+        if let Some(proxy) = proxy.as_ref().filter(|_| !origin.https) {
+            proxy.forward(&mut request, origin)?;
+        }
+        Ok(request.map(Full::new))
+    }
+
+    fn explain(&self, error: &hyper::Error) -> SendError {
+        explain(&self.watch, self.pool.options.write_timeout, error)
+    }
+}
+
+fn explain(watch: &IoWatch, write_timeout: Duration, error: &hyper::Error) -> SendError {
+    if watch.write_timed_out() {
+        return SendError::WriteTimeout(write_timeout);
+    }
+    let mut failure = "the service broke off or does not speak HTTP".to_owned();
+    let mut reason = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(deeper) = cause {
+        failure = format!("{failure}: {reason}");
+        reason = deeper.to_string();
+        cause = deeper.source();
+    }
+    SendError::Broken { failure, reason }
+}
+
+impl Response {
+    /// Whether there is nothing more to read.
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        self.lease.is_none() || self.body.is_end_stream()
+    }
+
+    /// The next bytes of the body; `None` at its end, where the connection goes back to its pool.
+    ///
+    /// # Errors
+    /// When the body breaks off, or nothing came in time.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, SendError> {
+        while let Some(lease) = &self.lease {
+            let frame = tokio::select! {
+                biased;
+                frame = self.body.frame() => frame,
+                () = lease.watch.inactive_for(self.read_timeout) => return Err(SendError::ReadTimeout(self.read_timeout)),
+            };
+            match frame.transpose().map_err(|error| lease.explain(&error))?.map(Frame::into_data) {
+                Some(Ok(bytes)) => return Ok(Some(bytes)),
+                // Trailers.
+                Some(Err(_)) => {}
+                None => self.lease.take().into_iter().for_each(Lease::give_back),
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response").field("status", &self.status).field("headers", &self.headers).finish_non_exhaustive()
+    }
+}

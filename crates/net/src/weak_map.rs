@@ -1,0 +1,39 @@
+//! A map of shared values that does not keep them alive.
+//!
+//! In: a key. Out: the value others hold for it, or a new one. Pools, semaphores and tokens live for as long as a tool uses them.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::Hash,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+/// Shared values by key; an entry ends with the last holder of its value.
+pub struct WeakMap<K, V>(Mutex<HashMap<K, Weak<V>>>);
+
+impl<K: Eq + Hash, V> WeakMap<K, V> {
+    /// The value others hold for this key, or a new one. Entries whose value is gone are removed on the way.
+    pub fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = map.get(&key).and_then(Weak::upgrade) {
+            return found;
+        }
+        map.retain(|_, weak| weak.strong_count() > 0);
+        let made = Arc::new(make());
+        map.insert(key, Arc::downgrade(&made));
+        made
+    }
+}
+
+impl<K, V> Default for WeakMap<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K, V> fmt::Debug for WeakMap<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakMap")
+    }
+}

@@ -1,0 +1,68 @@
+//! Which connections are used again, and which address of a host is taken.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use toolhub_net::{Addresses, BoxFuture, Bytes, DialError, Origin, PoolOptions, Pools, Request, Resolve};
+
+use super::server::{Server, ok};
+
+/// Knows one host.
+struct Fixed(Vec<IpAddr>);
+
+impl Resolve for Fixed {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async { Ok(self.0.clone()) })
+    }
+}
+
+fn request() -> Request<Bytes> {
+    Request::builder().uri("/").body(Bytes::new()).unwrap()
+}
+
+fn origin(port: u16) -> Origin {
+    Origin { https: false, host: "service.example".into(), port }
+}
+
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_one_after_the_other_use_one_connection() {
+    let server = Server::start(|_, _| Some(ok("some body"))).await;
+    let pool = Pools::resolving(Fixed(vec![LOCAL])).pool(&origin(server.address.port()), &PoolOptions::default());
+    for _ in 0..500 {
+        let mut response = pool.lease().await.unwrap().send(request(), Duration::MAX).await.unwrap();
+        while response.chunk().await.unwrap().is_some() {}
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn where_one_address_of_a_host_refuses_the_next_one_is_tried() {
+    let server = Server::start(|_, _| Some(ok(""))).await;
+    // Nobody listens there.
+    let nowhere = IpAddr::from([127, 0, 0, 2]);
+    let pools = Pools::resolving(Fixed(vec![nowhere, LOCAL]));
+    let options = PoolOptions { connect_timeout: Duration::from_secs(60), ..PoolOptions::default() };
+    let pool = pools.pool(&origin(server.address.port()), &options);
+    let dialled = tokio::time::timeout(Duration::from_secs(20), pool.dial()).await;
+    assert!(dialled.is_ok_and(|dialled| dialled.is_ok()));
+}
+
+#[tokio::test]
+async fn only_public_addresses_are_connected_to_unless_the_host_is_named() {
+    let server = Server::start(|_, _| Some(ok(""))).await;
+    let pools = Pools::resolving(Fixed(vec![LOCAL]));
+    let dial = async |hosts: &[&str]| {
+        let addresses = Addresses::PublicOr(hosts.iter().map(|host| (*host).to_owned()).collect());
+        let options = PoolOptions { addresses, ..PoolOptions::default() };
+        let lease = pools.pool(&origin(server.address.port()), &options).dial().await?;
+        Ok(lease.send(request(), Duration::MAX).await.unwrap().status.as_u16())
+    };
+    assert!(matches!(dial(&[]).await, Err(DialError::Forbidden(why)) if why.contains("127.0.0.1, a loopback address")));
+    assert_eq!(dial(&["service.example"]).await, Ok(200));
+    assert_eq!(server.connections(), 1);
+}
