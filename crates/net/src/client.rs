@@ -15,9 +15,10 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::{
+    options::PoolOptions,
     origin::Origin,
     pool::Pool,
-    pools::{PoolOptions, Pools},
+    pools::Pools,
     proxy::Proxy,
     send::{Response, SendError},
 };

@@ -14,18 +14,16 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, pki_types::ServerName};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::{
+    dial_error::{DialError, Stream},
     dns::Lookups,
     guard,
     io_watch::{IoWatch, WatchedStream},
+    options::{Addresses, PoolOptions},
     origin::Origin,
-    pools::{Addresses, PoolOptions},
 };
 
 /// How much of a response's head is read.
@@ -35,35 +33,6 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// The end of a connection that requests go into.
 pub(crate) type Sender = SendRequest<Full<Bytes>>;
-
-/// Any byte stream. One type for TCP, TLS and tunnels, so that hyper is compiled for one.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
-
-/// Why there is no connection. Nothing was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DialError {
-    /// The guard refused the address.
-    #[error("{0}")]
-    Forbidden(String),
-    /// There was no connection in time.
-    #[error("no connection within {0:?}")]
-    Timeout(Duration),
-    /// The host is unknown, refuses the connection, or cannot be verified.
-    #[error("{failure}: {reason}")]
-    Unreachable {
-        /// What failed, and where.
-        failure: String,
-        /// Why.
-        reason: String,
-    },
-}
-
-impl DialError {
-    pub(crate) fn unreachable(failure: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::Unreachable { failure: failure.into(), reason: reason.into() }
-    }
-}
 
 /// Connects.
 pub(crate) async fn dial(

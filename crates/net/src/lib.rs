@@ -8,9 +8,11 @@
 
 mod client;
 mod dial;
+mod dial_error;
 mod dns;
 mod guard;
 mod io_watch;
+mod options;
 mod origin;
 mod pool;
 mod pools;
@@ -26,11 +28,12 @@ pub use hyper::{HeaderMap, Method, Request, StatusCode, body::Bytes, header};
 pub use url::Url;
 
 pub use client::{Client, USER_AGENT};
-pub use dial::DialError;
+pub use dial_error::DialError;
 pub use dns::{BoxFuture, Resolve};
+pub use options::{Addresses, PoolOptions};
 pub use origin::{Origin, request_target};
 pub use pool::{Lease, Permit, PermitTimeout, Pool};
-pub use pools::{Addresses, PoolOptions, Pools};
+pub use pools::Pools;
 pub use proxy::Proxy;
 pub use retry_after::{http_date, retry_after};
 pub use secret::{Secret, SecretError};

@@ -21,11 +21,12 @@ use tokio::{
 };
 
 use crate::{
-    dial::{self, DialError, Sender},
+    dial::{self, Sender},
+    dial_error::DialError,
     dns::Lookups,
     io_watch::IoWatch,
+    options::PoolOptions,
     origin::Origin,
-    pools::PoolOptions,
     tls,
 };
 

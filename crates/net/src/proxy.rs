@@ -13,7 +13,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
-    dial::{DialError, Stream},
+    dial_error::{DialError, Stream},
     origin::Origin,
 };
 

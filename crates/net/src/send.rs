@@ -13,7 +13,7 @@ use hyper::{
     header::{HOST, HeaderValue},
 };
 
-use crate::{dial::DialError, io_watch::IoWatch, pool::Lease};
+use crate::{dial_error::DialError, io_watch::IoWatch, pool::Lease};
 
 /// Why there is no response, or not all of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
