@@ -2,7 +2,7 @@
 //!
 //! Use the crate `toolhub`; this one is what it is made of. [`Pools`] hands out a [`Pool`] of connections per service; a [`Lease`] on a
 //! connection sends one request and becomes a [`Response`]. [`Client`] is the short form for one service without limits of its own.
-//! [`SseDecoder`], [`retry_after`] and [`Secret`] are what every caller needs beside that. What a request means, which status is a failure and
+//! [`SseDecoder`], [`retry_after()`] and [`Secret`] are what every caller needs beside that. What a request means, which status is a failure and
 //! what a failure is called is decided by the callers: this crate knows none of ours.
 #![forbid(unsafe_code)]
 
