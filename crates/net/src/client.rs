@@ -15,11 +15,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::{
-    origin::Origin,
-    pool::Pool,
-    pools::{PoolOptions, Pools},
-    proxy::Proxy,
-    send::{Response, SendError},
+    error::SendError, options::PoolOptions, origin::Origin, pool::Pool, pools::Pools, proxy::Proxy, send::Response,
 };
 
 /// What requests say in `User-Agent`.

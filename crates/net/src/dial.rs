@@ -22,10 +22,11 @@ use tokio_rustls::TlsConnector;
 
 use crate::{
     dns::Lookups,
+    error::DialError,
     guard,
     io_watch::{IoWatch, WatchedStream},
+    options::{Addresses, PoolOptions},
     origin::Origin,
-    pools::{Addresses, PoolOptions},
 };
 
 /// How much of a response's head is read.
@@ -39,31 +40,6 @@ pub(crate) type Sender = SendRequest<Full<Bytes>>;
 /// Any byte stream. One type for TCP, TLS and tunnels, so that hyper is compiled for one.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
-
-/// Why there is no connection. Nothing was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DialError {
-    /// The guard refused the address.
-    #[error("{0}")]
-    Forbidden(String),
-    /// There was no connection in time.
-    #[error("no connection within {0:?}")]
-    Timeout(Duration),
-    /// The host is unknown, refuses the connection, or cannot be verified.
-    #[error("{failure}: {reason}")]
-    Unreachable {
-        /// What failed, and where.
-        failure: String,
-        /// Why.
-        reason: String,
-    },
-}
-
-impl DialError {
-    pub(crate) fn unreachable(failure: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::Unreachable { failure: failure.into(), reason: reason.into() }
-    }
-}
 
 /// Connects.
 pub(crate) async fn dial(

@@ -21,11 +21,12 @@ use tokio::{
 };
 
 use crate::{
-    dial::{self, DialError, Sender},
+    dial::{self, Sender},
     dns::Lookups,
+    error::DialError,
     io_watch::IoWatch,
+    options::PoolOptions,
     origin::Origin,
-    pools::PoolOptions,
     tls,
 };
 
