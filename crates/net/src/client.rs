@@ -15,18 +15,14 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::{
-    options::PoolOptions,
-    origin::Origin,
-    pool::Pool,
-    pools::Pools,
-    proxy::Proxy,
-    send::{Response, SendError},
+    error::SendError, options::PoolOptions, origin::Origin, pool::Pool, pools::Pools, proxy::Proxy, send::Response,
 };
 
 /// What requests say in `User-Agent`.
 pub const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("toolhub/", env!("CARGO_PKG_VERSION")));
 
-/// Sends requests to one origin. Cheap to clone; clones share connections, and so do clients of the same origin and connect timeout.
+/// Sends requests to one origin. Cheap to clone; clones share connections, and nobody else does: a program may have several runtimes, and a
+/// connection works only while its own one runs.
 #[derive(Debug, Clone)]
 pub struct Client {
     pool: Arc<Pool>,

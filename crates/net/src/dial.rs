@@ -14,12 +14,15 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, pki_types::ServerName};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    dial_error::{DialError, Stream},
     dns::Lookups,
+    error::DialError,
     guard,
     io_watch::{IoWatch, WatchedStream},
     options::{Addresses, PoolOptions},
@@ -33,6 +36,10 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// The end of a connection that requests go into.
 pub(crate) type Sender = SendRequest<Full<Bytes>>;
+
+/// Any byte stream. One type for TCP, TLS and tunnels, so that hyper is compiled for one.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Connects.
 pub(crate) async fn dial(

@@ -2,14 +2,14 @@
 //!
 //! Use the crate `toolhub`; this one is what it is made of. [`Pools`] hands out a [`Pool`] of connections per service; a [`Lease`] on a
 //! connection sends one request and becomes a [`Response`]. [`Client`] is the short form for one service without limits of its own.
-//! [`SseDecoder`], [`retry_after`] and [`Secret`] are what every caller needs beside that. What a request means, which status is a failure and
+//! [`SseDecoder`], [`retry_after()`] and [`Secret`] are what every caller needs beside that. What a request means, which status is a failure and
 //! what a failure is called is decided by the callers: this crate knows none of ours.
 #![forbid(unsafe_code)]
 
 mod client;
 mod dial;
-mod dial_error;
 mod dns;
+mod error;
 mod guard;
 mod io_watch;
 mod options;
@@ -28,8 +28,8 @@ pub use hyper::{HeaderMap, Method, Request, StatusCode, body::Bytes, header};
 pub use url::Url;
 
 pub use client::{Client, USER_AGENT};
-pub use dial_error::DialError;
 pub use dns::{BoxFuture, Resolve};
+pub use error::{DialError, SendError};
 pub use options::{Addresses, PoolOptions};
 pub use origin::{Origin, request_target};
 pub use pool::{Lease, Permit, PermitTimeout, Pool};
@@ -37,6 +37,6 @@ pub use pools::Pools;
 pub use proxy::Proxy;
 pub use retry_after::{http_date, retry_after};
 pub use secret::{Secret, SecretError};
-pub use send::{Response, SendError, SendFailure};
+pub use send::{Response, SendFailure};
 pub use sse::{EventTooLong, SseDecoder, SseEvent};
 pub use weak_map::WeakMap;

@@ -1,4 +1,6 @@
-//! How connections to a service are made and kept.
+//! Options for the connections to a service.
+//!
+//! Plain data; two callers with equal options share a pool. `dial` and `pool` act on them.
 
 use std::{path::PathBuf, time::Duration};
 

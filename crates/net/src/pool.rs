@@ -22,8 +22,8 @@ use tokio::{
 
 use crate::{
     dial::{self, Sender},
-    dial_error::DialError,
     dns::Lookups,
+    error::DialError,
     io_watch::IoWatch,
     options::PoolOptions,
     origin::Origin,

@@ -3,10 +3,7 @@
 //! In: an origin and the options for its connections. Out: its [`Pool`]. A pool lives for as long as somebody holds it; this registry
 //! only finds it again.
 
-use std::{
-    fmt,
-    sync::{Arc, LazyLock},
-};
+use std::{fmt, sync::Arc};
 
 use tokio::sync::Semaphore;
 
@@ -18,7 +15,7 @@ use crate::{
     weak_map::WeakMap,
 };
 
-/// The pools of all services. Cheap to clone; clones are the same. The default is one for the whole process.
+/// The pools of all services. Cheap to clone; clones are the same. The default finds hosts with the system resolver.
 #[derive(Clone)]
 pub struct Pools(Arc<Inner>);
 
@@ -29,13 +26,7 @@ struct Inner {
 }
 
 impl Pools {
-    /// Pools apart from those of the rest of the process.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::resolving(SystemResolver)
-    }
-
-    /// Pools apart from those of the rest of the process, with another resolver.
+    /// Pools of hosts that this resolver finds.
     pub fn resolving(resolver: impl Resolve) -> Self {
         let (pools, permits) = (WeakMap::default(), WeakMap::default());
         Self(Arc::new(Inner { lookups: Lookups::new(resolver), pools, permits }))
@@ -54,8 +45,7 @@ impl Pools {
 
 impl Default for Pools {
     fn default() -> Self {
-        static PROCESS: LazyLock<Pools> = LazyLock::new(Pools::new);
-        PROCESS.clone()
+        Self::resolving(SystemResolver)
     }
 }
 

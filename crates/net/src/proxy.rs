@@ -10,12 +10,9 @@ use hyper::{
     header::{HeaderValue, PROXY_AUTHORIZATION},
 };
 use hyper_util::client::proxy::matcher::Matcher;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::{
-    dial_error::{DialError, Stream},
-    origin::Origin,
-};
+use crate::{error::DialError, origin::Origin};
 
 /// How much a proxy may answer to `CONNECT`.
 const MAX_HEAD: usize = 8 * 1024;
@@ -40,7 +37,10 @@ impl Proxy {
     }
 
     /// Asks the proxy for a tunnel to an origin.
-    pub(crate) async fn tunnel(&self, stream: &mut Box<dyn Stream>, origin: &Origin) -> Result<(), DialError> {
+    pub(crate) async fn tunnel<S>(&self, stream: &mut S, origin: &Origin) -> Result<(), DialError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let failed = |why: &dyn ToString| {
             DialError::unreachable(
                 format!("{origin} cannot be reached through the proxy {}", self.origin),

@@ -13,32 +13,7 @@ use hyper::{
     header::{HOST, HeaderValue},
 };
 
-use crate::{dial_error::DialError, io_watch::IoWatch, pool::Lease};
-
-/// Why there is no response, or not all of it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// There is no connection; nothing was sent.
-    #[error(transparent)]
-    Dial(#[from] DialError),
-    /// The request cannot be written as HTTP; nothing was sent.
-    #[error("no request can be made of this: {0}")]
-    Request(String),
-    /// The service accepted no bytes for this long.
-    #[error("the service took no bytes for {0:?}")]
-    WriteTimeout(Duration),
-    /// The service sent no bytes for this long.
-    #[error("the service said nothing for {0:?}")]
-    ReadTimeout(Duration),
-    /// The connection ended early, or what came is no HTTP.
-    #[error("{failure}: {reason}")]
-    Broken {
-        /// What failed, with its causes except for the last.
-        failure: String,
-        /// The last cause.
-        reason: String,
-    },
-}
+use crate::{error::SendError, io_watch::IoWatch, pool::Lease};
 
 /// A request that failed after there was a connection.
 #[derive(Debug)]

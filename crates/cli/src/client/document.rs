@@ -76,3 +76,62 @@ pub(crate) fn without_secrets(url: &str) -> String {
     address.set_fragment(None);
     address.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// A server that answers requests with a function of their first line; its address, and the heads it has read.
+    async fn server(answer: impl Fn(&str) -> String + Send + 'static) -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, heads) = (listener.local_addr().unwrap().to_string(), Arc::<Mutex<Vec<String>>>::default());
+        let seen = heads.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut bytes = vec![0; 4096];
+                let length = stream.read(&mut bytes).await.unwrap();
+                let head = String::from_utf8_lossy(&bytes[..length]).into_owned();
+                let answer = answer(head.lines().next().unwrap_or_default());
+                seen.lock().unwrap().push(head);
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (address, heads)
+    }
+
+    fn redirect(to: &str) -> String {
+        format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+    }
+
+    #[tokio::test]
+    async fn redirects_are_followed_and_a_password_stays_with_its_origin() {
+        let document = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+        let (there, after) = server(move |_| document.into()).await;
+        let (here, before) = server(move |line| match line {
+            "GET /a HTTP/1.1" => redirect("/b?c"),
+            _ => redirect(&format!("http://{there}/document")),
+        })
+        .await;
+        assert_eq!(fetch(&format!("http://me:pass@{here}/a")).await.unwrap(), "{}");
+        let (before, after) = (before.lock().unwrap().clone(), after.lock().unwrap().clone());
+        assert!(before[1].starts_with("GET /b?c HTTP/1.1"), "{before:?}");
+        assert!(before.iter().all(|head| head.contains("authorization: Basic bWU6cGFzcw==")), "{before:?}");
+        assert!(after[0].starts_with("GET /document ") && !after[0].contains("authorization"), "{after:?}");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_leads_in_a_circle_or_nowhere_is_told_without_its_secrets() {
+        let (here, _) = server(|_| redirect("/again")).await;
+        let failure = fetch(&format!("http://me:pass@{here}/?key=hunter2")).await.unwrap_err();
+        assert_eq!(failure.message, format!("http://{here}/ cannot be fetched: more than 10 redirects"));
+        let failure = fetch("ftp://me:pass@example.com/x").await.unwrap_err();
+        assert_eq!(failure.message, "ftp://example.com/x cannot be fetched: only http and https are spoken here");
+    }
+}

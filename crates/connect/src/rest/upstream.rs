@@ -27,7 +27,7 @@ impl Upstreams {
     /// Connections apart from those of the rest of the process.
     #[must_use]
     pub fn new() -> Self {
-        Self { pools: Pools::new(), tokens: Arc::default() }
+        Self { pools: Pools::default(), tokens: Arc::default() }
     }
 
     /// Connections apart from those of the rest of the process, to hosts that are found in another way.
