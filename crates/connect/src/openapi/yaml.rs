@@ -161,7 +161,7 @@ impl Open {
 
 /// What a scalar means.
 fn scalar(text: &str, plain: bool, tag: Option<&Tag>) -> Value {
-    let core = tag.map(|tag| tag.to_string()).and_then(|tag| tag.strip_prefix(CORE).map(str::to_owned));
+    let core = tag.map(ToString::to_string).and_then(|tag| tag.strip_prefix(CORE).map(str::to_owned));
     match core.as_deref() {
         Some("str") => text.into(),
         Some("int" | "float" | "bool" | "null") => resolved(text),

@@ -113,7 +113,7 @@ impl Memory {
         let writing = Writing { stamp, floor: 0, now };
         let mut versions = Vec::with_capacity(writes.len());
         for Write { table, id, change, .. } in writes {
-            let (version, changed) = shard.apply(&mut at, address, Name { table, id: &id }, change, writing);
+            let (version, changed) = shard.apply(&mut at, address, Name { table, id: &id }, &change, writing);
             versions.push(version);
             let line = self.news[table as usize].get();
             if let Some(line) = line.filter(|line| changed && line.receiver_count() > 0) {

@@ -92,12 +92,12 @@ impl Shard {
         at: &mut Option<usize>,
         address: &[u8],
         name: Name<'_>,
-        change: Change,
+        change: &Change,
         writing: Writing,
     ) -> (u64, bool) {
         match change {
-            Change::Put { ref value, schema, expires } | Change::Restore { ref value, schema, expires, .. } => {
-                let mut version = 0;
+            Change::Put { value, schema, expires } | Change::Restore { value, schema, expires, .. } => {
+                let (mut version, schema, expires) = (0, *schema, *expires);
                 // The row is looked up once, where its place is found.
                 self.put(at, address, name, expires, |found| {
                     let found = found.and_then(|slip| slip.facts_at(writing.now));
@@ -110,7 +110,7 @@ impl Shard {
                 (version, true)
             }
             Change::Touch { .. } | Change::Keep | Change::Remove => {
-                self.apply_other(at, address, name, &change, writing)
+                self.apply_other(at, address, name, change, writing)
             }
         }
     }
@@ -239,7 +239,7 @@ mod tests {
             let expires = ends(number).map(Timestamp::from_millis);
             let change = Change::Put { value: [].into(), schema: 1, expires };
             let (address, name) = (format!("main/t/{number}"), Name { table: Table::State, id: "a" });
-            shard.apply(&mut None, address.as_bytes(), name, change, Writing { stamp: 1, floor: 0, now: NOW });
+            shard.apply(&mut None, address.as_bytes(), name, &change, Writing { stamp: 1, floor: 0, now: NOW });
         }
         shard
     }
@@ -282,7 +282,7 @@ mod tests {
             &mut None,
             b"main/t/new",
             Name { table: Table::State, id: "a" },
-            change,
+            &change,
             Writing { stamp: 1, floor: 0, now: NOW },
         );
         assert_eq!(steps(&mut shard, usize::MAX, 200).iter().sum::<usize>(), 4 * STEP - 5);
