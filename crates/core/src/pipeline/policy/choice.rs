@@ -81,8 +81,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(earlier: &[Earlier], waits: bool, expected: Choice) {
-        assert_eq!(choose(earlier, waits), expected);
+    fn check(earlier: &[Earlier], waits: bool, expected: &Choice) {
+        assert_eq!(choose(earlier, waits), *expected);
     }
 
     fn ask() -> Choice {
@@ -91,39 +91,39 @@ mod tests {
 
     #[test]
     fn the_newest_answer_counts_and_questions_that_are_over_do_not() {
-        check(&[], true, ask());
-        check(&[question(Over)], true, ask());
-        check(&[question(Over), question(Usable), question(Denied)], true, Choice::Use(1));
-        check(&[question(Denied), question(Usable)], false, Choice::Deny(0));
-        check(&[question(Pending), question(Usable)], true, Choice::Use(1));
+        check(&[], true, &ask());
+        check(&[question(Over)], true, &ask());
+        check(&[question(Over), question(Usable), question(Denied)], true, &Choice::Use(1));
+        check(&[question(Denied), question(Usable)], false, &Choice::Deny(0));
+        check(&[question(Pending), question(Usable)], true, &Choice::Use(1));
     }
 
     #[test]
     fn an_answer_whose_call_waits_here_belongs_to_that_call() {
         let taken = |standing| Earlier { taken: true, ..question(standing) };
-        check(&[taken(Usable), taken(Denied), taken(Pending)], true, ask());
-        check(&[Earlier { own: true, ..taken(Usable) }], true, Choice::Use(0));
-        check(&[Earlier { own: true, ..taken(Denied) }], true, Choice::Deny(0));
+        check(&[taken(Usable), taken(Denied), taken(Pending)], true, &ask());
+        check(&[Earlier { own: true, ..taken(Usable) }], true, &Choice::Use(0));
+        check(&[Earlier { own: true, ..taken(Denied) }], true, &Choice::Deny(0));
     }
 
     #[test]
     fn an_open_question_is_joined_by_a_repetition_and_adopted_where_nobody_waits() {
         let joined = |joins: &[Join]| Choice::JoinOrAsk(joins.to_vec());
-        check(&[question(Pending)], true, joined(&[Join::Adopt(0)]));
-        check(&[question(Pending)], false, joined(&[Join::Same(0)]));
-        check(&[Earlier { own: true, ..question(Pending) }], true, joined(&[Join::Same(0)]));
-        check(&[Earlier { same_key: false, ..question(Pending) }], true, ask());
-        check(&[Earlier { same_key: false, ..question(Pending) }], false, joined(&[Join::Same(0)]));
-        check(&[Earlier { taken: true, ..question(Pending) }], true, ask());
-        check(&[Earlier { taken: true, ..question(Pending) }], false, joined(&[Join::Same(0)]));
+        check(&[question(Pending)], true, &joined(&[Join::Adopt(0)]));
+        check(&[question(Pending)], false, &joined(&[Join::Same(0)]));
+        check(&[Earlier { own: true, ..question(Pending) }], true, &joined(&[Join::Same(0)]));
+        check(&[Earlier { same_key: false, ..question(Pending) }], true, &ask());
+        check(&[Earlier { same_key: false, ..question(Pending) }], false, &joined(&[Join::Same(0)]));
+        check(&[Earlier { taken: true, ..question(Pending) }], true, &ask());
+        check(&[Earlier { taken: true, ..question(Pending) }], false, &joined(&[Join::Same(0)]));
         let two = [question(Pending), Earlier { own: true, ..question(Pending) }];
-        check(&two, true, joined(&[Join::Same(1), Join::Adopt(0)]));
+        check(&two, true, &joined(&[Join::Same(1), Join::Adopt(0)]));
     }
 
     #[test]
     fn a_call_that_goes_on_means_its_own_question_and_no_other() {
         let foreign = |standing| Earlier { foreign: true, ..question(standing) };
-        check(&[foreign(Usable), foreign(Denied), foreign(Pending)], true, ask());
-        check(&[foreign(Usable), question(Pending)], true, Choice::JoinOrAsk(vec![Join::Adopt(1)]));
+        check(&[foreign(Usable), foreign(Denied), foreign(Pending)], true, &ask());
+        check(&[foreign(Usable), question(Pending)], true, &Choice::JoinOrAsk(vec![Join::Adopt(1)]));
     }
 }
