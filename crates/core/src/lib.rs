@@ -87,6 +87,7 @@ pub use toolhub_types::{
     status,
     tool::{Annotations, Definition, DependsOn, Group, Kind, Metadata, NameError, Origin, ToolName},
     trace::{TraceContext, TraceId},
+    units,
 };
 
 /// Where durable records are kept: the trait of stores, and what they are asked for.

@@ -6,26 +6,16 @@ use std::{fmt, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
+use toolhub_core::units::{self, DURATION_UNITS};
 
 /// How long something is, lives or lies back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) Duration);
 
-const UNITS: [(&str, u64); 6] =
-    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
-
 impl Span {
     fn read(text: &str) -> Option<Self> {
-        let (mut rest, mut millis) = (text, 0_u64);
-        while !rest.is_empty() {
-            let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
-            let (number, tail) = rest.split_at(digits);
-            let word = tail.find(|letter: char| letter.is_ascii_digit()).unwrap_or(tail.len());
-            let (unit, tail) = tail.split_at(word);
-            let (_, size) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
-            millis = millis.checked_add(number.parse::<u64>().ok()?.checked_mul(size)?)?;
-            rest = tail;
-        }
+        let mut amounts = units::amounts(text, &DURATION_UNITS)?.into_iter();
+        let millis = amounts.try_fold(0_u64, |sum, (number, scale)| sum.checked_add(number.checked_mul(scale)?))?;
         (millis > 0).then(|| Self(Duration::from_millis(millis)))
     }
 }
@@ -34,8 +24,8 @@ impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
         // Weeks are for reading only: people say 30 days and 14 days.
-        let whole = UNITS[..5].iter().rev().find(|(_, size)| millis.is_multiple_of(u128::from(*size)));
-        let (unit, size) = whole.copied().unwrap_or(UNITS[0]);
+        let whole = DURATION_UNITS[..5].iter().rev().find(|(_, size)| millis.is_multiple_of(u128::from(*size)));
+        let (unit, size) = whole.copied().unwrap_or(DURATION_UNITS[0]);
         write!(f, "{}{unit}", millis / u128::from(size))
     }
 }

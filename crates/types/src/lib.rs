@@ -23,3 +23,4 @@ mod text_schema;
 pub mod timestamp;
 pub mod tool;
 pub mod trace;
+pub mod units;

@@ -8,6 +8,7 @@ use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
+use toolhub_core::units::{self, DURATION_UNITS};
 
 use super::problem::{ScriptProblem, closest};
 
@@ -125,15 +126,9 @@ impl Problems<'_> {
 }
 
 fn time(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let number: u32 = text[..digits].parse().ok()?;
-    let milliseconds = match &text[digits..] {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        _ => return None,
-    };
-    Some(Duration::from_millis(u64::from(number) * milliseconds))
+    let [(number, scale)] = units::amounts(text, &DURATION_UNITS[..3])?[..] else { return None };
+    let number = u32::try_from(number).ok()?;
+    Some(Duration::from_millis(u64::from(number) * scale))
 }
 
 fn list(names: &[&str]) -> String {

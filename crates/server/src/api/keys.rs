@@ -13,6 +13,7 @@ use toolhub_core::{
     ErrorKind,
     clock::Timestamp,
     ids::{Caller, Tenant},
+    units::{self, DURATION_UNITS},
 };
 
 use crate::{
@@ -225,15 +226,7 @@ impl KeyView {
 /// `90s`, `5m`, `12h`, `30d`, `2w`: from a second to a century.
 fn span(text: &str) -> Option<Duration> {
     const CENTURY: u64 = 100 * 365 * 86_400;
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let unit = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        "w" => 7 * 86_400,
-        _ => return None,
-    };
-    let seconds = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u64>().ok()).flatten()?;
-    seconds.checked_mul(unit).filter(|seconds| (1..=CENTURY).contains(seconds)).map(Duration::from_secs)
+    // Milliseconds are for shorter things than keys.
+    let [(number, scale)] = units::amounts(text, &DURATION_UNITS[1..])?[..] else { return None };
+    number.checked_mul(scale / 1_000).filter(|seconds| (1..=CENTURY).contains(seconds)).map(Duration::from_secs)
 }
