@@ -14,7 +14,7 @@ use crate::{effect::Effect, problem::Problem};
 /// only: its text may hold addresses and secrets nobody meant for a model.
 ///
 /// ```
-/// use toolhub_types::ToolError;
+/// use toolhub_types::error::ToolError;
 ///
 /// async fn read(path: String) -> Result<String, ToolError> {
 ///     if path.contains("..") {

@@ -55,8 +55,8 @@ pub struct ConnectionStateConfig {
 }
 
 impl ConnectionStateConfig {
-    /// The retry policy the four fields describe, for [`ToolBuilder::retry`](crate::ToolBuilder::retry) or a
-    /// [`Policy`](crate::Policy). Only the first wait may be longer than half a minute.
+    /// The retry policy the four fields describe, for `ToolBuilder::retry` or a
+    /// [`Policy`](crate::policy::Policy). Only the first wait may be longer than half a minute.
     #[must_use]
     pub fn retry(&self) -> Retry {
         let usual = Retry::default();
