@@ -26,10 +26,16 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
         granit_parser::options! { emit_comments: false, flow_nesting_limit: DEEPEST, block_nesting_limit: DEEPEST };
     let mut builder = Builder::default();
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, _) = event.map_err(|error: ScanError| error.to_string())?;
+        let (event, _) = event.map_err(|error| place(&error))?;
         builder.take(event)?;
     }
     Ok(builder.root.unwrap_or_default())
+}
+
+/// What is wrong, and where.
+fn place(error: &ScanError) -> String {
+    let mark = error.marker();
+    format!("{} at line {}, column {}", error.info(), mark.line(), mark.col() + 1)
 }
 
 #[derive(Default)]

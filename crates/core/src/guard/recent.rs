@@ -38,9 +38,9 @@ impl<K: Eq + Hash, V> Default for Recent<K, V> {
 impl<K: Eq + Hash, V: Default> Recent<K, V> {
     /// Somebody is heard of. Gives what is remembered about them; nothing, if that is too long ago.
     pub(super) fn hear(&mut self, who: K, now: Instant) -> &mut V {
-        if !self.0.contains_key(&who) {
-            self.forget(now);
-        }
+        // Marked as used before others are forgotten, so that it is not among them.
+        let most = if self.0.get(&who).is_some() { MOST } else { MOST - 1 };
+        self.forget(now, most);
         let known = match self.0.entry(who) {
             Entry::Occupied(mut known) => {
                 known.to_back();
@@ -55,11 +55,11 @@ impl<K: Eq + Hash, V: Default> Recent<K, V> {
         &mut known.value
     }
 
-    /// Makes room for one, and forgets some whose time is over.
-    fn forget(&mut self, now: Instant) {
+    /// Forgets what is beyond so many, and some whose time is over.
+    fn forget(&mut self, now: Instant, most: usize) {
         for _ in 0..AT_A_TIME {
             let Some((_, longest)) = self.0.iter().next() else { return };
-            if !is_over(longest.heard, now) && self.0.len() < MOST {
+            if !is_over(longest.heard, now) && self.0.len() <= most {
                 return;
             }
             self.0.remove_lru();
