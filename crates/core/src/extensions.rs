@@ -5,33 +5,64 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
+
+use arc_swap::ArcSwap;
 
 type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
-/// At most one value of each type.
+/// At most one value of each type. Reading takes no lock: tools read on every call.
 #[derive(Default)]
-pub(crate) struct Extensions(Mutex<Values>);
+pub(crate) struct Extensions(ArcSwap<Values>);
 
 impl Extensions {
     /// Adds a value; it takes the place of another one of its type.
     pub(crate) fn add<T: Send + Sync + 'static>(&self, value: T) {
-        self.values().insert(TypeId::of::<T>(), Arc::new(value));
+        let value = Arc::new(value);
+        self.0.rcu(|values| {
+            let mut values = Values::clone(values);
+            values.insert(TypeId::of::<T>(), value.clone());
+            values
+        });
     }
 
     /// The value of this type, if there is one.
     pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        self.values().get(&TypeId::of::<T>()).cloned().and_then(|value| value.downcast().ok())
+        self.0.load().get(&TypeId::of::<T>()).cloned().and_then(|value| value.downcast().ok())
     }
 
     /// The value of this type, made where there is none.
     pub(crate) fn get_or_default<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        let value = self.values().entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default())).clone();
-        value.downcast().unwrap_or_else(|_| unreachable!("a value is stored under its own type"))
+        if let Some(value) = self.get() {
+            return value;
+        }
+        let made = Arc::new(T::default());
+        // Of two callers at once the first one's value stays.
+        self.0.rcu(|values| {
+            let mut values = Values::clone(values);
+            values.entry(TypeId::of::<T>()).or_insert_with(|| made.clone());
+            values
+        });
+        self.get().unwrap_or(made)
     }
+}
 
-    fn values(&self) -> MutexGuard<'_, Values> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_value_of_each_type_and_a_default_does_not_replace_it() {
+        let values = Extensions::default();
+        assert_eq!(values.get::<u32>(), None);
+        values.add(7_u32);
+        values.add("seven");
+        assert_eq!((values.get::<u32>().as_deref(), values.get::<&str>().as_deref()), (Some(&7), Some(&"seven")));
+        assert_eq!(*values.get_or_default::<u32>(), 7);
+        let made = values.get_or_default::<String>();
+        assert!(Arc::ptr_eq(&made, &values.get_or_default::<String>()));
+        values.add(8_u32);
+        assert_eq!(*values.get_or_default::<u32>(), 8);
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{Base, Tool};
-use crate::result_cache::Fingerprint;
 use crate::{
     approvals::Permit,
     call::Call,
     journal::{CallTracker, OpenCall},
+    result_cache::Fingerprint,
     step::Member,
 };
 use toolhub_storage::backend::Seen;
