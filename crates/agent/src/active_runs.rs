@@ -11,10 +11,10 @@ use std::{
 use tokio::sync::watch;
 use toolhub_core::{
     CancellationToken,
-    ids::{RunId, Tenant},
+    ids::{RunId, Tenant, ThreadKey},
 };
 
-use crate::{record::RunRecord, thread_key::ThreadKey};
+use crate::record::RunRecord;
 
 /// The runs that are driven, by thread.
 #[derive(Clone, Default)]

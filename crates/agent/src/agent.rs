@@ -9,7 +9,7 @@ use futures_util::stream::BoxStream;
 use toolhub_core::{
     CallError, CancellationToken, Offer, Restored, ToolError, ToolHub, ToolStatusInfo, View,
     events::Event,
-    ids::{CallId, Tenant, ThreadId},
+    ids::{CallId, Tenant, ThreadId, ThreadKey},
     status::ToolStatus,
 };
 
@@ -20,7 +20,6 @@ use crate::{
     plan::{AgentPlan, ToolExecution},
     record::RunRecord,
     service::{AgentError, AgentService, RunHandle},
-    thread_key::ThreadKey,
 };
 
 /// Builds an agent.

@@ -12,6 +12,7 @@ use toolhub_core::{
     CallRequest, Cancel, CancellationToken, Content, ErrorKind, Outcome, Status, ToolHub, Tools, Waiting,
     backend::StoreError,
     events::{MessageCall, News},
+    ids::ThreadKey,
 };
 
 use crate::{
@@ -20,7 +21,6 @@ use crate::{
     record::{RunRecord, RunStatus},
     run::{Planned, Todo},
     run_store::OpenRun,
-    thread_key::ThreadKey,
 };
 
 /// How much of arguments that cannot be read is shown.

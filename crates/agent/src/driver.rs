@@ -10,7 +10,11 @@ use futures_util::FutureExt;
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use toolhub_core::{
-    CallError, CancellationToken, Offer, ToolHub, backend::StoreError, events::News, ids::CallId, status::Language,
+    CallError, CancellationToken, Offer, ToolHub,
+    backend::StoreError,
+    events::News,
+    ids::{CallId, ThreadKey},
+    status::Language,
 };
 
 use crate::{
@@ -23,7 +27,6 @@ use crate::{
     rules,
     run::{RunError, Todo},
     run_store::{Held, RunStore},
-    thread_key::ThreadKey,
     window::{Measured, left_out, size, tokens, told},
 };
 

@@ -21,7 +21,6 @@ mod script;
 mod service;
 #[cfg(feature = "stub")]
 mod stub;
-mod thread_key;
 mod window;
 
 pub use agent::{Agent, AgentBuilder};

@@ -13,18 +13,15 @@ use sha2::{Digest, Sha256};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
     TraceContext,
-    backend::{
-        Backend, Batch, Change, Durability, Expect, Key, Partition, Row, Seen, StoreError, Table, Write, decode, encode,
-    },
+    backend::{Backend, Batch, Change, Durability, Expect, Key, Row, Seen, StoreError, Table, Write, decode, encode},
     clock::Timestamp,
-    ids::{Caller, IdempotencyKey, RunId, ThreadId},
+    ids::{Caller, IdempotencyKey, RunId, ThreadId, ThreadKey},
 };
 
 use crate::{
     message::{Message, UserMessage},
     record::RunRecord,
     run::Run,
-    thread_key::ThreadKey,
     window::{Measured, size},
 };
 
@@ -138,14 +135,8 @@ pub(crate) struct RunStore {
     pub(crate) store: Arc<dyn Backend>,
 }
 
-impl ThreadKey {
-    pub(crate) fn partition(&self) -> Partition {
-        Partition::of_thread(self.tenant.clone(), self.thread.clone())
-    }
-
-    fn key(&self, table: Table, id: SmolStr) -> Key {
-        Key { partition: self.partition(), table, id }
-    }
+fn row_key(thread_key: &ThreadKey, table: Table, id: SmolStr) -> Key {
+    Key { partition: thread_key.into(), table, id }
 }
 
 impl RunStore {
@@ -161,8 +152,8 @@ impl RunStore {
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut keys = vec![thread_key.key(Table::Messages, HEAD), thread_key.key(Table::Runs, OPEN)];
-            keys.extend(claim.iter().map(|(id, _)| thread_key.key(Table::Runs, id.clone())));
+            let mut keys = vec![row_key(thread_key, Table::Messages, HEAD), row_key(thread_key, Table::Runs, OPEN)];
+            keys.extend(claim.iter().map(|(id, _)| row_key(thread_key, Table::Runs, id.clone())));
             let rows = self.store.load(&keys, now).await?;
             let row = |at: usize| rows.get(at).and_then(Option::as_ref);
             let found = row(1).map(|row| read::<OpenRun>(&keys[1], row)).transpose()?;
@@ -183,7 +174,7 @@ impl RunStore {
                 return Ok(Begun::Busy(found.run.id));
             }
             head.agent.clone_from(&open.agent);
-            let mut batch = Batch::on(thread_key.partition());
+            let mut batch = Batch::on(thread_key.into());
             let message = Message::User { content: said.content.clone() };
             add(&mut batch, &mut head, open.run.id, &message, now)?;
             let record = open.record(&thread_key.thread, now);
@@ -224,7 +215,7 @@ impl RunStore {
         said: &UserMessage,
         now: Timestamp,
     ) -> Result<Option<Claimed>, StoreError> {
-        let key = thread_key.key(Table::Runs, claim_id(key));
+        let key = row_key(thread_key, Table::Runs, claim_id(key));
         let row = self.store.load(std::slice::from_ref(&key), now).await?.pop().flatten();
         row.map(|row| claimed(&key, &row, said)).transpose()
     }
@@ -237,7 +228,7 @@ impl RunStore {
         said: &[Message],
         now: Timestamp,
     ) -> Result<RunRecord, StoreError> {
-        let mut batch = Batch::on(thread_key.partition());
+        let mut batch = Batch::on(thread_key.into());
         let (mut head, open) = (held.head.clone(), &held.open);
         for message in said {
             add(&mut batch, &mut head, open.run.id, message, now)?;

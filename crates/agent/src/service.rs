@@ -20,14 +20,11 @@ use tokio_util::task::TaskTracker;
 use toolhub_core::{
     CancellationToken, ToolHub, Toolset,
     backend::StoreError,
-    ids::{RunId, Tenant, ThreadId},
+    ids::{RunId, Tenant, ThreadId, ThreadKey},
     status::Language,
 };
 
-use crate::{
-    active_runs::ActiveRuns, message::UserMessage, meters::Meters, plan::AgentPlan, run_store::RunStore,
-    thread_key::ThreadKey,
-};
+use crate::{active_runs::ActiveRuns, message::UserMessage, meters::Meters, plan::AgentPlan, run_store::RunStore};
 
 pub use handle::RunHandle;
 pub use look::{CancelRun, ThreadExport};

@@ -10,7 +10,7 @@ use std::{
 use crate::registry::{Filter, Tools, Toolset};
 use toolhub_storage::clock::Instant;
 use toolhub_types::{
-    ids::{Tenant, ThreadId},
+    ids::{Tenant, ThreadId, ThreadKey},
     tool::ToolName,
 };
 
@@ -47,7 +47,7 @@ pub(crate) struct Offers(Mutex<Held>);
 
 #[derive(Default)]
 struct Held {
-    by_thread: HashMap<(Tenant, ThreadId), Vec<Weak<Bound>>>,
+    by_thread: HashMap<ThreadKey, Vec<Weak<Bound>>>,
     /// How many threads there may be before those that hold nothing any more are looked for.
     room: usize,
 }
@@ -59,7 +59,7 @@ impl Offers {
             held.by_thread.retain(|_, offers| offers.iter().any(|offer| offer.strong_count() > 0));
             held.room = 2 * held.by_thread.len() + 1;
         }
-        let offers = held.by_thread.entry((bound.tenant.clone(), bound.thread.clone())).or_default();
+        let offers = held.by_thread.entry(ThreadKey::new(&bound.tenant, &bound.thread)).or_default();
         offers.retain(|other| other.strong_count() > 0);
         offers.push(Arc::downgrade(bound));
     }
@@ -70,7 +70,7 @@ impl Offers {
         if held.by_thread.is_empty() {
             return Vec::new();
         }
-        let offers = held.by_thread.get(&(tenant.clone(), thread.clone()));
+        let offers = held.by_thread.get(&ThreadKey::new(tenant, thread));
         offers.into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 

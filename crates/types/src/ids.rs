@@ -270,7 +270,21 @@ checked_text!(
 );
 
 /// A thread and the tenant it belongs to: threads of two tenants that share an id are two threads.
-pub type ThreadKey = (Tenant, ThreadId);
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadKey {
+    /// The tenant it belongs to.
+    pub tenant: Tenant,
+    /// Its id, which means nothing without the tenant.
+    pub thread: ThreadId,
+}
+
+impl ThreadKey {
+    /// The thread with this id of this tenant.
+    #[must_use]
+    pub fn new(tenant: &Tenant, thread: &ThreadId) -> Self {
+        Self { tenant: tenant.clone(), thread: thread.clone() }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,14 +6,13 @@ use smol_str::SmolStr;
 use toolhub_core::{
     backend::{Cursor, Key, Scan, Scope, Seen, StoreError, Table},
     clock::Timestamp,
-    ids::{RunId, Tenant},
+    ids::{RunId, Tenant, ThreadKey},
 };
 
-use super::{HEAD, Head, Held, OPEN, OpenRun, RunStore, number, read};
+use super::{HEAD, Head, Held, OPEN, OpenRun, RunStore, number, read, row_key};
 use crate::{
     message::Message,
     record::RunRecord,
-    thread_key::ThreadKey,
     window::{Measured, left_out},
 };
 
@@ -42,14 +41,14 @@ pub struct KeptMessage {
 impl RunStore {
     /// The head of a conversation.
     pub(crate) async fn head(&self, thread_key: &ThreadKey, now: Timestamp) -> Result<Option<Head>, StoreError> {
-        let key = thread_key.key(Table::Messages, HEAD);
+        let key = row_key(thread_key, Table::Messages, HEAD);
         let row = self.store.load(std::slice::from_ref(&key), now).await?.pop().flatten();
         row.map(|row| read(&key, &row).map(|(head, _)| head)).transpose()
     }
 
     /// The open run of a thread, to go on with it.
     pub(crate) async fn held(&self, thread_key: &ThreadKey, now: Timestamp) -> Result<Option<Held>, StoreError> {
-        let keys = [thread_key.key(Table::Messages, HEAD), thread_key.key(Table::Runs, OPEN)];
+        let keys = [row_key(thread_key, Table::Messages, HEAD), row_key(thread_key, Table::Runs, OPEN)];
         let mut rows = self.store.load(&keys, now).await?.into_iter();
         let (head, open) = (rows.next().flatten(), rows.next().flatten());
         let Some(open) = open else { return Ok(None) };
@@ -84,7 +83,7 @@ impl RunStore {
         room: u64,
         now: Timestamp,
     ) -> Result<Vec<Measured>, StoreError> {
-        let mut scan = Scan::of(Table::Messages, Scope::Partition(thread_key.partition())).prefix("0").limit(PAGE);
+        let mut scan = Scan::of(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(PAGE);
         scan.newest = true;
         let (mut tail, mut from, mut question) = (Vec::new(), None, false);
         loop {
@@ -117,9 +116,8 @@ impl RunStore {
         after: Option<u64>,
         now: Timestamp,
     ) -> Result<Vec<KeptMessage>, StoreError> {
-        let mut scan =
-            Scan::of(Table::Messages, Scope::Partition(thread_key.partition())).prefix("0").limit(limit.max(1));
-        scan.after = after.map(|seq| Cursor(thread_key.key(Table::Messages, number(seq))));
+        let mut scan = Scan::of(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(limit.max(1));
+        scan.after = after.map(|seq| Cursor(row_key(thread_key, Table::Messages, number(seq))));
         let rows = self.store.scan(scan, now).await?.rows;
         let kept = |(key, row): (Key, _)| read(&key, &row).map(|(kept, _)| kept);
         rows.into_iter().map(kept).collect()
@@ -145,10 +143,9 @@ impl RunStore {
         before: Option<RunId>,
         now: Timestamp,
     ) -> Result<Vec<RunRecord>, StoreError> {
-        let mut scan =
-            Scan::of(Table::Runs, Scope::Partition(thread_key.partition())).prefix("run_").limit(limit.max(1));
+        let mut scan = Scan::of(Table::Runs, Scope::Partition(thread_key.into())).prefix("run_").limit(limit.max(1));
         scan.newest = true;
-        scan.after = before.map(|run| Cursor(thread_key.key(Table::Runs, SmolStr::from(run.to_string()))));
+        scan.after = before.map(|run| Cursor(row_key(thread_key, Table::Runs, SmolStr::from(run.to_string()))));
         let rows = self.store.scan(scan, now).await?.rows;
         rows.into_iter().map(|(key, row)| read(&key, &row).map(|(record, _)| record)).collect()
     }

@@ -7,7 +7,11 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 use tokio::{sync::watch, time::Instant};
-use toolhub_core::{CancellationToken, backend::StoreError, ids::RunId};
+use toolhub_core::{
+    CancellationToken,
+    backend::StoreError,
+    ids::{RunId, ThreadKey},
+};
 
 use super::{A_MOMENT, AgentError, AgentService, Inner, OWN, RunHandle, lock, nobody::nobody};
 use crate::{
@@ -17,7 +21,6 @@ use crate::{
     plan::AgentPlan,
     run::Run,
     run_store::{Begun, Claimed, Held, OpenRun, Opening},
-    thread_key::ThreadKey,
 };
 
 impl AgentService {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use toolhub_core::{
     CallQuery, CallQueryError, CallRecord, CancellationToken, StateError, Status, ThreadError, ThreadInfo,
     backend::StoreError,
-    ids::{RunId, Tenant, ThreadId},
+    ids::{RunId, Tenant, ThreadId, ThreadKey},
 };
 
 use super::{A_MOMENT, AgentService, Inner};
@@ -14,7 +14,6 @@ use crate::{
     message::Message,
     record::{RunRecord, RunStatus},
     run_store::KeptMessage,
-    thread_key::ThreadKey,
 };
 
 /// What became of the wish to cancel a run.

@@ -17,6 +17,7 @@ use crate::{
 use toolhub_types::{
     effect::Effect,
     error::{ErrorKind, ToolError},
+    ids::ThreadKey,
 };
 
 /// A live object that belongs to one thread and serves one call at a time. One that serves many at once is a
@@ -78,7 +79,7 @@ pub(super) fn enter<T: Send + 'static>(
 ) -> Result<(Use, std::sync::Arc<Chair<T>>), ToolError> {
     let wrong = |text| ToolError::hidden(ErrorKind::Internal, text);
     let thread = context.thread().ok_or_else(|| wrong("an instance was asked for without a thread"))?;
-    let owner = (context.tenant().clone(), thread.clone());
+    let owner = ThreadKey::new(context.tenant(), thread);
     let envelope = context.envelope();
     let place = context
         .services()

@@ -10,7 +10,7 @@ use super::{ToolHub, ToolStatusInfo, View};
 use crate::{execution::Tool, journal::CallQuery, statuses::Whose};
 use toolhub_types::{
     error::CallError,
-    ids::{Tenant, ThreadId},
+    ids::{Tenant, ThreadId, ThreadKey},
     language::Language,
     outcome::Status,
     status::{self, Evidence, Facts, Failure, Missing, Presence, Reading, ToolStatus, grows_old, missing, presence},
@@ -94,7 +94,7 @@ impl ToolHub {
     }
 
     async fn recall_thread(&self, tenant: &Tenant, thread: &ThreadId) {
-        let (successes, owner) = (&self.engine.statuses.successes, (tenant.clone(), thread.clone()));
+        let (successes, owner) = (&self.engine.statuses.successes, ThreadKey::new(tenant, thread));
         if successes.has_recalled(&owner) {
             return;
         }

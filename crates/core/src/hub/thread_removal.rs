@@ -35,7 +35,7 @@ pub(crate) enum Removed {
 
 /// Whether something in the thread waits for a person, or has begun and not ended: a call, or a run.
 pub(crate) async fn is_held(store: &dyn Backend, owner: &ThreadKey, now: Timestamp) -> Result<bool, StoreError> {
-    let partition = || Partition::of_thread(owner.0.clone(), owner.1.clone());
+    let partition = || Partition::from(owner);
     let any = async |table, holds: fn(&toolhub_storage::backend::Row, Timestamp) -> bool, prefix: &str| {
         let mut scan = Scan::of(table, Scope::Partition(partition())).prefix(prefix);
         loop {
@@ -70,7 +70,7 @@ pub(crate) async fn remove(
 ) -> Result<Removed, StoreError> {
     let own = threads::key(owner);
     let seen = book.stored(owner).await?.map(|(_, seen)| seen);
-    let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
+    let partition = Partition::from(owner);
     let open = Scan::of(Table::Open, Scope::Partition(partition.clone())).limit(AT_ONCE);
     if store.scan(open, now).await?.rows.iter().any(is_open) {
         return Ok(Removed::Awake);
@@ -106,7 +106,7 @@ pub(crate) async fn remove(
             if batch.writes.len() > 1 && (book.knows(owner) || !commit(batch).await?) {
                 return Ok(Removed::Awake);
             }
-            artifact::forget(store, &owner.0, &left, now).await?;
+            artifact::forget(store, &owner.tenant, &left, now).await?;
             tokio::task::yield_now().await;
             match page.next {
                 Some(next) => scan.after = Some(next),
@@ -127,7 +127,7 @@ async fn remove_states(
     kept: &[StateName],
     now: Timestamp,
 ) -> Result<Removed, StoreError> {
-    let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
+    let partition = Partition::from(owner);
     let mut gone = 0;
     for table in [Table::History, Table::Versions, Table::State] {
         let mut scan = Scan::of(table, Scope::Partition(partition.clone())).limit(AT_ONCE);

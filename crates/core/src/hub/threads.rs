@@ -81,7 +81,7 @@ impl ToolHub {
         call.call.head_mut().thread = Some(thread.clone());
         let known = &self.engine.services.known;
         known.come_back(tenant, thread, call.call.arrived);
-        let _here = Here { engine: &self.engine, owner: (tenant.clone(), thread.clone()) };
+        let _here = Here { engine: &self.engine, owner: ThreadKey::new(tenant, thread) };
         Box::pin(pipeline::prepare(&self.engine, call)).await
     }
 
@@ -90,7 +90,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn create_thread(&self, tenant: &Tenant, id: Option<ThreadId>) -> Result<ThreadInfo, StoreError> {
-        self.engine.book.create((tenant.clone(), id.unwrap_or_else(ThreadId::mint))).await
+        self.engine.book.create(ThreadKey { tenant: tenant.clone(), thread: id.unwrap_or_else(ThreadId::mint) }).await
     }
 
     /// Notes that somebody uses a thread without a call in it, such as by writing a state. One that is not there is made,
@@ -99,7 +99,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn use_thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<(), StoreError> {
-        let owner = (tenant.clone(), id.clone());
+        let owner = ThreadKey::new(tenant, id);
         if !self.engine.book.is_written(&owner) {
             self.engine.book.create(owner).await?;
         }
@@ -112,7 +112,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
-        self.engine.book.find(&(tenant.clone(), id.clone())).await
+        self.engine.book.find(&ThreadKey::new(tenant, id)).await
     }
 
     /// A tenant's threads by id, a page at a time; the first page without a cursor.
@@ -130,7 +130,7 @@ impl ToolHub {
     /// # Errors
     /// When calls run in it, or the store does not answer.
     pub async fn delete_thread(&self, tenant: &Tenant, id: &ThreadId) -> Result<bool, ThreadError> {
-        let owner = (tenant.clone(), id.clone());
+        let owner = ThreadKey::new(tenant, id);
         let engine = &self.engine;
         if engine.book.find(&owner).await?.is_none() {
             return Ok(false);
@@ -157,7 +157,7 @@ struct Here<'a> {
 
 impl Drop for Here<'_> {
     fn drop(&mut self) {
-        self.engine.services.known.leave(&self.owner.0, &self.owner.1);
+        self.engine.services.known.leave(&self.owner.tenant, &self.owner.thread);
     }
 }
 
@@ -215,7 +215,7 @@ async fn take_away(engine: &Engine, owner: &ThreadKey) -> Result<Removed, StoreE
 
 /// What this node remembers of the thread goes too, and listeners are told.
 fn gone(engine: &Engine, owner: &ThreadKey, reason: &'static str, rows: usize) {
-    let (tenant, thread) = owner;
+    let ThreadKey { tenant, thread } = owner;
     for tool in engine.registry.snapshot().list(&Filter::default()) {
         engine.statuses.forget(&Whose::thread(&tool.definition.name, tenant, thread));
     }

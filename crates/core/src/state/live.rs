@@ -75,7 +75,7 @@ impl Live {
 
     /// Forgets all of a thread.
     pub(crate) fn forget(&self, owner: &ThreadKey) {
-        self.rows().retain(|(tenant, context), _| *tenant != owner.0 || context.thread() != Some(&owner.1));
+        self.rows().retain(|(tenant, context), _| *tenant != owner.tenant || context.thread() != Some(&owner.thread));
     }
 
     /// All of a tenant's.

@@ -215,7 +215,7 @@ mod tests {
     fn a_node_whose_clock_is_behind_does_not_shorten_a_session() {
         let config = StateManagerConfig { manager_type: Some(ManagerType::Session), ..Default::default() };
         let sessions = Sessions::of(&config).unwrap();
-        let owner = (Tenant::default(), ThreadId::new("t1").unwrap());
+        let owner = ThreadKey::new(&Tenant::default(), &ThreadId::new("t1").unwrap());
         let at = |minutes: i64| Timestamp::from_millis(minutes * 60_000);
         let seen = Seen { version: 1, stamp: 0 };
         for (now, end) in [(at(5), at(70)), (at(10), at(70)), (at(11), at(71))] {

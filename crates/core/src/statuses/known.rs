@@ -10,7 +10,7 @@ use std::sync::{
 use crate::sharded::Sharded;
 use toolhub_storage::backend::{Key, Partition, Place, Seen, Table};
 use toolhub_types::{
-    ids::{Tenant, ThreadId},
+    ids::{Tenant, ThreadId, ThreadKey},
     status::{Facts, ToolStatus},
     timestamp::Timestamp,
     tool::ToolName,
@@ -20,7 +20,7 @@ use toolhub_types::{
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Whose {
     tool: ToolName,
-    thread: Option<(Tenant, ThreadId)>,
+    thread: Option<ThreadKey>,
 }
 
 impl Whose {
@@ -31,21 +31,21 @@ impl Whose {
 
     /// The record of one thread.
     pub(crate) fn thread(tool: &ToolName, tenant: &Tenant, thread: &ThreadId) -> Self {
-        Self { tool: tool.clone(), thread: Some((tenant.clone(), thread.clone())) }
+        Self { tool: tool.clone(), thread: Some(ThreadKey::new(tenant, thread)) }
     }
 
     pub(crate) fn tool(&self) -> &ToolName {
         &self.tool
     }
 
-    pub(crate) fn owner(&self) -> Option<&(Tenant, ThreadId)> {
+    pub(crate) fn owner(&self) -> Option<&ThreadKey> {
         self.thread.as_ref()
     }
 
     /// Where the record lies in the store.
     pub(crate) fn key(&self) -> Key {
         let partition = match &self.thread {
-            Some((tenant, thread)) => Partition::of_thread(tenant.clone(), thread.clone()),
+            Some(ThreadKey { tenant, thread }) => Partition::of_thread(tenant.clone(), thread.clone()),
             None => Partition { tenant: Tenant::default(), place: Place::Tool(self.tool.clone()) },
         };
         Key { partition, table: Table::Statuses, id: self.tool.clone().into() }
@@ -54,7 +54,7 @@ impl Whose {
     /// Whose record lies there.
     pub(crate) fn of(key: &Key) -> Option<Self> {
         let tool = ToolName::new(key.id.clone()).ok()?;
-        let thread = key.partition.thread().map(|thread| (key.partition.tenant.clone(), thread.clone()));
+        let thread = key.partition.thread().map(|thread| ThreadKey::new(&key.partition.tenant, thread));
         Some(Self { tool, thread })
     }
 }

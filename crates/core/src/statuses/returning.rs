@@ -6,7 +6,7 @@ use super::{Statuses, Whose};
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{
     error::{Counts, ErrorKind, ToolError},
-    ids::{CallId, Tenant, ThreadId},
+    ids::{CallId, Tenant, ThreadId, ThreadKey},
     status::{Answer, Circumstances, Event, Facts, Sufferer, count_in, counts},
     tool::ToolName,
 };
@@ -169,7 +169,7 @@ impl Standing {
     async fn where_it_counts(&self, failing: Failing) -> Result<(Answer, Answer), StoreError> {
         let Failing { kind, text, connecting } = failing;
         let sufferer = self.thread.as_ref().and_then(|stake| stake.whose.owner());
-        let sufferer = sufferer.map(|(tenant, thread)| Sufferer::new(tenant, thread));
+        let sufferer = sufferer.map(|ThreadKey { tenant, thread }| Sufferer::new(tenant, thread));
         let mut shared = self.statuses.facts(&self.shared.whose).unwrap_or_default();
         if let (ErrorKind::Timeout, Some(by)) = (kind, sufferer.clone()) {
             shared = self.statuses.apply(&self.shared.whose, &Event::TimedOut { by }).await?;

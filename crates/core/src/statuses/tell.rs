@@ -10,6 +10,7 @@ use crate::monitor::StatusChanges;
 use toolhub_storage::backend::Seen;
 use toolhub_types::{
     event_kind::News,
+    ids::ThreadKey,
     language::Language,
     status::{self, Event, Facts, Presence, Reading, ToolStatus},
     timestamp::Timestamp,
@@ -145,7 +146,7 @@ impl Statuses {
         }
         for news in news {
             match whose.owner() {
-                Some((tenant, thread)) => self.events.tell_tenant(now, tenant, Some(thread), news),
+                Some(ThreadKey { tenant, thread }) => self.events.tell_tenant(now, tenant, Some(thread), news),
                 None => self.events.tell(now, news),
             }
         }

@@ -96,7 +96,7 @@ impl Book {
         let known = self.known.get(owner);
         let (record, _) = self.stored(owner).await?.unzip();
         let record = merged(record, known.as_ref());
-        Ok(record.map(|record| info(owner.1.clone(), record)))
+        Ok(record.map(|record| info(owner.thread.clone(), record)))
     }
 
     /// Whether a call on this node has named the thread lately. The store may not know yet.
@@ -123,9 +123,9 @@ impl Book {
         let scan = Scan { after, ..Scan::of(Table::Threads, Scope::Tenant(tenant.clone())).limit(AT_ONCE) };
         let page = self.store.scan(scan, self.clock.now()).await?;
         let thread = |(key, row): &(Key, Row)| {
-            let owner = (tenant.clone(), key.partition.thread()?.clone());
+            let owner = ThreadKey::new(tenant, key.partition.thread()?);
             let record = merged(Some(read(&key.id, row)), self.known.get(&owner).as_ref())?;
-            Some(info(owner.1, record))
+            Some(info(owner.thread, record))
         };
         Ok(ThreadPage { threads: page.rows.iter().filter_map(thread).collect(), next: page.next })
     }
@@ -151,7 +151,7 @@ impl Book {
         let scan = Scan { after, ..Scan::of(Table::Threads, Scope::All).limit(limit) };
         let page = self.store.scan(scan, self.clock.now()).await?;
         let thread = |(key, row): &(Key, Row)| {
-            let owner = (key.partition.tenant.clone(), key.partition.thread()?.clone());
+            let owner = ThreadKey::new(&key.partition.tenant, key.partition.thread()?);
             Some((owner, read(&key.id, row)))
         };
         Ok((page.rows.iter().filter_map(thread).collect(), page.next))
@@ -166,7 +166,7 @@ impl Book {
             Err(StoreError::Conflict { .. }) => {}
             Err(error) => return Err(error),
         }
-        Ok(self.find(&owner).await?.unwrap_or_else(|| info(owner.1, record)))
+        Ok(self.find(&owner).await?.unwrap_or_else(|| info(owner.thread, record)))
     }
 
     /// Writes down everything that is not in the store.
@@ -209,7 +209,7 @@ impl Book {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let expect = row.as_ref().map_or(Expect::Absent, |row| Expect::Same(row.seen));
-        let stored = row.map(|row| read(&owner.1.clone().into(), &row));
+        let stored = row.map(|row| read(&owner.thread.clone().into(), &row));
         let Some(record) = merged(stored, Some(known)) else { return Ok(()) };
         match self.put(owner, record, expect, now).await {
             Ok(()) if self.known.written(owner, known) => Ok(()),
@@ -242,8 +242,8 @@ impl Book {
 
 /// Where the row of a thread lies.
 pub(crate) fn key(owner: &ThreadKey) -> Key {
-    let partition = Partition::of_thread(owner.0.clone(), owner.1.clone());
-    Key { partition, table: Table::Threads, id: owner.1.clone().into() }
+    let partition = Partition::from(owner);
+    Key { partition, table: Table::Threads, id: owner.thread.clone().into() }
 }
 
 /// A record that cannot be read says at least when it was written.

@@ -23,7 +23,7 @@ impl Threads {
     /// The thread's context. It costs nothing until a call makes an instance there.
     #[must_use]
     pub fn get_or_create(&self, tenant: &Tenant, thread: &ThreadId) -> ThreadContext {
-        ThreadContext { owner: (tenant.clone(), thread.clone()), rooms: self.0.clone() }
+        ThreadContext { owner: ThreadKey::new(tenant, thread), rooms: self.0.clone() }
     }
 
     /// Closes all instances of a thread; names the tools they belonged to. One that is in use is closed when its call ends,

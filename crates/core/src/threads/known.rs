@@ -77,7 +77,7 @@ impl Known {
     }
 
     fn seen(&self, tenant: &Tenant, thread: &ThreadId, now: Timestamp, (calls, running): (u64, u32)) {
-        let owner = (tenant.clone(), thread.clone());
+        let owner = ThreadKey::new(tenant, thread);
         let mut part = self.threads.part(&owner);
         let mut due = false;
         let known = part.entry(owner).or_insert_with(|| {
@@ -96,7 +96,7 @@ impl Known {
 
     /// A call has ended in this thread.
     pub(crate) fn leave(&self, tenant: &Tenant, thread: &ThreadId) {
-        let owner = (tenant.clone(), thread.clone());
+        let owner = ThreadKey::new(tenant, thread);
         if let Some(known) = self.threads.part(&owner).get_mut(&owner) {
             known.running = known.running.saturating_sub(1);
         }
@@ -198,7 +198,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn owner(number: i64) -> ThreadKey {
-        (Tenant::default(), ThreadId::new(format!("t{number}")).unwrap())
+        ThreadKey { tenant: Tenant::default(), thread: ThreadId::new(format!("t{number}")).unwrap() }
     }
 
     fn at(minutes: i64) -> Timestamp {
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_thread_is_written_when_it_is_first_seen_and_then_once_a_minute_while_it_is_active() {
         let known = Known::new(MINUTE);
-        let (tenant, thread) = owner(1);
+        let ThreadKey { tenant, thread } = owner(1);
         known.note(&tenant, &thread, at(0));
         assert_eq!(write(&known, Due::Stale, at(0)), 1);
         known.note(&tenant, &thread, at(0) + MINUTE / 2);
@@ -228,15 +228,15 @@ mod tests {
     fn what_is_written_and_idle_is_forgotten_and_what_runs_is_not() {
         let known = Known::new(MINUTE);
         let [idle, busy] = [owner(1), owner(2)];
-        known.note(&idle.0, &idle.1, at(0));
-        known.enter(&busy.0, &busy.1, at(0));
+        known.note(&idle.tenant, &idle.thread, at(0));
+        known.enter(&busy.tenant, &busy.thread, at(0));
         known.tidy(at(60));
         assert!(known.get(&idle).is_some(), "it is not written yet");
         assert_eq!(write(&known, Due::Stale, at(60)), 2);
         known.tidy(at(60));
         assert!(known.get(&idle).is_none());
         assert!(known.is_running(&busy) && !known.forget(&busy, at(99)));
-        known.leave(&busy.0, &busy.1);
+        known.leave(&busy.tenant, &busy.thread);
         assert!(!known.forget(&busy, at(-1)), "it was active since");
         assert!(known.forget(&busy, at(0)));
     }
@@ -245,7 +245,7 @@ mod tests {
     fn a_store_that_takes_nothing_does_not_fill_the_memory() {
         let known = Known::new(MINUTE);
         for number in 0..600_000 {
-            let (tenant, thread) = owner(number);
+            let ThreadKey { tenant, thread } = owner(number);
             known.note(&tenant, &thread, Timestamp::from_millis(number));
         }
         known.tidy(Timestamp::from_millis(600_000));

@@ -138,7 +138,7 @@ async fn goodbye(room: Arc<Room>, reason: &'static str, events: Events, clock: A
 }
 
 fn cleaned(room: &Room, reason: &'static str, events: &Events, clock: &dyn Clock) {
-    let (tenant, thread) = &room.owner;
+    let ThreadKey { tenant, thread } = &room.owner;
     let news = News::ExecutorCleaned { tool_name: room.tool.clone(), reason };
     events.tell_tenant(clock.now(), tenant, Some(thread), news);
 }

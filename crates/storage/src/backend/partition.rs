@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use smol_str::SmolStr;
 
 use toolhub_types::{
-    ids::{ArtifactId, CallId, IdError, IdempotencyKey, Tenant, ThreadId},
+    ids::{ArtifactId, CallId, IdError, IdempotencyKey, Tenant, ThreadId, ThreadKey},
     tool::ToolName,
 };
 
@@ -68,6 +68,12 @@ impl Partition {
     #[must_use]
     pub fn thread(&self) -> Option<&ThreadId> {
         if let Place::Thread(thread) = &self.place { Some(thread) } else { None }
+    }
+}
+
+impl From<&ThreadKey> for Partition {
+    fn from(key: &ThreadKey) -> Self {
+        Self::of_thread(key.tenant.clone(), key.thread.clone())
     }
 }
 

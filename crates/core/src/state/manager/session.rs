@@ -150,7 +150,7 @@ impl StateManager {
     /// Takes away what a session that is over has left. Says whether the thread's instances must go: they were made in it.
     pub(crate) async fn end_session(&self, owner: &ThreadKey) -> Result<bool, StoreError> {
         let Some(sessions) = &self.0.sessions else { return Ok(false) };
-        let (partition, now) = (Partition::of_thread(owner.0.clone(), owner.1.clone()), self.now());
+        let (partition, now) = (Partition::from(owner), self.now());
         match self.load_in_session(&partition, &[], now).await?.0 {
             Session::Endless => Ok(false),
             Session::Open { began, end, .. } => Ok(sessions.goes_on(owner, began, end, now)),
@@ -219,7 +219,7 @@ impl StateManager {
 }
 
 fn owner(partition: &Partition) -> Option<ThreadKey> {
-    Some((partition.tenant.clone(), partition.thread()?.clone()))
+    Some(ThreadKey::new(&partition.tenant, partition.thread()?))
 }
 
 fn room_for(sessions: &Sessions, mut names: HashSet<String>, unseen: &[&str]) -> Result<(), StateError> {
