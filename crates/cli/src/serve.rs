@@ -16,11 +16,15 @@ use std::{path::PathBuf, sync::Arc};
 
 use axum::Router;
 use clap::Args;
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use toolhub::{
-    ToolHub,
+    BoxFuture, ToolHub,
     agent::AgentService,
     ids::{Tenant, ThreadId},
     server::ServeError,
+    tasks::supervise,
 };
 
 use crate::{
@@ -128,10 +132,14 @@ pub(crate) async fn open(local: &Local) -> Result<Opened, Failure> {
 /// Listens, greets and serves until a signal comes.
 async fn run(daemon: &Arc<Daemon>, watch: bool, greet: impl FnOnce(&str)) -> Result<Exit, Failure> {
     let bound = daemon.clone().server().bind().await.map_err(cannot_serve)?;
-    let reloads = tokio::spawn(signals::reload_on_hangup(daemon.clone()));
+    let mut first = Some(signals::reload_on_hangup(daemon.clone()).boxed());
+    let reloads = background("reload on SIGHUP", daemon, move |daemon| {
+        first.take().unwrap_or_else(|| signals::reload_on_hangup(daemon).boxed())
+    });
     let (twice, stop) = (signals::asked_twice(), signals::asked_to_stop());
     greet(&daemon.url(bound.address()));
-    let watching = watch.then(|| tokio::spawn(watch::reload_on_change(daemon.clone())));
+    let watching =
+        watch.then(|| background("reload on change", daemon, |daemon| watch::reload_on_change(daemon).boxed()));
     let served = tokio::select! {
         // The counter is polled first: otherwise the second signal could come before the first was counted.
         biased;
@@ -139,8 +147,18 @@ async fn run(daemon: &Arc<Daemon>, watch: bool, greet: impl FnOnce(&str)) -> Res
         served = bound.serve(stop) => served.map(|()| Exit::Fine),
     };
     reloads.abort();
-    watching.iter().for_each(tokio::task::JoinHandle::abort);
+    watching.iter().for_each(JoinHandle::abort);
     served.map_err(cannot_serve)
+}
+
+/// Starts a task of the server, which is started again if it panics. It runs until it is aborted.
+fn background(
+    name: &'static str,
+    daemon: &Arc<Daemon>,
+    mut make: impl FnMut(Arc<Daemon>) -> BoxFuture<'static, ()> + Send + 'static,
+) -> JoinHandle<()> {
+    let daemon = daemon.clone();
+    tokio::spawn(supervise(name, CancellationToken::new(), Box::new(move || make(daemon.clone()))))
 }
 
 fn cannot_serve(error: ServeError) -> Failure {

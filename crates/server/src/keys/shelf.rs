@@ -10,7 +10,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use tokio::sync::{Mutex, OnceCell};
@@ -22,6 +22,7 @@ use toolhub_core::{
     },
     clock::{Clock, SystemClock, Timestamp},
     ids::{Caller, Tenant},
+    tasks::supervise,
 };
 
 use super::{Held, text};
@@ -80,9 +81,16 @@ impl Shelf {
             // Watched before they are read, so that no change falls in between.
             let changes = self.store.watch(Table::Keys);
             self.read().await?;
-            let gone = CancellationToken::new();
-            tokio::spawn(watch(Arc::downgrade(self), changes, gone.clone()));
-            Ok(gone.drop_guard())
+            let (keys, stop, mut first) = (Arc::downgrade(self), CancellationToken::new(), Some(changes));
+            let stopped = stop.clone();
+            let make = move || {
+                let changes = || keys.upgrade().map(|keys| keys.store.watch(Table::Keys));
+                let changes = first.take().or_else(changes);
+                changes
+                    .map_or_else(|| async {}.boxed(), |changes| watch(keys.clone(), changes, stopped.clone()).boxed())
+            };
+            tokio::spawn(supervise("key watch", stop.clone(), Box::new(make)));
+            Ok(stop.drop_guard())
         };
         self.watched.get_or_try_init(begin).await.map(drop)
     }

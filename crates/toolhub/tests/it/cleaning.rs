@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -21,6 +21,8 @@ use toolhub::{
 struct Counted {
     memory: Memory,
     sweeps: AtomicUsize,
+    /// The next sweep panics.
+    panics: AtomicBool,
 }
 
 impl Counted {
@@ -52,6 +54,7 @@ impl Backend for Counted {
     }
 
     fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "a bug in the store");
         self.sweeps.fetch_add(1, Ordering::Relaxed);
         self.memory.sweep(most, now)
     }
@@ -128,6 +131,17 @@ async fn more_than_is_removed_at_a_time_goes_in_one_cleaning() {
     }
     pass(Duration::from_secs(61)).await;
     assert_eq!((store.sweeps(), store.rows(noon).await), (2, 0), "a thousand at a time, until nothing is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_background_task_that_panics_is_started_again() {
+    let config = StateManagerConfig { cleanup_interval: Duration::from_secs(60), ..StateManagerConfig::default() };
+    let (_hub, store, clock) = hub_with(config).await;
+    store.panics.store(true, Ordering::Relaxed);
+    pass(Duration::from_secs(61)).await;
+    assert_eq!((store.sweeps(), store.panics.load(Ordering::Relaxed)), (0, false), "the first one panicked");
+    pass(Duration::from_secs(62)).await;
+    assert_eq!((store.sweeps(), store.rows(clock.now()).await), (1, 0), "the next one did its work");
 }
 
 #[tokio::test]
