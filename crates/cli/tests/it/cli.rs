@@ -18,11 +18,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::config::Folder;
 use mask::Mask;
 use script::{Script, Step};
 use server::{Serving, TestServer};
 use toolhub::server::NewKey;
+use toolhub_testkit::TempFolder;
 
 /// What a config file of these sessions says. Nothing listens on its port.
 const CONFIG: &str = r#"
@@ -51,7 +51,7 @@ fn plays(name: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli").join(name).with_extension("txt");
     let text = std::fs::read_to_string(&file).expect("the session can be read");
     let mut script = Script::read(&text);
-    let played = play(&script, name);
+    let played = play(&script);
     if std::env::var_os("TOOLHUB_UPDATE").is_some() {
         script.steps = played;
         std::fs::write(&file, script.text()).expect("the session can be written");
@@ -61,8 +61,8 @@ fn plays(name: &str) {
 }
 
 /// What really happens.
-pub(crate) fn play(script: &Script, name: &str) -> Vec<Step> {
-    let folder = Folder::new(name);
+pub(crate) fn play(script: &Script) -> Vec<Step> {
+    let folder = TempFolder::new();
     let port = free_port();
     let served = match script.way() {
         "server" => Some(TestServer::start(None)),
@@ -227,7 +227,7 @@ fn a_server_that_wants_a_key_says_so() {
 
 #[test]
 fn colours_come_when_they_are_asked_for_and_never_into_a_pipe_by_themselves() {
-    let folder = Folder::new("colours");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", &format!("[server]\nport = 1\n{CONFIG}"));
     let coloured = |flags: &[&str], variables: &[(&str, &str)]| {
         let ran = crate::config::toolhub(folder.path(), &[&["tools", "list"], flags].concat(), variables);

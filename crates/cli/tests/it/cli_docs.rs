@@ -1,13 +1,14 @@
 //! Holds `docs/cli.md` to the binary: its samples are played, and every command is in it.
 
 use std::path::PathBuf;
+use toolhub_testkit::TempFolder;
 
 use crate::{
     cli::{
         play, same,
         script::{Script, Step},
     },
-    config::{Folder, toolhub},
+    config::toolhub,
 };
 
 const BEGIN: &str = "```console\n";
@@ -34,7 +35,7 @@ fn samples(text: &str) -> (Script, Vec<std::ops::Range<usize>>) {
 fn the_samples_of_the_page_are_what_happens() {
     let text = std::fs::read_to_string(page()).expect("the page can be read");
     let (script, places) = samples(&text);
-    let played = play(&script, "docs");
+    let played = play(&script);
     if std::env::var_os("TOOLHUB_UPDATE").is_some() {
         let mut left = played.iter();
         let mut written = text.clone();
@@ -57,7 +58,7 @@ fn the_samples_of_the_page_are_what_happens() {
 
 /// The commands that the help of a command lists.
 fn below(words: &[&str]) -> Vec<String> {
-    let folder = Folder::new("help");
+    let folder = TempFolder::new();
     let help = toolhub(folder.path(), &[words, &["--help"]].concat(), &[("COLUMNS", "200")]).out;
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
@@ -78,7 +79,7 @@ fn every_command_and_every_global_flag_is_on_the_page() {
         };
         missing.extend(all.into_iter().filter(|command| !text.contains(command.as_str())));
     }
-    let folder = Folder::new("flags");
+    let folder = TempFolder::new();
     let help = toolhub(folder.path(), &["version", "--help"], &[("COLUMNS", "200")]).out;
     let flags =
         help.split_whitespace().filter(|word| word.starts_with("--")).map(|word| word.trim_end_matches([',', '.']));

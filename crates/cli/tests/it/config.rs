@@ -3,7 +3,6 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// What a run of the binary came to.
@@ -60,38 +59,5 @@ impl Case {
         let flags = told("# flags: ").flat_map(str::split_whitespace);
         let arguments: Vec<&str> = ["config", "check", "--config", self.name()].into_iter().chain(flags).collect();
         toolhub(self.path.parent().expect("it lies in a folder"), &arguments, &variables)
-    }
-}
-
-/// A folder that goes away with the test.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        // Tests run beside each other, and some ask for a folder of the same name.
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("toolhub-cli-{}-{name}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder can be made");
-        Self(path)
-    }
-
-    pub(crate) fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.0.join(name), text).expect("a file can be written");
-    }
-
-    pub(crate) fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).expect("it is there")
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

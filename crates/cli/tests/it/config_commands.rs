@@ -1,8 +1,9 @@
 //! The commands about the config, as people and programs use them.
 
 use serde_json::Value;
+use toolhub_testkit::TempFolder;
 
-use crate::config::{Folder, Ran, toolhub};
+use crate::config::{Ran, toolhub};
 
 const HASH: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
@@ -10,7 +11,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn config(folder: &Folder, arguments: &[&str]) -> Ran {
+fn config(folder: &TempFolder, arguments: &[&str]) -> Ran {
     let all: Vec<&str> = ["config"].iter().chain(arguments).copied().collect();
     toolhub(folder.path(), &all, &[])
 }
@@ -18,7 +19,7 @@ fn config(folder: &Folder, arguments: &[&str]) -> Ran {
 #[test]
 fn a_first_config_is_written_once_and_passes_the_check() {
     for (flags, tools) in [(vec!["init"], 6), (vec!["init", "--demo"], 6), (vec!["init", "--empty"], 0)] {
-        let folder = Folder::new("init");
+        let folder = TempFolder::new();
         folder.write(".gitignore", "target");
         let ran = toolhub(folder.path(), &flags, &[]);
         assert_eq!(ran.code, 0, "{}", ran.err);
@@ -36,13 +37,13 @@ fn a_first_config_is_written_once_and_passes_the_check() {
         assert_eq!(json(&written.out)["written"].as_array().map(Vec::len), Some(1), "{}", written.out);
         assert_eq!(config(&folder, &["check"]).code, 0);
     }
-    let folder = Folder::new("init-both");
+    let folder = TempFolder::new();
     assert_eq!(toolhub(folder.path(), &["init", "--demo", "--empty"], &[]).code, 2);
 }
 
 #[test]
 fn without_a_file_the_defaults_hold_and_say_so() {
-    let folder = Folder::new("none");
+    let folder = TempFolder::new();
     let ran = config(&folder, &["check"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(
@@ -60,7 +61,7 @@ fn without_a_file_the_defaults_hold_and_say_so() {
 
 #[test]
 fn the_path_names_the_files_that_weigh_most_first() {
-    let folder = Folder::new("path");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", "");
     std::fs::create_dir_all(folder.path().join(".config/toolhub")).unwrap();
     folder.write(".config/toolhub/config.toml", "");
@@ -73,7 +74,7 @@ fn the_path_names_the_files_that_weigh_most_first() {
 
 #[test]
 fn problems_are_json_for_programs() {
-    let folder = Folder::new("json");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", "[server]\nprot = 1\n");
     let ran = toolhub(folder.path(), &["config", "check", "--json"], &[("TOOLHUB__SERVER__PORT", "x")]);
     assert_eq!((ran.code, ran.err.as_str()), (2, ""));
@@ -89,7 +90,7 @@ fn problems_are_json_for_programs() {
 
 #[test]
 fn everything_that_holds_is_shown_with_its_origin() {
-    let folder = Folder::new("show");
+    let folder = TempFolder::new();
     folder.write(
         "toolhub.toml",
         "[server]\nport = 99\npublic_url = \"https://${NAME}.example\"\n[tools.clock]\nbuiltin = \"clock\"\n",
@@ -108,7 +109,7 @@ fn everything_that_holds_is_shown_with_its_origin() {
         let found = ran.out.lines().any(|line| line.starts_with(start) && line.ends_with(end));
         assert!(found, "no line {start} … {end} in\n{}", ran.out);
     }
-    let again = Folder::new("show-again");
+    let again = TempFolder::new();
     again.write("toolhub.toml", &ran.out);
     assert_eq!(config(&again, &["check"]).code, 0, "what is shown can be used");
     let told = json(&toolhub(folder.path(), &["config", "show", "--origin", "--json"], &variables).out);
@@ -120,7 +121,7 @@ fn everything_that_holds_is_shown_with_its_origin() {
 /// Planted in every place a config can hold one, and looked for in everything that is printed.
 #[test]
 fn no_command_prints_a_secret() {
-    let folder = Folder::new("secrets");
+    let folder = TempFolder::new();
     let secret = "correct-horse-battery-staple";
     let good = format!(
         "[auth]\nmode = \"keys\"\n[[auth.keys]]\nname = \"a\"\nhash = \"{HASH}\"\nscopes = [\"admin\"]\n\

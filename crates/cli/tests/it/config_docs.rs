@@ -5,15 +5,16 @@
 use std::path::Path;
 
 use serde_json::Value;
+use toolhub_testkit::TempFolder;
 
-use crate::config::{Folder, toolhub};
+use crate::config::toolhub;
 
 const MARK: &str =
     "<!-- From here on the page is made from the schema; TOOLHUB_BLESS=1 cargo test -p toolhub-cli config_docs -->\n";
 
 #[test]
 fn the_page_has_a_row_for_every_key() {
-    let folder = Folder::new("docs");
+    let folder = TempFolder::new();
     let schema: Value =
         serde_json::from_str(&toolhub(folder.path(), &["config", "schema"], &[]).out).expect("it is JSON");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
@@ -47,7 +48,7 @@ fn the_configs_of_the_guides_are_right() {
         let text = std::fs::read_to_string(root.join(page)).expect("the page is there");
         let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
         for block in blocks.filter(|block| !block.starts_with("[dependencies]")) {
-            let folder = Folder::new("sample");
+            let folder = TempFolder::new();
             std::fs::create_dir_all(folder.path().join("specs")).expect("a folder can be made");
             folder.write("specs/pets.yaml", PETS);
             folder.write("toolhub.toml", block);

@@ -1,11 +1,12 @@
 //! The schema that editors get accepts what the check accepts, for every config that is kept.
 
 use serde_json::Value;
+use toolhub_testkit::TempFolder;
 
-use crate::config::{Folder, kept, toolhub};
+use crate::config::{kept, toolhub};
 
 fn validator() -> jsonschema::Validator {
-    let folder = Folder::new("schema");
+    let folder = TempFolder::new();
     let ran = toolhub(folder.path(), &["config", "schema"], &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let schema: Value = serde_json::from_str(&ran.out).expect("a schema is JSON");

@@ -21,7 +21,7 @@ use toolhub::{
     prelude::*,
 };
 
-use crate::config::Folder;
+use toolhub_testkit::{TempFolder, soak};
 
 /// Tells the test binary that it is the hub to be killed, and where it works.
 const FOLDER: &str = "TOOLHUB_GUARDED_HUB";
@@ -131,9 +131,9 @@ async fn calls_programs_until_it_is_killed() {
 
 #[tokio::test]
 async fn a_hub_that_is_killed_leaves_nobody_behind() {
-    let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 50 } else { 10 };
+    let kills = soak(10, 50);
     for kill in 0..kills {
-        let folder = Folder::new(&format!("killed-{kill}"));
+        let folder = TempFolder::new();
         let mut hub = tokio::process::Command::new(std::env::current_exe().unwrap())
             .args(["guard::calls_programs_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
             .env(FOLDER, folder.path())
@@ -157,7 +157,7 @@ async fn a_hub_that_is_killed_leaves_nobody_behind() {
 
 #[tokio::test]
 async fn a_cancelled_call_leaves_nobody_behind_who_left_the_group_either() {
-    let folder = Folder::new("guard-cancel");
+    let folder = TempFolder::new();
     let (hub, cancel) = (hub([family(folder.path(), "hangs").tool("hangs")]).await, CancellationToken::new());
     let (outcome, ()) = tokio::join!(hub.call("hangs", json!({})).cancel_on(&cancel), async {
         is_there(folder.path().join("up-hangs")).await;
@@ -169,7 +169,7 @@ async fn a_cancelled_call_leaves_nobody_behind_who_left_the_group_either() {
 
 #[tokio::test]
 async fn one_that_forks_faster_than_anybody_looks_is_caught() {
-    let folder = Folder::new("guard-fast");
+    let folder = TempFolder::new();
     let code = "
 import os, sys
 os.setsid() if os.fork() == 0 else open(sys.argv[1] + '/up', 'w')
@@ -184,7 +184,7 @@ while True:
 
 #[tokio::test]
 async fn a_program_that_ends_takes_along_what_it_started() {
-    let folder = Folder::new("guard-ends");
+    let folder = TempFolder::new();
     let hub = hub([family(folder.path(), "ends").tool("ends")]).await;
     let outcome = hub.call("ends", json!({})).await;
     assert_eq!(outcome.output, json!("I am done"), "{outcome:?}");
@@ -193,7 +193,7 @@ async fn a_program_that_ends_takes_along_what_it_started() {
 
 #[tokio::test]
 async fn a_thread_that_is_cleaned_up_leaves_nobody_behind() {
-    let folder = Folder::new("guard-thread");
+    let folder = TempFolder::new();
     let hub = hub([family(folder.path(), "lives").stateful_tool("lives")]).await;
     for n in 0..2 {
         let outcome = hub.call("lives", json!({"n": n})).thread("t").await;
@@ -205,7 +205,7 @@ async fn a_thread_that_is_cleaned_up_leaves_nobody_behind() {
 
 #[tokio::test]
 async fn a_guard_that_somebody_ends_ends_everybody_below() {
-    let folder = Folder::new("guard-ended");
+    let folder = TempFolder::new();
     let hub = hub([family(folder.path(), "hangs").tool("hangs")]).await;
     let (outcome, ()) = tokio::join!(hub.call("hangs", json!({})), async {
         is_there(folder.path().join("up-hangs")).await;
@@ -219,7 +219,7 @@ async fn a_guard_that_somebody_ends_ends_everybody_below() {
 
 #[tokio::test]
 async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
-    let folder = Folder::new("guard-through");
+    let folder = TempFolder::new();
     let script = |name: &str, text: &str| {
         let file = folder.path().join(name);
         fs::write(&file, text).unwrap();

@@ -22,8 +22,9 @@ use std::{
 };
 
 use serde_json::json;
+use toolhub_testkit::{TempFolder, soak};
 
-use crate::config::{Folder, toolhub};
+use crate::config::toolhub;
 use line::Line;
 use process::Process;
 
@@ -34,10 +35,6 @@ builtin = "calculator"
 builtin = "counter"
 "#;
 
-fn soak() -> bool {
-    std::env::var_os("TOOLHUB_SOAK").is_some()
-}
-
 fn calculate(line: &mut Line) -> u16 {
     let body = json!({"arguments": {"expression": "2+3*4"}}).to_string();
     let answer = line.ask("POST /api/v1/tools/calculator/calls", "", &body);
@@ -47,7 +44,7 @@ fn calculate(line: &mut Line) -> u16 {
 
 #[test]
 fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
-    let folder = Folder::new("reloads");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
     let (over, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -71,7 +68,7 @@ fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
             });
         }
         let mut admin = Line::to(server.port);
-        let rounds = if soak() { 1_000 } else { 200 };
+        let rounds = soak(200, 1_000);
         for round in 0..rounds {
             // Another limit, a tool that comes and goes, a tool that is replaced; and now and then a file with a mistake.
             let more = if round % 2 == 0 { "[tools.clock]\nbuiltin = \"clock\"\n" } else { "" };
@@ -95,7 +92,7 @@ fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
 
 #[test]
 fn a_server_that_is_asked_to_stop_answers_every_call_it_took() {
-    let folder = Folder::new("stop");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
     let (port, answered) = (server.port, Arc::new(AtomicUsize::new(0)));
@@ -145,7 +142,7 @@ fn a_server_that_is_asked_to_stop_answers_every_call_it_took() {
 
 #[test]
 fn secrets_are_nowhere_to_be_seen() {
-    let folder = Folder::new("secrets");
+    let folder = TempFolder::new();
     let key = toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
     let made: serde_json::Value = serde_json::from_str(&key.out).unwrap_or_else(|_| panic!("{}{}", key.out, key.err));
     let (key, hash) = (made["key"].as_str().expect("a key"), made["hash"].as_str().expect("its hash"));
@@ -198,7 +195,7 @@ fn secrets_are_nowhere_to_be_seen() {
 
 #[test]
 fn a_key_that_leaves_the_config_is_refused_once_it_is_read_again() {
-    let folder = Folder::new("keys");
+    let folder = TempFolder::new();
     let make = |name: &str| {
         let made = toolhub(folder.path(), &["--json", "keys", "create", name, "--scope", "admin"], &[]);
         serde_json::from_str::<serde_json::Value>(&made.out).unwrap_or_else(|_| panic!("{}{}", made.out, made.err))
@@ -223,7 +220,7 @@ fn a_key_that_leaves_the_config_is_refused_once_it_is_read_again() {
 
 #[test]
 fn a_reload_that_leaves_nobody_who_may_administer_is_done_and_said_aloud() {
-    let folder = Folder::new("nobody");
+    let folder = TempFolder::new();
     let made = toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
     let made: serde_json::Value = serde_json::from_str(&made.out).unwrap_or_else(|_| panic!("{}", made.err));
     let config = |scope: &str| {
@@ -247,7 +244,7 @@ fn a_reload_that_leaves_nobody_who_may_administer_is_done_and_said_aloud() {
 
 #[test]
 fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
-    let folder = Folder::new("made");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("SECRET_OF_THE_HOST", "canary")];
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
@@ -296,7 +293,7 @@ fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
 
 #[test]
 fn a_tool_made_over_the_api_may_wait_for_any_tool_there_is_and_is_left_out_where_that_is_gone() {
-    let folder = Folder::new("waits");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
@@ -330,7 +327,7 @@ fn a_tool_made_over_the_api_may_wait_for_any_tool_there_is_and_is_left_out_where
 
 #[test]
 fn a_public_address_without_keys_is_refused_with_the_way_out() {
-    let folder = Folder::new("public");
+    let folder = TempFolder::new();
     let ran = toolhub(folder.path(), &["serve", "--host", "0.0.0.0"], &[]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("toolhub keys create"), "{}", ran.err);
@@ -338,7 +335,7 @@ fn a_public_address_without_keys_is_refused_with_the_way_out() {
 
 #[test]
 fn a_config_with_a_mistake_starts_nothing_and_an_address_that_is_taken_says_so() {
-    let folder = Folder::new("taken");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", "[server]\nprot = 1\n");
     let ran = toolhub(folder.path(), &["serve"], &[]);
     assert_eq!(ran.code, 2, "{}", ran.err);
@@ -353,7 +350,7 @@ fn a_config_with_a_mistake_starts_nothing_and_an_address_that_is_taken_says_so()
 
 #[test]
 fn the_demo_serves_its_tools_and_leaves_nothing_behind() {
-    let folder = Folder::new("demo");
+    let folder = TempFolder::new();
     let server = Process::start(folder.path(), &["demo", "--port", "0"], &[]);
     let mut line = Line::to(server.port);
     assert_eq!(line.ask("GET /livez", "", "").status, 200);

@@ -8,15 +8,12 @@ mod secrets;
 mod starting;
 mod wrong;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 use toolhub_connect::command::Command;
 use toolhub_core::{HubBuilder, Outcome, ToolBuilder, ToolHub};
+use toolhub_testkit::TempFolder;
 
 /// Long enough for anything that is going to happen; only a test that fails waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,32 +59,6 @@ fn wrong(outcome: &Outcome) -> &str {
     &outcome.error.as_ref().unwrap_or_else(|| panic!("it succeeded: {outcome:#?}")).operator
 }
 
-/// A folder of a test's own.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("toolhub-command-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn text(&self) -> String {
-        self.0.to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Waits until a file is there and holds whole lines; answers them.
 async fn lines(file: &Path) -> Vec<String> {
     until(&format!("{} is written", file.display()), || {
@@ -129,7 +100,7 @@ def sign(name, *lines):
 ";
 
 /// A Python program that can give signs in a folder.
-fn signing(folder: &Folder, code: &str) -> Command {
+fn signing(folder: &TempFolder, code: &str) -> Command {
     python(&format!("{SIGN}\n{code}")).arg(folder.text())
 }
 

@@ -8,12 +8,9 @@ use tokio::{
     task::JoinSet,
 };
 use toolhub_server::Settings;
+use toolhub_testkit::soak;
 
 use crate::support_door::{CALL_ECHO, LONG, open, settings, to_end};
-
-fn soak() -> bool {
-    std::env::var_os("TOOLHUB_SOAK").is_some()
-}
 
 /// Short times, so that a test need not wait for long ones.
 fn hasty() -> Settings {
@@ -170,7 +167,7 @@ async fn a_normal_client_is_served_beside_very_many_idle_ones() {
     let mut settings = settings();
     settings.limits.connections = 200;
     let house = open(settings).await;
-    let many = if soak() { 10_000 } else { 1_000 };
+    let many = soak(1_000, 10_000);
     let mut idle = Vec::new();
     for number in 0..many {
         let Ok(mut tcp) = TcpStream::connect(house.address).await else {

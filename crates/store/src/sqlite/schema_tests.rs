@@ -1,15 +1,12 @@
 //! Files of every version become today's, and a copy of what they were stays.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::{fs, path::Path};
 
 use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Key, Partition, Table, Write},
     clock::Timestamp,
 };
+use toolhub_testkit::TempFolder;
 use toolhub_types::ids::{Tenant, ThreadId};
 
 use super::{
@@ -23,24 +20,6 @@ use super::{
 const NOW: Timestamp = Timestamp::from_millis(5);
 const LATER: Step = "CREATE TABLE notes (text TEXT NOT NULL) STRICT; UPDATE rows SET tab = tab;";
 const BROKEN: Step = "CREATE TABLE notes (text TEXT NOT NULL) STRICT; UPDATE nothing SET a = 1;";
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("toolhub-schema-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn open(path: &Path, steps: &[Step]) -> Result<Sqlite, OpenError> {
     Sqlite::open_with(path, Options::default(), steps)
@@ -90,8 +69,8 @@ fn version_of(path: &Path) -> Option<u32> {
 async fn a_file_of_every_earlier_version_becomes_todays_and_a_copy_stays() {
     let today: Vec<Step> = STEPS.iter().copied().chain([LATER]).collect();
     for had in 1..today.len() {
-        let folder = Folder::new();
-        let path = folder.0.join("store.db");
+        let folder = TempFolder::new();
+        let path = folder.join("store.db");
         made(&path, &today[..had]);
         let store = open(&path, &today).unwrap();
         assert!(is_written(&store).await, "what was there is there");
@@ -99,7 +78,7 @@ async fn a_file_of_every_earlier_version_becomes_todays_and_a_copy_stays() {
         drop(store);
         assert_eq!(version_of(&path), u32::try_from(today.len()).ok());
         for version in had..today.len() {
-            let copy = folder.0.join(format!("store.db.before-{}", version + 1));
+            let copy = folder.join(format!("store.db.before-{}", version + 1));
             assert_eq!(version_of(&copy), u32::try_from(version).ok());
             let copy = rusqlite::Connection::open(copy).unwrap();
             let value: Vec<u8> = copy.query_row("SELECT value FROM rows WHERE id = 'a'", (), |row| row.get(0)).unwrap();
@@ -110,19 +89,21 @@ async fn a_file_of_every_earlier_version_becomes_todays_and_a_copy_stays() {
 
 #[tokio::test]
 async fn a_new_file_needs_no_copy_and_an_open_one_no_step() {
-    let folder = Folder::new();
-    let path = folder.0.join("store.db");
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
     for _ in 0..2 {
         write(&open(&path, STEPS).unwrap()).await;
     }
-    assert!(fs::read_dir(&folder.0).unwrap().all(|file| !file.unwrap().path().to_string_lossy().contains("before")));
+    assert!(
+        fs::read_dir(folder.path()).unwrap().all(|file| !file.unwrap().path().to_string_lossy().contains("before"))
+    );
     assert_eq!(version_of(&path), u32::try_from(STEPS.len()).ok());
 }
 
 #[tokio::test]
 async fn a_file_of_a_later_version_is_refused_and_left_alone() {
-    let folder = Folder::new();
-    let path = folder.0.join("store.db");
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
     let later: Vec<Step> = STEPS.iter().copied().chain([LATER]).collect();
     write(&open(&path, &later).unwrap()).await;
     let before = fs::read(&path).unwrap();
@@ -138,11 +119,11 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
 
 #[tokio::test]
 async fn a_step_that_fails_changes_nothing() {
-    let folder = Folder::new();
-    let path = folder.0.join("store.db");
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
     write(&open(&path, STEPS).unwrap()).await;
     // What a copy that was cut short left behind is no hindrance.
-    fs::write(folder.0.join("store.db.before-3.half"), "half").unwrap();
+    fs::write(folder.join("store.db.before-3.half"), "half").unwrap();
     let broken: Vec<Step> = STEPS.iter().copied().chain([BROKEN]).collect();
     assert!(matches!(open(&path, &broken).unwrap_err(), OpenError::Sqlite { .. }));
     let store = open(&path, STEPS).unwrap();

@@ -22,6 +22,7 @@ use toolhub_storage::{
     clock::{Clock, Timestamp},
 };
 use toolhub_store::{Files, files};
+use toolhub_testkit::{TempFolder, soak};
 use toolhub_types::{
     ids::{Tenant, ThreadId},
     state_config::BusinessStateConfig,
@@ -29,18 +30,18 @@ use toolhub_types::{
 
 use crate::{
     drive::Drive,
-    shelf::{Folder, NOW, open},
+    shelf::{NOW, open},
 };
 
 const TABLES: [Table; 3] = [Table::State, Table::Versions, Table::History];
 
 fn programs(few: u64) -> u64 {
-    if std::env::var_os("TOOLHUB_SOAK").is_some() { 30 * few } else { few }
+    soak(few, 30 * few)
 }
 
 /// The same rows in every store of this workspace.
 struct Stores {
-    folder: Folder,
+    folder: TempFolder,
     drive: Drive,
     memory: Arc<Memory>,
     /// Files and SQLite; closed and opened again now and then.
@@ -49,7 +50,7 @@ struct Stores {
 
 impl Stores {
     fn new() -> Self {
-        let (folder, drive) = (Folder::in_memory(), Drive::default());
+        let (folder, drive) = (TempFolder::in_memory(), Drive::default());
         let mut stores = Self { folder, drive, memory: Arc::new(Memory::new()), on_disk: Vec::new() };
         stores.open(false);
         stores
@@ -58,8 +59,8 @@ impl Stores {
     fn open(&mut self, compression: bool) {
         self.on_disk.clear();
         let options = files::Options { compression, backups: None };
-        let files = Files::open_on(self.folder.path("files"), options, Arc::new(self.drive.clone())).unwrap();
-        self.on_disk = vec![Arc::new(files), Arc::new(open(&self.folder.path("store.db")))];
+        let files = Files::open_on(self.folder.join("files"), options, Arc::new(self.drive.clone())).unwrap();
+        self.on_disk = vec![Arc::new(files), Arc::new(open(&self.folder.join("store.db")))];
     }
 
     /// Asks all of them, and answers what all of them said.

@@ -7,11 +7,12 @@ use toolhub_store::{
     Sqlite,
     sqlite::{self, Backup, BackupError, Backups, OpenError, Options, RestoreError},
 };
+use toolhub_testkit::TempFolder;
 
 use crate::{
     failpoints::back_to_the_first_schema,
     kill::is_sound,
-    shelf::{Folder, commit, get, open, put},
+    shelf::{commit, get, open, put},
     vfs::Disk,
 };
 
@@ -26,17 +27,17 @@ async fn write(store: &impl Backend, value: u64) -> u64 {
     commit(store, "t", vec![put("a", text.as_bytes()), put("b", text.as_bytes())]).await.unwrap()[0]
 }
 
-fn names(folder: &Folder) -> Vec<String> {
+fn names(folder: &TempFolder) -> Vec<String> {
     let mut names: Vec<String> =
-        fs::read_dir(folder.path("")).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        fs::read_dir(folder.join("")).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
-    let (folder, backups) = (Folder::new(), Folder::new());
-    let store = Arc::new(open(&folder.path("store.db")));
+    let (folder, backups) = (TempFolder::new(), TempFolder::new());
+    let store = Arc::new(open(&folder.join("store.db")));
     // Enough pages for several steps.
     for n in 0..60 {
         commit(&*store, &format!("long-{n}"), vec![put("long", &vec![7; 60_000])]).await.unwrap();
@@ -54,7 +55,7 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
         while row(&*store, "a").await.map_or(0, |(_, version)| version) < last + 5 {
             tokio::task::yield_now().await;
         }
-        let path = backups.path(&format!("{n}.db"));
+        let path = backups.join(format!("{n}.db"));
         let before = row(&*store, "a").await.unwrap().1;
         let made = store.backup(&path).await.unwrap();
         let after = row(&*store, "a").await.unwrap().1;
@@ -62,7 +63,7 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
         assert_eq!((made.rows, made.schema, made.bytes), (62, 2, fs::metadata(&path).unwrap().len()));
         is_sound(&path);
 
-        let restored = folder.path(&format!("restored-{n}.db"));
+        let restored = folder.join(format!("restored-{n}.db"));
         sqlite::restore(&path, &restored).unwrap();
         let restored = open(&restored);
         let (value, version) = row(&restored, "a").await.unwrap();
@@ -81,8 +82,8 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
 #[tokio::test]
 async fn nothing_of_what_was_taken_away_or_replaced_is_in_a_backup() {
     const CANARY: &[u8] = b"a secret of a call that has ended";
-    let (folder, backups) = (Folder::in_memory(), Folder::in_memory());
-    let store = open(&folder.path("store.db"));
+    let (folder, backups) = (TempFolder::in_memory(), TempFolder::in_memory());
+    let store = open(&folder.join("store.db"));
     // Rows of one page, of several, and enough of both that pages are split, joined and given back.
     let long = |n: usize| CANARY.repeat(if n.is_multiple_of(10) { 400 } else { 1 + n % 20 });
     for n in 0..300 {
@@ -94,7 +95,7 @@ async fn nothing_of_what_was_taken_away_or_replaced_is_in_a_backup() {
         let gone = if n % 3 == 0 { put(&id, b"[redacted]") } else { Write { change: Change::Remove, ..put(&id, b"") } };
         commit(&store, &thread, vec![gone]).await.unwrap();
     }
-    let path = backups.path("store.db");
+    let path = backups.join("store.db");
     store.backup(&path).await.unwrap();
     let copy = fs::read(&path).unwrap();
     let found = copy.windows(CANARY.len()).filter(|bytes| *bytes == CANARY).count();
@@ -104,38 +105,38 @@ async fn nothing_of_what_was_taken_away_or_replaced_is_in_a_backup() {
 
 #[tokio::test]
 async fn a_backup_takes_the_place_of_no_file_and_leaves_nothing_when_it_fails() {
-    let (folder, backups) = (Folder::new(), Folder::in_memory());
-    let disk = Disk::under(&backups.path(""));
-    let store = open(&folder.path("store.db"));
+    let (folder, backups) = (TempFolder::new(), TempFolder::in_memory());
+    let disk = Disk::under(&backups.join(""));
+    let store = open(&folder.join("store.db"));
     write(&store, 1).await;
-    fs::write(backups.path("taken"), "precious").unwrap();
-    let refused = store.backup(backups.path("taken")).await.unwrap_err();
+    fs::write(backups.join("taken"), "precious").unwrap();
+    let refused = store.backup(backups.join("taken")).await.unwrap_err();
     assert!(matches!(refused, BackupError::Exists(_)), "{refused}");
-    assert_eq!(fs::read(backups.path("taken")).unwrap(), b"precious");
-    fs::write(backups.path("other.json"), "precious").unwrap();
-    assert!(matches!(store.backup(backups.path("other")).await, Err(BackupError::Exists(_))));
-    assert_eq!(fs::read(backups.path("other.json")).unwrap(), b"precious");
-    fs::remove_file(backups.path("other.json")).unwrap();
+    assert_eq!(fs::read(backups.join("taken")).unwrap(), b"precious");
+    fs::write(backups.join("other.json"), "precious").unwrap();
+    assert!(matches!(store.backup(backups.join("other")).await, Err(BackupError::Exists(_))));
+    assert_eq!(fs::read(backups.join("other.json")).unwrap(), b"precious");
+    fs::remove_file(backups.join("other.json")).unwrap();
     for theirs in ["store.db", "store.db-wal", "store.db-journal", "store.db.lock"] {
-        assert!(store.backup(folder.path(theirs)).await.is_err(), "{theirs}");
+        assert!(store.backup(folder.join(theirs)).await.is_err(), "{theirs}");
     }
-    assert!(matches!(store.backup(backups.path("no/such/folder")).await, Err(BackupError::Io { .. })));
+    assert!(matches!(store.backup(backups.join("no/such/folder")).await, Err(BackupError::Io { .. })));
 
     disk.set_full(true);
-    let refused = store.backup(backups.path("full.db")).await.unwrap_err();
+    let refused = store.backup(backups.join("full.db")).await.unwrap_err();
     assert!(matches!(refused, BackupError::Sqlite(_)), "{refused}");
     disk.set_full(false);
     assert_eq!(names(&backups), ["taken"]);
     assert_eq!(write(&store, 2).await, 2, "the store goes on");
-    store.backup(backups.path("full.db")).await.unwrap();
+    store.backup(backups.join("full.db")).await.unwrap();
 }
 
 #[tokio::test]
 async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
-    let (folder, backups) = (Folder::new(), Folder::new());
+    let (folder, backups) = (TempFolder::new(), TempFolder::new());
     let settings =
-        Backups { every: Duration::from_millis(5), keep_for: Duration::ZERO, ..Backups::into(backups.path("made")) };
-    let store = Sqlite::open(folder.path("store.db"), Options::default().backups(settings)).unwrap();
+        Backups { every: Duration::from_millis(5), keep_for: Duration::ZERO, ..Backups::into(backups.join("made")) };
+    let store = Sqlite::open(folder.join("store.db"), Options::default().backups(settings)).unwrap();
     write(&store, 1).await;
     let mut seen = Vec::new();
     while seen.len() < 4 {
@@ -149,27 +150,27 @@ async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
     assert_eq!(store.backup_trouble(), None);
     drop(store);
     // One may have been made whose predecessor was not removed yet when the store was closed.
-    let left = fs::read_dir(backups.path("made")).unwrap().count();
+    let left = fs::read_dir(backups.join("made")).unwrap().count();
     assert!((2..=4).contains(&left), "{left} files");
 }
 
 #[tokio::test]
 async fn the_next_backup_is_due_an_interval_after_the_last_and_trouble_is_told() {
-    let (folder, backups) = (Folder::new(), Folder::new());
-    let settings = Backups::into(backups.path(""));
-    let store = open(&folder.path("store.db"));
-    store.backup(backups.path("first.db")).await.unwrap();
+    let (folder, backups) = (TempFolder::new(), TempFolder::new());
+    let settings = Backups::into(backups.join(""));
+    let store = open(&folder.join("store.db"));
+    store.backup(backups.join("first.db")).await.unwrap();
     drop(store);
-    let store = Sqlite::open(folder.path("store.db"), Options::default().backups(settings.clone())).unwrap();
+    let store = Sqlite::open(folder.join("store.db"), Options::default().backups(settings.clone())).unwrap();
     for n in 0..3 {
-        store.backup(folder.path(&format!("other-{n}"))).await.unwrap();
+        store.backup(folder.join(format!("other-{n}"))).await.unwrap();
     }
     assert_eq!(store.backups().unwrap().len(), 1, "none is due within the hour");
     drop(store);
 
-    fs::write(folder.path("no-folder"), "").unwrap();
-    let settings = Backups { folder: folder.path("no-folder"), ..settings };
-    let store = Sqlite::open(folder.path("store.db"), Options::default().backups(settings)).unwrap();
+    fs::write(folder.join("no-folder"), "").unwrap();
+    let settings = Backups { folder: folder.join("no-folder"), ..settings };
+    let store = Sqlite::open(folder.join("store.db"), Options::default().backups(settings)).unwrap();
     while store.backup_trouble().is_none() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -179,20 +180,20 @@ async fn the_next_backup_is_due_an_interval_after_the_last_and_trouble_is_told()
 
 #[tokio::test]
 async fn what_a_process_that_died_left_of_a_backup_is_removed_with_the_next() {
-    let (folder, backups) = (Folder::new(), Folder::new());
+    let (folder, backups) = (TempFolder::new(), TempFolder::new());
     let ours = ["store-2020-01-01T00-00-00.000Z.db.half", "store-2020-01-01T00-00-00.000Z.db.half-journal"];
     let alone = ["store-2020-01-02T00-00-00.000Z.db.json", "store-2020-01-02T00-00-00.000Z.db.json.half"];
     let others = ["notes.half", "store-notes.json", "other-2020-01-01T00-00-00.000Z.db.half"];
     for name in ours.iter().chain(&alone).chain(&others) {
-        fs::write(backups.path(name), "{}").unwrap();
+        fs::write(backups.join(name), "{}").unwrap();
     }
-    let store = Sqlite::open(folder.path("store.db"), Options::default().backups(Backups::into(backups.path(""))));
+    let store = Sqlite::open(folder.join("store.db"), Options::default().backups(Backups::into(backups.join(""))));
     let store = store.unwrap();
     while store.backups().unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     // The thread that does it is asked for something else, and so has done it.
-    store.backup(folder.path("one more")).await.unwrap();
+    store.backup(folder.join("one more")).await.unwrap();
     let left = names(&backups);
     assert!(!left.iter().any(|name| ours.contains(&name.as_str()) || alone.contains(&name.as_str())), "{left:?}");
     assert_eq!(left.iter().filter(|name| others.contains(&name.as_str())).count(), 3, "{left:?}");
@@ -203,29 +204,29 @@ async fn what_a_process_that_died_left_of_a_backup_is_removed_with_the_next() {
 #[tokio::test]
 async fn nobody_may_read_a_copy_who_may_not_read_the_store() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new();
-    let path = folder.path("store.db");
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
     write(&open(&path), 1).await;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    open(&path).backup(folder.path("backup.db")).await.unwrap();
+    open(&path).backup(folder.join("backup.db")).await.unwrap();
     back_to_the_first_schema(&path);
     write(&open(&path), 2).await;
-    sqlite::restore(folder.path("backup.db"), &path).unwrap();
+    sqlite::restore(folder.join("backup.db"), &path).unwrap();
     for name in ["store.db", "backup.db", "store.db.before-2", "store.db.before-restore"] {
-        let mode = fs::metadata(folder.path(name)).unwrap().permissions().mode();
+        let mode = fs::metadata(folder.join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
 
 #[tokio::test]
 async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
-    let folder = Folder::new();
-    let path = folder.path("store.db");
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
     let store = open(&path);
     for value in 1..=3 {
         write(&store, value).await;
     }
-    let backup = folder.path("backup.db");
+    let backup = folder.join("backup.db");
     store.backup(&backup).await.unwrap();
     let mut given = write(&store, 4).await;
 
@@ -238,7 +239,7 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
         let restored = sqlite::restore(&backup, &path).unwrap();
         let kept =
             if round == 1 { "store.db.before-restore".into() } else { format!("store.db.before-restore-{round}") };
-        assert_eq!(restored.kept, Some(fs::canonicalize(folder.path(&kept)).unwrap()));
+        assert_eq!(restored.kept, Some(fs::canonicalize(folder.join(&kept)).unwrap()));
         let store = open(&path);
         assert_eq!(row(&store, "a").await, Some(("3".into(), 3)), "what was there is there, with its version");
         let versions = [write(&store, 5).await, commit(&store, "t", vec![put("new", b"")]).await.unwrap()[0]];
@@ -248,81 +249,81 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
         given = write(&store, 6).await;
         assert_eq!(given, versions[0] + 1, "from then on it counts on");
     }
-    let before = open(&folder.path("store.db.before-restore"));
+    let before = open(&folder.join("store.db.before-restore"));
     assert_eq!(row(&before, "a").await, Some(("4".into(), 4)), "what was replaced is kept");
 }
 
 /// The files of a store whose process died: what was written last is in the log alone.
 async fn died(path: &Path) {
-    let running = Folder::new();
-    let store = open(&running.path("store.db"));
+    let running = TempFolder::new();
+    let store = open(&running.join("store.db"));
     write(&store, 8).await;
     write(&store, 9).await;
     for ending in ["", "-wal"] {
         let mut to = path.as_os_str().to_owned();
         to.push(ending);
-        fs::copy(running.path(&format!("store.db{ending}")), to).unwrap();
+        fs::copy(running.join(format!("store.db{ending}")), to).unwrap();
     }
 }
 
 #[tokio::test]
 async fn the_log_of_the_old_store_is_never_applied_to_the_new_one() {
-    let folder = Folder::new();
-    let path = folder.path("store.db");
-    let backup = folder.path("backup.db");
-    let store = open(&folder.path("other.db"));
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
+    let backup = folder.join("backup.db");
+    let store = open(&folder.join("other.db"));
     write(&store, 3).await;
     store.backup(&backup).await.unwrap();
     died(&path).await;
-    let log = fs::metadata(folder.path("store.db-wal")).unwrap().len();
+    let log = fs::metadata(folder.join("store.db-wal")).unwrap().len();
     assert!(log > 10_000, "{log}");
     sqlite::restore(&backup, &path).unwrap();
-    assert!(!folder.path("store.db-wal").exists());
+    assert!(!folder.join("store.db-wal").exists());
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
     is_sound(&path);
-    assert_eq!(row(&open(&folder.path("store.db.before-restore")), "a").await, Some(("9".into(), 2)), "nor is it lost");
+    assert_eq!(row(&open(&folder.join("store.db.before-restore")), "a").await, Some(("9".into(), 2)), "nor is it lost");
 
     // A store that SQLite cannot read any more is moved out of the way as it is.
     let garbage = "no database ".repeat(1000);
     fs::write(&path, &garbage).unwrap();
-    fs::write(folder.path("store.db-wal"), "no log ".repeat(1000)).unwrap();
+    fs::write(folder.join("store.db-wal"), "no log ".repeat(1000)).unwrap();
     sqlite::restore(&backup, &path).unwrap();
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
-    assert_eq!(fs::read_to_string(folder.path("store.db.before-restore-2")).unwrap(), garbage);
+    assert_eq!(fs::read_to_string(folder.join("store.db.before-restore-2")).unwrap(), garbage);
 }
 
 #[tokio::test]
 async fn a_log_whose_file_is_gone_is_not_applied_to_the_new_one_either() {
-    let folder = Folder::new();
-    let (path, backup) = (folder.path("store.db"), folder.path("backup.db"));
-    let store = open(&folder.path("other.db"));
+    let folder = TempFolder::new();
+    let (path, backup) = (folder.join("store.db"), folder.join("backup.db"));
+    let store = open(&folder.join("other.db"));
     write(&store, 3).await;
     store.backup(&backup).await.unwrap();
     died(&path).await;
-    let log = fs::read(folder.path("store.db-wal")).unwrap();
+    let log = fs::read(folder.join("store.db-wal")).unwrap();
     fs::remove_file(&path).unwrap();
     assert_eq!(sqlite::restore(&backup, &path).unwrap().kept, None);
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
     is_sound(&path);
-    assert_eq!(fs::read(folder.path("store.db.before-restore-wal")).unwrap(), log, "nor is it lost");
+    assert_eq!(fs::read(folder.join("store.db.before-restore-wal")).unwrap(), log, "nor is it lost");
 }
 
 #[tokio::test]
 async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
-    let folder = Folder::new();
-    let path = folder.path("store.db");
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
     let store = open(&path);
     write(&store, 1).await;
-    let good = folder.path("good.db");
+    let good = folder.join("good.db");
     store.backup(&good).await.unwrap();
     write(&store, 2).await;
     drop(store);
-    let (bytes, manifest) = (fs::read(&good).unwrap(), fs::read_to_string(folder.path("good.db.json")).unwrap());
-    let bad = folder.path("bad.db");
+    let (bytes, manifest) = (fs::read(&good).unwrap(), fs::read_to_string(folder.join("good.db.json")).unwrap());
+    let bad = folder.join("bad.db");
     let check = async |what: &str, file: Option<&[u8]>, manifest: Option<&str>, damaged: bool| {
-        let _ = (fs::remove_file(&bad), fs::remove_file(folder.path("bad.db.json")));
+        let _ = (fs::remove_file(&bad), fs::remove_file(folder.join("bad.db.json")));
         file.inspect(|bytes| fs::write(&bad, bytes).unwrap());
-        manifest.inspect(|text| fs::write(folder.path("bad.db.json"), text).unwrap());
+        manifest.inspect(|text| fs::write(folder.join("bad.db.json"), text).unwrap());
         let refused = sqlite::restore(&bad, &path).unwrap_err();
         assert_eq!(matches!(refused, RestoreError::Damaged { .. }), damaged, "{what}: {refused}");
         assert!(!matches!(refused, RestoreError::Store(OpenError::InUse { .. })), "{what}: {refused}");
@@ -338,17 +339,17 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     check("the manifest is nonsense", Some(&bytes), Some("{\"bytes\": \"../../x\"}"), false).await;
     check("there is no file", None, Some(&manifest), false).await;
 
-    let foreign = folder.path("foreign.db");
+    let foreign = folder.join("foreign.db");
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE notes (text)").unwrap();
     let text = said_of(&fs::read(&foreign).unwrap());
     check("it is no store", Some(&fs::read(&foreign).unwrap()), Some(&text), false).await;
-    fs::write(folder.path("later.db"), &bytes).unwrap();
-    let later = rusqlite::Connection::open(folder.path("later.db")).unwrap();
+    fs::write(folder.join("later.db"), &bytes).unwrap();
+    let later = rusqlite::Connection::open(folder.join("later.db")).unwrap();
     later.execute("INSERT INTO steps VALUES (99, 0)", ()).unwrap();
     drop(later);
-    let later = fs::read(folder.path("later.db")).unwrap();
+    let later = fs::read(folder.join("later.db")).unwrap();
     check("a later version made it", Some(&later), Some(&said_of(&later)), false).await;
-    assert!(matches!(sqlite::restore(folder.path(""), &path), Err(RestoreError::NoBackup { .. })), "a folder");
+    assert!(matches!(sqlite::restore(folder.join(""), &path), Err(RestoreError::NoBackup { .. })), "a folder");
 }
 
 /// A manifest that is true of any bytes.
@@ -367,9 +368,9 @@ fn sha256(bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn a_full_disk_leaves_the_old_store_where_it_is() {
-    let folder = Folder::in_memory();
-    let disk = Disk::under(&folder.path(""));
-    let (path, backup) = (folder.path("store.db"), folder.path("backup.db"));
+    let folder = TempFolder::in_memory();
+    let disk = Disk::under(&folder.join(""));
+    let (path, backup) = (folder.join("store.db"), folder.join("backup.db"));
     let store = open(&path);
     write(&store, 1).await;
     store.backup(&backup).await.unwrap();

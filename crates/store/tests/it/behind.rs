@@ -17,10 +17,11 @@ use toolhub_storage::{
     testing::contract,
 };
 use toolhub_store::{Behind, behind::Options, sqlite};
+use toolhub_testkit::{TempFolder, soak};
 
 use crate::{
     kill::run_and_kill,
-    shelf::{Folder, NOW, commit, get, open, put, thread},
+    shelf::{NOW, commit, get, open, put, thread},
 };
 
 /// Nothing is written in such a time unless somebody asks.
@@ -38,9 +39,9 @@ async fn row(store: &impl Backend, id: &str) -> Option<(Vec<u8>, u64)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_written_behind_keeps_every_promise() {
     contract::check(async || Arc::new(behind(Arc::new(Memory::new())).await)).await;
-    let (folder, made) = (Folder::in_memory(), AtomicU32::new(0));
+    let (folder, made) = (TempFolder::in_memory(), AtomicU32::new(0));
     contract::check(async || {
-        let path = folder.path(&made.fetch_add(1, Ordering::Relaxed).to_string());
+        let path = folder.join(made.fetch_add(1, Ordering::Relaxed).to_string());
         Arc::new(behind(Arc::new(open(&path))).await)
     })
     .await;
@@ -48,7 +49,7 @@ async fn a_store_written_behind_keeps_every_promise() {
 
 #[tokio::test]
 async fn random_programs_find_no_difference_whenever_it_is_written() {
-    let programs = if std::env::var_os("TOOLHUB_SOAK").is_some() { 20_000 } else { 300 };
+    let programs = soak(300, 20_000);
     let often = Options { every: Duration::from_millis(1), ..Options::default() };
     let make = async || Arc::new(Behind::open(Arc::new(Memory::new()), often.clone()).await.unwrap());
     contract::random(make, programs, fastrand::u64(..)).await;
@@ -188,8 +189,8 @@ async fn a_lost_answer_writes_nothing_twice_and_a_refusal_reaches_who_asked() {
 
 #[tokio::test]
 async fn a_clean_end_counts_on_and_a_restored_store_begins_a_new_epoch() {
-    let folder = Folder::new();
-    let path = folder.path("store.db");
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
     for version in 1..=4 {
         let store = behind(Arc::new(open(&path))).await;
         assert_eq!(commit(&store, "t", vec![put("a", b"1")]).await, Ok(vec![version]));
@@ -198,7 +199,7 @@ async fn a_clean_end_counts_on_and_a_restored_store_begins_a_new_epoch() {
             store.close().await.unwrap();
         }
     }
-    let backup = folder.path("backup.db");
+    let backup = folder.join("backup.db");
     let store = Arc::new(open(&path));
     store.backup(&backup).await.unwrap();
     drop(store);
@@ -237,9 +238,9 @@ async fn writes_behind_until_it_is_killed() {
 
 #[tokio::test]
 async fn after_a_kill_what_was_synced_is_there_and_no_version_comes_twice() {
-    let folder = Folder::new();
-    let path = folder.path("store.db");
-    let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 100 } else { 6 };
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
+    let kills = soak(6, 100);
     let mut highest = 0;
     for _ in 0..kills {
         let lines = fastrand::usize(1..400);

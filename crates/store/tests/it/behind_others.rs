@@ -13,11 +13,12 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 use toolhub_store::{Behind, Compressed, Files, behind, files::Options};
+use toolhub_testkit::TempFolder;
 use toolhub_types::ids::{CallId, Tenant};
 
 use crate::{
     drive::Drive,
-    shelf::{Folder, NOW, commit, get, open, put},
+    shelf::{NOW, commit, get, open, put},
 };
 
 /// How a store is opened in a folder.
@@ -48,8 +49,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn folder(of: &Folder, name: &str) -> PathBuf {
-    let path = of.path(name);
+fn folder(of: &TempFolder, name: &str) -> PathBuf {
+    let path = of.join(name);
     fs::create_dir_all(&path).unwrap();
     path
 }
@@ -88,7 +89,7 @@ impl Backend for Any {
 #[tokio::test]
 async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice() {
     for (name, open) in STORES {
-        let of = Folder::in_memory();
+        let of = TempFolder::in_memory();
         let first = folder(&of, "first");
         for version in 1..=3 {
             let store = behind(open(&first)).await;
@@ -105,13 +106,13 @@ async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice()
         let told = (write(&store).await, write(&store).await).1;
         assert_eq!(told, 6, "{name}");
         for next in ["plain", "behind"] {
-            copy(&first, &of.path(next));
+            copy(&first, &of.join(next));
             let mut last = told;
             for _ in 0..3 {
                 let again = if next == "plain" {
-                    write(&Any(open(&of.path(next)))).await
+                    write(&Any(open(&of.join(next)))).await
                 } else {
-                    let store = behind(open(&of.path(next))).await;
+                    let store = behind(open(&of.join(next))).await;
                     let again = write(&store).await;
                     store.close().await.unwrap();
                     again
@@ -120,7 +121,7 @@ async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice()
                 assert!(last == told || again == last + 1, "{name}, {next}: it begins anew only once");
                 last = again;
             }
-            let store = behind(open(&of.path(next))).await;
+            let store = behind(open(&of.join(next))).await;
             assert!(write(&store).await > last, "{name}, {next}");
         }
     }
@@ -129,7 +130,7 @@ async fn a_clean_end_counts_on_and_after_an_unclean_one_no_version_comes_twice()
 #[tokio::test]
 async fn a_damaged_mark_is_taken_for_an_unclean_end() {
     for (name, open) in STORES {
-        let of = Folder::in_memory();
+        let of = TempFolder::in_memory();
         let path = folder(&of, "first");
         // An epoch later than the first, so that no guess is right by chance.
         let store = behind(open(&path)).await;
@@ -167,9 +168,9 @@ async fn a_damaged_mark_is_taken_for_an_unclean_end() {
 
 #[tokio::test]
 async fn what_was_flushed_and_a_clean_end_survive_a_loss_of_power_together() {
-    let (of, mut random) = (Folder::in_memory(), Rng::with_seed(7));
+    let (of, mut random) = (TempFolder::in_memory(), Rng::with_seed(7));
     for round in 0..60 {
-        let (drive, path) = (Drive::default(), of.path("state"));
+        let (drive, path) = (Drive::default(), of.join("state"));
         let open = |drive: &Drive| {
             Arc::new(
                 Files::open_on(&path, Options { compression: round % 2 == 0, backups: None }, Arc::new(drive.clone()))
@@ -201,8 +202,8 @@ async fn what_was_flushed_and_a_clean_end_survive_a_loss_of_power_together() {
 
 #[tokio::test]
 async fn what_the_store_behind_would_refuse_is_not_acknowledged() {
-    let of = Folder::in_memory();
-    let store = behind(Arc::new(Files::open(of.path("state"), Options::default()).unwrap())).await;
+    let of = TempFolder::in_memory();
+    let store = behind(Arc::new(Files::open(of.join("state"), Options::default()).unwrap())).await;
     write(&store).await;
     write(&store).await;
     // Files keep states of threads, and of nobody else.

@@ -14,38 +14,39 @@ use toolhub_storage::{
     testing::contract,
 };
 use toolhub_store::Sqlite;
+use toolhub_testkit::{TempFolder, soak};
 
-use crate::shelf::{Folder, NOW, commit, get, open, put, thread};
+use crate::shelf::{NOW, commit, get, open, put, thread};
 
 /// An empty store each time it is asked.
-fn stores(folder: &Folder) -> impl AsyncFn() -> Arc<Sqlite> {
+fn stores(folder: &TempFolder) -> impl AsyncFn() -> Arc<Sqlite> {
     let made = AtomicU32::new(0);
-    async move || Arc::new(open(&folder.path(&made.fetch_add(1, Ordering::Relaxed).to_string())))
+    async move || Arc::new(open(&folder.join(made.fetch_add(1, Ordering::Relaxed).to_string())))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_in_sqlite_keeps_every_promise() {
-    contract::check(stores(&Folder::new())).await;
+    contract::check(stores(&TempFolder::new())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_one_life_to_the_next_the_store_in_sqlite_keeps_every_promise() {
-    let folder = Folder::new();
-    contract::lives(async |name: &str| Arc::new(open(&folder.path(name)))).await;
+    let folder = TempFolder::new();
+    contract::lives(async |name: &str| Arc::new(open(&folder.join(name)))).await;
 }
 
 #[tokio::test]
 async fn random_programs_find_no_difference_to_a_naive_model() {
-    let programs = if std::env::var_os("TOOLHUB_SOAK").is_some() { 12_000 } else { 500 };
+    let programs = soak(500, 12_000);
     // Other programs each time; the message of a failure names the seed.
     let seed = RandomState::new().build_hasher().finish();
-    contract::random(stores(&Folder::in_memory()), programs, seed).await;
+    contract::random(stores(&TempFolder::in_memory()), programs, seed).await;
 }
 
 #[tokio::test]
 async fn what_was_written_is_there_when_the_store_is_opened_again() {
-    let folder = Folder::new();
-    let path = folder.path("store.db");
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
     let store = open(&path);
     commit(&store, "t", vec![put("a", b"1"), put("b", &[0, 255])]).await.unwrap();
     commit(&store, "t", vec![put("a", b"2")]).await.unwrap();
@@ -63,8 +64,8 @@ async fn what_was_written_is_there_when_the_store_is_opened_again() {
 
 #[tokio::test]
 async fn a_batch_that_is_refused_takes_no_other_with_it() {
-    let folder = Folder::new();
-    let store = open(&folder.path("store.db"));
+    let folder = TempFolder::new();
+    let store = open(&folder.join("store.db"));
     // Sent together, so that most of them share a transaction.
     let all = (0..64).map(|n| {
         let mut writes = vec![put(&format!("row-{n}"), b"1"), put("one", b"1")];
@@ -85,8 +86,8 @@ async fn a_batch_that_is_refused_takes_no_other_with_it() {
 /// The writer remembers where rows are. A sweep takes rows away behind its back, and their places in the file go to others.
 #[tokio::test]
 async fn a_row_that_was_swept_is_gone_also_when_the_clock_goes_back() {
-    let folder = Folder::new();
-    let store = open(&folder.path("store.db"));
+    let folder = TempFolder::new();
+    let store = open(&folder.join("store.db"));
     let ends = Timestamp::from_millis(NOW.millis() + 1000);
     let ending = |expect| {
         let change = Change::Put { value: (*b"ends").into(), schema: 1, expires: Some(ends) };

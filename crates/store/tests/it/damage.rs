@@ -5,9 +5,10 @@ use std::{fs, path::Path};
 use fastrand::Rng;
 use toolhub_storage::backend::{Backend, Batch, Change, Expect, Scan, Scope, Seen, StoreError, Table, Write};
 use toolhub_store::{Sqlite, sqlite::Options};
+use toolhub_testkit::{TempFolder, soak};
 
 use crate::{
-    shelf::{Folder, NOW, commit, get, open, put, thread},
+    shelf::{NOW, commit, get, open, put, thread},
     vfs::Disk,
 };
 
@@ -36,8 +37,8 @@ fn is_damaged<T>(answer: &Result<T, StoreError>, row: &str) -> bool {
 
 #[tokio::test]
 async fn a_damaged_record_is_named_and_can_be_replaced() {
-    let folder = Folder::new();
-    let path = folder.path("store.db");
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
     filled(&path).await;
     for (row, sql) in [
         ("row-00", "UPDATE rows SET value = zeroblob(length(value)) WHERE id = 'row-00'"),
@@ -69,8 +70,8 @@ async fn a_damaged_record_is_named_and_can_be_replaced() {
 
 #[tokio::test]
 async fn a_damaged_record_is_set_aside_and_its_key_is_free_when_somebody_says_so() {
-    let folder = Folder::new();
-    let path = folder.path("store.db");
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
     filled(&path).await;
     let whole = "value 5 ".repeat(16);
     scribble(&path, "UPDATE rows SET stamp = stamp + 1 WHERE id = 'row-05'");
@@ -154,19 +155,19 @@ fn mutate(file: &mut Vec<u8>, random: &mut Rng) {
 
 #[tokio::test]
 async fn no_mutation_of_the_file_or_its_log_makes_anybody_fall_over() {
-    let (folder, running) = (Folder::in_memory(), Folder::in_memory());
+    let (folder, running) = (TempFolder::in_memory(), TempFolder::in_memory());
     // Once closed, with everything in the file, and once as a running store leaves it, with everything in the log.
-    filled(&folder.path("closed")).await;
-    let disk = Disk::under(&running.path(""));
-    let store = open(&running.path("open"));
+    filled(&folder.join("closed")).await;
+    let disk = Disk::under(&running.join(""));
+    let store = open(&running.join("open"));
     fill(&store).await;
-    disk.cut_power(&folder.path(""), &mut Rng::with_seed(1));
+    disk.cut_power(&folder.join(""), &mut Rng::with_seed(1));
     drop(store);
-    let read = |name: &str| fs::read(folder.path(name)).unwrap();
+    let read = |name: &str| fs::read(folder.join(name)).unwrap();
     let (closed, file, log) = (read("closed"), read("open"), read("open-wal"));
     assert!(log.len() > 100_000, "the log holds what was written: {}", log.len());
 
-    let mutants = if std::env::var_os("TOOLHUB_SOAK").is_some() { 10_000 } else { 2_000 };
+    let mutants = soak(2_000, 10_000);
     // What a thread makes of its share: how many rows it was served, and how many files were refused.
     let share = |first: u64| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -176,7 +177,7 @@ async fn no_mutation_of_the_file_or_its_log_makes_anybody_fall_over() {
             let (mut file, mut log) =
                 if random.bool() { (closed.clone(), None) } else { (file.clone(), Some(log.clone())) };
             mutate(log.as_mut().unwrap_or(&mut file), &mut random);
-            let name = |ending: &str| folder.path(&format!("mutant-{first}{ending}"));
+            let name = |ending: &str| folder.join(format!("mutant-{first}{ending}"));
             fs::write(name(""), file).unwrap();
             if let Some(log) = log {
                 fs::write(name("-wal"), log).unwrap();

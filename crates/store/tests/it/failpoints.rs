@@ -13,11 +13,12 @@ use toolhub_store::{
     Behind, behind, files,
     sqlite::{self, Backup},
 };
+use toolhub_testkit::{TempFolder, soak};
 
 use crate::{
     files_backup,
     kill::{acknowledged, check, count_all, is_sound},
-    shelf::{Folder, commit, get, open, put},
+    shelf::{commit, get, open, put},
     vfs::Disk,
 };
 
@@ -85,7 +86,7 @@ fn run(work: &str, path: &Path, (variable, value): (&str, &str)) -> (bool, HashM
 }
 
 pub(crate) fn rounds() -> usize {
-    if std::env::var_os("TOOLHUB_SOAK").is_some() { 50 } else { 1 }
+    soak(1, 50)
 }
 
 #[tokio::test]
@@ -98,8 +99,8 @@ async fn a_process_that_dies_while_it_writes_loses_nothing_it_acknowledged() {
         "checkpoint: before",
         "checkpoint: after",
     ] {
-        let folder = Folder::new();
-        let path = folder.path("store.db");
+        let folder = TempFolder::new();
+        let path = folder.join("store.db");
         for _ in 0..rounds() {
             let visits = if place.starts_with("checkpoint") { 3 } else { 100 };
             let acknowledged = die("count", &path, &format!("{place}#{}", fastrand::u32(1..=visits)));
@@ -130,14 +131,14 @@ async fn write(path: &Path, value: &str) {
 async fn a_process_that_dies_during_a_migration_leaves_a_file_that_opens() {
     for place in ["before the copy", "after the copy", "inside the step", "after the step"] {
         for _ in 0..rounds() {
-            let folder = Folder::new();
-            let path = folder.path("store.db");
+            let folder = TempFolder::new();
+            let path = folder.join("store.db");
             write(&path, "old").await;
             back_to_the_first_schema(&path);
             die("open", &path, &format!("migration: {place}"));
             assert_eq!(value(&path).await, ("old".into(), 1), "{place}");
             is_sound(&path);
-            is_sound(&folder.path("store.db.before-2"));
+            is_sound(&folder.join("store.db.before-2"));
         }
     }
 }
@@ -147,8 +148,8 @@ async fn a_process_that_dies_during_a_backup_leaves_a_whole_one_or_none() {
     let places = ["before the copy", "after the copy", "after the sync", "after the manifest", "after the name"];
     for place in places {
         for _ in 0..rounds() {
-            let folder = Folder::new();
-            let (path, backup) = (folder.path("store.db"), folder.path("store.backup"));
+            let folder = TempFolder::new();
+            let (path, backup) = (folder.join("store.db"), folder.join("store.backup"));
             write(&path, "here").await;
             die("backup", &path, &format!("backup: {place}"));
             assert_eq!(value(&path).await, ("here".into(), 1));
@@ -174,14 +175,14 @@ async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_on
         ("after the swap", true),
     ] {
         for _ in 0..rounds() {
-            let folder = Folder::new();
-            let path = folder.path("store.db");
+            let folder = TempFolder::new();
+            let path = folder.join("store.db");
             write(&path, "backed up").await;
-            open(&path).backup(folder.path("store.backup")).await.unwrap();
+            open(&path).backup(folder.join("store.backup")).await.unwrap();
             write(&path, "later").await;
             // The old store died too: a part of it is in its log.
             let told = die("count", &path, "writer: after the answers#30");
-            assert!(fs::metadata(folder.path("store.db-wal")).unwrap().len() > 10_000);
+            assert!(fs::metadata(folder.join("store.db-wal")).unwrap().len() > 10_000);
             die("restore", &path, &format!("restore: {place}"));
             if swapped {
                 assert_eq!(value(&path).await, ("backed up".into(), 1), "{place}");
@@ -190,7 +191,7 @@ async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_on
                 check(&path, &told).await;
             }
             is_sound(&path);
-            sqlite::restore(folder.path("store.backup"), &path).unwrap();
+            sqlite::restore(folder.join("store.backup"), &path).unwrap();
             assert_eq!(value(&path).await, ("backed up".into(), 1), "{place}");
         }
     }
@@ -199,8 +200,8 @@ async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_on
 #[tokio::test]
 async fn a_process_that_dies_while_it_writes_behind_leaves_whole_batches_and_a_new_epoch() {
     for place in ["behind: before a write", "behind: after a write", "behind: before the mark"] {
-        let folder = Folder::new();
-        let path = folder.path("store.db");
+        let folder = TempFolder::new();
+        let path = folder.join("store.db");
         let mut highest = 0;
         for _ in 0..rounds().max(2) {
             let visit = if place.ends_with("mark") { 1 } else { fastrand::u32(1..40) };
@@ -219,8 +220,8 @@ async fn a_process_that_dies_while_it_writes_behind_leaves_whole_batches_and_a_n
 async fn a_process_that_dies_at_any_write_or_sync_of_sqlite_leaves_everything_whole() {
     let mut died = 0;
     for _ in 0..rounds().max(4) {
-        let folder = Folder::in_memory();
-        let path = folder.path("store.db");
+        let folder = TempFolder::in_memory();
+        let path = folder.join("store.db");
         let mut die = |work: &str, most: u32| {
             let (dead, told) = run(work, &path, (STEPS, &fastrand::u32(0..most).to_string()));
             died += usize::from(dead);
@@ -234,7 +235,7 @@ async fn a_process_that_dies_at_any_write_or_sync_of_sqlite_leaves_everything_wh
         assert_eq!(value(&path).await, ("old".into(), 1), "after a migration");
         die("backup", 150);
         assert_eq!(value(&path).await, ("old".into(), 1), "after a backup");
-        let backup = folder.path("store.backup");
+        let backup = folder.join("store.backup");
         if !backup.exists() {
             open(&path).backup(&backup).await.unwrap();
         }

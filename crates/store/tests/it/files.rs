@@ -21,11 +21,12 @@ use toolhub_store::{
     Files,
     files::{Disk, OpenError, Options},
 };
+use toolhub_testkit::{TempFolder, soak};
 use toolhub_types::ids::Tenant;
 
 use crate::{
     drive::Drive,
-    shelf::{Folder, NOW, commit, get, put, thread},
+    shelf::{NOW, commit, get, put, thread},
 };
 
 const PLAIN: Options = Options { compression: false, backups: None };
@@ -36,10 +37,10 @@ fn open(folder: &Path) -> Files {
 }
 
 /// An empty store each time it is asked, on a drive of its own.
-fn stores(folder: &Folder, options: Options) -> impl AsyncFn() -> Arc<Files> {
+fn stores(folder: &TempFolder, options: Options) -> impl AsyncFn() -> Arc<Files> {
     let made = AtomicU32::new(0);
     async move || {
-        let (path, options) = (folder.path(&made.fetch_add(1, Ordering::Relaxed).to_string()), options.clone());
+        let (path, options) = (folder.join(made.fetch_add(1, Ordering::Relaxed).to_string()), options.clone());
         Arc::new(Files::open_on(path, options, Arc::new(Drive::default())).unwrap())
     }
 }
@@ -52,30 +53,30 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_of_files_keeps_every_promise() {
-    let folder = Folder::in_memory();
-    contract::check_with(async || Arc::new(open(&folder.path(&fastrand::u64(..).to_string()))), Table::History).await;
+    let folder = TempFolder::in_memory();
+    contract::check_with(async || Arc::new(open(&folder.join(fastrand::u64(..).to_string()))), Table::History).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_one_life_to_the_next_the_store_of_files_keeps_every_promise() {
-    let folder = Folder::in_memory();
-    contract::lives(async |name: &str| Arc::new(open(&folder.path(name)))).await;
+    let folder = TempFolder::in_memory();
+    contract::lives(async |name: &str| Arc::new(open(&folder.join(name)))).await;
 }
 
 #[tokio::test]
 async fn random_programs_find_no_difference_to_a_naive_model() {
-    let programs = if std::env::var_os("TOOLHUB_SOAK").is_some() { 8_000 } else { 250 };
+    let programs = soak(250, 8_000);
     // Other programs each time; the message of a failure names the seed.
     let seed = RandomState::new().build_hasher().finish();
     for options in [PLAIN, PACKED] {
-        contract::random_with(stores(&Folder::in_memory(), options), programs, seed, Table::History).await;
+        contract::random_with(stores(&TempFolder::in_memory(), options), programs, seed, Table::History).await;
     }
 }
 
 #[tokio::test]
 async fn what_was_written_is_there_when_the_folder_is_opened_again_compressed_or_not() {
-    let folder = Folder::new();
-    let path = folder.path("state");
+    let folder = TempFolder::new();
+    let path = folder.join("state");
     let values: [&[u8]; 7] = [
         b"{\"a\":[1.10,{}]}",
         b"null",
@@ -118,8 +119,8 @@ async fn what_was_written_is_there_when_the_folder_is_opened_again_compressed_or
 
 #[tokio::test]
 async fn a_context_is_one_file_that_people_can_read() {
-    let folder = Folder::new();
-    let store = open(&folder.path("state"));
+    let folder = TempFolder::new();
+    let store = open(&folder.join("state"));
     let mut writes = vec![
         put("cart/business", b"{\"tea\":1,\"cake\":null}"),
         put("cart/00001", b"{\"tea\":1}"),
@@ -130,7 +131,7 @@ async fn a_context_is_one_file_that_people_can_read() {
     commit(&store, "T1", writes).await.unwrap();
     store.commit(Batch::on(shared).with(put("rates/business", b"{}")), NOW).await.unwrap();
     drop(store);
-    let mut files = files(&folder.path("state/contexts"));
+    let mut files = files(&folder.join("state/contexts"));
     files.sort_by_key(|file| file.file_name().map(ToOwned::to_owned));
     let texts: Vec<String> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let json: Vec<Value> = texts.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
@@ -150,21 +151,21 @@ async fn a_context_is_one_file_that_people_can_read() {
 
 #[tokio::test]
 async fn a_context_without_rows_leaves_no_file() {
-    let folder = Folder::new();
-    let store = open(&folder.path("state"));
+    let folder = TempFolder::new();
+    let store = open(&folder.join("state"));
     commit(&store, "t", vec![put("a/x", b"1"), put("b/x", b"1"), put("b/y", b"1")]).await.unwrap();
     let gone = |id| toolhub_storage::backend::Write { change: Change::Remove, ..put(id, b"") };
     assert_eq!(commit(&store, "t", vec![gone("a/x"), gone("b/x")]).await, Ok(vec![0, 0]));
-    assert_eq!(files(&folder.path("state/contexts")).len(), 1);
+    assert_eq!(files(&folder.join("state/contexts")).len(), 1);
     assert_eq!(commit(&store, "t", vec![gone("b/y")]).await, Ok(vec![0]));
-    assert_eq!((files(&folder.path("state/contexts")).len(), store.count()), (0, 0));
-    assert!(files(&folder.path("state/new")).is_empty(), "nothing is left of what was made");
+    assert_eq!((files(&folder.join("state/contexts")).len(), store.count()), (0, 0));
+    assert!(files(&folder.join("state/new")).is_empty(), "nothing is left of what was made");
 }
 
 #[tokio::test]
 async fn what_files_do_not_keep_is_refused_and_says_where_to_keep_it() {
-    let folder = Folder::new();
-    let store = open(&folder.path("state"));
+    let folder = TempFolder::new();
+    let store = open(&folder.join("state"));
     let mut call = put("call", b"{}");
     call.table = Table::Calls;
     let refused = commit(&store, "t", vec![put("a/b", b"1"), call]).await.unwrap_err();
@@ -185,8 +186,8 @@ async fn what_files_do_not_keep_is_refused_and_says_where_to_keep_it() {
 
 #[tokio::test]
 async fn ids_of_any_sort_have_files_inside_the_folder() {
-    let folder = Folder::new();
-    let path = folder.path("state");
+    let folder = TempFolder::new();
+    let path = folder.join("state");
     let long = "x".repeat(5_000);
     let ids = ["../../etc/x", "..", "/", "", "a/../../b", "ü\u{10ffff}/ß", "A/b", "a/b", "con/x", "a\0/\n", &long];
     let store = open(&path);
@@ -207,27 +208,27 @@ async fn ids_of_any_sort_have_files_inside_the_folder() {
     let page = store.scan(Scan::of(Table::State, Scope::All), NOW).await.unwrap();
     assert_eq!(page.rows.len(), 2 * ids.len());
     assert!(page.rows.is_sorted_by_key(|(key, _)| (key.id.clone(), key.partition.to_string())));
-    let beside: Vec<_> = fs::read_dir(folder.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let beside: Vec<_> = fs::read_dir(folder.join("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(beside, ["state"], "nothing was written beside the folder");
 }
 
 #[tokio::test]
 async fn one_process_at_a_time_has_a_folder() {
-    let folder = Folder::new();
-    let store = open(&folder.path("state"));
-    let refused = Files::open(folder.path("state/../state"), PLAIN).unwrap_err();
+    let folder = TempFolder::new();
+    let store = open(&folder.join("state"));
+    let refused = Files::open(folder.join("state/../state"), PLAIN).unwrap_err();
     let OpenError::InUse { holder, .. } = &refused else { panic!("{refused}") };
     assert_eq!(holder.process, Some(std::process::id()));
     drop(store);
-    drop(open(&folder.path("state")));
-    fs::write(folder.path("file"), "").unwrap();
-    assert!(matches!(Files::open(folder.path("file"), PLAIN), Err(OpenError::Io { .. })));
+    drop(open(&folder.join("state")));
+    fs::write(folder.join("file"), "").unwrap();
+    assert!(matches!(Files::open(folder.join("file"), PLAIN), Err(OpenError::Io { .. })));
 }
 
 #[tokio::test]
 async fn a_later_format_is_refused_loudly() {
-    let folder = Folder::new();
-    let path = folder.path("state");
+    let folder = TempFolder::new();
+    let path = folder.join("state");
     drop(open(&path));
     fs::write(path.join("format"), "toolhub-files 2\n").unwrap();
     let refused = Files::open(&path, PLAIN).unwrap_err();
@@ -243,9 +244,9 @@ async fn a_later_format_is_refused_loudly() {
 
 #[tokio::test]
 async fn many_that_wait_for_one_context_share_its_file() {
-    let folder = Folder::in_memory();
+    let folder = TempFolder::in_memory();
     let drive = Drive::default();
-    let store = Files::open_on(folder.path("state"), PLAIN, Arc::new(drive.clone())).unwrap();
+    let store = Files::open_on(folder.join("state"), PLAIN, Arc::new(drive.clone())).unwrap();
     commit(&store, "t", vec![put("n/business", b"0")]).await.unwrap();
     drive.syncs();
     let many = (0..200).map(|n| commit(&store, "t", vec![put("n/business", n.to_string().as_bytes())]));
@@ -258,9 +259,9 @@ async fn many_that_wait_for_one_context_share_its_file() {
 
 #[tokio::test]
 async fn a_write_costs_two_syncs_and_one_that_need_not_survive_a_loss_of_power_one() {
-    let folder = Folder::in_memory();
+    let folder = TempFolder::in_memory();
     let drive = Drive::default();
-    let store = Files::open_on(folder.path("state"), PLAIN, Arc::new(drive.clone())).unwrap();
+    let store = Files::open_on(folder.join("state"), PLAIN, Arc::new(drive.clone())).unwrap();
     let soft = |id: &str| {
         let mut write = put(id, b"1");
         write.durability = toolhub_storage::backend::Durability::KillSafe;
@@ -321,8 +322,8 @@ impl Disk for Gate {
 
 #[tokio::test]
 async fn whoever_writes_does_not_wait_for_a_whole_sweep() {
-    let (folder, drive) = (Folder::in_memory(), Drive::default());
-    let store = Files::open_on(folder.path("state"), PLAIN, Arc::new(drive.clone())).unwrap();
+    let (folder, drive) = (TempFolder::in_memory(), Drive::default());
+    let store = Files::open_on(folder.join("state"), PLAIN, Arc::new(drive.clone())).unwrap();
     for n in 0..10 {
         let mut ends = put(&format!("s{n}/cache"), b"1");
         ends.change = Change::Put { value: b"1".as_slice().into(), schema: 1, expires: Some(NOW) };
@@ -331,7 +332,7 @@ async fn whoever_writes_does_not_wait_for_a_whole_sweep() {
     drop(store);
     let ((began, begins), (may, waits)) = (channel(), channel());
     let gate = Gate { drive, began, may: Mutex::new(waits) };
-    let store = Arc::new(Files::open_on(folder.path("state"), PLAIN, Arc::new(gate)).unwrap());
+    let store = Arc::new(Files::open_on(folder.join("state"), PLAIN, Arc::new(gate)).unwrap());
     let sweep = tokio::spawn({
         let store = store.clone();
         async move { store.sweep(100, NOW).await }

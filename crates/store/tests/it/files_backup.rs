@@ -15,8 +15,9 @@ use toolhub_store::{
     Files,
     files::{self, Backup, BackupError, Backups, Disk, LocalDisk, OpenError, Options, RestoreError},
 };
+use toolhub_testkit::TempFolder;
 
-use crate::shelf::{Folder, commit, get, put};
+use crate::shelf::{commit, get, put};
 
 pub(crate) fn open(folder: &Path) -> Files {
     Files::open(folder, Options::default()).unwrap()
@@ -54,8 +55,8 @@ fn listed(backup: &Path) -> Vec<(String, PathBuf)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
-    let (folder, backups) = (Folder::new(), Folder::new());
-    let store = Arc::new(open(&folder.path("state")));
+    let (folder, backups) = (TempFolder::new(), TempFolder::new());
+    let store = Arc::new(open(&folder.join("state")));
     for n in 0..60 {
         commit(&*store, &format!("long-{n}"), vec![put("long", &vec![7; 6_000])]).await.unwrap();
     }
@@ -72,7 +73,7 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
         while row(&*store, "a/x").await.map_or(0, |(_, version)| version) < last + 5 {
             tokio::task::yield_now().await;
         }
-        let path = backups.path(&format!("backup-{n}"));
+        let path = backups.join(format!("backup-{n}"));
         let before = row(&*store, "a/x").await.unwrap().1;
         let made = store.backup(&path).await.unwrap();
         let after = row(&*store, "a/x").await.unwrap().1;
@@ -82,7 +83,7 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
         assert_eq!(made.bytes, files.iter().map(|(_, file)| fs::metadata(file).unwrap().len()).sum::<u64>());
         assert!(files.iter().all(|(sum, file)| *sum == sha256(&fs::read(file).unwrap())));
 
-        let restored = folder.path(&format!("restored-{n}"));
+        let restored = folder.join(format!("restored-{n}"));
         assert_eq!(files::restore(&path, &restored).unwrap().kept, None);
         let restored = open(&restored);
         let (value, version) = row(&restored, "a/x").await.unwrap();
@@ -92,8 +93,8 @@ async fn a_backup_is_of_one_moment_and_everybody_goes_on() {
     }
     writer.abort();
     let all = ["backup-0", "backup-0.json", "backup-1", "backup-1.json", "backup-2", "backup-2.json"];
-    assert_eq!(names(&backups.path("")), all, "nothing else is left");
-    assert_eq!(names(&folder.path("state")), ["contexts", "format", "new", "store.lock"], "nor is anything here");
+    assert_eq!(names(&backups.join("")), all, "nothing else is left");
+    assert_eq!(names(&folder.join("state")), ["contexts", "format", "new", "store.lock"], "nor is anything here");
 }
 
 /// A disk that is full when a test wants it to be.
@@ -139,49 +140,49 @@ impl Disk for Full {
 
 #[tokio::test]
 async fn a_backup_takes_the_place_of_nothing_and_leaves_nothing_when_it_fails() {
-    let (folder, backups, disk) = (Folder::new(), Folder::new(), Arc::new(Full::default()));
-    let state = folder.path("state");
+    let (folder, backups, disk) = (TempFolder::new(), TempFolder::new(), Arc::new(Full::default()));
+    let state = folder.join("state");
     // This disk knows no second names, so files are copied.
     let store = Files::open_on(&state, Options::default(), disk.clone()).unwrap();
     write(&store, 1).await;
-    fs::create_dir(backups.path("taken")).unwrap();
-    fs::write(backups.path("file"), "precious").unwrap();
-    for taken in [backups.path("taken"), backups.path("file"), state.join("contexts/new"), state.join("moment")] {
+    fs::create_dir(backups.join("taken")).unwrap();
+    fs::write(backups.join("file"), "precious").unwrap();
+    for taken in [backups.join("taken"), backups.join("file"), state.join("contexts/new"), state.join("moment")] {
         let refused = store.backup(&taken).await.unwrap_err();
         assert!(matches!(refused, BackupError::Exists(_)), "{}: {refused}", taken.display());
     }
-    fs::write(backups.path("other.json"), "precious").unwrap();
-    assert!(matches!(store.backup(backups.path("other")).await, Err(BackupError::Exists(_))));
-    assert_eq!(fs::read(backups.path("other.json")).unwrap(), b"precious");
-    fs::remove_file(backups.path("other.json")).unwrap();
-    assert!(matches!(store.backup(backups.path("no/such/folder")).await, Err(BackupError::Io { .. })));
+    fs::write(backups.join("other.json"), "precious").unwrap();
+    assert!(matches!(store.backup(backups.join("other")).await, Err(BackupError::Exists(_))));
+    assert_eq!(fs::read(backups.join("other.json")).unwrap(), b"precious");
+    fs::remove_file(backups.join("other.json")).unwrap();
+    assert!(matches!(store.backup(backups.join("no/such/folder")).await, Err(BackupError::Io { .. })));
 
     disk.0.store(true, Ordering::Relaxed);
-    let refused = store.backup(backups.path("full")).await.unwrap_err();
+    let refused = store.backup(backups.join("full")).await.unwrap_err();
     let BackupError::Io { error, .. } = &refused else { panic!("{refused}") };
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     assert!(row(&store, "a/x").await.is_some(), "reads go on");
     disk.0.store(false, Ordering::Relaxed);
-    assert_eq!(names(&backups.path("")), ["file", "taken"]);
+    assert_eq!(names(&backups.join("")), ["file", "taken"]);
     assert!(!state.join("moment").exists());
     assert_eq!(write(&store, 2).await, 2, "and so do writes");
-    store.backup(backups.path("full")).await.unwrap();
-    files::restore(backups.path("full"), folder.path("other")).unwrap();
-    assert_eq!(row(&open(&folder.path("other")), "b/x").await, Some(("2".into(), 2)));
+    store.backup(backups.join("full")).await.unwrap();
+    files::restore(backups.join("full"), folder.join("other")).unwrap();
+    assert_eq!(row(&open(&folder.join("other")), "b/x").await, Some(("2".into(), 2)));
 }
 
 #[tokio::test]
 async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
-    let folder = Folder::new();
-    let made = folder.path("state/backups");
+    let folder = TempFolder::new();
+    let made = folder.join("state/backups");
     let settings = Backups { every: Duration::from_millis(5), keep_for: Duration::ZERO, ..Backups::into(&made) };
     // What processes left that died, and what is not ours.
     fs::create_dir_all(made.join("state-2020-01-01T00-00-00.000Z.half/contexts")).unwrap();
     fs::create_dir_all(made.join("notes-2020-01-01T00-00-00.000Z.half")).unwrap();
-    fs::create_dir_all(folder.path("state/moment/ab")).unwrap();
+    fs::create_dir_all(folder.join("state/moment/ab")).unwrap();
     fs::write(made.join("state-2020-01-02T00-00-00.000Z.json"), "{}").unwrap();
     let options = Options { backups: Some(settings), ..Options::default() };
-    let store = Files::open(folder.path("state"), options).unwrap();
+    let store = Files::open(folder.join("state"), options).unwrap();
     write(&store, 1).await;
     let mut seen = Vec::new();
     while seen.len() < 4 {
@@ -199,13 +200,13 @@ async fn the_store_makes_backups_of_itself_and_keeps_the_last_however_old() {
     assert!((3..=5).contains(&left.len()), "{left:?}");
     assert_eq!(left[0], "notes-2020-01-01T00-00-00.000Z.half");
     assert!(!left.iter().any(|name| name.starts_with("state-2020") || name.ends_with("Z.half") && name != &left[0]));
-    assert!(!folder.path("state/moment").exists());
+    assert!(!folder.join("state/moment").exists());
 }
 
 #[tokio::test]
 async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
-    let folder = Folder::new();
-    let path = folder.path("state");
+    let folder = TempFolder::new();
+    let path = folder.join("state");
     let store = open(&path);
     for value in 1..=3 {
         write(&store, value).await;
@@ -236,25 +237,25 @@ async fn a_restored_store_is_as_it_was_and_gives_no_version_out_twice() {
     }
     // A backup of a restored store keeps its epoch.
     let store = open(&path);
-    store.backup(folder.path("second")).await.unwrap();
+    store.backup(folder.join("second")).await.unwrap();
     drop(store);
-    files::restore(folder.path("second"), folder.path("other")).unwrap();
-    assert!(commit(&open(&folder.path("other")), "t", vec![put("fresh/x", b"")]).await.unwrap()[0] > given);
+    files::restore(folder.join("second"), folder.join("other")).unwrap();
+    assert!(commit(&open(&folder.join("other")), "t", vec![put("fresh/x", b"")]).await.unwrap()[0] > given);
 
-    fs::create_dir(folder.path("before")).unwrap();
-    fs::rename(path.join("contexts.before-restore"), folder.path("before/contexts")).unwrap();
-    assert_eq!(row(&open(&folder.path("before")), "a/x").await, Some(("4".into(), 4)), "what was replaced is kept");
+    fs::create_dir(folder.join("before")).unwrap();
+    fs::rename(path.join("contexts.before-restore"), folder.join("before/contexts")).unwrap();
+    assert_eq!(row(&open(&folder.join("before")), "a/x").await, Some(("4".into(), 4)), "what was replaced is kept");
 }
 
 #[tokio::test]
 async fn an_epoch_that_cannot_be_read_is_taken_for_a_late_one() {
-    let folder = Folder::new();
-    let path = folder.path("state");
+    let folder = TempFolder::new();
+    let path = folder.join("state");
     let store = open(&path);
     write(&store, 1).await;
-    store.backup(folder.path("backup")).await.unwrap();
+    store.backup(folder.join("backup")).await.unwrap();
     drop(store);
-    files::restore(folder.path("backup"), &path).unwrap();
+    files::restore(folder.join("backup"), &path).unwrap();
     let given = write(&open(&path), 2).await;
     fs::write(path.join("contexts/epoch"), "toolhub-epoch 0 00000000\n").unwrap();
     let fresh = commit(&open(&path), "t", vec![put("fresh/x", b"")]).await.unwrap()[0];
@@ -263,8 +264,8 @@ async fn an_epoch_that_cannot_be_read_is_taken_for_a_late_one() {
 
 #[tokio::test]
 async fn what_was_set_aside_is_in_the_backup_and_its_key_stays_refused() {
-    let folder = Folder::new();
-    let path = folder.path("state");
+    let folder = TempFolder::new();
+    let path = folder.join("state");
     let store = open(&path);
     write(&store, 1).await;
     drop(store);
@@ -275,40 +276,40 @@ async fn what_was_set_aside_is_in_the_backup_and_its_key_stays_refused() {
     fs::write(file.unwrap(), "nonsense").unwrap();
     let store = open(&path);
     assert_eq!(store.damaged().len(), 1);
-    store.backup(folder.path("backup")).await.unwrap();
-    files::restore(folder.path("backup"), folder.path("other")).unwrap();
-    let other = open(&folder.path("other"));
+    store.backup(folder.join("backup")).await.unwrap();
+    files::restore(folder.join("backup"), folder.join("other")).unwrap();
+    let other = open(&folder.join("other"));
     assert!(matches!(get(&other, "t", "a/x").await, Err(StoreError::Damaged { table: Table::State, .. })));
     assert_eq!(row(&other, "b/x").await, Some(("1".into(), 1)));
 }
 
 #[tokio::test]
 async fn what_the_old_store_had_begun_is_not_done_to_the_new_one() {
-    let folder = Folder::new();
-    let path = folder.path("state");
+    let folder = TempFolder::new();
+    let path = folder.join("state");
     let store = open(&path);
     write(&store, 1).await;
-    store.backup(folder.path("backup")).await.unwrap();
+    store.backup(folder.join("backup")).await.unwrap();
     write(&store, 2).await;
     drop(store);
     // It died when a note was on the disk and no file had its name yet.
     let context = |store: &str, name: &str| {
-        let all = listed(&folder.path(store)).into_iter().map(|(_, file)| file);
+        let all = listed(&folder.join(store)).into_iter().map(|(_, file)| file);
         all.into_iter().find(|file| file.to_string_lossy().contains(name)).unwrap()
     };
     let file = context("backup", "t-a-");
-    let file = file.strip_prefix(folder.path("backup/contexts")).unwrap();
+    let file = file.strip_prefix(folder.join("backup/contexts")).unwrap();
     fs::copy(path.join("contexts").join(file), path.join("new/9-1")).unwrap();
     fs::remove_file(path.join("contexts").join(file)).unwrap();
     let steps = format!(r#"[{{"file":"{}","ready":"9-1","write":2}}]"#, file.display());
     let note = format!("toolhub-intent 1 {:08x}\n{steps}\n", crc32fast::hash(steps.as_bytes()));
     fs::write(path.join("new/intent"), note).unwrap();
 
-    files::restore(folder.path("backup"), &path).unwrap();
+    files::restore(folder.join("backup"), &path).unwrap();
     assert_eq!(row(&open(&path), "a/x").await, Some(("1".into(), 1)));
-    fs::create_dir(folder.path("before")).unwrap();
-    fs::rename(path.join("contexts.before-restore"), folder.path("before/contexts")).unwrap();
-    assert_eq!(row(&open(&folder.path("before")), "a/x").await, Some(("2".into(), 2)), "nor is it lost");
+    fs::create_dir(folder.join("before")).unwrap();
+    fs::rename(path.join("contexts.before-restore"), folder.join("before/contexts")).unwrap();
+    assert_eq!(row(&open(&folder.join("before")), "a/x").await, Some(("2".into(), 2)), "nor is it lost");
 }
 
 /// Copies a backup; the folder is not there before.
@@ -339,17 +340,17 @@ fn remark(backup: &Path, word: &str, value: serde_json::Value) {
 
 #[tokio::test]
 async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
-    let folder = Folder::new();
-    let path = folder.path("state");
+    let folder = TempFolder::new();
+    let path = folder.join("state");
     let store = open(&path);
     write(&store, 1).await;
-    let good = folder.path("good");
+    let good = folder.join("good");
     store.backup(&good).await.unwrap();
     write(&store, 2).await;
     drop(store);
-    let bad = folder.path("bad");
+    let bad = folder.join("bad");
     let check = async |what: &str, damaged: bool, harm: &dyn Fn()| {
-        let _ = (fs::remove_dir_all(&bad), fs::remove_file(folder.path("bad.json")));
+        let _ = (fs::remove_dir_all(&bad), fs::remove_file(folder.join("bad.json")));
         copy_of(&good, &bad);
         harm();
         let refused = files::restore(&bad, &path).unwrap_err();
@@ -375,8 +376,8 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     check("a line is missing", true, &|| fs::write(bad.join("SHA256SUMS"), list().lines().next().unwrap()).unwrap())
         .await;
     check("the list is missing", true, &|| fs::remove_file(bad.join("SHA256SUMS")).unwrap()).await;
-    check("there is no manifest", false, &|| fs::remove_file(folder.path("bad.json")).unwrap()).await;
-    check("the manifest is nonsense", false, &|| fs::write(folder.path("bad.json"), "{\"bytes\": \"../x\"}").unwrap())
+    check("there is no manifest", false, &|| fs::remove_file(folder.join("bad.json")).unwrap()).await;
+    check("the manifest is nonsense", false, &|| fs::write(folder.join("bad.json"), "{\"bytes\": \"../x\"}").unwrap())
         .await;
     check("it is a file", false, &|| {
         fs::remove_dir_all(&bad).unwrap();
@@ -389,7 +390,7 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     check("there is more than it says", true, &|| remark(&bad, "bytes", 10.into())).await;
 
     // A manifest and a list that fit each other, made by somebody who means no good.
-    let precious = folder.path("precious.json");
+    let precious = folder.join("precious.json");
     fs::write(&precious, "precious").unwrap();
     for escape in ["../precious.json", "contexts/../precious.json", "contexts/4e/../../precious.json", "/etc/passwd"] {
         let told =
@@ -406,22 +407,22 @@ async fn what_is_not_the_backup_that_was_made_is_refused_and_the_store_stays() {
     })
     .await;
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
-    assert!(matches!(files::restore(folder.path("nowhere"), &path), Err(RestoreError::NoBackup { .. })));
+    assert!(matches!(files::restore(folder.join("nowhere"), &path), Err(RestoreError::NoBackup { .. })));
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn nobody_may_read_a_copy_who_may_not_read_the_store() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new();
-    let path = folder.path("state");
+    let folder = TempFolder::new();
+    let path = folder.join("state");
     let store = open(&path);
     write(&store, 1).await;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    store.backup(folder.path("backup")).await.unwrap();
-    files::restore(folder.path("backup"), folder.path("other")).unwrap();
+    store.backup(folder.join("backup")).await.unwrap();
+    files::restore(folder.join("backup"), folder.join("other")).unwrap();
     for name in ["backup", "other/contexts"] {
-        let mode = fs::metadata(folder.path(name)).unwrap().permissions().mode();
+        let mode = fs::metadata(folder.join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700, "{name}");
     }
 }

@@ -8,26 +8,23 @@ use toolhub_storage::{
     clock::Timestamp,
 };
 use toolhub_store::{Files, files::Options};
+use toolhub_testkit::{TempFolder, is_soak, soak};
 
 use crate::{
     drive::{Drive, Half},
-    shelf::{Folder, NOW, commit, get, put, thread},
+    shelf::{NOW, commit, get, put, thread},
 };
 
 const HALVES: [Half; 3] = [Half::Not, Half::Partly, Half::Done];
 const LATER: Timestamp = Timestamp::from_millis(2_000_000);
 
-fn is_soak() -> bool {
-    std::env::var_os("TOOLHUB_SOAK").is_some()
-}
-
 /// The lock is a real file; everything else is on the drive.
-struct Place(PathBuf, #[expect(dead_code, reason = "it goes away with the test")] Folder);
+struct Place(PathBuf, #[expect(dead_code, reason = "it goes away with the test")] TempFolder);
 
 impl Place {
     fn new() -> Self {
-        let folder = Folder::in_memory();
-        Self(folder.path("state"), folder)
+        let folder = TempFolder::in_memory();
+        Self(folder.join("state"), folder)
     }
 
     fn open(&self, drive: &Drive, compression: bool) -> Files {
@@ -153,8 +150,7 @@ async fn stopped_at_any_step_a_batch_is_whole_or_not_at_all() {
                 let cut = drive.cut_power(&mut random);
                 right(&holds(&place.open(&cut, compression)).await, "without power");
                 // Whoever recovers may be stopped as well.
-                let again = if is_soak() { 1..15 } else { 0..1 }
-                    .map(|again| if again == 0 { random.usize(4..15) } else { again });
+                let again = soak(0..1, 1..15).map(|again| if again == 0 { random.usize(4..15) } else { again });
                 for again in again.collect::<Vec<_>>() {
                     let cut = drive.cut_power(&mut random);
                     cut.stop_at(again, HALVES[random.usize(0..3)]);
@@ -225,7 +221,7 @@ async fn lives(place: &Place, seed: u64, durability: Option<Durability>) {
 #[tokio::test]
 async fn stopped_anywhere_in_random_programs_all_that_was_acknowledged_is_there() {
     let place = Place::new();
-    let programs = if is_soak() { 2_000 } else { 60 };
+    let programs = soak(60, 2_000);
     let seed = fastrand::u64(..);
     for program in 0..programs {
         let durability = if program % 2 == 0 { Some(Durability::PowerSafe) } else { None };
@@ -277,7 +273,7 @@ async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
     let store = place.open(&drive, false);
     let elsewhere = Place::new();
     let (mut unknown, mut unavailable) = (0, 0);
-    for _ in 0..if is_soak() { 3_000 } else { 150 } {
+    for _ in 0..soak(150, 3_000) {
         drive.fail_syncs(random.usize(0..7), random.usize(1..6));
         for _ in 0..4 {
             let (writer, together) = (random.usize(0..3), random.bool());

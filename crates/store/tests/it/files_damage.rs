@@ -12,8 +12,9 @@ use toolhub_store::{
     Files,
     files::{OpenError, Options},
 };
+use toolhub_testkit::{TempFolder, soak};
 
-use crate::shelf::{Folder, NOW, commit, get, put, thread};
+use crate::shelf::{NOW, commit, get, put, thread};
 
 const CONTEXTS: usize = 24;
 /// How many files are damaged at a time.
@@ -83,12 +84,12 @@ fn mutate(content: &mut Vec<u8>, random: &mut Rng) {
 
 #[tokio::test]
 async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
-    let folder = Folder::in_memory();
-    let path = folder.path("state");
+    let folder = TempFolder::in_memory();
+    let path = folder.join("state");
     filled(&path).await;
     let files = files(&path);
     let sound: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
-    let mutants = if std::env::var_os("TOOLHUB_SOAK").is_some() { 5_000 } else { 2_000 };
+    let mutants = soak(2_000, 5_000);
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     for round in 0..mutants / HIT as u64 {
@@ -135,8 +136,8 @@ async fn no_mutation_of_a_file_is_served_and_no_other_file_suffers() {
 
 #[tokio::test]
 async fn what_was_damaged_is_told_until_it_is_written_anew() {
-    let folder = Folder::in_memory();
-    let path = folder.path("state");
+    let folder = TempFolder::in_memory();
+    let path = folder.join("state");
     filled(&path).await;
     let file = files(&path)[5].clone();
     let content = fs::read(&file).unwrap();
@@ -161,8 +162,8 @@ async fn what_was_damaged_is_told_until_it_is_written_anew() {
 
 #[tokio::test]
 async fn what_was_set_aside_before_is_not_thrown_away() {
-    let folder = Folder::in_memory();
-    let path = folder.path("state");
+    let folder = TempFolder::in_memory();
+    let path = folder.join("state");
     filled(&path).await;
     let file = files(&path)[5].clone();
     for n in 1..=3 {
@@ -189,8 +190,8 @@ async fn what_was_set_aside_before_is_not_thrown_away() {
 
 #[tokio::test]
 async fn files_that_are_not_ours_are_set_aside_or_left_alone() {
-    let folder = Folder::in_memory();
-    let path = folder.path("state");
+    let folder = TempFolder::in_memory();
+    let path = folder.join("state");
     filled(&path).await;
     let files = files(&path);
     let beside = |n: usize, name: &str| files[n].with_file_name(name);
@@ -220,8 +221,8 @@ async fn files_that_are_not_ours_are_set_aside_or_left_alone() {
 
 #[tokio::test]
 async fn a_damaged_fence_lets_nobody_pass_who_has_one() {
-    let folder = Folder::in_memory();
-    let path = folder.path("state");
+    let folder = TempFolder::in_memory();
+    let path = folder.join("state");
     let fenced = |fence| Batch { fence: Some(fence), ..Batch::on(thread("t")) };
     let store = Files::open(&path, Options::default()).unwrap();
     store.commit(fenced(5), NOW).await.unwrap();
@@ -238,8 +239,8 @@ async fn a_damaged_fence_lets_nobody_pass_who_has_one() {
 /// The file of a later version, as far as this one can know it: its head is whole.
 #[tokio::test]
 async fn a_file_of_a_later_format_stops_the_opening_and_stays_as_it_is() {
-    let folder = Folder::in_memory();
-    let path = folder.path("state");
+    let folder = TempFolder::in_memory();
+    let path = folder.join("state");
     filled(&path).await;
     let file = files(&path)[1].clone();
     let text = fs::read_to_string(&file).unwrap();

@@ -3,11 +3,11 @@
 use std::{fs, path::Path};
 
 use toolhub_store::files::{self, Backup};
+use toolhub_testkit::TempFolder;
 
 use crate::{
     failpoints::{die, rounds},
     files_backup::{open, row, write},
-    shelf::Folder,
 };
 
 /// The value of both files of the store.
@@ -24,8 +24,8 @@ async fn a_process_that_dies_during_a_backup_leaves_a_whole_one_or_none() {
     let places = ["before the moment", "after the moment", "after the copy", "after the manifest", "after the name"];
     for place in places {
         for _ in 0..rounds() {
-            let folder = Folder::new();
-            let (path, backup) = (folder.path("state"), folder.path("state.backup"));
+            let folder = TempFolder::new();
+            let (path, backup) = (folder.join("state"), folder.join("state.backup"));
             write(&open(&path), 1).await;
             die("backup of files", &path, &format!("backup of files: {place}"));
             assert_eq!(value(&path).await, "1", "{place}");
@@ -39,7 +39,7 @@ async fn a_process_that_dies_during_a_backup_leaves_a_whole_one_or_none() {
             files::restore(&backup, &path).unwrap();
             assert_eq!(value(&path).await, "1", "{place}");
             let mut left: Vec<_> =
-                fs::read_dir(folder.path("")).unwrap().map(|file| file.unwrap().file_name()).collect();
+                fs::read_dir(folder.join("")).unwrap().map(|file| file.unwrap().file_name()).collect();
             left.sort();
             assert_eq!(left, ["state", "state.backup", "state.backup.json"], "{place}");
         }
@@ -56,8 +56,8 @@ async fn a_process_that_dies_during_a_restore_leaves_the_old_store_or_the_new_on
         ("after the swap", true),
     ] {
         for _ in 0..rounds() {
-            let folder = Folder::new();
-            let (path, backup) = (folder.path("state"), folder.path("state.backup"));
+            let folder = TempFolder::new();
+            let (path, backup) = (folder.join("state"), folder.join("state.backup"));
             let store = open(&path);
             write(&store, 1).await;
             store.backup(&backup).await.unwrap();
@@ -86,8 +86,8 @@ async fn a_disk_that_takes_no_more_leaves_the_old_store_where_it_is() {
         failpoints::process,
         shelf::{commit, put},
     };
-    let folder = Folder::new();
-    let (path, backup) = (folder.path("state"), folder.path("state.backup"));
+    let folder = TempFolder::new();
+    let (path, backup) = (folder.join("state"), folder.join("state.backup"));
     let store = open(&path);
     write(&store, 1).await;
     commit(&store, "t", vec![put("long/x", &vec![b' '; 400_000])]).await.unwrap();

@@ -4,10 +4,11 @@ use std::{io::Write as _, path::Path, sync::Arc};
 
 use toolhub_storage::backend::Table;
 use toolhub_store::{Files, files::Options};
+use toolhub_testkit::{TempFolder, soak};
 
 use crate::{
     kill::{all, has_all, run_and_kill},
-    shelf::{Folder, commit, get, put},
+    shelf::{commit, get, put},
 };
 
 const WRITERS: u64 = 6;
@@ -47,14 +48,14 @@ async fn writes_until_it_is_killed() {
 
 #[tokio::test]
 async fn whatever_was_acknowledged_is_there_after_a_kill() {
-    let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 300 } else { 10 };
-    let mut folder = Folder::in_memory();
+    let kills = soak(10, 300);
+    let mut folder = TempFolder::in_memory();
     for kill in 1..=kills {
         // Every entry lies in the same file, and each makes it longer: begun anew before that is all that takes time.
         if kill % 20 == 0 {
-            folder = Folder::in_memory();
+            folder = TempFolder::in_memory();
         }
-        let path = folder.path("state");
+        let path = folder.join("state");
         let acknowledgements = fastrand::usize(1..300);
         let acknowledged =
             run_and_kill("files_kill::writes_until_it_is_killed", (FOLDER, &path), acknowledgements, |_, _| ());

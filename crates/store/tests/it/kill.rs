@@ -1,16 +1,11 @@
 //! Killed at any moment, the store has everything it acknowledged, and nothing by halves.
 
-use std::{
-    collections::HashMap,
-    io::{BufRead, BufReader, Write as _},
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{collections::HashMap, io::Write as _, path::Path, time::Duration};
 
 use toolhub_storage::backend::{Backend, Durability, Expect, Scan, Scope, Table};
+use toolhub_testkit::{TempFolder, kill_after, soak};
 
-use crate::shelf::{Folder, NOW, commit, get, open, put, thread};
+use crate::shelf::{NOW, commit, get, open, put, thread};
 
 pub(crate) const WRITERS: u64 = 8;
 /// Tells the test binary that it is the process to be killed, and which file it writes.
@@ -68,25 +63,14 @@ pub(crate) fn run_and_kill(
     acknowledgements: usize,
     mut heard: impl FnMut(u64, u64),
 ) -> HashMap<u64, u64> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--ignored", "--nocapture"])
-        .env(variable, path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (mut last, mut seen) = (HashMap::new(), 0);
-    // After the kill the pipe still holds what was acknowledged before it.
-    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-        let Some((writer, number)) = acknowledged(&line.unwrap()) else { continue };
+    let mut last = HashMap::new();
+    let path = path.to_str().expect("a temporary path is UTF-8");
+    kill_after(test, &[(variable, path)], acknowledgements, |line| {
+        let Some((writer, number)) = acknowledged(line) else { return false };
         heard(writer, number);
         last.insert(writer, number);
-        seen += 1;
-        if seen == acknowledgements {
-            child.kill().unwrap();
-        }
-    }
-    assert!(seen >= acknowledgements, "it ended by itself after {seen}: {:?}", child.wait());
-    child.wait().unwrap();
+        true
+    });
     last
 }
 
@@ -112,9 +96,9 @@ pub(crate) async fn has_all(store: &impl Backend, writer: u64, counter: &str, ac
 
 #[tokio::test]
 async fn whatever_was_acknowledged_is_there_after_a_kill() {
-    let folder = Folder::new();
-    let path = folder.path("store.db");
-    let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 200 } else { 10 };
+    let folder = TempFolder::new();
+    let path = folder.join("store.db");
+    let kills = soak(10, 200);
     for _ in 0..kills {
         let acknowledgements = fastrand::usize(1..600);
         let acknowledged = run_and_kill("kill::writes_until_it_is_killed", (FILE, &path), acknowledgements, |_, _| ());

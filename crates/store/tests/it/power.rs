@@ -9,17 +9,18 @@ use fastrand::Rng;
 use futures_util::FutureExt;
 use toolhub_storage::backend::{Backend, Durability, Scan, Scope, StoreError, Table};
 use toolhub_store::Sqlite;
+use toolhub_testkit::{TempFolder, soak};
 
 use crate::{
-    shelf::{Folder, NOW, commit, get, open, put, thread},
+    shelf::{NOW, commit, get, open, put, thread},
     vfs::Disk,
 };
 
 const WRITERS: u64 = 6;
 
-fn folder() -> (Folder, Arc<Disk>) {
-    let folder = Folder::in_memory();
-    let disk = Disk::under(&folder.path(""));
+fn folder() -> (TempFolder, Arc<Disk>) {
+    let folder = TempFolder::in_memory();
+    let disk = Disk::under(&folder.join(""));
     (folder, disk)
 }
 
@@ -36,9 +37,9 @@ async fn count(store: &impl Backend, writer: u64, durability: Durability) -> Res
 
 /// Cuts the power and looks what is there: all of `acknowledged`, without gaps.
 async fn check_after_cut(disk: &Disk, random: &mut Rng, acknowledged: &HashMap<u64, u64>) {
-    let after = Folder::in_memory();
-    disk.cut_power(&after.path(""), random);
-    let store = open(&after.path("store.db"));
+    let after = TempFolder::in_memory();
+    disk.cut_power(&after.join(""), random);
+    let store = open(&after.join("store.db"));
     for writer in 0..WRITERS {
         let partition = format!("writer-{writer}");
         let version = get(&store, &partition, "counter").await.unwrap().map_or(0, |row| row.seen.version);
@@ -50,7 +51,7 @@ async fn check_after_cut(disk: &Disk, random: &mut Rng, acknowledged: &HashMap<u
         assert_eq!(numbers, (1..=version).collect::<Vec<_>>(), "no gap, and nothing by halves");
     }
     drop(store);
-    let file = rusqlite::Connection::open(after.path("store.db")).unwrap();
+    let file = rusqlite::Connection::open(after.join("store.db")).unwrap();
     let verdict: String = file.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
     assert_eq!(verdict, "ok");
 }
@@ -58,7 +59,7 @@ async fn check_after_cut(disk: &Disk, random: &mut Rng, acknowledged: &HashMap<u
 #[tokio::test]
 async fn a_power_safe_commit_is_one_sync_a_kill_safe_one_none_and_many_share() {
     let (folder, disk) = folder();
-    let store = Arc::new(open(&folder.path("store.db")));
+    let store = Arc::new(open(&folder.join("store.db")));
     count(&*store, 0, Durability::PowerSafe).await.unwrap();
     disk.syncs();
     for _ in 0..10 {
@@ -86,14 +87,14 @@ async fn a_power_safe_commit_is_one_sync_a_kill_safe_one_none_and_many_share() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_power_safe_is_missing_after_the_power_was_cut() {
     // Each time a new store: what is looked at after a cut grows with every write.
-    for _ in 0..if std::env::var_os("TOOLHUB_SOAK").is_some() { 10 } else { 1 } {
+    for _ in 0..soak(1, 10) {
         cut_now_and_then().await;
     }
 }
 
 async fn cut_now_and_then() {
     let (folder, disk) = folder();
-    let store = Arc::new(open(&folder.path("store.db")));
+    let store = Arc::new(open(&folder.join("store.db")));
     let told = Arc::new(Mutex::new(HashMap::new()));
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
@@ -128,10 +129,10 @@ async fn cut_now_and_then() {
 #[tokio::test]
 async fn a_sync_that_failed_is_never_taken_for_one_that_worked() {
     let (folder, disk) = folder();
-    let store = open(&folder.path("store.db"));
+    let store = open(&folder.join("store.db"));
     let (mut random, mut told) = (Rng::with_seed(7), HashMap::new());
     let (mut unknown, mut unavailable) = (0, 0);
-    for round in 0..if std::env::var_os("TOOLHUB_SOAK").is_some() { 400 } else { 40 } {
+    for round in 0..soak(40, 400) {
         // Some that nobody has synced yet lie before the one that fails.
         for _ in 0..random.usize(0..4) {
             let _ = count(&store, 0, Durability::KillSafe).await;
@@ -162,7 +163,7 @@ async fn fill(store: &Sqlite) -> Result<Vec<u64>, StoreError> {
 #[tokio::test]
 async fn a_full_disk_is_an_error_that_wrote_nothing_and_ends_with_the_lack() {
     let (folder, disk) = folder();
-    let store = open(&folder.path("store.db"));
+    let store = open(&folder.join("store.db"));
     assert_eq!(fill(&store).await, Ok(vec![1]));
     for version in 2..5 {
         disk.set_full(true);

@@ -11,6 +11,7 @@ use toolhub::{
     prelude::*,
     testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
 };
+use toolhub_testkit::soak;
 
 use crate::awkward_store::Awkward;
 
@@ -581,7 +582,7 @@ async fn raced_replayed_altered_foreign_and_late_a_yes_is_used_at_most_once() {
     let (order, script) = scripted("order", []);
     let hub = ToolHub::builder().tool(order.confirm()).build().await.unwrap();
     let tenant = Tenant::default();
-    let rounds: usize = if std::env::var_os("TOOLHUB_SOAK").is_some() { 1_000 } else { 200 };
+    let rounds: usize = soak(200, 1_000);
     for round in 0..rounds {
         let call = |change: &'static str| {
             let qty = if change == "altered" { round + 1_000_000 } else { round };

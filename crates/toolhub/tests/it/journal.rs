@@ -17,18 +17,18 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Scripted, Step, scripted},
 };
 
-use crate::folder::Folder;
+use toolhub_testkit::TempFolder;
 
 /// Where records lie while one hub after the other uses them.
 #[derive(Clone)]
 pub(crate) enum Shelf {
     Memory(Arc<Memory>),
-    File(Arc<Folder>),
+    File(Arc<TempFolder>),
 }
 
 impl Shelf {
     pub(crate) fn both() -> [Self; 2] {
-        [Self::Memory(Arc::default()), Self::File(Arc::new(Folder::new()))]
+        [Self::Memory(Arc::default()), Self::File(Arc::new(TempFolder::new()))]
     }
 
     /// The next hub. What the one before does by itself ends a moment after it, and only then is the file free.

@@ -9,9 +9,8 @@ mod http;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
-    io::{BufRead, BufReader, Write as _},
+    io::Write as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -24,7 +23,7 @@ use toolhub::{
     sqlite::Options,
 };
 
-use crate::folder::Folder;
+use toolhub_testkit::{TempFolder, kill_after, soak};
 
 /// Tells the test binary that it is the process to be killed, where it works, and which of its lives this is.
 const FOLDER: &str = "TOOLHUB_HUB_TO_BE_KILLED";
@@ -146,18 +145,9 @@ struct Said {
 
 /// Runs the process above for so many acknowledgements, and kills it.
 fn run_and_kill(folder: &Path, life: usize, acknowledgements: usize) -> Said {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["killed::works_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
-        .env(FOLDER, folder)
-        .env(LIFE, life.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
     let mut said = Said::default();
-    let mut seen = 0;
-    // After the kill the pipe still holds what was said before it.
-    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-        let line = line.unwrap();
+    let variables = [(FOLDER, folder.to_str().expect("a temporary path is UTF-8")), (LIFE, &life.to_string())];
+    kill_after("killed::works_until_it_is_killed", &variables, acknowledgements, |line| {
         let mut words = line.split(' ');
         match (words.next(), words.next(), words.next()) {
             (Some("ready"), Some(millis), _) => said.ready_after = Duration::from_millis(millis.parse().unwrap()),
@@ -166,28 +156,24 @@ fn run_and_kill(folder: &Path, life: usize, acknowledgements: usize) -> Said {
             }
             (Some("paid"), Some(key), Some(count)) => {
                 said.paid.insert(key.into(), count.parse().unwrap());
-                seen += 1;
+                return true;
             }
             (Some("interrupted"), Some(key), _) => {
                 said.interrupted.insert(key.into());
-                seen += 1;
+                return true;
             }
             (Some("unexpected"), ..) => panic!("{line}"),
-            _ => continue,
+            _ => {}
         }
-        if seen == acknowledgements {
-            child.kill().unwrap();
-        }
-    }
-    assert!(seen >= acknowledgements, "it ended by itself after {seen}: {:?}", child.wait());
-    child.wait().unwrap();
+        false
+    });
     said
 }
 
 #[tokio::test]
 async fn a_killed_hub_has_lost_nothing_it_acknowledged_and_done_nothing_twice() {
-    let folder = Folder::new();
-    let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 1_000 } else { 30 };
+    let folder = TempFolder::new();
+    let kills = soak(30, 1_000);
     let (mut paid, mut interrupted) = (BTreeMap::new(), BTreeSet::new());
     let mut slowest = Duration::ZERO;
     for life in 0..kills {

@@ -19,6 +19,7 @@ use toolhub::{
     status::ToolStatus,
     testing::{AssertOutcome, Step, TestClock, scripted},
 };
+use toolhub_testkit::soak;
 
 use crate::{
     alloc,
@@ -549,7 +550,7 @@ async fn equal_threads_wait_about_equally_long_in_whatever_order_they_came() {
 
 #[test]
 fn a_flood_of_queued_calls_comes_to_its_end_and_leaves_no_memory_behind() {
-    let (calls, threads) = if std::env::var_os("TOOLHUB_SOAK").is_some() { (100_000, 1_000) } else { (20_000, 200) };
+    let (calls, threads) = soak((20_000, 200), (100_000, 1_000));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let door = Arc::new(Semaphore::new(0));

@@ -24,7 +24,6 @@ mod events;
 mod events_kept;
 mod executors;
 mod external;
-mod folder;
 mod hooks;
 mod house;
 mod idempotency;

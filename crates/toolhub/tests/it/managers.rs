@@ -11,15 +11,16 @@ use toolhub::{
     Acknowledged, BusinessStateConfig, HubBuilder, ManagerType, PersistenceFormat, StateKind::Business,
     StateManagerConfig, prelude::*, testing::AssertOutcome,
 };
+use toolhub_testkit::TempFolder;
 
-use crate::{folder::Folder, shop::add_to_cart, state_manager::main};
+use crate::{shop::add_to_cart, state_manager::main};
 
 /// Where a hub is to keep its states.
-fn states(folder: &Folder) -> PathBuf {
+fn states(folder: &TempFolder) -> PathBuf {
     folder.path().join("states")
 }
 
-fn config(folder: &Folder, format: PersistenceFormat) -> StateManagerConfig {
+fn config(folder: &TempFolder, format: PersistenceFormat) -> StateManagerConfig {
     StateManagerConfig {
         manager_type: Some(ManagerType::Persistent),
         persistence_path: states(folder),
@@ -66,7 +67,7 @@ fn ends_with(path: &Path, ending: &str) -> bool {
 #[tokio::test]
 async fn states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_says() {
     for (format, ending) in [(PersistenceFormat::Sqlite, "state.db"), (PersistenceFormat::Json, ".json")] {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let hub = || builder(config(&folder, format), BusinessStateConfig::default()).build();
         for round in 1..=3 {
             let hub = hub().await.unwrap();
@@ -82,7 +83,7 @@ async fn states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_sa
 
 #[tokio::test]
 async fn a_file_of_states_is_text_that_people_can_read() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let hub = builder(config(&folder, PersistenceFormat::Json), BusinessStateConfig::default()).build().await.unwrap();
     add(&hub).await;
     close(hub).await;
@@ -96,7 +97,7 @@ async fn states_are_packed_where_either_config_says_so_and_read_back_as_they_wer
     let packed = || BusinessStateConfig { state_compression: true, ..plain() };
     for format in [PersistenceFormat::Sqlite, PersistenceFormat::Json] {
         for (compression, business) in [(true, plain()), (false, packed())] {
-            let folder = Folder::new();
+            let folder = TempFolder::new();
             // Written as it is first: what is there already stays readable.
             let first = builder(config(&folder, format), plain()).build().await.unwrap();
             add(&first).await;
@@ -126,7 +127,7 @@ async fn states_are_packed_where_either_config_says_so_and_read_back_as_they_wer
 #[tokio::test]
 async fn written_behind_an_answer_says_so_and_the_end_of_the_hub_writes_what_waits() {
     for format in [PersistenceFormat::Sqlite, PersistenceFormat::Json] {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let hour = Duration::from_secs(3600);
         let business = || BusinessStateConfig { sync_on_change: false, sync_interval: hour, ..Default::default() };
         let hub = builder(config(&folder, format), business()).build().await.unwrap();
@@ -144,7 +145,7 @@ async fn written_behind_an_answer_says_so_and_the_end_of_the_hub_writes_what_wai
 
 #[tokio::test]
 async fn what_waits_is_written_at_the_interval() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let soon = Duration::from_millis(20);
     let business = BusinessStateConfig { sync_on_change: false, sync_interval: soon, ..Default::default() };
     let hub = builder(config(&folder, PersistenceFormat::Json), business).build().await.unwrap();
@@ -168,7 +169,7 @@ async fn backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says() {
 }
 
 async fn are_made(format: PersistenceFormat) {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let (often, soon) = (Duration::from_millis(30), Duration::from_millis(1));
     let business = BusinessStateConfig {
         backup_enabled: true,
@@ -195,7 +196,7 @@ async fn are_made(format: PersistenceFormat) {
     close(hub).await;
     assert!(all().len() < seen.len(), "the oldest is gone");
     let last = all().pop().unwrap();
-    let other = Folder::new();
+    let other = TempFolder::new();
     fs::create_dir_all(states(&other)).unwrap();
     match format {
         PersistenceFormat::Sqlite => drop(toolhub::sqlite::restore(&last, states(&other).join("state.db")).unwrap()),
@@ -208,7 +209,7 @@ async fn are_made(format: PersistenceFormat) {
 
 #[tokio::test]
 async fn what_cannot_be_opened_is_told_and_what_nothing_heeds_is_refused() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     fs::write(states(&folder), "a file where the folder should be").unwrap();
     let refused = builder(config(&folder, PersistenceFormat::Sqlite), BusinessStateConfig::default()).build().await;
     let refused = refused.unwrap_err().to_string();

@@ -10,6 +10,7 @@ use toolhub::{
     status::{StatusSettings, ToolStatus},
     testing::{AssertOutcome, Recorder, Step, scripted},
 };
+use toolhub_testkit::soak;
 
 use crate::busy::{Busy, until};
 
@@ -201,7 +202,7 @@ async fn what_is_offered_follows_the_rules_of_the_day() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_fails_while_everything_is_replaced_again_and_again() {
-    let rounds = if std::env::var_os("TOOLHUB_SOAK").is_some() { 1_000 } else { 50 };
+    let rounds = soak(50, 1_000);
     let hub = hub([plain("a"), plain("b").read_only()]).await;
     let callers: Vec<_> = (0..4)
         .map(|n| {

@@ -21,6 +21,7 @@ use toolhub::{
     status::{StatusSettings, ToolStatus},
     testing::{AssertOutcome, Scripted, Step, TestClock, scripted},
 };
+use toolhub_testkit::soak;
 
 use crate::busy::{Busy, until};
 
@@ -368,7 +369,7 @@ async fn what_a_failed_attempt_did_to_the_state_is_not_committed_by_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_upstream_sees_a_fifth_more_than_its_calls() {
-    let seconds = if std::env::var_os("TOOLHUB_SOAK").is_some() { 60 } else { 10 };
+    let seconds = soak(10, 60);
     let seen = Arc::new(AtomicUsize::new(0));
     let count = seen.clone();
     let work = move |_: NoArguments| {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use toolhub::{ConflictResolution, Sqlite, prelude::*, sqlite::Options, testing::AssertOutcome};
 
-use crate::folder::Folder;
+use toolhub_testkit::{TempFolder, soak};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Count {
@@ -37,8 +37,8 @@ async fn shown(hub: &ToolHub) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
-    let each: u64 = if std::env::var_os("TOOLHUB_SOAK").is_some() { 100 } else { 5 };
-    let folder = Folder::new();
+    let each: u64 = soak(5, 100);
+    let folder = TempFolder::new();
     let path = folder.path().join("store.db");
     let store = Arc::new(Sqlite::open(&path, Options::default()).unwrap());
     let hubs = [hub_on(&store).await, hub_on(&store).await];
@@ -74,7 +74,7 @@ async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_hands_a_store_to_a_hub_can_still_make_a_backup_of_it() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = Arc::new(Sqlite::open(folder.path().join("store.db"), Options::default()).unwrap());
     let hub = ToolHub::builder().store(store.clone()).tool(tool("add", add)).build().await.unwrap();
     hub.call("add", json!({})).thread("t").await.assert_success();
@@ -92,7 +92,7 @@ async fn whoever_hands_a_store_to_a_hub_can_still_make_a_backup_of_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evidence_that_is_damaged_on_the_disk_is_none_and_the_next_success_takes_its_place() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.path().join("store.db");
     let hub = async || {
         let store = Sqlite::open(&path, Options::default()).unwrap();

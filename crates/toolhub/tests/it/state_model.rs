@@ -18,6 +18,7 @@ use toolhub::{
     prelude::{Tenant, ToolHub, Value},
     testing::TestClock,
 };
+use toolhub_testkit::soak;
 
 const MOST_VERSIONS: usize = 3;
 const MOST_ENTRIES: usize = 5;
@@ -331,7 +332,7 @@ fn id(context: usize) -> ContextId {
 
 #[test]
 fn the_manager_agrees_with_a_naive_model_on_every_program() {
-    let cases = if std::env::var_os("TOOLHUB_SOAK").is_some() { 20_000 } else { 1_000 };
+    let cases = soak(1_000, 20_000);
     let config = Config { failure_persistence: None, ..Config::with_cases(cases) };
     let met = RefCell::new(BTreeMap::<&str, usize>::new());
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

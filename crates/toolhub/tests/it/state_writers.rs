@@ -7,6 +7,7 @@ use std::{
     },
     time::Duration,
 };
+use toolhub_testkit::soak;
 
 use crate::endings::quietly;
 use toolhub::{
@@ -82,7 +83,7 @@ fn patient(tool: ToolBuilder) -> ToolBuilder {
 }
 
 fn increments() -> u64 {
-    if std::env::var_os("TOOLHUB_SOAK").is_some() { 2_000 } else { 50 }
+    soak(50, 2_000)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

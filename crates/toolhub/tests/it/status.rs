@@ -17,6 +17,7 @@ use toolhub::{
     status::{FailureWindow, Language, StatusSettings, ToolStatus},
     testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
 };
+use toolhub_testkit::soak;
 
 use crate::{
     awkward_store::Awkward,
@@ -142,7 +143,7 @@ fn patient(ran: &Arc<AtomicUsize>, crowded: &Arc<AtomicBool>) -> ToolBuilder {
 
 #[tokio::test(start_paused = true)]
 async fn of_five_hundred_callers_at_the_end_of_a_wait_exactly_one_probes() {
-    let rounds = if std::env::var_os("TOOLHUB_SOAK").is_some() { 200 } else { 20 };
+    let rounds = soak(20, 200);
     let (ran, crowded) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let settings = StatusSettings { failure_duration: MINUTE, longest: MINUTE, ..StatusSettings::default() };
     let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());

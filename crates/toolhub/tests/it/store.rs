@@ -14,6 +14,7 @@ use toolhub::{
     ids::{Tenant, ThreadId},
     testing::contract,
 };
+use toolhub_testkit::soak;
 
 use crate::{alloc::held, awkward_store::Awkward};
 
@@ -47,7 +48,7 @@ async fn in_an_arc_a_store_keeps_every_promise() {
 
 #[tokio::test]
 async fn random_programs_find_no_difference_to_a_naive_model() {
-    let programs = if std::env::var_os("TOOLHUB_SOAK").is_some() { 20_000 } else { 1_000 };
+    let programs = soak(1_000, 20_000);
     // Other programs each time; the message of a failure names the seed.
     let seed = RandomState::new().build_hasher().finish();
     contract::random(async || Arc::new(Memory::new()), programs, seed).await;

@@ -18,6 +18,7 @@ use toolhub::{
     status::StatusSettings,
     testing::{AssertOutcome, TestClock},
 };
+use toolhub_testkit::soak;
 
 use crate::{
     alloc,
@@ -129,7 +130,7 @@ async fn storm(hub: &ToolHub, calls: usize, together: usize) {
 
 #[test]
 fn ten_thousand_calls_that_end_badly_leave_no_task_slot_queue_entry_or_memory() {
-    let calls = if std::env::var_os("TOOLHUB_SOAK").is_some() { 100_000 } else { 10_000 };
+    let calls = soak(10_000, 100_000);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let (begun, busy) = (Arc::new(AtomicUsize::new(0)), Busy::new());
@@ -179,7 +180,7 @@ fn ten_thousand_calls_that_end_badly_leave_no_task_slot_queue_entry_or_memory() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn on_several_threads_no_slot_is_given_twice_or_lost() {
-    let rounds = if std::env::var_os("TOOLHUB_SOAK").is_some() { 200 } else { 10 };
+    let rounds = soak(10, 200);
     let (names, busy) = (["a", "b", "c"], Busy::new());
     let crowd = |name| {
         let busy = busy.clone();

@@ -2,6 +2,7 @@
 
 use proptest::{collection, prelude::*, sample::select};
 use toolhub::{Status, prelude::*};
+use toolhub_testkit::soak;
 
 /// Book a table.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -103,7 +104,7 @@ fn nearly_valid() -> impl Strategy<Value = (Value, bool)> {
 }
 
 fn cases() -> u32 {
-    if std::env::var_os("TOOLHUB_SOAK").is_some() { 200_000 } else { 3_000 }
+    soak(3_000, 200_000)
 }
 
 #[test]

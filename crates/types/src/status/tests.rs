@@ -15,6 +15,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use story::Story;
+use toolhub_testkit::soak;
 
 use super::ToolStatus;
 use crate::error::ErrorKind;
@@ -87,7 +88,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, i64)>> {
 
 #[test]
 fn the_machine_agrees_with_the_reference_on_every_story() {
-    let cases = if std::env::var_os("TOOLHUB_SOAK").is_some() { 10_000 } else { 1_000 };
+    let cases = soak(1_000, 10_000);
     let config = Config { failure_persistence: None, ..Config::with_cases(cases) };
     let met = RefCell::new(BTreeMap::<&str, usize>::new());
     let result = TestRunner::new(config).run(&steps(), |steps| {

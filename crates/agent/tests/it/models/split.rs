@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::json;
 use toolhub_agent::{Model, Reply};
+use toolhub_testkit::soak;
 
 use super::{Answer, Server, anthropic, ask, hello, openai, streamed};
 
@@ -68,7 +69,7 @@ async fn a_stream_in_single_bytes_is_the_same_reply() {
 #[test]
 fn a_stream_cut_anywhere_is_the_same_reply() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let cases = if std::env::var_os("TOOLHUB_SOAK").is_some() { 5_000 } else { 100 };
+    let cases = soak(100, 5_000);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let lengths = completions().len().min(messages().len());
     proptest!(config, |(is_openai: bool, places in prop::collection::btree_set(1..lengths, 0..20))| {

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use toolhub::config::Unit;
+use toolhub_testkit::soak;
 
 use super::{
     super::{
@@ -18,7 +19,7 @@ use super::{
 };
 
 fn rounds() -> ProptestConfig {
-    let cases = if std::env::var_os("TOOLHUB_SOAK").is_some() { 3_000 } else { 150 };
+    let cases = soak(150, 3_000);
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
@@ -127,7 +128,7 @@ proptest! {
 
     #[test]
     fn no_text_makes_the_reader_fall_over(text in "(\\[{0,2}[a-z.\"]{0,9}\\]{0,2}|[a-z_]{1,9} ?= ?[\"'\\[{]?[a-z0-9.:$\\{\\}-]{0,9}[\"'\\]}]?|\\PC{0,9}|\n){0,12}") {
-        let folder = Folder::new("any-text");
+        let folder = Folder::new();
         folder.write("toolhub.toml", &text);
         if let Err(problems) = super::load(&folder.asked(&[])) {
             prop_assert!(!problems.to_string().is_empty());
@@ -136,7 +137,7 @@ proptest! {
 
     #[test]
     fn no_config_makes_the_resolver_fall_over(said in value(&SHAPE)) {
-        let folder = Folder::new("any-config");
+        let folder = Folder::new();
         folder.write("toolhub.toml", &toml::to_string(&said).unwrap_or_default());
         match super::load(&folder.asked(&[])) {
             Ok(loaded) => {

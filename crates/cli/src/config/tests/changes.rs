@@ -14,18 +14,18 @@ builtin = \"clock\"
 ";
 
 #[track_caller]
-fn check(name: &str, text: &str, expected: &ChangePlan) {
-    assert_eq!(config(name, text).change_from(&config(&format!("{name}-old"), BASE)), *expected, "{text}");
+fn check(text: &str, expected: &ChangePlan) {
+    assert_eq!(config(text).change_from(&config(BASE)), *expected, "{text}");
 }
 
 #[test]
 fn a_config_that_says_the_same_in_another_way_changes_nothing() {
-    check("same", BASE, &ChangePlan::default());
+    check(BASE, &ChangePlan::default());
     let moved = "
         tools = { clock = { builtin = \"clock\", kind = \"stateless\", enabled = true }, notes = { builtin = \"notes\" } }
         defaults.timeout = \"5000ms\"
         server = { port = 1, host = \"127.0.0.1\" }";
-    check("moved", moved, &ChangePlan::default());
+    check(moved, &ChangePlan::default());
 }
 
 #[test]
@@ -38,32 +38,32 @@ fn tools_come_change_and_go() {
         removed: vec!["clock".into()],
         ..ChangePlan::default()
     };
-    check("tools", &text, &plan);
+    check(&text, &plan);
     let disabled = BASE.replace("builtin = \"clock\"", "builtin = \"clock\"\nenabled = false");
-    check("disabled", &disabled, &ChangePlan { removed: vec!["clock".into()], ..ChangePlan::default() });
+    check(&disabled, &ChangePlan { removed: vec!["clock".into()], ..ChangePlan::default() });
 }
 
 #[test]
 fn policies_and_statuses_change_without_touching_a_tool() {
     let policies = ChangePlan { policies: true, ..ChangePlan::default() };
-    check("defaults", &BASE.replace("5s", "6s"), &policies);
-    check("rule", &format!("{BASE}\n[[policy]]\ndecision = \"ask\""), &policies);
-    check("limits", &format!("{BASE}\n[[limits]]\ntool = \"*\"\ntimeout = \"1s\""), &policies);
+    check(&BASE.replace("5s", "6s"), &policies);
+    check(&format!("{BASE}\n[[policy]]\ndecision = \"ask\""), &policies);
+    check(&format!("{BASE}\n[[limits]]\ntool = \"*\"\ntimeout = \"1s\""), &policies);
     let status = ChangePlan { status: true, ..ChangePlan::default() };
-    check("status", &format!("{BASE}\n[status]\nfailure_threshold = 9"), &status);
+    check(&format!("{BASE}\n[status]\nfailure_threshold = 9"), &status);
 }
 
 #[test]
 fn agents_models_and_toolsets_change_without_a_restart() {
     let agents = ChangePlan { agents: true, ..ChangePlan::default() };
     let llm = "\n[llm]\nprovider = \"scripted\"\n";
-    check("llm", &format!("{BASE}{llm}"), &agents);
-    check("toolset", &format!("{BASE}\n[toolsets.basic]\ntools = [\"notes\"]"), &agents);
-    let old = config("agents-old", &format!("{BASE}{llm}"));
+    check(&format!("{BASE}{llm}"), &agents);
+    check(&format!("{BASE}\n[toolsets.basic]\ntools = [\"notes\"]"), &agents);
+    let old = config(&format!("{BASE}{llm}"));
     let same = format!("{BASE}{llm}request_timeout = \"120s\"\n[agents.default]\n");
-    assert_eq!(config("agents-same", &same).change_from(&old), ChangePlan::default());
+    assert_eq!(config(&same).change_from(&old), ChangePlan::default());
     let other = format!("{BASE}{llm}[agents.default]\nmax_steps = 3\n");
-    assert_eq!(config("agents-other", &other).change_from(&old), agents);
+    assert_eq!(config(&other).change_from(&old), agents);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn what_needs_a_restart_is_named_key_by_key() {
     // How long records are kept hangs on where they are kept.
     let keys = keys.into_iter().chain(["store.retention.audit", "store.retention.calls"]);
     let plan = ChangePlan { needs_restart: keys.map(String::from).collect(), ..ChangePlan::default() };
-    check("restart", &text, &plan);
+    check(&text, &plan);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn keys_of_clients_change_without_a_restart() {
     let hash = "0".repeat(64);
     let key = format!("\n[[auth.keys]]\nname = \"ci\"\nhash = \"sha256:{hash}\"\nscopes = [\"admin\"]\n");
     let auth = "\n[auth]\nmode = \"local\"\n";
-    let new = config("keys", &format!("{BASE}{auth}{key}"));
-    let old = config("keys-old", &format!("{BASE}{auth}"));
+    let new = config(&format!("{BASE}{auth}{key}"));
+    let old = config(&format!("{BASE}{auth}"));
     assert_eq!(new.change_from(&old), ChangePlan { keys: true, ..ChangePlan::default() });
 }

@@ -39,7 +39,7 @@ async fn a_tool_is_what_its_section_says() {
         state = { cleanup = "never", conflict_resolution = "merge" }
         parameters = { properties = { add = { maxLength = 20 } } }
     "#;
-    let config = config("tool", text);
+    let config = config(text);
     let hub = config.hub(&Opened::Memory(Arc::new(toolhub::backend::Memory::new()))).build().await.unwrap();
     let tools = hub.list(&Filter::default());
     let [jot, time] = tools.as_slice() else { panic!("{} tools", tools.len()) };
@@ -72,13 +72,13 @@ async fn a_tool_is_what_its_section_says() {
 #[test]
 fn a_journal_in_memory_is_short_unless_somebody_says_otherwise() {
     let check = |text: &str, hours: u64, shown: &str| {
-        let loaded = loaded("short", text).unwrap_or_else(|problems| panic!("{problems}"));
+        let loaded = loaded(text).unwrap_or_else(|problems| panic!("{problems}"));
         assert_eq!(loaded.config.store.keep_calls, Duration::from_secs(hours * 3600), "{text}");
         // What is shown is what holds.
         assert_eq!(show::values(&loaded)["store"]["retention"]["calls"], shown, "{text}");
     };
     check("", 30 * 24, "30d");
-    let audit = |text: &str| config("audit", text).store.keep_audit.as_secs() / 86_400;
+    let audit = |text: &str| config(text).store.keep_audit.as_secs() / 86_400;
     assert_eq!((audit(""), audit("[store]\nbackend = \"memory\"")), (90, 1));
     assert_eq!(audit("[store]\nbackend = \"memory\"\nretention = { audit = \"2d\" }"), 2);
     check("[store]\nbackend = \"memory\"", 1, "1h");
@@ -88,9 +88,8 @@ fn a_journal_in_memory_is_short_unless_somebody_says_otherwise() {
 
 #[tokio::test]
 async fn the_pieces_of_a_change_are_the_tools_that_changed_and_all_policies() {
-    let old = config("pieces-old", "[tools.a]\nbuiltin = \"clock\"\n[tools.b]\nbuiltin = \"clock\"");
+    let old = config("[tools.a]\nbuiltin = \"clock\"\n[tools.b]\nbuiltin = \"clock\"");
     let new = config(
-        "pieces",
         "[defaults]\ntimeout = \"1s\"\n[[policy]]\ndecision = \"ask\"\n[[limits]]\ntool = \"*\"\nconfirm = true\n\
          [tools.a]\nbuiltin = \"clock\"\n[tools.c]\nbuiltin = \"clock\"",
     );
@@ -103,7 +102,7 @@ async fn the_pieces_of_a_change_are_the_tools_that_changed_and_all_policies() {
 
 #[tokio::test]
 async fn a_store_on_disk_is_made_with_its_folder_and_the_hub_is_alone_with_it() {
-    let folder = Folder::new("disk");
+    let folder = Folder::new();
     folder.write("toolhub.toml", "[store]\npath = \"deep/down/x.db\"\n[tools.notes]\nbuiltin = \"notes\"");
     let config = super::load(&folder.asked(&[])).unwrap().config;
     for expected in [1, 2] {
@@ -129,7 +128,7 @@ fn every_field_of_the_configs_of_states_is_a_key() {
     for field in fields.iter().flat_map(|fields| fields.as_object().unwrap().keys()) {
         assert!(keys.contains_key(field) || field.starts_with("redis_"), "{field} is no key of [state]");
     }
-    let config = config("states", "");
+    let config = config("");
     assert_eq!(config.state.manager, StateManagerConfig::default());
     assert_eq!(config.state.business, BusinessStateConfig::default());
     assert_eq!(config.status, toolhub::status::StatusSettings::default());
@@ -151,7 +150,7 @@ async fn the_starters_are_right_also_with_every_mark_taken_away() {
             .collect();
         assert_ne!(bare, starter.text());
         for text in [starter.text(), &bare] {
-            let loaded = loaded("starter", text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+            let loaded = loaded(text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
             super::super::rehearse(&loaded).await.unwrap_or_else(|problems| panic!("{problems}"));
         }
     }
@@ -162,7 +161,7 @@ async fn everything_that_only_a_hub_finds_is_told_at_once() {
     let text = "[tools.a]\nbuiltin = \"clock\"\nparameters = { type = \"array\" }\n\
                 [tools.b]\nbuiltin = \"clock\"\ndepends_on = [\"a\"]\n[tools.c]\ncommand = \"x\"\nkind = \"stateful\"\n\
                 parameters = { type = \"object\", properties = { state = {} } }";
-    let problems = super::super::rehearse(&loaded("hub-finds", text).unwrap()).await.unwrap_err();
+    let problems = super::super::rehearse(&loaded(text).unwrap()).await.unwrap_err();
     let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
     assert_eq!(keys, ["tools.a.parameters", "tools.c"]);
 }
@@ -171,7 +170,7 @@ async fn everything_that_only_a_hub_finds_is_told_at_once() {
 fn a_tool_that_is_wrong_is_not_called_disabled_by_those_that_wait_for_it() {
     let text = "[tools.a]\nbuiltin = \"clokc\"\n[tools.b]\nbuiltin = \"clock\"\ndepends_on = [\"a\"]\n\
                 [tools.c]\nurl = \"https://{h}/\"\n[tools.d]\nbuiltin = \"clock\"\ndepends_on = [\"c\"]";
-    let problems = loaded("wrong-base", text).map(drop).unwrap_err();
+    let problems = loaded(text).map(drop).unwrap_err();
     let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
     assert_eq!(keys, ["tools.a.builtin", "tools.c.url"]);
 }
@@ -179,7 +178,7 @@ fn a_tool_that_is_wrong_is_not_called_disabled_by_those_that_wait_for_it() {
 #[test]
 fn an_agent_with_more_tools_than_many_models_take_is_told_of() {
     let tools: String = (0..129).map(|at| format!("[tools.t{at}]\nbuiltin = \"clock\"\n")).collect();
-    let told = |llm: &str, more: &str| config("many-tools", &format!("[llm]\n{llm}\n{more}\n{tools}")).words.join("\n");
+    let told = |llm: &str, more: &str| config(&format!("[llm]\n{llm}\n{more}\n{tools}")).words.join("\n");
     let openai = "provider = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"";
     let word = told(openai, "");
     assert!(word.contains("`default` may be offered 129 tools") && word.contains("128"), "{word}");

@@ -20,7 +20,7 @@ fn port(asked: &Asked) -> (u16, String) {
 
 #[test]
 fn a_flag_weighs_more_than_a_variable_and_that_more_than_a_file() {
-    let folder = Folder::new("layers");
+    let folder = Folder::new();
     let mut asked = folder.asked(&[]);
     assert_eq!(port(&asked), (8665, "default".into()));
     folder.write("home/.config/toolhub/config.toml", "[server]\nport = 1");
@@ -48,7 +48,7 @@ fn a_flag_weighs_more_than_a_variable_and_that_more_than_a_file() {
 
 #[test]
 fn the_nearest_file_upward_is_read_and_its_paths_begin_there() {
-    let folder = Folder::new("upward");
+    let folder = Folder::new();
     folder.write("a/toolhub.toml", "[store]\npath = \"data/x.db\"").write("a/b/c/nothing", "");
     let asked = Asked { folder: folder.path().join("a/b/c"), ..folder.asked(&[]) };
     let loaded = load(&asked).unwrap();
@@ -63,7 +63,7 @@ fn the_nearest_file_upward_is_read_and_its_paths_begin_there() {
 
 #[test]
 fn files_join_table_by_table_and_lists_are_replaced() {
-    let folder = Folder::new("join");
+    let folder = Folder::new();
     folder.write(
         "home/.config/toolhub/config.toml",
         "[telemetry]\nredact = [\"a\"]\nmetrics = false\n[tools.mine]\ntimeout = \"5s\"",
@@ -72,13 +72,13 @@ fn files_join_table_by_table_and_lists_are_replaced() {
     let loaded = load(&folder.asked(&[])).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(loaded.config.telemetry.redact, ["b"]);
     assert!(!loaded.config.telemetry.metrics);
-    let whole = config("joined", "[tools.mine]\nbuiltin = \"clock\"\ntimeout = \"5s\"");
+    let whole = config("[tools.mine]\nbuiltin = \"clock\"\ntimeout = \"5s\"");
     assert_eq!(loaded.config.tools, whole.tools);
 }
 
 #[test]
 fn a_variable_finds_a_tool_whatever_its_name() {
-    let folder = Folder::new("names");
+    let folder = Folder::new();
     folder.write("toolhub.toml", "[tools.fs__Read-File]\nbuiltin = \"clock\"\n[tools.fs]\nbuiltin = \"clock\"");
     let variables = [
         ("TOOLHUB__TOOLS__FS__READ_FILE__TIMEOUT", "7s"),
@@ -91,7 +91,7 @@ fn a_variable_finds_a_tool_whatever_its_name() {
     let found = load(&folder.asked(&variables)).unwrap_or_else(|problems| panic!("{problems}")).config;
     let written = "[tools.fs__Read-File]\nbuiltin = \"clock\"\ntimeout = \"7s\"\n[tools.fs]\nbuiltin = \"clock\"\n\
                    [tools.new]\nbuiltin = \"notes\"";
-    assert_eq!(found.tools, config("written", written).tools);
+    assert_eq!(found.tools, config(written).tools);
     assert_eq!(found.policies.limits[0].1.timeout, Some(std::time::Duration::from_secs(9)));
     assert_eq!(found.server.allowed_hosts, ["a.example", "b.example"]);
     assert_eq!(found.policies.defaults.retry.unwrap().attempts, 5);
@@ -169,7 +169,7 @@ fn every_key_can_be_set_by_a_variable_and_by_a_flag() {
 
 #[test]
 fn nothing_that_can_be_printed_holds_what_a_file_or_a_variable_says() {
-    let folder = Folder::new("printed");
+    let folder = Folder::new();
     folder.write("toolhub.toml", "[tools.x]\nbuiltin = \"clock\"\nmetadata = { a = \"hunter22\" }");
     let asked = folder.asked(&[("ANY", "hunter22")]);
     let loaded = load(&asked).unwrap();

@@ -3,13 +3,14 @@
 use std::fs;
 
 use serde_json::json;
+use toolhub_testkit::TempFolder;
 
 use super::{TOOLS, calculate, line::Line, process::Process};
-use crate::config::{Folder, toolhub};
+use crate::config::toolhub;
 
 #[test]
 fn a_config_file_that_is_gone_or_emptied_changes_nothing() {
-    let folder = Folder::new("emptied");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
     let mut line = Line::to(server.port);
@@ -29,7 +30,7 @@ fn a_config_file_that_is_gone_or_emptied_changes_nothing() {
 
 #[test]
 fn calls_go_on_in_a_store_that_was_restored() {
-    let folder = Folder::new("restored");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", &format!("{TOOLS}[tools.dangerous]\nbuiltin = \"dangerous\"\n"));
     let run = |arguments: &[&str]| toolhub(folder.path(), arguments, &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
     let count = || run(&["--thread", "t", "call", "counter"]).out.trim().to_owned();
@@ -53,7 +54,7 @@ fn calls_go_on_in_a_store_that_was_restored() {
 
 #[test]
 fn a_call_that_goes_on_in_another_process_arrived_before_that() {
-    let folder = Folder::new("arrived");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", &format!("{TOOLS}[tools.dangerous]\nbuiltin = \"dangerous\"\n"));
     let run = |arguments: &[&str]| {
         let out = toolhub(folder.path(), &[&["--json", "--no-input"], arguments].concat(), &[]).out;
@@ -70,7 +71,7 @@ fn a_call_that_goes_on_in_another_process_arrived_before_that() {
 
 #[test]
 fn a_tool_of_the_api_comes_back_when_the_config_lets_go_of_its_name() {
-    let folder = Folder::new("names");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
     let mut line = Line::to(server.port);
@@ -87,7 +88,7 @@ fn a_tool_of_the_api_comes_back_when_the_config_lets_go_of_its_name() {
 
 #[test]
 fn what_needs_a_restart_is_told_until_there_was_one() {
-    let folder = Folder::new("restart");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
     let mut line = Line::to(server.port);

@@ -9,8 +9,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use toolhub_testkit::TempFolder;
 
-use crate::config::{Folder, Ran, toolhub};
+use crate::config::{Ran, toolhub};
 
 /// A document with one operation and one security scheme.
 fn document(scheme: &str, kind: &Value) -> String {
@@ -29,13 +30,13 @@ fn key() -> Value {
     json!({ "type": "apiKey", "in": "header", "name": "X-Key" })
 }
 
-fn import(folder: &Folder, document: &str, more: &[&str], variables: &[(&str, &str)]) -> Ran {
+fn import(folder: &TempFolder, document: &str, more: &[&str], variables: &[(&str, &str)]) -> Ran {
     folder.write("toolhub.toml", "# mine\n");
     folder.write("pets.json", document);
     toolhub(folder.path(), &[&["import", "openapi", "pets.json"], more].concat(), variables)
 }
 
-fn tools(folder: &Folder, variables: &[(&str, &str)]) -> Vec<String> {
+fn tools(folder: &TempFolder, variables: &[(&str, &str)]) -> Vec<String> {
     let listed = toolhub(folder.path(), &["tools", "list", "--json"], variables);
     let whole: Value = serde_json::from_str(&listed.out).expect("a list of tools");
     let names = whole["items"].as_array().into_iter().flatten();
@@ -44,7 +45,7 @@ fn tools(folder: &Folder, variables: &[(&str, &str)]) -> Vec<String> {
 
 #[test]
 fn a_name_in_a_document_cannot_become_lines_of_the_config() {
-    let folder = Folder::new("hostile_names");
+    let folder = TempFolder::new();
     for name in [
         "[tools.evil]\ncommand = \"sh\"\n# ",
         "\r\n[tools.evil]\nbuiltin = 'clock'\n#",
@@ -65,7 +66,7 @@ fn a_name_in_a_document_cannot_become_lines_of_the_config() {
 
 #[test]
 fn a_document_does_not_choose_which_variable_is_sent_to_its_service() {
-    let folder = Folder::new("hostile_variables");
+    let folder = TempFolder::new();
     let variables = [("AWS_SECRET_ACCESS_KEY", "x"), ("SECRET", "y")];
     let ran = import(&folder, &document("aws_secret_access_key", &key()), &[], &variables);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -75,7 +76,7 @@ fn a_document_does_not_choose_which_variable_is_sent_to_its_service() {
 
 #[test]
 fn a_way_to_sign_that_is_not_known_stops_no_import() {
-    let folder = Folder::new("unknown_scheme");
+    let folder = TempFolder::new();
     for kind in [json!({ "type": "mutualTLS" }), json!({ "type": "http", "scheme": "digest" })] {
         let ran = import(&folder, &document("odd", &kind), &["--prefix", "pet"], &[]);
         assert_eq!((ran.code, tools(&folder, &[])), (0, vec!["pet__list".to_owned()]), "{kind} {}", ran.err);
@@ -102,7 +103,7 @@ fn service(document: String) -> u16 {
 
 #[test]
 fn an_address_leaves_no_secret_behind_and_its_document_lies_in_specs() {
-    let folder = Folder::new("hostile_addresses");
+    let folder = TempFolder::new();
     let port = service(document("key", &key()));
     for (prefix, file) in [(None, "specs/openapi.json"), (Some("../../up"), "specs/up.json")] {
         folder.write("toolhub.toml", "# mine\n");
@@ -123,7 +124,7 @@ fn an_address_leaves_no_secret_behind_and_its_document_lies_in_specs() {
 
 #[test]
 fn a_config_that_would_be_wrong_is_never_written() {
-    let folder = Folder::new("never_written");
+    let folder = TempFolder::new();
     let fetched = format!("http://127.0.0.1:{}/pets.json", service(document("key", &key())));
     folder.write("toolhub.toml", "[tools.list]\nbuiltin = 'clock'\n");
     folder.write("pets.json", &document("key", &key()));
@@ -142,7 +143,7 @@ fn a_config_that_would_be_wrong_is_never_written() {
 
 #[test]
 fn without_a_project_the_users_own_config_is_left_alone() {
-    let folder = Folder::new("no_project");
+    let folder = TempFolder::new();
     let own = ".config/toolhub/config.toml";
     std::fs::create_dir_all(folder.path().join(own).parent().expect("a folder")).expect("it is ours");
     folder.write(own, "# mine alone\n");
@@ -160,7 +161,7 @@ fn without_a_project_the_users_own_config_is_left_alone() {
 
 #[test]
 fn a_config_that_cannot_be_written_stays_as_it_is() {
-    let folder = Folder::new("full_disk");
+    let folder = TempFolder::new();
     let mine = format!("# {}\n", "mine ".repeat(1_000));
     folder.write("kept.toml", &mine);
     folder.write("pets.json", &document("key", &key()));

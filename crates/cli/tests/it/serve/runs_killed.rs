@@ -17,8 +17,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use toolhub_testkit::{TempFolder, soak};
 
-use super::{Folder, Line, Process, soak};
+use super::{Line, Process};
 
 /// Appends what it was given to a file, and answers only when that is on the disk.
 const LEDGER: &str = r#"
@@ -61,7 +62,7 @@ fn config(folder: &Path) -> String {
     )
 }
 
-fn server(folder: &Folder) -> Process {
+fn server(folder: &TempFolder) -> Process {
     let path = std::env::var("PATH").unwrap_or_default();
     let variables = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("PATH", &path)];
     Process::start(folder.path(), &["serve", "--port", "0"], &variables)
@@ -98,12 +99,12 @@ fn speak(port: u16, thread: usize, round: usize, over: &AtomicBool, acknowledged
 
 #[test]
 fn a_server_that_is_killed_at_any_moment_loses_no_message_and_repeats_no_effect() {
-    let folder = Folder::new("runs-killed");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", &config(folder.path()));
     folder.write("ledger.py", LEDGER);
     folder.write("script.toml", SCRIPT);
     let acknowledged = Mutex::new(Vec::new());
-    let kills = if soak() { 200 } else { 30 };
+    let kills = soak(30, 200);
     let mut chance = 0x2545_f491_4f6c_dd1d_u64;
     for round in 0..kills {
         let server = server(&folder);
@@ -197,7 +198,7 @@ fn conversation(line: &mut Line, thread: usize, acknowledged: &[String]) -> Hash
 }
 
 /// No effect happened twice, every call that says it was done has one, and the model was told so.
-fn ledger(folder: &Folder, line: &mut Line, told: &HashMap<String, bool>) {
+fn ledger(folder: &TempFolder, line: &mut Line, told: &HashMap<String, bool>) {
     let written = fs::read_to_string(folder.path().join("ledger")).expect("the ledger was written");
     let mut effects: HashMap<String, usize> = HashMap::new();
     for entry in written.lines() {

@@ -1,12 +1,13 @@
 //! What a server does when it is told something by a signal.
 
 use std::{io::Write, thread, time::Duration};
+use toolhub_testkit::TempFolder;
 
-use super::{Folder, Line, Process, TOOLS, calculate};
+use super::{Line, Process, TOOLS, calculate};
 
 #[test]
 fn a_server_that_is_hung_up_on_reads_its_config_again() {
-    let folder = Folder::new("hangup");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
@@ -33,7 +34,7 @@ fn a_server_that_is_hung_up_on_reads_its_config_again() {
 
 #[test]
 fn a_server_that_is_asked_to_stop_twice_stops_at_once() {
-    let folder = Folder::new("twice");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", "[server]\ndrain_timeout = \"10m\"\nbody_timeout = \"10m\"\n");
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
     // A request whose body does not come holds the stop up.

@@ -1,13 +1,14 @@
 //! The scripted model as a process: it prints its address, answers, tells of each request, and ends when it is told to.
 
 use serde_json::json;
+use toolhub_testkit::TempFolder;
 
 use super::{line::Line, process::Process};
-use crate::config::{Folder, toolhub};
+use crate::config::toolhub;
 
 #[test]
 fn a_scripted_model_answers_until_it_is_told_to_stop() {
-    let folder = Folder::new("stub-llm");
+    let folder = TempFolder::new();
     folder.write("hello.toml", "[[turn]]\nwhen = { user = 'hello' }\nsay = 'Hello to you.'\n");
     for (signal, words) in
         [("TERM", ["stub-llm", "--script", "hello.toml", "--port", "0"].as_slice()), ("INT", &["stub-llm"])]
@@ -30,7 +31,7 @@ fn a_scripted_model_answers_until_it_is_told_to_stop() {
 
 #[test]
 fn the_doctor_says_whether_the_model_is_to_be_had() {
-    let folder = Folder::new("doctor-model");
+    let folder = TempFolder::new();
     let stub = Process::start(folder.path(), &["stub-llm"], &[]);
     let base = format!("http://127.0.0.1:{}/v1", stub.port);
     let check = |provider: &str, model: &str, more: &str| {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use toolhub_testkit::TempFolder;
 
 use super::{line::Line, process::Process, service::Service};
-use crate::config::{Folder, toolhub};
+use crate::config::toolhub;
 
 const QUIET: (&str, &str) = ("TOOLHUB__TELEMETRY__LOG__LEVEL", "off");
 
@@ -31,7 +32,7 @@ fn until(mut so: impl FnMut() -> bool) {
 
 #[test]
 fn a_config_makes_tools_of_requests_and_programs() {
-    let (folder, service) = (Folder::new("requests"), Service::begin());
+    let (folder, service) = (TempFolder::new(), Service::begin());
     let port = service.port;
     folder.write("key.txt", "key-of-the-file\n");
     folder.write(
@@ -79,7 +80,7 @@ fn a_config_makes_tools_of_requests_and_programs() {
 
 #[test]
 fn a_service_that_dies_takes_its_tool_out_of_every_thread_and_brings_it_back() {
-    let (folder, service) = (Folder::new("dies"), Service::begin());
+    let (folder, service) = (TempFolder::new(), Service::begin());
     let address = format!("http://127.0.0.1:{}", service.port);
     folder.write(
         "toolhub.toml",
@@ -105,7 +106,7 @@ fn a_service_that_dies_takes_its_tool_out_of_every_thread_and_brings_it_back() {
 
 #[test]
 fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
-    let (folder, service) = (Folder::new("over_the_api"), Service::begin());
+    let (folder, service) = (TempFolder::new(), Service::begin());
     let url = format!("http://127.0.0.1:{}/{{a}}", service.port);
     let start = || Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET]);
     folder.write("toolhub.toml", "");
@@ -173,7 +174,7 @@ fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
 
 #[test]
 fn hosts_for_tools_of_the_api_hold_from_the_next_reload_on() {
-    let (folder, service) = (Folder::new("tool_hosts"), Service::begin());
+    let (folder, service) = (TempFolder::new(), Service::begin());
     folder.write("toolhub.toml", "# none\n");
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET]);
     let mut line = Line::to(server.port);
@@ -191,7 +192,7 @@ fn hosts_for_tools_of_the_api_hold_from_the_next_reload_on() {
 
 #[test]
 fn a_change_of_a_tool_that_cannot_be_kept_is_not_made() {
-    let folder = Folder::new("full");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", "server = { body_limit = \"32MiB\" }\n");
     let arguments = ["serve", "--port", "0"];
     let server = Process::on_a_small_disk(folder.path(), &arguments, &[QUIET], 4 << 20);
@@ -235,7 +236,7 @@ paths:
 
 #[test]
 fn a_document_is_imported_from_the_command_line_and_its_operations_are_called() {
-    let (folder, service) = (Folder::new("document"), Service::begin());
+    let (folder, service) = (TempFolder::new(), Service::begin());
     folder.write("toolhub.toml", "# mine\n");
     folder.write("pets.yaml", PETS);
     let base = format!("http://127.0.0.1:{}", service.port);
@@ -271,7 +272,7 @@ fn a_document_is_imported_from_the_command_line_and_its_operations_are_called() 
 
 #[test]
 fn a_document_that_is_none_is_refused_with_words() {
-    let folder = Folder::new("no_document");
+    let folder = TempFolder::new();
     folder.write("toolhub.toml", "");
     folder.write("old.json", r#"{"swagger": "2.0", "paths": {}}"#);
     for (spec, word) in [
@@ -286,7 +287,7 @@ fn a_document_that_is_none_is_refused_with_words() {
 
 #[test]
 fn a_reload_ends_the_processes_of_tools_that_changed_and_of_no_others() {
-    let folder = Folder::new("processes");
+    let folder = TempFolder::new();
     // Answers with its own number.
     let write = |changed: &str| {
         let program = r#"while read -r line; do echo "{\"result\": $$}"; done"#;

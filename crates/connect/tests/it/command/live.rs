@@ -8,8 +8,9 @@ use toolhub_core::{
     CancellationToken, Effect, ErrorKind, Outcome, ToolHub,
     ids::{Tenant, ThreadId},
 };
+use toolhub_testkit::TempFolder;
 
-use super::{Folder, asked, gone, good, hub, lines, python, signing, wrong};
+use super::{asked, gone, good, hub, lines, python, signing, wrong};
 
 /// Counts in its state and tells the number of its process; does as it is told otherwise.
 const COUNTS: &str = r#"
@@ -73,7 +74,7 @@ async fn the_state_outlives_the_process() {
 
 #[tokio::test]
 async fn a_process_whose_thread_is_cleaned_up_sees_the_end_of_its_input() {
-    let folder = Folder::new("goodbye");
+    let folder = TempFolder::new();
     let program = "
 for line in sys.stdin: print(json.dumps({'result': 1}))
 sign('bye', 'the input ended')";
@@ -81,7 +82,7 @@ sign('bye', 'the input ended')";
     good(hub.call("it", json!({})).thread("t").await);
     let context = hub.thread_context(&Tenant::default(), &ThreadId::new("t").unwrap());
     assert!(context.cleanup("it").await);
-    assert_eq!(lines(&folder.path("bye")).await, ["the input ended"]);
+    assert_eq!(lines(&folder.join("bye")).await, ["the input ended"]);
 }
 
 #[tokio::test]
@@ -169,7 +170,7 @@ async fn a_second_answer_is_never_taken_for_the_answer_to_the_next_request() {
 
 #[tokio::test]
 async fn a_late_answer_after_a_cancel_reaches_nobody() {
-    let folder = Folder::new("late");
+    let folder = TempFolder::new();
     let program = "
 for line in sys.stdin:
     request = json.loads(line)
@@ -183,12 +184,12 @@ for line in sys.stdin:
     let cancel = CancellationToken::new();
     let slow = hub.call("it", json!({"slow": true})).thread("t").cancel_on(&cancel);
     let (slow, pid) = tokio::join!(slow, async {
-        let pid = lines(&folder.path("asked")).await;
+        let pid = lines(&folder.join("asked")).await;
         cancel.cancel();
         pid
     });
     assert_eq!(slow.error.unwrap().kind, ErrorKind::Cancelled);
-    std::fs::write(folder.path("go"), "").unwrap();
+    std::fs::write(folder.join("go"), "").unwrap();
     for n in 0..3 {
         assert_eq!(good(hub.call("it", json!({"n": n})).thread("t").await), json!({"n": n}));
     }
@@ -197,7 +198,7 @@ for line in sys.stdin:
 
 #[tokio::test]
 async fn two_threads_work_at_once_and_one_thread_one_after_another() {
-    let folder = Folder::new("at-once");
+    let folder = TempFolder::new();
     // Answers only when the other thread's program is at work too.
     let program = "
 for line in sys.stdin:
@@ -260,11 +261,11 @@ async fn a_state_that_is_no_object_is_refused_and_the_result_is_told_as_done() {
 
 #[tokio::test]
 async fn a_session_that_is_opened_has_its_program_running_before_the_first_call() {
-    let folder = Folder::new("session");
+    let folder = TempFolder::new();
     let program = "sign('up')\nfor line in sys.stdin: print(json.dumps({'result': os.getpid()}))";
     let hub = hub([signing(&folder, program).stateful_tool("it")]).await;
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t").unwrap());
     hub.open_session("it", &tenant, &thread).await.unwrap();
-    let up = lines(&folder.path("up")).await;
+    let up = lines(&folder.join("up")).await;
     assert_eq!(good(hub.call("it", json!({})).thread("t").await).to_string(), up[0]);
 }

@@ -8,20 +8,21 @@ use std::{
 
 use serde_json::{Value, json};
 use toolhub_core::{CancellationToken, ErrorKind, Outcome, Retry, ToolBuilder};
+use toolhub_testkit::TempFolder;
 use tracing::{
     Event, Metadata, Subscriber,
     field::{Field, Visit},
     span,
 };
 
-use super::{Folder, PATIENCE, call, gone, good, hub, lines, python, signing, wrong};
+use super::{PATIENCE, call, gone, good, hub, lines, python, signing, wrong};
 
 /// Calls a tool, waits for its sign, cancels the call.
-async fn cancelled(tool: ToolBuilder, folder: &Folder, sign: &str) -> (Outcome, Vec<String>) {
+async fn cancelled(tool: ToolBuilder, folder: &TempFolder, sign: &str) -> (Outcome, Vec<String>) {
     let (hub, cancel) = (hub([tool]).await, CancellationToken::new());
     let calling = hub.call("it", json!({})).cancel_on(&cancel);
     let (outcome, pids) = tokio::join!(calling, async {
-        let pids = lines(&folder.path(sign)).await;
+        let pids = lines(&folder.join(sign)).await;
         cancel.cancel();
         pids
     });
@@ -30,7 +31,7 @@ async fn cancelled(tool: ToolBuilder, folder: &Folder, sign: &str) -> (Outcome, 
 
 #[tokio::test]
 async fn a_cancelled_program_is_asked_to_end_and_does_so_in_order() {
-    let folder = Folder::new("asked");
+    let folder = TempFolder::new();
     let program = "
 def bye(*_):
     sign('bye', 'in order')
@@ -41,13 +42,13 @@ time.sleep(1000)";
     let tool = signing(&folder, program).grace(Duration::from_secs(600)).tool("it");
     let (outcome, pids) = cancelled(tool, &folder, "up").await;
     assert_eq!(outcome.error.unwrap().kind, ErrorKind::Cancelled);
-    assert_eq!(lines(&folder.path("bye")).await, ["in order"]);
+    assert_eq!(lines(&folder.join("bye")).await, ["in order"]);
     gone(&pids[0]).await;
 }
 
 #[tokio::test]
 async fn one_that_does_not_listen_is_killed_with_what_it_forked() {
-    let folder = Folder::new("deaf");
+    let folder = TempFolder::new();
     let program = "
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = os.fork()
@@ -62,19 +63,19 @@ time.sleep(1000)";
         for pid in pids {
             gone(&pid).await;
         }
-        fs::remove_file(folder.path("up")).unwrap();
+        fs::remove_file(folder.join("up")).unwrap();
     }
 }
 
 #[tokio::test]
 async fn one_that_hangs_ends_with_its_time() {
-    let folder = Folder::new("hangs");
+    let folder = TempFolder::new();
     let program = "sign('up')\ntime.sleep(1000)";
     let tool = signing(&folder, program).tool("it").timeout(Duration::from_millis(1_500));
     let outcome = call(tool, json!({})).await;
     assert_eq!(outcome.error.unwrap().kind, ErrorKind::Timeout);
     // On a slow machine it may not even have come to its sign.
-    if let Ok(pid) = fs::read_to_string(folder.path("up")) {
+    if let Ok(pid) = fs::read_to_string(folder.join("up")) {
         gone(pid.trim()).await;
     }
 }
@@ -121,12 +122,12 @@ def work():
         "for line in sys.stdin:\n    print(json.dumps({'result': work()}), flush=True)",
     );
     for (name, ask) in [("grace-once", once), ("grace-live", live)] {
-        let folder = Folder::new(name);
+        let folder = TempFolder::new();
         let command = signing(&folder, &format!("{program}\n{ask}")).grace(Duration::from_secs(600));
         let tool = if ask == once { command.tool("it") } else { command.stateful_tool("it") };
         let hub = hub([tool.max_concurrency(1).queue_timeout(PATIENCE).timeout(PATIENCE)]).await;
         let running = hub.call("it", json!({})).start();
-        lines(&folder.path("begun")).await;
+        lines(&folder.join("begun")).await;
         running.cancel();
         running.await;
         assert_eq!(good(hub.call("it", json!({})).await), "alone", "{name}");
@@ -135,7 +136,7 @@ def work():
 
 #[tokio::test]
 async fn a_flood_of_output_is_stopped_while_it_comes() {
-    let folder = Folder::new("flood");
+    let folder = TempFolder::new();
     let program = "sign('up')\nwhile True: print('x' * 1000)";
     let command = signing(&folder, program).max_output(100_000);
     for tool in [command.clone().tool("it"), command.stateful_tool("it")] {
@@ -143,7 +144,7 @@ async fn a_flood_of_output_is_stopped_while_it_comes() {
         assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::ToolError);
         let told = wrong(&outcome);
         assert!(told.contains("`max_output`") || told.contains("not JSON"), "{told}");
-        gone(&lines(&folder.path("up")).await[0]).await;
+        gone(&lines(&folder.join("up")).await[0]).await;
     }
     let outcome = call(signing(&folder, program).max_output(100_000).tool("it"), json!({})).await;
     assert!(wrong(&outcome).contains("more than 100000 bytes"), "{}", wrong(&outcome));
@@ -227,7 +228,7 @@ async fn a_line_that_does_not_end_is_stopped() {
 
 #[tokio::test]
 async fn neighbours_do_not_notice() {
-    let folder = Folder::new("neighbours");
+    let folder = TempFolder::new();
     let hub = hub([
         signing(&folder, "sign('hangs')\ntime.sleep(1000)").tool("hangs"),
         signing(&folder, "sign('floods')\nwhile True: print('x' * 1000, file=sys.stderr)").stateful_tool("floods"),
@@ -244,8 +245,8 @@ async fn neighbours_do_not_notice() {
         [hangs, floods].map(|outcome| outcome.error.unwrap().kind)
     };
     let good = async {
-        lines(&folder.path("hangs")).await;
-        lines(&folder.path("floods")).await;
+        lines(&folder.join("hangs")).await;
+        lines(&folder.join("floods")).await;
         for n in 0..5 {
             let aborted = hub.call("aborts", json!({})).thread(format!("other-{n}")).await;
             assert_eq!(aborted.error.unwrap().kind, ErrorKind::Crashed);
@@ -257,16 +258,16 @@ async fn neighbours_do_not_notice() {
     let (bad, ()) = tokio::join!(bad, good);
     assert_eq!(bad, [ErrorKind::Cancelled; 2]);
     for name in ["hangs", "floods"] {
-        gone(&lines(&folder.path(name)).await[0]).await;
+        gone(&lines(&folder.join(name)).await[0]).await;
     }
 }
 
 #[tokio::test]
 async fn a_program_ends_with_the_hub_it_belongs_to() {
-    let folder = Folder::new("dropped");
+    let folder = TempFolder::new();
     let program = "sign('up')\nfor line in sys.stdin: print(json.dumps({'result': 1}))";
     let hub = hub([signing(&folder, program).stateful_tool("it")]).await;
     good(hub.call("it", json!({})).thread("t").await);
     drop(hub);
-    gone(&lines(&folder.path("up")).await[0]).await;
+    gone(&lines(&folder.join("up")).await[0]).await;
 }

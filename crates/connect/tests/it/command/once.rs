@@ -6,6 +6,8 @@ use serde_json::json;
 use toolhub_connect::command::PASSED;
 use toolhub_core::{Effect, ErrorKind};
 
+use toolhub_testkit::TempFolder;
+
 use super::{call, good, hub, lines, node, python, wrong};
 
 const ECHO: &str = "import json, sys; print(json.dumps(json.load(sys.stdin)))";
@@ -64,9 +66,9 @@ async fn the_environment_is_what_was_given_and_nothing_else() {
 
 #[tokio::test]
 async fn a_program_runs_in_its_folder() {
-    let folder = super::Folder::new("cwd");
-    let program = python("import json, os; print(json.dumps(os.getcwd()))").cwd(&folder.0);
-    let real = std::fs::canonicalize(&folder.0).unwrap();
+    let folder = TempFolder::new();
+    let program = python("import json, os; print(json.dumps(os.getcwd()))").cwd(folder.path());
+    let real = std::fs::canonicalize(folder.path()).unwrap();
     assert_eq!(good(call(program.tool("it"), json!({})).await), json!(real));
 }
 
@@ -104,7 +106,7 @@ async fn a_code_other_than_0_is_a_failure_and_the_program_may_say_why() {
 
 #[tokio::test]
 async fn what_a_program_leaves_behind_in_its_group_ends_with_it() {
-    let folder = super::Folder::new("left");
+    let folder = TempFolder::new();
     let program = super::signing(
         &folder,
         "child = subprocess.Popen(['sleep', '1000'])
@@ -114,5 +116,5 @@ print('\"done\"')",
     // The sleeper holds the output open; the answer is here all the same, long before the timeout.
     let outcome = call(program.tool("it").timeout(Duration::from_secs(600)), json!({})).await;
     assert_eq!(good(outcome), json!("done"));
-    super::gone(&lines(&folder.path("child")).await[0]).await;
+    super::gone(&lines(&folder.join("child")).await[0]).await;
 }

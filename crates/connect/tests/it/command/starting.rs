@@ -5,29 +5,30 @@ use std::{fs, os::unix::fs::PermissionsExt};
 use serde_json::json;
 use toolhub_connect::command::{Command, Guard};
 use toolhub_core::{Effect, ErrorKind, ToolHub};
+use toolhub_testkit::TempFolder;
 
-use super::{Folder, call, python, wrong};
+use super::{call, python, wrong};
 
 #[tokio::test]
 async fn what_cannot_be_started_has_done_nothing_and_says_what_to_correct() {
-    let folder = Folder::new("starting");
+    let folder = TempFolder::new();
     let file = |name: &str, text: &str, mode| {
-        fs::write(folder.path(name), text).unwrap();
-        fs::set_permissions(folder.path(name), fs::Permissions::from_mode(mode)).unwrap();
-        folder.path(name)
+        fs::write(folder.join(name), text).unwrap();
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        folder.join(name)
     };
     let plain = file("plain.py", "print(1)", 0o644);
     let lost = file("lost.py", "#!/no/such/interpreter\nprint(1)", 0o755);
     let odd = file("odd", "\u{7f}ELF but not really", 0o755);
     for (command, words) in [
         (Command::new("no-such-program-4711"), ["none of the folders of PATH", "`command`"]),
-        (Command::new(folder.path("missing")), ["there is no file", "`command`"]),
-        (Command::new(&folder.0), ["is no file", "`command`"]),
+        (Command::new(folder.join("missing")), ["there is no file", "`command`"]),
+        (Command::new(folder.path()), ["is no file", "`command`"]),
         (Command::new(&plain), ["may not be executed", "chmod +x"]),
         (Command::new("plain.py").env("PATH", folder.text()), ["may not be executed", "chmod +x"]),
         (Command::new(lost), ["could not be started", "#!"]),
         (Command::new(odd), ["could not be started", "made for this system"]),
-        (python("").cwd(folder.path("missing")), ["does not exist", "`cwd`"]),
+        (python("").cwd(folder.join("missing")), ["does not exist", "`cwd`"]),
         (python("").cwd(&plain), ["is no folder", "`cwd`"]),
         (
             python("").guard(Guard::program("/no/such/guard")),
@@ -65,8 +66,8 @@ async fn a_setting_that_no_machine_could_follow_is_refused_when_the_tool_is_regi
 
 #[tokio::test]
 async fn a_path_begins_where_the_hub_runs_even_if_the_program_runs_elsewhere() {
-    let folder = Folder::new("relative");
-    let program = folder.path("here");
+    let folder = TempFolder::new();
+    let program = folder.join("here");
     fs::write(&program, "#!/usr/bin/env python3\nimport json, os\nprint(json.dumps(os.getcwd()))").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let here = std::env::current_dir().unwrap();

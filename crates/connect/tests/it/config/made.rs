@@ -8,10 +8,11 @@ use toolhub_connect::{
     config::{Desk, Ground, KeyPath, Process, ToolConfig, ToolFactory, create_tool},
 };
 use toolhub_core::{ErrorKind, Filter, Kind};
+use toolhub_testkit::TempFolder;
 
 use super::{factory, hub, written};
 use crate::{
-    command::{Folder, good},
+    command::good,
     rest::support::{Server, ok},
 };
 
@@ -113,15 +114,15 @@ impl Ground for Elsewhere {
 
 #[tokio::test]
 async fn variables_and_paths_are_those_of_the_ground_that_a_program_gives() {
-    let folder = Folder::new("ground");
-    std::fs::write(folder.path("tool.py"), "import json, os\nprint(json.dumps([os.environ['WORD'], os.getcwd()]))")
+    let folder = TempFolder::new();
+    std::fs::write(folder.join("tool.py"), "import json, os\nprint(json.dumps([os.environ['WORD'], os.getcwd()]))")
         .unwrap();
     let config =
         written(json!({"name": "it", "command": "python3", "args": ["tool.py"], "env": {"WORD": {"env": "WORD"}}}));
-    let factory = ToolFactory::new().ground(Elsewhere(folder.path("")));
+    let factory = ToolFactory::new().ground(Elsewhere(folder.join("")));
     let hub = hub().await;
     hub.register(factory.create_tool(&config).unwrap()).unwrap();
-    let here = folder.path("").canonicalize().unwrap();
+    let here = folder.join("").canonicalize().unwrap();
     assert_eq!(good(hub.call("it", json!({})).await), json!(["a word of its own", here]));
 }
 
@@ -148,8 +149,8 @@ fn what_is_written_again_says_the_same() {
 
 #[test]
 fn two_plans_are_equal_when_their_tools_would_be() {
-    let folder = Folder::new("plans");
-    let secret = folder.path("token");
+    let folder = TempFolder::new();
+    let secret = folder.join("token");
     let config = written(json!({
         "url": "https://api.example/", "auth": {"type": "bearer", "token": {"file": secret}}, "tags": ["a"],
     }));

@@ -4,12 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use toolhub_connect::config::{Desk, Ground, KeyPath, ToolConfig, ToolFactory, create_tool};
+use toolhub_testkit::TempFolder;
 
 use super::{hub, problems, written};
-use crate::{
-    command::{Folder, good},
-    rest::support::Server,
-};
+use crate::{command::good, rest::support::Server};
 
 const CANARY: &str = "canary-4711-0815-and-more-of-it";
 
@@ -28,8 +26,8 @@ impl Ground for Vault {
 
 #[tokio::test]
 async fn a_secret_comes_from_a_variable_a_file_or_the_text_and_is_in_no_text_of_ours() {
-    let folder = Folder::new("config-secret");
-    let file = folder.path("token");
+    let folder = TempFolder::new();
+    let file = folder.join("token");
     std::fs::write(&file, format!("  {CANARY}\n")).unwrap();
     let server = Server::echo().await;
     let factory = ToolFactory::new().ground(Vault);

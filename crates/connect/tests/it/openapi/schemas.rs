@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use toolhub_connect::openapi::{self, Options};
 use toolhub_core::ToolHub;
+use toolhub_testkit::soak;
 
 use super::{document, import, plan, warnings};
 
@@ -316,7 +317,7 @@ async fn a_mangled_document_is_refused_or_gives_tools_that_can_be_registered() {
             "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}},
         },
     });
-    let rounds = if std::env::var_os("TOOLHUB_SOAK").is_some() { 20_000 } else { 150 };
+    let rounds = soak(150, 20_000);
     let mut dice = Dice(7);
     let mut imported = 0;
     for round in 0..rounds {

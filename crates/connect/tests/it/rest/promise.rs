@@ -7,6 +7,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 use toolhub_connect::rest::{Parameter, Rest, Style};
 use toolhub_core::ToolHub;
+use toolhub_testkit::soak;
 use url::Url;
 
 use super::support::{Seen, Server, call, hub, local};
@@ -136,7 +137,7 @@ fn check(server: &Server, seen: &Seen, arguments: &Value) {
 
 #[test]
 fn no_argument_changes_where_a_request_goes_or_what_it_is() {
-    let cases = if std::env::var_os("TOOLHUB_SOAK").is_some() { 20_000 } else { 300 };
+    let cases = soak(300, 20_000);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (server, hubs) = runtime.block_on(async {
         let server = Server::echo().await;

@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("toolhub-server", &["toolhub-core", "toolhub-agent"]),
     ("toolhub", &["toolhub-core", "toolhub-connect", "toolhub-store", "toolhub-agent", "toolhub-server"]),
     ("toolhub-cli", &["toolhub", "toolhub-net"]),
+    ("toolhub-testkit", &[]),
     ("toolhub-bench", &["toolhub"]),
     ("toolhub-bench-agent", &["toolhub"]),
     ("toolhub-bench-command", &["toolhub"]),
@@ -48,8 +49,11 @@ fn allowed(from: &str, to: &str) -> bool {
     ALLOWED.iter().any(|(name, sees)| *name == from && sees.contains(&to))
 }
 
-/// The controlled clock and the scripted tools of the core are there for everyone's tests.
+/// The controlled clock and the scripted tools of the core, and the testkit, are there for everyone's tests.
 fn only_for_testing(dependency: &Value) -> bool {
+    if dependency["name"] == "toolhub-testkit" {
+        return kind(dependency) == "dev";
+    }
     let testing = list(&dependency["features"]).iter().any(|feature| feature == "testing");
     let lent = ["toolhub-core", "toolhub-storage"].iter().any(|name| dependency["name"] == **name);
     lent && kind(dependency) == "dev" && testing

@@ -18,9 +18,9 @@ use std::{
 
 use toolhub::prelude::*;
 use toolhub_server::{Server, Settings};
+use toolhub_testkit::{TempFolder, soak};
 
 use super::{FOLDER, WRITERS, hub, look_at, say, store, thread as thread_of};
-use crate::folder::Folder;
 
 /// Not a test but the process that is killed; it does nothing unless it is told its folder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +37,7 @@ async fn serves_until_it_is_killed() {
 }
 
 /// One life of the server: the process, and where it listens.
-fn begin(folder: &Folder) -> (Child, u16) {
+fn begin(folder: &TempFolder) -> (Child, u16) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["killed::http::serves_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
         .env(FOLDER, folder.path())
@@ -127,8 +127,8 @@ fn write(port: u16, writer: usize, life: usize, left: Option<String>, told: &Tol
 
 #[tokio::test]
 async fn a_killed_server_has_lost_nothing_it_answered_and_done_nothing_twice() {
-    let folder = Folder::new();
-    let kills = if std::env::var_os("TOOLHUB_SOAK").is_some() { 300 } else { 30 };
+    let folder = TempFolder::new();
+    let kills = soak(30, 300);
     let told = Told::default();
     let mut left: Vec<Option<String>> = vec![None; WRITERS];
     for life in 0..kills {
