@@ -44,13 +44,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     let tools = imported.plans.iter().map(|plan| plan.tool_by(plan.request().allow_host("127.0.0.1")));
     let hub = ToolHub::builder().tools(tools.collect::<Vec<_>>()).build().await?;
-    let mut told = told(&imported);
+    let mut told = import_report(&imported);
     told["seconds"] = json!([read, import, begin.elapsed()].map(|time| time.as_secs_f64()));
-    say(&told)?;
+    print_line(&told)?;
     for line in std::io::stdin().lock().lines() {
         let call: Value = serde_json::from_str(&line?)?;
         let outcome = hub.call(call["tool"].as_str().unwrap_or_default(), call["arguments"].clone()).await;
-        say(&json!({"ok": outcome.is_success(), "text": outcome.model_text()}))?;
+        print_line(&json!({"ok": outcome.is_success(), "text": outcome.model_text()}))?;
     }
     Ok(())
 }
@@ -62,22 +62,22 @@ fn credential(kind: &str) -> Credential {
     }
 }
 
-fn say(value: &Value) -> std::io::Result<()> {
+fn print_line(value: &Value) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{value}")?;
     out.flush()
 }
 
-fn told(imported: &Imported) -> Value {
+fn import_report(imported: &Imported) -> Value {
     let warning = |warning: &openapi::Warning| json!({"text": warning.to_string(), "skipped": warning.skipped});
     json!({
         "title": imported.title,
-        "tools": imported.plans.iter().map(tool).collect::<Vec<_>>(),
+        "tools": imported.plans.iter().map(plan_report).collect::<Vec<_>>(),
         "warnings": imported.warnings.iter().map(warning).collect::<Vec<_>>(),
     })
 }
 
-fn tool(plan: &Plan) -> Value {
+fn plan_report(plan: &Plan) -> Value {
     let place = |place: Place| match place {
         Place::Path => "path",
         Place::Query => "query",

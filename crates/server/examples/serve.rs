@@ -35,9 +35,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }]);
         key = Some(new.key);
     }
-    let steward = Arc::new(Keeper(hub.clone()));
+    let steward = Arc::new(EchoHost(hub.clone()));
     let agents = AgentService::new(&hub);
-    agents.define("default", AgentPlan::new(Arc::new(Weatherman)));
+    agents.define("default", AgentPlan::new(Arc::new(WeatherModel)));
     let bound = Server::with_steward(hub, store, settings, steward).agents(agents).bind().await?;
     println!("http://{}", bound.address());
     if let Some(key) = key {
@@ -74,9 +74,9 @@ fn tools(hub: toolhub_core::HubBuilder) -> toolhub_core::HubBuilder {
 }
 
 /// A model that knows one sentence, `weather in …`, and tells what came of its call.
-struct Weatherman;
+struct WeatherModel;
 
-impl Model for Weatherman {
+impl Model for WeatherModel {
     fn name(&self) -> &str {
         "weatherman"
     }
@@ -111,10 +111,10 @@ impl Model for Weatherman {
 }
 
 /// A program around the server that makes tools which say what they are given.
-struct Keeper(ToolHub);
+struct EchoHost(ToolHub);
 
-impl Keeper {
-    fn make(&self, tool: &Value) -> Result<(), ToolChangeError> {
+impl EchoHost {
+    fn register_echo(&self, tool: &Value) -> Result<(), ToolChangeError> {
         let refused = |why: &str| ToolChangeError::Refused(why.into());
         let name = tool["name"].as_str().ok_or_else(|| refused("a tool needs a name"))?;
         if tool["builtin"] != "echo" {
@@ -122,17 +122,17 @@ impl Keeper {
         }
         let echo = dynamic(name, json!({"type": "object"}), async |given: Value, _: CallContext| Ok(given));
         let echo = echo.category("made over the API");
-        self.0
-            .register(echo)
-            .map_err(|_| if self.ours(name) { ToolChangeError::Taken } else { ToolChangeError::Configured })
+        self.0.register(echo).map_err(|_| {
+            if self.is_created_over_api(name) { ToolChangeError::Taken } else { ToolChangeError::Configured }
+        })
     }
 
-    fn ours(&self, name: &str) -> bool {
+    fn is_created_over_api(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|tool| tool.definition.metadata.category.is_some())
     }
 }
 
-impl Steward for Keeper {
+impl Steward for EchoHost {
     fn config(&self) -> Value {
         json!({"server": {"host": "127.0.0.1"}})
     }
@@ -146,20 +146,20 @@ impl Steward for Keeper {
     }
 
     fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
-        let made = self.make(&tool);
+        let made = self.register_echo(&tool);
         Box::pin(async { made })
     }
 
     fn replace_tool<'a>(&'a self, name: &'a str, tool: Value) -> BoxFuture<'a, Result<(), ToolChangeError>> {
         Box::pin(async move {
             self.remove_tool(name).await?;
-            self.make(&tool)
+            self.register_echo(&tool)
         })
     }
 
     fn remove_tool<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ToolChangeError>> {
         Box::pin(async move {
-            if !self.ours(name) {
+            if !self.is_created_over_api(name) {
                 return Err(ToolChangeError::Configured);
             }
             self.0.unregister(name).await;

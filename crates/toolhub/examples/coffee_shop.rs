@@ -25,18 +25,18 @@ async fn show_goods(_: NoArguments) -> Result<Vec<&'static str>, ToolError> {
 
 /// Look at one of the goods.
 #[derive(Deserialize, JsonSchema)]
-struct Look {
+struct GetGoods {
     /// Such as latte.
     name: String,
 }
 
-async fn get_goods(look: Look) -> Result<Value, ToolError> {
+async fn get_goods(look: GetGoods) -> Result<Value, ToolError> {
     Ok(json!({"name": look.name, "cents": price(&look.name)?}))
 }
 
 /// So many of one of the goods.
 #[derive(Serialize, Deserialize, JsonSchema)]
-struct Portion {
+struct LineItem {
     /// Such as latte.
     name: String,
     #[schemars(range(min = 1, max = 20))]
@@ -45,21 +45,21 @@ struct Portion {
 
 #[derive(Default, Serialize, Deserialize)]
 struct Cart {
-    lines: Vec<Portion>,
+    lines: Vec<LineItem>,
 }
 impl ToolState for Cart {
     const NAME: &'static str = "cart";
 }
 
-async fn add_to_cart(add: Portion, mut cart: State<Cart>) -> Result<String, ToolError> {
+async fn add_to_cart(add: LineItem, mut cart: State<Cart>) -> Result<String, ToolError> {
     price(&add.name)?;
     let text = format!("{} × {} in the cart", add.qty, add.name);
     cart.lines.push(add);
     Ok(text)
 }
 
-async fn order(wanted: Portion, mut cart: State<Cart>) -> Result<String, ToolError> {
-    let Portion { name, qty } = wanted;
+async fn order(wanted: LineItem, mut cart: State<Cart>) -> Result<String, ToolError> {
+    let LineItem { name, qty } = wanted;
     let Some(line) = cart.lines.iter_mut().find(|line| line.name == name && line.qty >= qty) else {
         return Err(ToolError::refused(format!("there are not {qty} × {name} in the cart")));
     };
@@ -91,8 +91,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Each tool waits for the one before it, in each thread anew.
 async fn dependencies(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     println!("Ann enters the shop. In her thread nothing has happened yet.");
-    assert_eq!(available(hub, "ann").await?, ["get_goods", "show_goods"]);
-    let lattes = portion("latte", 20);
+    assert_eq!(print_available_tools(hub, "ann").await?, ["get_goods", "show_goods"]);
+    let lattes = line_item("latte", 20);
     let early = call(hub, "add_to_cart", &lattes, "ann").await;
     assert_eq!(
         early.model_text(),
@@ -104,20 +104,20 @@ async fn dependencies(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
 
     println!("\nShe looks at the goods.");
     assert!(call(hub, "show_goods", &json!({}), "ann").await.is_success());
-    assert_eq!(available(hub, "ann").await?, ["add_to_cart", "get_goods", "show_goods"]);
+    assert_eq!(print_available_tools(hub, "ann").await?, ["add_to_cart", "get_goods", "show_goods"]);
 
     println!("\nShe fills her cart. A refused call does not count as done.");
-    assert_eq!(call(hub, "add_to_cart", &portion("beer", 1), "ann").await.model_text(), "we do not sell `beer`");
-    assert_eq!(available(hub, "ann").await?, ["add_to_cart", "get_goods", "show_goods"]);
-    for goods in [lattes, portion("tea", 20)] {
+    assert_eq!(call(hub, "add_to_cart", &line_item("beer", 1), "ann").await.model_text(), "we do not sell `beer`");
+    assert_eq!(print_available_tools(hub, "ann").await?, ["add_to_cart", "get_goods", "show_goods"]);
+    for goods in [lattes, line_item("tea", 20)] {
         assert!(call(hub, "add_to_cart", &goods, "ann").await.is_success());
     }
-    assert_eq!(available(hub, "ann").await?, ["add_to_cart", "get_goods", "order", "show_goods"]);
+    assert_eq!(print_available_tools(hub, "ann").await?, ["add_to_cart", "get_goods", "order", "show_goods"]);
 
     println!("\nBen is another thread and starts anew. To look at one thing is enough for him.");
-    assert_eq!(available(hub, "ben").await?, ["get_goods", "show_goods"]);
+    assert_eq!(print_available_tools(hub, "ben").await?, ["get_goods", "show_goods"]);
     assert_eq!(call(hub, "get_goods", &json!({"name": "tea"}), "ben").await.output["cents"], 280);
-    assert_eq!(available(hub, "ben").await?, ["add_to_cart", "get_goods", "show_goods"]);
+    assert_eq!(print_available_tools(hub, "ben").await?, ["add_to_cart", "get_goods", "show_goods"]);
     Ok(())
 }
 
@@ -125,18 +125,18 @@ async fn dependencies(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
 async fn approvals(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     println!("\nAnn's agent orders. The call waits until a person has answered.");
     let no = Answer::denied("there is milk for two", boss()?);
-    let denied = order_and_answer(hub, &portion("latte", 12), no).await?;
+    let denied = order_and_answer(hub, &line_item("latte", 12), no).await?;
     assert_eq!(denied.error_kind(), Some(ErrorKind::ApprovalDenied));
     assert_eq!(denied.model_text(), "A person refused this call: there is milk for two");
     assert_eq!(denied.effect, Effect::None);
 
     println!("\nIt has not understood. The boss lowers the number, and the model is told.");
-    let edited = order_and_answer(hub, &portion("latte", 6), Answer::edited(portion("latte", 2), boss()?)).await?;
+    let edited = order_and_answer(hub, &line_item("latte", 6), Answer::edited(line_item("latte", 2), boss()?)).await?;
     assert_eq!(edited.output, json!("ordered 2 × latte for 7.80 €"));
     assert!(edited.model_text().contains("A person changed the arguments of this call"));
 
     println!("\nTea is another matter: yes, this once.");
-    let once = order_and_answer(hub, &portion("tea", 1), Answer::new(ApprovalOutcome::ProceedOnce, boss()?)).await?;
+    let once = order_and_answer(hub, &line_item("tea", 1), Answer::new(ApprovalOutcome::ProceedOnce, boss()?)).await?;
     assert_eq!(once.output, json!("ordered 1 × tea for 2.80 €"));
     Ok(())
 }
@@ -146,10 +146,10 @@ async fn grants(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     let tenant = Tenant::default();
     println!("\nThe boss is tired of being asked: always, for this tool in this thread.");
     let always = Answer::new(ApprovalOutcome::ProceedAlways, boss()?);
-    assert!(order_and_answer(hub, &portion("tea", 2), always).await?.is_success());
+    assert!(order_and_answer(hub, &line_item("tea", 2), always).await?.is_success());
 
     println!("\nThe next order goes through by itself.");
-    assert!(call(hub, "order", &portion("tea", 3), "ann").await.is_success());
+    assert!(call(hub, "order", &line_item("tea", 3), "ann").await.is_success());
 
     println!("\nSuch a yes is a grant. Grants are listed, and can be taken back.");
     let [grant] = &hub.grants(&tenant).await?[..] else { return Err("there should be one grant".into()) };
@@ -158,7 +158,7 @@ async fn grants(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     println!("  taken back; grants left: {}", hub.grants(&tenant).await?.len());
 
     println!("\nNow an order asks again. This caller cannot wait for a person, and is told so at once.");
-    let arguments = portion("tea", 3);
+    let arguments = line_item("tea", 3);
     let asked = hub.call("order", arguments.clone()).thread("ann").cannot_wait().await;
     println!("  order {arguments}: {}", asked.model_text());
     let question = asked.error.as_ref().and_then(CallError::approval).ok_or("nobody was asked")?;
@@ -170,7 +170,7 @@ async fn grants(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn portion(name: &str, qty: u32) -> Value {
+fn line_item(name: &str, qty: u32) -> Value {
     json!({"name": name, "qty": qty})
 }
 
@@ -180,7 +180,7 @@ fn boss() -> Result<Caller, Box<dyn Error>> {
 
 async fn call(hub: &ToolHub, tool: &str, arguments: &Value, thread: &str) -> Outcome {
     let outcome = hub.call(tool, arguments.clone()).thread(thread).await;
-    println!("  {tool} {arguments}: {}", shown(&outcome));
+    println!("  {tool} {arguments}: {}", indented_text(&outcome));
     outcome
 }
 
@@ -196,7 +196,7 @@ async fn order_and_answer(hub: &ToolHub, arguments: &Value, answer: Answer) -> R
     println!("    {} answers: {}", answer.by, json!(answer.outcome));
     hub.resolve_approval(&Tenant::default(), question.id, answer).await?;
     let outcome = running.await;
-    println!("    the model reads: {}", shown(&outcome));
+    println!("    the model reads: {}", indented_text(&outcome));
     Ok(outcome)
 }
 
@@ -209,12 +209,12 @@ async fn next_question(hub: &ToolHub, events: &mut Subscription) -> Result<Appro
     }
 }
 
-fn shown(outcome: &Outcome) -> String {
+fn indented_text(outcome: &Outcome) -> String {
     outcome.model_text().replace('\n', "\n                     ")
 }
 
 /// The tools a thread may use now.
-async fn available(hub: &ToolHub, thread: &str) -> Result<Vec<String>, Box<dyn Error>> {
+async fn print_available_tools(hub: &ToolHub, thread: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let names = hub.available_tools(&Tenant::default(), &ThreadId::new(thread)?).await?;
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     println!("  available to {thread}: {}", names.join(", "));

@@ -68,7 +68,7 @@ async fn ping(_: NoArguments) -> Result<(), ToolError> {
 
 /// A tool that is only looked at. Some of these schemas a hub would refuse to check arguments with; a list that came from
 /// elsewhere may hold them all the same.
-fn collected(tool: &Value) -> Result<Definition, Box<dyn std::error::Error>> {
+fn parse_definition(tool: &Value) -> Result<Definition, Box<dyn std::error::Error>> {
     let text = |name: &str| tool[name].as_str().map(String::from);
     let name = ToolName::new(text("name").unwrap_or_default())?;
     Ok(Definition {
@@ -95,7 +95,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()
         .await?;
     let awkward: Vec<Value> = serde_json::from_str(include_str!("../../../checks/exports/awkward.json"))?;
-    let mut definitions: Vec<_> = awkward.iter().map(collected).collect::<Result<_, _>>()?;
+    let mut definitions: Vec<_> = awkward.iter().map(parse_definition).collect::<Result<_, _>>()?;
     definitions.extend(hub.list(&Filter::default()).iter().map(|tool| tool.definition.clone()));
     let list = |format: &Format| (format.to_string(), Value::from(export::export(*format, &definitions)));
     println!("{}", Format::ALL.iter().map(list).collect::<Value>());

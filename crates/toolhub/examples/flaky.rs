@@ -19,11 +19,11 @@ use toolhub::{
 /// A weather station that does not answer the first three times.
 #[derive(Default)]
 struct Station {
-    asked: AtomicU32,
+    requests: AtomicU32,
 }
 
 async fn weather(_: NoArguments, station: Shared<Station>) -> Result<&'static str, ToolError> {
-    if station.asked.fetch_add(1, Ordering::Relaxed) < 3 {
+    if station.requests.fetch_add(1, Ordering::Relaxed) < 3 {
         // A failure of the service behind the tool is everybody's, not only this thread's.
         return Err(ToolError::of(ErrorKind::UpstreamUnreachable, "the weather station does not answer"));
     }
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("call {time}: {}", failed.model_text());
         assert_eq!(failed.error_kind(), Some(ErrorKind::UpstreamUnreachable));
     }
-    assert_eq!(heard(&mut events), ["available -> failed", "withheld"]);
+    assert_eq!(status_events(&mut events), ["available -> failed", "withheld"]);
     assert!(!is_offered(&hub).await?);
 
     let refused = hub.call("weather", json!({})).thread("tuesday").await;
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert!(wait <= Duration::from_millis(500));
 
     println!("nobody calls, and time passes");
-    tokio::time::timeout(Duration::from_secs(3), return_of_the_tool(&mut events)).await?;
+    tokio::time::timeout(Duration::from_secs(3), wait_until_offered(&mut events)).await?;
     assert!(is_offered(&hub).await?);
 
     // This call is the probe: had it failed, the tool would be withheld again, for about twice as long.
@@ -82,17 +82,17 @@ async fn is_offered(hub: &ToolHub) -> Result<bool, Box<dyn Error>> {
 }
 
 /// What was said about the tool's status so far.
-fn heard(events: &mut Subscription) -> Vec<String> {
-    std::iter::from_fn(|| events.try_next()).filter_map(|event| show(&event.news)).collect()
+fn status_events(events: &mut Subscription) -> Vec<String> {
+    std::iter::from_fn(|| events.try_next()).filter_map(|event| print_status_event(&event.news)).collect()
 }
 
 /// Listens until the tool may be used again.
-async fn return_of_the_tool(events: &mut Subscription) {
-    while show(&events.next().await.news).is_none_or(|word| word != "offered again") {}
+async fn wait_until_offered(events: &mut Subscription) {
+    while print_status_event(&events.next().await.news).is_none_or(|word| word != "offered again") {}
 }
 
 /// Prints an event about a status; the other events are not this example's.
-fn show(news: &News) -> Option<String> {
+fn print_status_event(news: &News) -> Option<String> {
     let (word, reason) = match news {
         News::StatusChanged { old_status, new_status, reason, .. } => {
             let old = old_status.map(|old| format!("{old:?} -> ")).unwrap_or_default();

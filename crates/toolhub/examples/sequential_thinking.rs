@@ -58,7 +58,7 @@ struct Summary {
 }
 
 async fn think(mut thought: Thought, mut thoughts: State<Thoughts>) -> Result<Summary, ToolError> {
-    thoughts.refuse_nonsense(&thought)?;
+    thoughts.validate(&thought)?;
     // Whoever thinks beyond the end needs more thoughts than expected.
     thought.total_thoughts = thought.total_thoughts.max(thought.thought_number);
     let mut summary = Summary {
@@ -78,20 +78,20 @@ async fn show_thoughts(_: NoArguments, thoughts: State<Thoughts>) -> Result<Stri
 
 impl Thoughts {
     /// What no schema can say: whether a thought fits those before it. Each refusal tells the model what to do instead.
-    fn refuse_nonsense(&self, thought: &Thought) -> Result<(), ToolError> {
+    fn validate(&self, thought: &Thought) -> Result<(), ToolError> {
         let exists = |number| self.history.iter().any(|earlier| earlier.thought_number == number);
         let refused = |text: String| Err(ToolError::refused(text));
         match thought.revises_thought {
             None if thought.is_revision => return refused("say with `revisesThought` which thought you revise".into()),
             Some(number) if !exists(number) => {
-                return refused(format!("there is no thought {number} to revise; {}", self.numbers()));
+                return refused(format!("there is no thought {number} to revise; {}", self.last_number_hint()));
             }
             _ => {}
         }
         match (thought.branch_from_thought, &thought.branch_id) {
             (Some(_), None) => refused("give the branch a name with `branchId`".into()),
             (Some(number), _) if !exists(number) => {
-                refused(format!("there is no thought {number} to branch off from; {}", self.numbers()))
+                refused(format!("there is no thought {number} to branch off from; {}", self.last_number_hint()))
             }
             (None, Some(id)) if !self.branches().contains(id) => {
                 refused(format!("the branch `{id}` is new; say with `branchFromThought` where it begins"))
@@ -100,7 +100,7 @@ impl Thoughts {
         }
     }
 
-    fn numbers(&self) -> String {
+    fn last_number_hint(&self) -> String {
         match self.history.iter().map(|thought| thought.thought_number).max() {
             None => "nothing was thought yet".into(),
             Some(last) => format!("the last one is {last}"),
@@ -142,7 +142,7 @@ const THREAD: &str = "party";
 
 /// Says a thought with its number and the expected total, and prints what the model is told. `more` is whatever else the
 /// model sends along.
-async fn say(hub: &ToolHub, (number, total): (u32, u32), thought: &str, more: Value) -> Outcome {
+async fn submit_thought(hub: &ToolHub, (number, total): (u32, u32), thought: &str, more: Value) -> Outcome {
     println!("> {thought}");
     let mut arguments = json!({"thought": thought, "thoughtNumber": number, "totalThoughts": total});
     arguments["nextThoughtNeeded"] = json!(number < total);
@@ -154,7 +154,7 @@ async fn say(hub: &ToolHub, (number, total): (u32, u32), thought: &str, more: Va
     outcome
 }
 
-async fn show(hub: &ToolHub) -> Result<String, CallError> {
+async fn print_thoughts(hub: &ToolHub) -> Result<String, CallError> {
     let text: String = hub.call("show_thoughts", json!({})).thread(THREAD).await.output_as()?;
     println!("{text}");
     Ok(text)
@@ -167,36 +167,36 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let hub = new_hub().await?;
 
     println!("## Three thoughts, and one that revises the second");
-    say(&hub, (1, 3), "Twelve guests will come.", json!({})).await;
-    say(&hub, (2, 3), "One cake is enough.", json!({})).await;
-    say(&hub, (3, 3), "It is baked on Friday.", json!({"nextThoughtNeeded": true})).await;
+    submit_thought(&hub, (1, 3), "Twelve guests will come.", json!({})).await;
+    submit_thought(&hub, (2, 3), "One cake is enough.", json!({})).await;
+    submit_thought(&hub, (3, 3), "It is baked on Friday.", json!({"nextThoughtNeeded": true})).await;
     let revision = json!({"isRevision": true, "revisesThought": 2, "nextThoughtNeeded": true});
-    let revised = say(&hub, (4, 3), "A cake is for eight, so two.", revision).await;
+    let revised = submit_thought(&hub, (4, 3), "A cake is for eight, so two.", revision).await;
     assert_eq!(revised.output_as::<Summary>()?.total_thoughts, 4);
 
     println!("\n## A branch, to try another way");
     let branch = json!({"branchFromThought": 1, "branchId": "no-oven"});
-    say(&hub, (5, 6), "We could buy ice cream.", branch).await;
+    submit_thought(&hub, (5, 6), "We could buy ice cream.", branch).await;
 
     println!("\n## Nonsense is refused, and nothing of it is remembered");
     let unknown = json!({"isRevision": true, "revisesThought": 9});
-    let refused = say(&hub, (6, 6), "The ninth thought was wrong.", unknown).await;
+    let refused = submit_thought(&hub, (6, 6), "The ninth thought was wrong.", unknown).await;
     assert_eq!((refused.error_kind(), refused.effect), (Some(ErrorKind::ToolRefused), Effect::None));
-    say(&hub, (6, 6), "Or something else.", json!({"branchFromThought": 2})).await;
+    submit_thought(&hub, (6, 6), "Or something else.", json!({"branchFromThought": 2})).await;
     // The schema says that numbers begin at 1, so this one does not even reach the function.
-    let refused = say(&hub, (0, 6), "Before everything else.", json!({})).await;
+    let refused = submit_thought(&hub, (0, 6), "Before everything else.", json!({})).await;
     assert_eq!(refused.error_kind(), Some(ErrorKind::ArgumentsInvalid));
 
     println!("\n## The whole train of thought");
-    let before = show(&hub).await?;
+    let before = print_thoughts(&hub).await?;
 
     println!("\n## Another hub with an empty store: it goes on where it was");
     let saved = hub.state().export(&me, Some(&thread)).await?;
     drop(hub);
     let hub = new_hub().await?;
     hub.state().import(&me, &saved).await?;
-    assert_eq!(show(&hub).await?, before);
-    let last = say(&hub, (6, 6), "Two cakes, and ice cream for the children.", json!({})).await;
+    assert_eq!(print_thoughts(&hub).await?, before);
+    let last = submit_thought(&hub, (6, 6), "Two cakes, and ice cream for the children.", json!({})).await;
     assert_eq!(last.output_as::<Summary>()?.thought_history_length, 6);
 
     println!("\n## What happened, the last five entries");
@@ -214,8 +214,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Each thought that was accepted is a version. Going back makes a new one with the old content.
     let version = hub.state().rollback(&me, &thoughts, 4).await?;
     println!("version {version} is like version 4");
-    let after = say(&hub, (5, 5), "And there are candles.", json!({})).await;
+    let after = submit_thought(&hub, (5, 5), "And there are candles.", json!({})).await;
     assert!(after.output_as::<Summary>()?.branches.is_empty());
-    show(&hub).await?;
+    print_thoughts(&hub).await?;
     Ok(())
 }

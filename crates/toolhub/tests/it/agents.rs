@@ -1,12 +1,12 @@
 //! Agents: a model is offered the tools that work, its calls are made, and the conversation is kept.
 
-mod actor;
 mod bounds;
-mod ends;
-mod handed_out;
-mod lives;
-mod loops;
+mod external_calls;
+mod model_loop;
+mod restarts;
+mod scripted_model;
+mod store_failures;
+mod termination;
 mod threads;
-mod trouble;
 
-pub(crate) use actor::{Actor, asks, says};
+pub(crate) use scripted_model::{ScriptedModel, calls_reply, text_reply};

@@ -10,34 +10,34 @@ use std::{
 };
 
 thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
+    static ALLOCATED_BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
-struct Counting;
+struct CountingAllocator;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// How many bytes this thread has allocated and not freed.
-pub(crate) fn held() -> isize {
-    HELD.with(Cell::get)
+pub(crate) fn allocated_bytes() -> isize {
+    ALLOCATED_BYTES.with(Cell::get)
 }
 
-fn note(bytes: isize) {
+fn add_bytes(bytes: isize) {
     // While a thread ends its counter may be gone already; what happens then is nobody's test.
-    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
+    let _ = ALLOCATED_BYTES.try_with(|held| held.set(held.get() + bytes));
 }
 
 // SAFETY: every request goes unchanged to the system allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size() as isize);
+        add_bytes(layout.size() as isize);
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        note(-(layout.size() as isize));
+        add_bytes(-(layout.size() as isize));
         // SAFETY: the caller's promise is passed on.
         unsafe { System.dealloc(at, layout) }
     }

@@ -13,7 +13,7 @@ use toolhub::{
 };
 use toolhub_testkit::soak;
 
-use crate::awkward_store::Awkward;
+use crate::faulty_store::FaultyStore;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -47,11 +47,11 @@ impl Shop {
     }
 
     /// The one question that is open, once it is asked.
-    async fn question(&self) -> Approval {
-        self.questions(1).await.pop().unwrap()
+    async fn pending_approval(&self) -> Approval {
+        self.pending_approvals(1).await.pop().unwrap()
     }
 
-    async fn questions(&self, many: usize) -> Vec<Approval> {
+    async fn pending_approvals(&self, many: usize) -> Vec<Approval> {
         for _ in 0..100_000 {
             let open = self.hub.approvals(&self.tenant, Some(ApprovalState::Pending)).await.unwrap();
             if open.len() == many {
@@ -66,11 +66,11 @@ impl Shop {
         self.hub.resolve_approval(&self.tenant, id, answer).await
     }
 
-    async fn say(&self, id: ApprovalId, outcome: ApprovalOutcome) {
+    async fn resolve(&self, id: ApprovalId, outcome: ApprovalOutcome) {
         self.answer(id, Answer::new(outcome, boss())).await.unwrap();
     }
 
-    fn made(&self) -> Vec<Value> {
+    fn executed_arguments(&self) -> Vec<Value> {
         self.script.asked()
     }
 }
@@ -80,14 +80,14 @@ async fn a_call_waits_for_a_yes_and_is_made_once() {
     let shop = shop().await;
     let mut events = Recorder::of(&shop.hub);
     let call = shop.order(2).start();
-    let asked = shop.question().await;
+    let asked = shop.pending_approval().await;
     assert_eq!((asked.tool.as_str(), asked.call_id, &asked.arguments), ("order", call.id(), &json!({"qty": 2})));
-    assert!(shop.made().is_empty(), "nothing runs before the answer");
-    shop.say(asked.id, ApprovalOutcome::ProceedOnce).await;
+    assert!(shop.executed_arguments().is_empty(), "nothing runs before the answer");
+    shop.resolve(asked.id, ApprovalOutcome::ProceedOnce).await;
     let outcome = call.await;
     outcome.assert_success();
     assert_eq!(outcome.approval, Some(asked.id));
-    assert_eq!(shop.made().len(), 1);
+    assert_eq!(shop.executed_arguments().len(), 1);
     let used = shop.hub.approval(&shop.tenant, asked.id).await.unwrap().unwrap();
     assert_eq!((used.state, used.used_by), (ApprovalState::Used, Some(outcome.id)));
     let names = events.names();
@@ -97,19 +97,19 @@ async fn a_call_waits_for_a_yes_and_is_made_once() {
     // The yes was for one call.
     let again = shop.order(2).cannot_wait().await;
     again.assert_error(ErrorKind::ApprovalRequired);
-    assert_eq!(shop.made().len(), 1);
+    assert_eq!(shop.executed_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_no_reaches_the_model_in_the_persons_words() {
     let shop = shop().await;
     let call = shop.order(2).start();
-    let asked = shop.question().await;
+    let asked = shop.pending_approval().await;
     shop.answer(asked.id, Answer::denied("the till is closed", boss())).await.unwrap();
     let outcome = call.await;
     outcome.assert_effect(Effect::None).assert_error(ErrorKind::ApprovalDenied);
     assert!(outcome.model_text().contains("the till is closed"), "{}", outcome.model_text());
-    assert!(shop.made().is_empty());
+    assert!(shop.executed_arguments().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +123,7 @@ async fn nobody_answers_for_fifteen_minutes_which_is_a_no() {
     assert_eq!(all[0].state, ApprovalState::TimedOut);
     let late = shop.answer(all[0].id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
     assert!(matches!(late, Err(ApprovalError::Resolved(ApprovalState::TimedOut))), "{late:?}");
-    assert!(shop.made().is_empty());
+    assert!(shop.executed_arguments().is_empty());
     let told = events.events().iter().filter(|event| matches!(event.news, News::ApprovalResolved { .. })).count();
     assert_eq!(told, 1);
 }
@@ -132,7 +132,7 @@ async fn nobody_answers_for_fifteen_minutes_which_is_a_no() {
 async fn edited_arguments_are_validated_again_used_and_told_to_the_model() {
     let shop = shop().await;
     let call = shop.order(20).start();
-    let asked = shop.question().await;
+    let asked = shop.pending_approval().await;
     let wrong = shop.answer(asked.id, Answer::edited(json!({"qty": 0}), boss())).await;
     assert!(matches!(&wrong, Err(ApprovalError::Arguments { problems, .. }) if problems.len() == 1), "{wrong:?}");
     let mut mixed = Answer::edited(json!({"qty": 1}), boss());
@@ -141,7 +141,7 @@ async fn edited_arguments_are_validated_again_used_and_told_to_the_model() {
     shop.answer(asked.id, Answer::edited(json!({"qty": 2}), boss())).await.unwrap();
     let outcome = call.await;
     outcome.assert_success();
-    assert_eq!(shop.made(), [json!({"qty": 2})]);
+    assert_eq!(shop.executed_arguments(), [json!({"qty": 2})]);
     assert!(outcome.model_text().contains("changed the arguments"), "{}", outcome.model_text());
     let record = shop.hub.call_record(&shop.tenant, outcome.id).await.unwrap().unwrap();
     assert_eq!(record.arguments, json!({"qty": 2}), "the book says what was really done");
@@ -156,7 +156,7 @@ async fn a_caller_that_cannot_wait_is_told_so_and_the_same_call_made_again_goes_
     assert!(first.model_text().contains(&id.to_string()));
     let second = shop.order(2).cannot_wait().await;
     assert_eq!(second.error.unwrap().approval(), Some(id), "the question that is open is not asked twice");
-    shop.say(id, ApprovalOutcome::ProceedOnce).await;
+    shop.resolve(id, ApprovalOutcome::ProceedOnce).await;
     shop.order(3).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
     shop.hub
         .call("order", json!({"qty": 2}))
@@ -165,17 +165,17 @@ async fn a_caller_that_cannot_wait_is_told_so_and_the_same_call_made_again_goes_
         .await
         .assert_error(ErrorKind::ApprovalRequired);
     shop.order(2).caller(boss()).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
-    assert!(shop.made().is_empty(), "a yes is for this call, this thread and this caller");
+    assert!(shop.executed_arguments().is_empty(), "a yes is for this call, this thread and this caller");
     shop.order(2).cannot_wait().await.assert_success();
     shop.order(2).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
-    assert_eq!(shop.made().len(), 1);
+    assert_eq!(shop.executed_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_no_is_told_once_and_then_the_question_may_be_asked_again() {
     let shop = shop().await;
     let id = shop.order(2).cannot_wait().await.error.unwrap().approval().unwrap();
-    shop.say(id, ApprovalOutcome::Cancel).await;
+    shop.resolve(id, ApprovalOutcome::Cancel).await;
     shop.order(2).cannot_wait().await.assert_error(ErrorKind::ApprovalDenied);
     let again = shop.order(2).cannot_wait().await;
     again.assert_error(ErrorKind::ApprovalRequired);
@@ -189,10 +189,10 @@ async fn a_call_without_a_thread_can_be_approved_too() {
     let id = call().await.error.unwrap().approval().unwrap();
     let refused = shop.answer(id, Answer::new(ApprovalOutcome::ProceedAlways, boss())).await;
     assert!(matches!(refused, Err(ApprovalError::Answer(text)) if text.contains("no thread")));
-    shop.say(id, ApprovalOutcome::ProceedOnce).await;
+    shop.resolve(id, ApprovalOutcome::ProceedOnce).await;
     call().await.assert_success();
     call().await.assert_error(ErrorKind::ApprovalRequired);
-    assert_eq!(shop.made().len(), 1);
+    assert_eq!(shop.executed_arguments().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,10 +200,10 @@ async fn a_yes_that_nobody_uses_runs_out() {
     let shop = shop_with(Arc::new(Memory::new()), |tool| tool.approval_timeout(MINUTE)).await;
     let id = shop.order(2).cannot_wait().await.error.unwrap().approval().unwrap();
     tokio::time::sleep(MINUTE / 2).await;
-    shop.say(id, ApprovalOutcome::ProceedOnce).await;
+    shop.resolve(id, ApprovalOutcome::ProceedOnce).await;
     tokio::time::sleep(MINUTE).await;
     shop.order(2).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
-    assert!(shop.made().is_empty());
+    assert!(shop.executed_arguments().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,10 +212,10 @@ async fn a_yes_runs_out_while_its_call_waits_for_its_turn_too() {
     let shop = shop_with(Arc::new(Memory::new()), |tool| tool.rate_limit(rate)).await;
     for (qty, kind) in [(1, None), (2, Some(ErrorKind::ApprovalTimeout))] {
         let call = shop.order(qty).start();
-        shop.say(shop.question().await.id, ApprovalOutcome::ProceedOnce).await;
+        shop.resolve(shop.pending_approval().await.id, ApprovalOutcome::ProceedOnce).await;
         assert_eq!(call.await.error_kind(), kind);
     }
-    assert_eq!(shop.made(), [json!({"qty": 1})]);
+    assert_eq!(shop.executed_arguments(), [json!({"qty": 1})]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +226,7 @@ async fn a_yes_can_be_used_in_its_time_however_short_calls_are_remembered() {
     let shop = Shop { hub, script, tenant: Tenant::default() };
     let asked = shop.order(1).cannot_wait().await.error.unwrap().approval().unwrap();
     tokio::time::sleep(14 * MINUTE).await;
-    shop.say(asked, ApprovalOutcome::ProceedOnce).await;
+    shop.resolve(asked, ApprovalOutcome::ProceedOnce).await;
     tokio::time::sleep(14 * MINUTE).await;
     shop.order(1).cannot_wait().await.assert_success();
 }
@@ -238,7 +238,7 @@ async fn a_clock_that_is_set_back_keeps_no_call_waiting() {
     let shop = Shop { hub, script, tenant: Tenant::default() };
     let began = tokio::time::Instant::now();
     let call = shop.order(1).start();
-    let asked = shop.question().await;
+    let asked = shop.pending_approval().await;
     tokio::time::sleep(MINUTE).await;
     clock.jump(-365 * 24 * 3_600_000);
     call.await.assert_error(ErrorKind::ApprovalTimeout);
@@ -252,11 +252,11 @@ async fn a_call_made_again_finds_the_question_that_nobody_waits_for() {
     let shop = shop().await;
     let asked = shop.order(1).cannot_wait().await.error.unwrap().approval().unwrap();
     let (again, more) = (shop.order(1).start(), shop.order(1).start());
-    let open = shop.questions(2).await;
+    let open = shop.pending_approvals(2).await;
     // One of the two waits for the first question, the other asks its own.
     assert!(open.iter().any(|question| question.id == asked));
     for question in open {
-        shop.say(question.id, ApprovalOutcome::ProceedOnce).await;
+        shop.resolve(question.id, ApprovalOutcome::ProceedOnce).await;
     }
     again.await.assert_success();
     more.await.assert_success();
@@ -265,22 +265,22 @@ async fn a_call_made_again_finds_the_question_that_nobody_waits_for() {
 
 #[tokio::test(start_paused = true)]
 async fn identical_calls_made_at_once_each_have_their_own_question() {
-    let shop = shop_with(Arc::new(Awkward::default()), |tool| tool).await;
+    let shop = shop_with(Arc::new(FaultyStore::default()), |tool| tool).await;
     let calls: Vec<_> = (0..5).map(|_| shop.order(1).start()).collect();
-    for question in shop.questions(5).await {
-        shop.say(question.id, ApprovalOutcome::ProceedOnce).await;
+    for question in shop.pending_approvals(5).await {
+        shop.resolve(question.id, ApprovalOutcome::ProceedOnce).await;
     }
     for call in calls {
         call.await.assert_success();
     }
-    assert_eq!(shop.made().len(), 5);
+    assert_eq!(shop.executed_arguments().len(), 5);
 }
 
 /// A store that tells no news and can lose what people have allowed for good.
 #[derive(Default)]
-struct Forgetful(Memory);
+struct GrantFailingStore(Memory);
 
-impl Backend for Forgetful {
+impl Backend for GrantFailingStore {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.0.load(keys, now)
     }
@@ -307,11 +307,11 @@ impl Backend for Forgetful {
 
 #[tokio::test(start_paused = true)]
 async fn a_yes_holds_at_once_though_its_always_could_not_be_kept() {
-    let shop = shop_with(Arc::new(Forgetful::default()), |tool| tool).await;
+    let shop = shop_with(Arc::new(GrantFailingStore::default()), |tool| tool).await;
     let mut events = Recorder::of(&shop.hub);
     let began = tokio::time::Instant::now();
     let call = shop.order(1).start();
-    let asked = shop.question().await;
+    let asked = shop.pending_approval().await;
     tokio::time::sleep(MINUTE).await;
     let always = Answer::new(ApprovalOutcome::ProceedAlwaysTool, boss());
     assert!(matches!(shop.answer(asked.id, always).await, Err(ApprovalError::Store(_))));
@@ -327,23 +327,23 @@ async fn a_thousand_times_a_yes_or_a_question_that_is_too_old_starts_nothing() {
     for round in 1..=1_000 {
         let id = shop.order(round).cannot_wait().await.error.unwrap().approval().unwrap();
         if round % 2 == 0 {
-            shop.say(id, ApprovalOutcome::ProceedOnce).await;
+            shop.resolve(id, ApprovalOutcome::ProceedOnce).await;
         }
         tokio::time::sleep(MINUTE).await;
         let late = shop.answer(id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
         assert!(matches!(late, Err(ApprovalError::Resolved(ApprovalState::TimedOut))), "{late:?}");
         shop.order(round).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
     }
-    assert!(shop.made().is_empty());
+    assert!(shop.executed_arguments().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_asks_the_same_over_and_over_is_turned_away() {
     let shop = shop().await;
     let calls: Vec<_> = (0..40).map(|_| shop.order(2).start()).collect();
-    let asked = shop.questions(32).await;
+    let asked = shop.pending_approvals(32).await;
     for question in &asked {
-        shop.say(question.id, ApprovalOutcome::Cancel).await;
+        shop.resolve(question.id, ApprovalOutcome::Cancel).await;
     }
     let mut turned_away = 0;
     for call in calls {
@@ -356,7 +356,7 @@ async fn a_model_that_asks_the_same_over_and_over_is_turned_away() {
 async fn a_caller_that_gives_up_takes_its_question_back() {
     let shop = shop().await;
     let call = shop.order(2).start();
-    let asked = shop.question().await;
+    let asked = shop.pending_approval().await;
     call.cancel();
     call.await.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
     let late = shop.answer(asked.id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await;
@@ -366,10 +366,10 @@ async fn a_caller_that_gives_up_takes_its_question_back() {
         let hub = shop.hub.clone();
         async move { hub.call("order", json!({"qty": 5})).thread("t1").await }
     });
-    shop.question().await;
+    shop.pending_approval().await;
     waiting.abort();
-    shop.questions(0).await;
-    assert!(shop.made().is_empty());
+    shop.pending_approvals(0).await;
+    assert!(shop.executed_arguments().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -380,14 +380,14 @@ async fn always_is_for_this_tool_in_this_thread_and_for_nothing_else() {
         shop.hub.call("pay", json!({})).thread("t1").start(),
         shop.hub.call("order", json!({"qty": 1})).thread("t2").start(),
     ];
-    let asked = shop.questions(3).await;
+    let asked = shop.pending_approvals(3).await;
     let of = |call: &toolhub::Running| asked.iter().find(|asked| asked.call_id == call.id()).unwrap().id;
-    shop.say(of(&first), ApprovalOutcome::ProceedAlways).await;
+    shop.resolve(of(&first), ApprovalOutcome::ProceedAlways).await;
     first.await.assert_success();
     shop.order(7).await.assert_success();
-    assert_eq!(shop.questions(2).await.len(), 2, "the other tool and the other thread still wait");
+    assert_eq!(shop.pending_approvals(2).await.len(), 2, "the other tool and the other thread still wait");
     for call in [&sibling, &other] {
-        shop.say(of(call), ApprovalOutcome::Cancel).await;
+        shop.resolve(of(call), ApprovalOutcome::Cancel).await;
     }
     sibling.await.assert_error(ErrorKind::ApprovalDenied);
     other.await.assert_error(ErrorKind::ApprovalDenied);
@@ -404,7 +404,7 @@ async fn always_is_for_this_tool_in_this_thread_and_for_nothing_else() {
 async fn always_for_the_tool_holds_in_every_thread_until_the_tool_changes() {
     let shop = shop().await;
     let id = shop.order(1).cannot_wait().await.error.unwrap().approval().unwrap();
-    shop.say(id, ApprovalOutcome::ProceedAlwaysTool).await;
+    shop.resolve(id, ApprovalOutcome::ProceedAlwaysTool).await;
     for thread in ["t1", "t2"] {
         shop.hub.call("order", json!({"qty": 3})).thread(thread).cannot_wait().await.assert_success();
     }
@@ -504,16 +504,16 @@ fn a_question_outlives_its_process_and_the_answer_is_used_by_the_next_one() {
         let shop = shop_with(store.clone(), |tool| tool).await;
         // Not dropped, which would be giving up: the process simply ends.
         std::mem::forget(shop.order(2).start());
-        shop.question().await.id
+        shop.pending_approval().await.id
     });
     drop(first);
     runtime().block_on(async {
         let shop = shop_with(store, |tool| tool).await;
-        assert_eq!(shop.question().await.id, asked);
-        shop.say(asked, ApprovalOutcome::ProceedOnce).await;
+        assert_eq!(shop.pending_approval().await.id, asked);
+        shop.resolve(asked, ApprovalOutcome::ProceedOnce).await;
         let outcome = shop.order(2).await;
         outcome.assert_success();
-        assert_eq!((outcome.approval, shop.made().len()), (Some(asked), 1));
+        assert_eq!((outcome.approval, shop.executed_arguments().len()), (Some(asked), 1));
         shop.order(2).cannot_wait().await.assert_error(ErrorKind::ApprovalRequired);
     });
 }
@@ -523,12 +523,12 @@ async fn an_answer_on_one_node_wakes_a_call_on_another() {
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
     let (one, two) = (shop_with(store.clone(), |tool| tool).await, shop_with(store, |tool| tool).await);
     let call = one.order(2).start();
-    let asked = two.question().await;
+    let asked = two.pending_approval().await;
     let began = tokio::time::Instant::now();
-    two.say(asked.id, ApprovalOutcome::ProceedOnce).await;
+    two.resolve(asked.id, ApprovalOutcome::ProceedOnce).await;
     call.await.assert_success();
     assert_eq!(began.elapsed(), Duration::ZERO);
-    assert_eq!((one.made().len(), two.made().len()), (1, 0));
+    assert_eq!((one.executed_arguments().len(), two.executed_arguments().len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -536,13 +536,13 @@ async fn a_repeated_key_waits_for_the_same_answer_and_the_tool_runs_once() {
     let shop = shop().await;
     let keyed = || shop.order(2).idempotency_key("k1").start();
     let (first, second) = (keyed(), keyed());
-    let asked = shop.question().await;
+    let asked = shop.pending_approval().await;
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(shop.question().await.id, asked.id, "one key, one question");
-    shop.say(asked.id, ApprovalOutcome::ProceedOnce).await;
+    assert_eq!(shop.pending_approval().await.id, asked.id, "one key, one question");
+    shop.resolve(asked.id, ApprovalOutcome::ProceedOnce).await;
     let ends = [first.await, second.await];
     assert_eq!(ends.iter().filter(|end| end.is_success()).count(), 1, "{ends:?}");
-    assert_eq!(shop.made().len(), 1);
+    assert_eq!(shop.executed_arguments().len(), 1);
     let replayed = keyed().await;
     assert!(replayed.replayed && replayed.is_success());
 }
@@ -553,9 +553,9 @@ async fn a_repeated_key_is_told_that_the_call_it_repeats_is_running() {
     shop.script.then(Step::Wait(MINUTE));
     let keyed = || shop.order(2).idempotency_key("k1").start();
     let (first, second) = (keyed(), keyed());
-    let asked = shop.question().await;
+    let asked = shop.pending_approval().await;
     tokio::time::sleep(MINUTE).await;
-    shop.say(asked.id, ApprovalOutcome::ProceedOnce).await;
+    shop.resolve(asked.id, ApprovalOutcome::ProceedOnce).await;
     second.await.assert_error(ErrorKind::IdempotencyInProgress);
     first.await.assert_error(ErrorKind::Timeout);
 }
@@ -565,16 +565,16 @@ async fn a_caller_that_gives_up_ends_its_own_call_and_not_another_that_waits_for
     let shop = shop().await;
     let keyed = || shop.order(2).idempotency_key("k1").start();
     let (first, second) = (keyed(), keyed());
-    let asked = shop.question().await;
+    let asked = shop.pending_approval().await;
     tokio::time::sleep(MINUTE).await;
     first.cancel();
     first.await.assert_error(ErrorKind::Cancelled);
     tokio::time::sleep(MINUTE).await;
-    let anew = shop.question().await;
+    let anew = shop.pending_approval().await;
     assert_ne!(anew.id, asked.id, "the question was taken back, so the other call has its own");
-    shop.say(anew.id, ApprovalOutcome::ProceedOnce).await;
+    shop.resolve(anew.id, ApprovalOutcome::ProceedOnce).await;
     second.await.assert_success();
-    assert_eq!(shop.made().len(), 1);
+    assert_eq!(shop.executed_arguments().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

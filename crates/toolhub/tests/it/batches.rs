@@ -16,8 +16,8 @@ use toolhub::{
 };
 
 use crate::{
-    busy::{Busy, until},
-    shop::{add_to_cart, show_cart},
+    gated_tool::{GatedTool, wait_until},
+    shop_tools::{add_to_cart, show_cart},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -28,9 +28,9 @@ fn builder() -> HubBuilder {
 
 /// What tools did, in the order they did it.
 #[derive(Clone, Default)]
-struct Diary(Arc<Mutex<Vec<String>>>);
+struct ExecutionLog(Arc<Mutex<Vec<String>>>);
 
-impl Diary {
+impl ExecutionLog {
     /// A tool that takes a second.
     fn tool(&self, name: &'static str) -> ToolBuilder {
         let diary = self.clone();
@@ -68,7 +68,7 @@ async fn wait_for_question(hub: &ToolHub) -> toolhub::ids::ApprovalId {
     }
 }
 
-async fn say(hub: &ToolHub, id: toolhub::ids::ApprovalId, outcome: ApprovalOutcome) {
+async fn resolve(hub: &ToolHub, id: toolhub::ids::ApprovalId, outcome: ApprovalOutcome) {
     let answer = Answer::new(outcome, Caller::new("boss").unwrap());
     hub.resolve_approval(&Tenant::default(), id, answer).await.unwrap();
 }
@@ -123,7 +123,7 @@ async fn consecutive_safe_calls_run_together() {
 
 #[tokio::test(start_paused = true)]
 async fn any_other_call_runs_alone_and_in_order() {
-    let diary = Diary::default();
+    let diary = ExecutionLog::default();
     let tools = [diary.tool("a").read_only(), diary.tool("b").read_only(), diary.tool("w"), diary.tool("x")];
     let hub = builder().tools(tools).build().await.unwrap();
     let began = tokio::time::Instant::now();
@@ -173,7 +173,7 @@ async fn a_dependent_before_its_base_is_not_held_for_it() {
 #[tokio::test(start_paused = true)]
 async fn while_a_person_is_asked_safe_calls_go_on_and_lone_ones_wait() {
     for (answer, first) in [(ApprovalOutcome::ProceedOnce, Status::Success), (ApprovalOutcome::Cancel, Status::Error)] {
-        let diary = Diary::default();
+        let diary = ExecutionLog::default();
         let tools = [
             diary.tool("ask").confirm(),
             diary.tool("read").read_only(),
@@ -188,7 +188,7 @@ async fn while_a_person_is_asked_safe_calls_go_on_and_lone_ones_wait() {
             let mut lines = diary.lines();
             lines.sort();
             assert_eq!(lines, ["last begins", "last ends", "read begins", "read ends"]);
-            say(&hub, asked, answer).await;
+            resolve(&hub, asked, answer).await;
         };
         let (batch, ()) = tokio::join!(batch, person);
         assert_eq!(batch[0].status, first);
@@ -203,14 +203,14 @@ async fn while_a_person_is_asked_safe_calls_go_on_and_lone_ones_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn an_approved_call_waits_for_the_safe_ones_that_went_past_it() {
-    let diary = Diary::default();
+    let diary = ExecutionLog::default();
     let tools = [diary.tool("ask").confirm(), diary.tool("read").read_only()];
     let hub = builder().tools(tools).build().await.unwrap();
     let batch = hub.batch(calls(&hub, &["ask", "read"])).into_future();
     let person = async {
         let asked = wait_for_question(&hub).await;
-        until(|| diary.lines() == ["read begins"]).await;
-        say(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+        wait_until(|| diary.lines() == ["read begins"]).await;
+        resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
     };
     let (batch, ()) = tokio::join!(batch, person);
     assert_eq!(diary.lines(), ["read begins", "read ends", "ask begins", "ask ends"]);
@@ -222,7 +222,7 @@ async fn an_approved_call_waits_for_the_safe_ones_that_went_past_it() {
 #[tokio::test(start_paused = true)]
 async fn an_approved_call_that_is_held_can_still_be_cancelled_or_dropped_with_its_batch() {
     for dropped in [true, false] {
-        let (busy, (ask, script)) = (Busy::new(), scripted("ask", []));
+        let (busy, (ask, script)) = (GatedTool::new(), scripted("ask", []));
         let hub = builder().tools([ask.confirm(), busy.tool("read").read_only()]).build().await.unwrap();
         let ids: Vec<_> = Vec::from_iter(calls(&hub, &["ask", "read"]));
         let asking = ids[0].id();
@@ -230,8 +230,8 @@ async fn an_approved_call_that_is_held_can_still_be_cancelled_or_dropped_with_it
         let mut batch = hub.batch(ids).into_future();
         let begun = async {
             let asked = wait_for_question(&hub).await;
-            until(|| busy.running() == 1).await;
-            say(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+            wait_until(|| busy.running() == 1).await;
+            resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
             // The yes reaches the call, which is held because of the other.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
@@ -246,14 +246,14 @@ async fn an_approved_call_that_is_held_can_still_be_cancelled_or_dropped_with_it
         } else {
             assert_eq!(hub.cancel(&Tenant::default(), asking).await, Ok(toolhub::Cancel::Asked));
             assert!(poll!(&mut batch).is_pending());
-            until(|| hub.running() == 0).await;
+            wait_until(|| hub.running() == 0).await;
             assert_eq!(events.ends_of(asking), 1, "it does not wait for the other to end as well");
-            busy.let_go(1);
+            busy.release(1);
             let ends = batch.await;
             ends[0].assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
             ends[1].assert_success();
         }
-        until(|| hub.running() == 0 && busy.running() == 0).await;
+        wait_until(|| hub.running() == 0 && busy.running() == 0).await;
         assert_eq!((events.ends_of(asking), script.asked().len()), (1, 0));
     }
 }
@@ -261,7 +261,7 @@ async fn an_approved_call_that_is_held_can_still_be_cancelled_or_dropped_with_it
 #[tokio::test(start_paused = true)]
 async fn a_call_that_outlives_its_batch_waits_for_nobody_once_it_is_approved() {
     for held in [true, false] {
-        let (busy, (ask, script)) = (Busy::new(), scripted("ask", []));
+        let (busy, (ask, script)) = (GatedTool::new(), scripted("ask", []));
         let hub = builder().tools([ask.confirm(), busy.tool("read").read_only()]).build().await.unwrap();
         let mut both = calls(&hub, &["ask", "read"]);
         let read = both.pop().unwrap();
@@ -269,9 +269,9 @@ async fn a_call_that_outlives_its_batch_waits_for_nobody_once_it_is_approved() {
         let mut batch = hub.batch([ask, read]).into_future();
         let asked = async {
             let asked = wait_for_question(&hub).await;
-            until(|| busy.running() == 1).await;
+            wait_until(|| busy.running() == 1).await;
             if held {
-                say(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+                resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
                 tokio::time::sleep(SECOND).await;
             }
             asked
@@ -283,9 +283,9 @@ async fn a_call_that_outlives_its_batch_waits_for_nobody_once_it_is_approved() {
         // A caller with a key means to ask again: its call goes on, though nobody keeps the order of the step any more.
         drop(batch);
         if !held {
-            say(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+            resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
         }
-        until(|| hub.running() == 0).await;
+        wait_until(|| hub.running() == 0).await;
         assert_eq!(script.asked().len(), 1, "held {held}");
     }
 }
@@ -346,18 +346,18 @@ async fn a_model_call_id_that_is_used_twice_is_refused_the_second_time() {
 #[tokio::test(start_paused = true)]
 async fn dropping_a_batch_cancels_its_calls_and_begins_no_more() {
     for (first, begins) in [("reads", 3), ("writes", 1)] {
-        let busy = Busy::new();
+        let busy = GatedTool::new();
         let tools = [busy.tool("reads").read_only(), busy.tool("writes")];
         let hub = builder().tools(tools).build().await.unwrap();
         let mut events = Recorder::of(&hub);
         let mut batch = hub.batch(calls(&hub, &[first, first, first, "writes"])).into_future();
         assert!(poll!(&mut batch).is_pending());
-        until(|| busy.running() == begins).await;
+        wait_until(|| busy.running() == begins).await;
         drop(batch);
-        until(|| busy.running() == 0 && hub.running() == 0).await;
-        busy.let_go(10);
+        wait_until(|| busy.running() == 0 && hub.running() == 0).await;
+        busy.release(10);
         tokio::time::sleep(SECOND).await;
-        assert_eq!(busy.begun().len(), begins, "{first}");
+        assert_eq!(busy.started_threads().len(), begins, "{first}");
         let ends = events.names().iter().filter(|name| **name == "tool.execution.failed").count();
         assert_eq!(ends, begins, "each has its one end");
     }

@@ -17,8 +17,8 @@ use toolhub::{
 };
 
 use crate::{
-    busy::{Busy, until},
-    shop::{add_to_cart, show_cart},
+    gated_tool::{GatedTool, wait_until},
+    shop_tools::{add_to_cart, show_cart},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ fn builder() -> HubBuilder {
 }
 
 /// A read-only tool that counts its executions from 1, kept for a minute.
-fn counting(name: &str) -> (ToolBuilder, Arc<AtomicUsize>) {
+fn counting_tool(name: &str) -> (ToolBuilder, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let seen = runs.clone();
     let count = move |_: BTreeMap<String, Value>| {
@@ -39,7 +39,7 @@ fn counting(name: &str) -> (ToolBuilder, Arc<AtomicUsize>) {
 }
 
 async fn hub() -> (ToolHub, Arc<AtomicUsize>) {
-    let (tool, runs) = counting("it");
+    let (tool, runs) = counting_tool("it");
     (builder().tool(tool).build().await.unwrap(), runs)
 }
 
@@ -85,29 +85,29 @@ async fn whatever_the_answer_depends_on_makes_it_another() {
 async fn a_tool_that_was_changed_or_replaced_is_asked_again() {
     let (hub, _) = hub().await;
     check(&hub.call("it", json!({})).await, 1, false);
-    let (again, _) = counting("it");
+    let (again, _) = counting_tool("it");
     hub.apply(Change::of_tools().put(again)).await.unwrap();
     check(&hub.call("it", json!({})).await, 1, false);
     check(&hub.call("it", json!({})).await, 1, true);
     hub.unregister("it").await;
-    hub.register(counting("it").0.description("Now it means something else.")).unwrap();
+    hub.register(counting_tool("it").0.description("Now it means something else.")).unwrap();
     check(&hub.call("it", json!({})).await, 1, false);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_replaced_tool_answers_late_is_not_kept_for_its_successor() {
-    let busy = Busy::new();
+async fn what_a_replaced_tool_answers_late_is_not_cached_for_its_successor() {
+    let busy = GatedTool::new();
     let hub = builder().tool(busy.tool("it").read_only().cache(MINUTE)).build().await.unwrap();
     let late = hub.call("it", json!({})).start();
-    until(|| busy.running() == 1).await;
-    let successor = Busy::new();
+    wait_until(|| busy.running() == 1).await;
+    let successor = GatedTool::new();
     hub.apply(Change::of_tools().put(successor.tool("it").read_only().cache(MINUTE))).await.unwrap();
-    busy.let_go(1);
+    busy.release(1);
     late.await.assert_success();
-    successor.let_go(1);
+    successor.release(1);
     let outcome = hub.call("it", json!({})).await;
     assert!(outcome.is_success() && !outcome.cached);
-    assert_eq!(successor.begun().len(), 1);
+    assert_eq!(successor.started_threads().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,20 +130,20 @@ async fn scripted_hub(steps: Vec<Step>, change: fn(ToolBuilder) -> ToolBuilder) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kept_answer_needs_neither_a_token_nor_a_slot() {
-    let (busy, (tool, _)) = (Busy::new(), counting("it"));
+async fn a_cached_answer_needs_neither_a_token_nor_a_slot() {
+    let (busy, (tool, _)) = (GatedTool::new(), counting_tool("it"));
     let tool = tool.rate_limit(RateLimit::per_hour(1));
     let hub = builder().tools([tool, busy.tool("busy")]).max_concurrency(1).build().await.unwrap();
     check(&hub.call("it", json!({})).await, 1, false);
     let running = hub.call("busy", json!({})).start();
-    until(|| busy.running() == 1).await;
+    wait_until(|| busy.running() == 1).await;
     check(&hub.call("it", json!({})).await, 1, true);
     assert_eq!(hub.queued(), 0);
     drop(running);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_not_kept() {
+async fn a_failure_is_not_cached() {
     let failures = [ToolError::new("no"), ToolError::refused("no"), ToolError::of(ErrorKind::UpstreamError, "500")];
     let steps = failures.map(Step::Fail).into_iter().chain([Step::Return(json!("well"))]).collect();
     let (hub, script) = scripted_hub(steps, |tool| tool).await;
@@ -159,7 +159,7 @@ async fn a_failure_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_cut_is_not_kept() {
+async fn an_answer_that_was_cut_is_not_cached() {
     let long = "x".repeat(500);
     let (hub, script) = scripted_hub(vec![Step::Return(json!(long)); 2], |tool| tool.text_limit(100)).await;
     for _ in 0..2 {
@@ -173,7 +173,7 @@ async fn an_answer_that_was_cut_is_not_kept() {
 async fn the_answer_of_a_tool_with_state_changes_as_soon_as_the_state_does() {
     let runs = Arc::new(AtomicUsize::new(0));
     let seen = runs.clone();
-    let show = move |none: NoArguments, cart: State<crate::shop::Cart>| {
+    let show = move |none: NoArguments, cart: State<crate::shop_tools::Cart>| {
         seen.fetch_add(1, SeqCst);
         show_cart(none, cart)
     };
@@ -201,7 +201,7 @@ async fn the_answer_of_a_tool_with_state_changes_as_soon_as_the_state_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_with_effects_cannot_be_registered_with_kept_answers() {
+async fn a_tool_with_effects_cannot_be_registered_with_a_cache() {
     let hub = builder().build().await.unwrap();
     let (tool, _) = scripted("pay", []);
     let refused = hub.register(tool.cache(MINUTE)).unwrap_err().to_string();
@@ -210,7 +210,7 @@ async fn a_tool_with_effects_cannot_be_registered_with_kept_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn said_about_many_tools_it_holds_for_those_that_only_read() {
+async fn a_cache_policy_for_many_tools_applies_to_those_that_only_read() {
     let ((show, shown), (pay, paid)) = (scripted("shop_show", []), scripted("shop_pay", []));
     let (other, others) = scripted("other", []);
     let policy = Policy { cache: Some(MINUTE), ..Policy::default() };
@@ -226,7 +226,7 @@ async fn said_about_many_tools_it_holds_for_those_that_only_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_others_wait_for_runs_in_each_thread_and_leaves_its_evidence() {
-    let (base, runs) = counting("base");
+    let (base, runs) = counting_tool("base");
     let hub = builder().tool(base).tool(scripted("next", []).0.after("base")).build().await.unwrap();
     check(&hub.call("base", json!({})).await, 1, false);
     check(&hub.call("base", json!({})).await, 1, true);

@@ -8,11 +8,11 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Step, scripted},
 };
 
-use crate::shop::{add, shop};
+use crate::shop_tools::{add, shop_hub};
 
 #[tokio::test(start_paused = true)]
 async fn a_call_returns_what_the_function_returned() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let outcome = hub.call("add", json!({"a": 1, "b": 2})).await;
     assert_eq!(outcome.assert_success(), &json!(3));
     assert_eq!((outcome.status, outcome.effect, outcome.attempts), (Status::Success, Effect::None, 1));
@@ -23,7 +23,7 @@ async fn a_call_returns_what_the_function_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_tool_is_refused_with_the_closest_names() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let outcome = hub.call("add_cart", json!({})).await;
     let text = outcome.assert_error(ErrorKind::ToolNotFound);
     assert_eq!(text, "There is no tool named `add_cart`. Did you mean `add_to_cart`?");
@@ -34,7 +34,7 @@ async fn an_unknown_tool_is_refused_with_the_closest_names() {
 
 #[tokio::test(start_paused = true)]
 async fn wrong_arguments_are_refused_with_words_a_model_can_act_on() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let outcome = hub.call("add", json!({"a": "one", "bb": 2})).await;
     let text = outcome.assert_error(ErrorKind::ArgumentsInvalid);
     assert!(text.contains("a: expected an integer"), "{text}");
@@ -44,13 +44,13 @@ async fn wrong_arguments_are_refused_with_words_a_model_can_act_on() {
 
 #[tokio::test(start_paused = true)]
 async fn no_arguments_may_be_written_as_null() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     hub.call("show_cart", Value::Null).thread("t1").await.assert_success();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_says_no_is_an_error_of_its_own_words_that_does_not_count() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let outcome = hub.call("add", json!({"a": i64::MAX, "b": 1})).await;
     assert_eq!(outcome.assert_error(ErrorKind::ToolRefused), "the sum is too large");
     let error = outcome.error.unwrap();
@@ -81,7 +81,7 @@ async fn a_failed_call_with_effects_says_that_nobody_knows_what_it_did() {
 
 #[tokio::test(start_paused = true)]
 async fn a_text_that_is_no_thread_id_is_refused() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let outcome = hub.call("show_cart", json!({})).thread(format!("no/{}", "slashes".repeat(1_000))).await;
     outcome.assert_error(ErrorKind::ArgumentsInvalid);
     let operator = outcome.error.unwrap().operator;
@@ -90,7 +90,7 @@ async fn a_text_that_is_no_thread_id_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_remembers_gets_a_thread_of_its_own_where_none_is_named() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let first = hub.call("add_to_cart", json!({"sku": "tea", "qty": 1})).await;
     let thread = first.thread.clone().expect("a thread was minted");
     let again = hub.call("show_cart", json!({})).thread(thread.as_str()).await;
@@ -140,7 +140,7 @@ async fn a_caller_may_shorten_the_time_of_a_tool_but_not_lengthen_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn times_without_measure_are_no_trouble() {
+async fn unbounded_durations_do_not_overflow() {
     let (tool, _) = scripted("slow", [Step::Wait(Duration::from_secs(3600))]);
     let tool = tool.timeout(Duration::MAX).idle_timeout(Duration::MAX);
     let hub = ToolHub::builder().tool(tool).keep_calls(Duration::MAX).build().await.unwrap();
@@ -151,8 +151,8 @@ async fn times_without_measure_are_no_trouble() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_among_a_pinned_list_finds_what_was_offered_then() {
-    let hub = shop().await;
+async fn a_call_from_a_pinned_offer_finds_what_was_offered_then() {
+    let hub = shop_hub().await;
     let pinned = hub.tools();
     hub.unregister("add").await.expect("it was there");
     hub.call("add", json!({"a": 1, "b": 2})).await.assert_error(ErrorKind::ToolNotFound);
@@ -163,7 +163,7 @@ async fn a_call_among_a_pinned_list_finds_what_was_offered_then() {
 
 #[tokio::test(start_paused = true)]
 async fn every_call_is_told_once_as_started_and_once_as_ended() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let mut recorder = Recorder::of(&hub);
     hub.call("add", json!({"a": 1, "b": 2})).await;
     hub.call("add_to_cart", json!({"sku": "poison", "qty": 1})).await;
@@ -329,9 +329,9 @@ async fn progress_ends_with_the_call_even_if_the_tool_keeps_its_context() {
 }
 
 /// Makes another call when it is dropped.
-struct Stubborn(ToolHub);
+struct CallOnDrop(ToolHub);
 
-impl Drop for Stubborn {
+impl Drop for CallOnDrop {
     fn drop(&mut self) {
         drop(self.0.call("stubborn", json!({"last": true})).detached().start());
     }
@@ -348,7 +348,7 @@ async fn a_hub_goes_down_although_calls_are_made_while_it_cancels_the_others() {
     let hub = ToolHub::builder().build().await.unwrap();
     let maker = hub.clone();
     let stubborn = move |Last { last }: Last| {
-        let again = (!last).then(|| Stubborn(maker.clone()));
+        let again = (!last).then(|| CallOnDrop(maker.clone()));
         async move {
             let _again = again;
             std::future::pending::<Result<(), ToolError>>().await

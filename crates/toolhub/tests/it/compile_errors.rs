@@ -10,7 +10,7 @@ use std::{
     time::SystemTime,
 };
 
-const HEAD: &str = "
+const PRELUDE: &str = "
     use toolhub::prelude::*;
     #[derive(Deserialize, JsonSchema)] pub struct Add { pub a: i64, pub b: i64 }
     #[derive(Default, Serialize, Deserialize)] pub struct Plain { n: u8 }
@@ -22,19 +22,19 @@ fn compile(name: &str, body: &str) -> Option<String> {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let source = out.join(format!("{name}.rs"));
-    fs::write(&source, format!("{HEAD}\npub fn case() -> ToolBuilder {{ {body} }}")).unwrap();
+    fs::write(&source, format!("{PRELUDE}\npub fn case() -> ToolBuilder {{ {body} }}")).unwrap();
     let mut rustc = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()));
     rustc.args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "--crate-name=case", "--out-dir"]).arg(&out);
     rustc.arg("-L").arg(format!("dependency={}", deps.display())).arg(&source);
     for library in ["toolhub", "serde", "schemars", "tokio"] {
-        rustc.arg("--extern").arg(format!("{library}={}", newest(&deps, library).display()));
+        rustc.arg("--extern").arg(format!("{library}={}", latest_rlib(&deps, library).display()));
     }
     let result = rustc.output().expect("rustc is there, or this test would not be");
     (!result.status.success()).then(|| String::from_utf8_lossy(&result.stderr).into_owned())
 }
 
 /// The library as it was built last.
-fn newest(deps: &Path, library: &str) -> PathBuf {
+fn latest_rlib(deps: &Path, library: &str) -> PathBuf {
     let start = format!("lib{library}-");
     let built = fs::read_dir(deps).unwrap().map(|entry| entry.unwrap().path()).filter(|path| {
         let name = path.file_name().unwrap().to_string_lossy();

@@ -12,7 +12,7 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
 };
 
-fn step(name: &str) -> ToolBuilder {
+fn scripted_tool(name: &str) -> ToolBuilder {
     scripted(name, []).0
 }
 
@@ -26,7 +26,12 @@ async fn call(hub: &ToolHub, tool: &str, thread: &str) -> Outcome {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_waits_until_its_base_has_succeeded_in_this_thread() {
-    let hub = hub([step("show").read_only(), step("cart").after("show"), step("order").after("cart")]).await;
+    let hub = hub([
+        scripted_tool("show").read_only(),
+        scripted_tool("cart").after("show"),
+        scripted_tool("order").after("cart"),
+    ])
+    .await;
     let early = call(&hub, "cart", "t1").await;
     let text = early.assert_effect(Effect::None).assert_error(ErrorKind::DependencyNotMet);
     assert_eq!(text, "`cart` cannot be used yet. Call show successfully first.");
@@ -46,7 +51,7 @@ async fn a_tool_waits_until_its_base_has_succeeded_in_this_thread() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_or_refused_base_is_no_evidence_and_a_later_failure_takes_none_away() {
     let steps = [Step::Fail(ToolError::new("no")), Step::Return(json!(1)), Step::Fail(ToolError::new("no"))];
-    let hub = hub([scripted("base", steps).0, step("next").after("base")]).await;
+    let hub = hub([scripted("base", steps).0, scripted_tool("next").after("base")]).await;
     call(&hub, "base", "t1").await.assert_error(ErrorKind::ToolError);
     hub.call("base", json!("nonsense")).thread("t1").await.assert_error(ErrorKind::ArgumentsInvalid);
     call(&hub, "next", "t1").await.assert_error(ErrorKind::DependencyNotMet);
@@ -57,7 +62,14 @@ async fn a_failed_or_refused_base_is_no_evidence_and_a_later_failure_takes_none_
 
 #[tokio::test(start_paused = true)]
 async fn any_of_several_is_enough_and_a_sequence_must_come_in_order() {
-    let tools = || [step("a"), step("b"), step("any").after_any(["a", "b"]), step("both").after_sequence(["a", "b"])];
+    let tools = || {
+        [
+            scripted_tool("a"),
+            scripted_tool("b"),
+            scripted_tool("any").after_any(["a", "b"]),
+            scripted_tool("both").after_sequence(["a", "b"]),
+        ]
+    };
     let hub = hub(tools()).await;
     let text = call(&hub, "any", "t1").await.assert_error(ErrorKind::DependencyNotMet);
     assert!(text.contains("Call one of a, b successfully first."), "{text}");
@@ -73,7 +85,7 @@ async fn any_of_several_is_enough_and_a_sequence_must_come_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn evidence_may_have_to_be_fresh() {
-    let hub = hub([step("price"), step("buy").after("price").within(Duration::from_secs(60))]).await;
+    let hub = hub([scripted_tool("price"), scripted_tool("buy").after("price").within(Duration::from_secs(60))]).await;
     call(&hub, "price", "t1").await.assert_success();
     call(&hub, "buy", "t1").await.assert_success();
     tokio::time::sleep(Duration::from_secs(61)).await;
@@ -86,7 +98,7 @@ async fn evidence_may_have_to_be_fresh() {
 #[tokio::test(start_paused = true)]
 async fn evidence_outlives_the_hub() {
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
-    let tools = || [step("base").read_only(), step("next").after("base")];
+    let tools = || [scripted_tool("base").read_only(), scripted_tool("next").after("base")];
     let first = ToolHub::builder().shared_store(store.clone()).tools(tools()).build().await.unwrap();
     call(&first, "base", "t1").await.assert_success();
     drop(first);
@@ -97,8 +109,11 @@ async fn evidence_outlives_the_hub() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evidence_left_at_the_same_moment_is_all_kept() {
     let names: Vec<String> = (0..20).map(|n| format!("base_{n}")).collect();
-    let bases = names.iter().enumerate().map(|(n, name)| if n % 2 == 0 { step(name).read_only() } else { step(name) });
-    let hub = hub(bases.chain([step("last").after_all(names.clone())])).await;
+    let bases = names
+        .iter()
+        .enumerate()
+        .map(|(n, name)| if n % 2 == 0 { scripted_tool(name).read_only() } else { scripted_tool(name) });
+    let hub = hub(bases.chain([scripted_tool("last").after_all(names.clone())])).await;
     for round in 0..20 {
         let thread = format!("t{round}");
         let calls: Vec<_> =
@@ -113,7 +128,11 @@ async fn evidence_left_at_the_same_moment_is_all_kept() {
 #[tokio::test(start_paused = true)]
 async fn only_successes_somebody_waits_for_are_written_and_only_once() {
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
-    let tools = [step("base").read_only(), step("other").read_only(), step("next").after("base").read_only()];
+    let tools = [
+        scripted_tool("base").read_only(),
+        scripted_tool("other").read_only(),
+        scripted_tool("next").after("base").read_only(),
+    ];
     let hub = ToolHub::builder().shared_store(store.clone()).tools(tools).build().await.unwrap();
     for tool in ["other", "base", "base", "next", "base"] {
         call(&hub, tool, "t1").await.assert_success();
@@ -129,11 +148,11 @@ async fn restored_evidence_takes_its_place_in_the_order_by_its_time() {
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
     let tools = || {
         let waits = [
-            step("last").after_sequence(["a", "b"]),
-            step("other").after("x"),
-            step("wrong").after_sequence(["b", "a"]),
+            scripted_tool("last").after_sequence(["a", "b"]),
+            scripted_tool("other").after("x"),
+            scripted_tool("wrong").after_sequence(["b", "a"]),
         ];
-        ["x", "a", "b"].map(step).into_iter().chain(waits)
+        ["x", "a", "b"].map(scripted_tool).into_iter().chain(waits)
     };
     let clock = TestClock::new();
     let hub = async || ToolHub::builder().clock(clock.clone()).tools(tools()).build().await.unwrap();

@@ -2,7 +2,7 @@
 
 use toolhub::{Counts, ErrorKind, ErrorRow, FailureScope};
 
-fn as_written(row: &ErrorRow) -> String {
+fn render_row(row: &ErrorRow) -> String {
     let counts = match row.counts {
         Counts::Yes => "yes",
         Counts::No => "no",
@@ -22,7 +22,7 @@ fn as_written(row: &ErrorRow) -> String {
 fn the_page_on_errors_is_the_table_in_the_code() {
     let page = include_str!("../../../../docs/errors.md");
     let written: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
-    let coded: Vec<String> = ErrorKind::TABLE.iter().map(as_written).collect();
+    let coded: Vec<String> = ErrorKind::TABLE.iter().map(render_row).collect();
     assert_eq!(written, coded, "docs/errors.md should say:\n{}", coded.join("\n"));
 }
 

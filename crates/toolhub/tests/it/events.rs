@@ -8,10 +8,10 @@ use toolhub::{
     testing::{Recorder, Step, scripted},
 };
 
-use crate::shop::{add, add_to_cart};
+use crate::shop_tools::{add, add_to_cart};
 
-struct Bell;
-impl Instance for Bell {
+struct NoopInstance;
+impl Instance for NoopInstance {
     type Arguments = NoArguments;
     type Output = ();
     async fn call(&mut self, _: NoArguments, _: &CallContext) -> Result<(), ToolError> {
@@ -35,15 +35,15 @@ const RAISED_BY: [(&str, Action); 14] = [
     ("tool.executor.cleaned", |hub| {
         Box::pin(async move {
             call(hub.clone(), "bell", json!({})).await;
-            assert_eq!(hub.thread_contexts().cleanup(&Tenant::default(), &here()).await.len(), 1);
+            assert_eq!(hub.thread_contexts().cleanup(&Tenant::default(), &thread_id()).await.len(), 1);
         })
     }),
     ("tool.executor.exported", |hub| Box::pin(async move { assert_eq!(hub.export(Format::OpenAi).len(), 3) })),
-    ("tool.status.changed", |hub| Box::pin(close_for_repairs(hub))),
-    ("tool.availability.changed", |hub| Box::pin(close_for_repairs(hub))),
+    ("tool.status.changed", |hub| Box::pin(set_maintenance(hub))),
+    ("tool.availability.changed", |hub| Box::pin(set_maintenance(hub))),
     ("tool.rebind.required", |hub| {
         Box::pin(async move {
-            let offer = hub.offer(&Tenant::default(), &here()).await.unwrap();
+            let offer = hub.offer(&Tenant::default(), &thread_id()).await.unwrap();
             hub.register(tool("more", add)).unwrap();
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
             drop(offer);
@@ -51,7 +51,7 @@ const RAISED_BY: [(&str, Action); 14] = [
     }),
 ];
 
-fn here() -> ThreadId {
+fn thread_id() -> ThreadId {
     ThreadId::new("here").unwrap()
 }
 
@@ -59,7 +59,7 @@ async fn call(hub: ToolHub, tool: &'static str, arguments: Value) {
     hub.call(tool, arguments).thread("here").await;
 }
 
-async fn close_for_repairs(hub: ToolHub) {
+async fn set_maintenance(hub: ToolHub) {
     hub.set_tool_status("add", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
 }
 
@@ -70,7 +70,7 @@ async fn each_event_of_the_status_document_is_raised_by_a_real_action() {
             .clock(toolhub::testing::TestClock::new())
             .tool(tool("add", add).read_only())
             .tool(tool("add_to_cart", add_to_cart))
-            .tool(instance("bell", |_| async { Ok(Bell) }));
+            .tool(instance("bell", |_| async { Ok(NoopInstance) }));
         let mut recorder = Recorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         // The first one is raised by building the hub; every other one comes after that.

@@ -28,7 +28,7 @@ fn shout(config: Value) -> ToolBuilder {
 }
 
 #[tokio::test]
-async fn a_foreign_kind_passes_the_same_doors() {
+async fn a_foreign_kind_passes_the_same_pipeline_stages() {
     let hub = ToolHub::builder().executor("shout", Shouter).tool(shout(json!({"word": "hey!"}))).build().await.unwrap();
     let outcome = hub.call("hey", json!({"times": 2})).await;
     assert_eq!(outcome.assert_success(), &json!({"times": 2}));

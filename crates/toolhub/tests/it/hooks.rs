@@ -14,28 +14,28 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
 };
 
-use crate::shop::{add_to_cart, show_cart};
+use crate::shop_tools::{add_to_cart, show_cart};
 
 type OnBefore = dyn Fn(&HookedCall<'_>) -> Result<Before, ToolError> + Send + Sync;
 type OnAfter = dyn Fn(&HookedCall<'_>, Result<&Value, &ToolError>) -> Result<After, ToolError> + Send + Sync;
 
 /// A hook that says what the test tells it to, at once.
-struct Says {
+struct FnHook {
     before: Box<OnBefore>,
     after: Box<OnAfter>,
 }
 
-fn before(say: impl Fn(&HookedCall<'_>) -> Result<Before, ToolError> + Send + Sync + 'static) -> Says {
-    Says { before: Box::new(say), after: Box::new(|_, _| Ok(After::Pass)) }
+fn before_hook(say: impl Fn(&HookedCall<'_>) -> Result<Before, ToolError> + Send + Sync + 'static) -> FnHook {
+    FnHook { before: Box::new(say), after: Box::new(|_, _| Ok(After::Pass)) }
 }
 
-fn after(
+fn after_hook(
     say: impl Fn(&HookedCall<'_>, Result<&Value, &ToolError>) -> Result<After, ToolError> + Send + Sync + 'static,
-) -> Says {
-    Says { before: Box::new(|_| Ok(Before::Pass)), after: Box::new(say) }
+) -> FnHook {
+    FnHook { before: Box::new(|_| Ok(Before::Pass)), after: Box::new(say) }
 }
 
-impl Hook for Says {
+impl Hook for FnHook {
     fn before<'a>(&'a self, call: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
         Box::pin(async move { (self.before)(call) })
     }
@@ -66,16 +66,16 @@ async fn call(hub: &ToolHub) -> Outcome {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_lets_everything_pass_changes_nothing() {
-    struct Nothing;
-    impl Hook for Nothing {}
-    let (hub, script) = hub(Nothing).await;
+    struct NoopHook;
+    impl Hook for NoopHook {}
+    let (hub, script) = hub(NoopHook).await;
     assert_eq!(call(&hub).await.assert_success(), &json!({"secret": 42}));
     assert_eq!(script.asked(), [json!({"n": 1})]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_may_stop_a_call_and_the_model_reads_its_words() {
-    let (hub, script) = hub(before(|_| Ok(Before::Block("not on a sunday".into())))).await;
+    let (hub, script) = hub(before_hook(|_| Ok(Before::Block("not on a sunday".into())))).await;
     let outcome = call(&hub).await;
     let text = outcome.assert_effect(Effect::None).assert_error(ErrorKind::Forbidden);
     assert_eq!(text, "not on a sunday");
@@ -85,19 +85,19 @@ async fn a_hook_may_stop_a_call_and_the_model_reads_its_words() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_may_rewrite_the_arguments_and_they_are_checked_like_any_others() {
-    let (hub, script) = hub(before(|_| Ok(Before::Rewrite(json!({"n": 9}))))).await;
+    let (hub, script) = hub(before_hook(|_| Ok(Before::Rewrite(json!({"n": 9}))))).await;
     call(&hub).await.assert_success();
     hub.call("it", json!({"n": "not even a number"})).await.assert_success();
     assert_eq!(script.asked(), [json!({"n": 9}), json!({"n": 9})]);
 
-    let (hub, script) = self::hub(before(|_| Ok(Before::Rewrite(json!({"n": 10}))))).await;
+    let (hub, script) = self::hub(before_hook(|_| Ok(Before::Rewrite(json!({"n": 10}))))).await;
     let text = call(&hub).await.assert_error(ErrorKind::ArgumentsInvalid);
     assert!(text.contains('n') && text.contains('9'), "{text}");
     assert!(script.asked().is_empty());
 
     // What a rule forbids, a hook does not slip past it.
     let (tool, script) = scripted("it", []);
-    let rewrites = before(|_| Ok(Before::Rewrite(json!({"n": 13}))));
+    let rewrites = before_hook(|_| Ok(Before::Rewrite(json!({"n": 13}))));
     let hub = builder().tool(tool).hook("*", rewrites).rule(Rule::deny("it").when("/n", "^13$")).build().await.unwrap();
     call(&hub).await.assert_error(ErrorKind::Forbidden);
     assert!(script.asked().is_empty());
@@ -105,7 +105,7 @@ async fn a_hook_may_rewrite_the_arguments_and_they_are_checked_like_any_others()
 
 #[tokio::test(start_paused = true)]
 async fn what_a_hook_says_stands_beside_the_result() {
-    let says = Says {
+    let says = FnHook {
         before: Box::new(|_| Ok(Before::Say("asked politely".into()))),
         after: Box::new(|_, _| Ok(After::Say("answered politely".into()))),
     };
@@ -117,7 +117,7 @@ async fn what_a_hook_says_stands_beside_the_result() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_may_replace_the_result_and_nobody_sees_the_old_one() {
-    let replaces = Says {
+    let replaces = FnHook {
         before: Box::new(|_| Ok(Before::Say("asked politely".into()))),
         after: Box::new(|_, _| Ok(After::Rewrite(json!("***")))),
     };
@@ -137,7 +137,7 @@ async fn a_hook_may_withhold_the_result_and_what_was_done_stays_done() {
     let hub = builder()
         .tool(tool("add_to_cart", add_to_cart))
         .tool(tool("show_cart", show_cart).read_only())
-        .hook("add_*", after(|_, _| Ok(After::Block("the cart is private".into()))))
+        .hook("add_*", after_hook(|_, _| Ok(After::Block("the cart is private".into()))))
         .build()
         .await
         .unwrap();
@@ -158,7 +158,7 @@ async fn a_hook_may_withhold_the_result_and_what_was_done_stays_done() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_can_be_withheld_like_a_result() {
     let (tool, _) = scripted("it", [Step::Fail(ToolError::new("no row for password 42"))]);
-    let hook = after(|_, result| Ok(if result.is_err() { After::Block("it failed".into()) } else { After::Pass }));
+    let hook = after_hook(|_, result| Ok(if result.is_err() { After::Block("it failed".into()) } else { After::Pass }));
     let hub = builder().tool(tool).hook("it", hook).build().await.unwrap();
     let outcome = call(&hub).await;
     let text = outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::Forbidden);
@@ -168,23 +168,23 @@ async fn a_failure_can_be_withheld_like_a_result() {
 
 /// A state that cannot be written down.
 #[derive(Default, Deserialize)]
-struct Unwritable;
-impl Serialize for Unwritable {
+struct UnserializableState;
+impl Serialize for UnserializableState {
     fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
         Err(serde::ser::Error::custom("scripted"))
     }
 }
-impl ToolState for Unwritable {
+impl ToolState for UnserializableState {
     const NAME: &'static str = "unwritable";
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_withheld_result_stays_withheld_when_the_state_cannot_be_kept() {
-    async fn tell(_: NoArguments, mut state: State<Unwritable>) -> Result<&'static str, ToolError> {
-        *state = Unwritable;
+    async fn tell(_: NoArguments, mut state: State<UnserializableState>) -> Result<&'static str, ToolError> {
+        *state = UnserializableState;
         Ok("secret")
     }
-    let hook = after(|_, _| Ok(After::Block("no".into())));
+    let hook = after_hook(|_, _| Ok(After::Block("no".into())));
     let hub = builder().tool(tool("it", tell)).hook("it", hook).build().await.unwrap();
     let outcome = hub.call("it", json!({})).thread("t1").await;
     assert!(outcome.error.is_some());
@@ -193,35 +193,35 @@ async fn a_withheld_result_stays_withheld_when_the_state_cannot_be_kept() {
 
 /// The ways in which a hook can fall over.
 #[derive(Clone, Copy, Debug)]
-enum Falls {
+enum HookFailure {
     Errs,
     Panics,
     PanicsAtOnce,
     Hangs,
 }
 
-struct Falling {
-    how: Falls,
+struct FailingHook {
+    failure: HookFailure,
     before: bool,
 }
 
-impl Falling {
-    fn fall<'a, T: 'a>(&self) -> BoxFuture<'a, Result<T, ToolError>> {
-        let how = self.how;
-        assert!(!matches!(how, Falls::PanicsAtOnce), "scripted {how:?}");
+impl FailingHook {
+    fn fail<'a, T: 'a>(&self) -> BoxFuture<'a, Result<T, ToolError>> {
+        let how = self.failure;
+        assert!(!matches!(how, HookFailure::PanicsAtOnce), "scripted {how:?}");
         Box::pin(async move {
             match how {
-                Falls::Errs => Err(ToolError::new("the guard has lost its key")),
-                Falls::Panics | Falls::PanicsAtOnce => panic!("scripted {how:?}"),
-                Falls::Hangs => std::future::pending().await,
+                HookFailure::Errs => Err(ToolError::new("the guard has lost its key")),
+                HookFailure::Panics | HookFailure::PanicsAtOnce => panic!("scripted {how:?}"),
+                HookFailure::Hangs => std::future::pending().await,
             }
         })
     }
 }
 
-impl Hook for Falling {
+impl Hook for FailingHook {
     fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
-        if self.before { self.fall() } else { Box::pin(async { Ok(Before::Pass) }) }
+        if self.before { self.fail() } else { Box::pin(async { Ok(Before::Pass) }) }
     }
 
     fn after<'a>(
@@ -229,16 +229,16 @@ impl Hook for Falling {
         _: &'a HookedCall<'a>,
         _: Result<&'a Value, &'a ToolError>,
     ) -> BoxFuture<'a, Result<After, ToolError>> {
-        if self.before { Box::pin(async { Ok(After::Pass) }) } else { self.fall() }
+        if self.before { Box::pin(async { Ok(After::Pass) }) } else { self.fail() }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_errs_panics_or_hangs_keeps_its_door_shut() {
-    crate::endings::quietly();
-    for how in [Falls::Errs, Falls::Panics, Falls::PanicsAtOnce, Falls::Hangs] {
+async fn a_hook_that_errs_panics_or_hangs_fails_closed() {
+    crate::call_endings::silence_scripted_panics();
+    for how in [HookFailure::Errs, HookFailure::Panics, HookFailure::PanicsAtOnce, HookFailure::Hangs] {
         for before in [true, false] {
-            let (hub, script) = hub(Falling { how, before }).await;
+            let (hub, script) = hub(FailingHook { failure: how, before }).await;
             let began = tokio::time::Instant::now();
             let outcome = call(&hub).await;
             let text = outcome.assert_error(ErrorKind::Forbidden);
@@ -255,7 +255,7 @@ async fn a_hook_that_errs_panics_or_hangs_keeps_its_door_shut() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_gives_up_does_not_wait_for_a_hook() {
-    let (hub, script) = hub(Falling { how: Falls::Hangs, before: true }).await;
+    let (hub, script) = hub(FailingHook { failure: HookFailure::Hangs, before: true }).await;
     let began = tokio::time::Instant::now();
     let call = hub.call("it", json!({})).start();
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -271,7 +271,7 @@ async fn a_hook_is_for_the_tools_it_names() {
         [("pay", vec!["pay"]), ("pay*", vec!["pay", "pay_back"]), ("*", names.to_vec()), ("x*", vec![])]
     {
         let tools = names.map(|name| scripted(name, []).0);
-        let block = before(|call| Ok(Before::Block(format!("no {}", call.tool.name))));
+        let block = before_hook(|call| Ok(Before::Block(format!("no {}", call.tool.name))));
         let hub = builder().tools(tools).hook(glob, block).build().await.unwrap();
         let mut refused = Vec::new();
         for name in names {
@@ -293,7 +293,7 @@ async fn hooks_run_in_the_order_they_were_given_each_on_what_the_one_before_left
     let seen = Arc::new(Mutex::new(Vec::new()));
     let hook = |name: &'static str| {
         let (seen, heard) = (seen.clone(), seen.clone());
-        Says {
+        FnHook {
             before: Box::new(move |call| {
                 seen.lock().unwrap().push(format!("before {name} {}", call.arguments));
                 Ok(Before::Rewrite(json!({name: call.arguments})))
@@ -320,7 +320,7 @@ async fn the_first_hook_that_blocks_has_the_last_word() {
         let asked = Arc::new(Mutex::new(0));
         let hook = |blocks: bool| {
             let asked = asked.clone();
-            before(move |_| {
+            before_hook(move |_| {
                 *asked.lock().unwrap() += 1;
                 Ok(if blocks { Before::Block("no".into()) } else { Before::Pass })
             })
@@ -333,8 +333,8 @@ async fn the_first_hook_that_blocks_has_the_last_word() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_sees_who_calls_and_looks_at_a_kept_answer_too() {
-    let hook = after(|call, _| {
+async fn a_hook_sees_who_calls_and_looks_at_a_cached_answer_too() {
+    let hook = after_hook(|call, _| {
         Ok(if call.caller.as_str() == "guest" { After::Block("not for guests".into()) } else { After::Pass })
     });
     let (tool, script) = scripted("it", [Step::Return(json!("secret"))]);
@@ -354,7 +354,7 @@ async fn a_hook_sees_who_calls_and_looks_at_a_kept_answer_too() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_hook_says_about_one_call_is_not_said_to_another() {
-    let says = Says {
+    let says = FnHook {
         before: Box::new(|call| Ok(Before::Say(format!("welcome, {}", call.caller)))),
         after: Box::new(|call, _| Ok(After::Say(format!("goodbye, {}", call.caller)))),
     };
@@ -391,7 +391,7 @@ async fn a_tool_that_runs_again_after_a_conflict_is_seen_each_time() {
         }
     };
     let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
-    let hook = after({
+    let hook = after_hook({
         let seen = seen.clone();
         move |_, result| {
             seen.lock().unwrap().push(result.unwrap().clone());

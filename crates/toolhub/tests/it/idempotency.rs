@@ -11,7 +11,11 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Scripted, Step, TestClock, scripted},
 };
 
-async fn till(steps: impl IntoIterator<Item = Step>, store: Arc<dyn Backend>, clock: TestClock) -> (ToolHub, Scripted) {
+async fn hub_on(
+    steps: impl IntoIterator<Item = Step>,
+    store: Arc<dyn Backend>,
+    clock: TestClock,
+) -> (ToolHub, Scripted) {
     let (pay, script) = scripted("pay", steps);
     let (refund, _) = scripted("refund", []);
     let hub =
@@ -19,13 +23,13 @@ async fn till(steps: impl IntoIterator<Item = Step>, store: Arc<dyn Backend>, cl
     (hub, script)
 }
 
-async fn fresh(steps: impl IntoIterator<Item = Step>) -> (ToolHub, Scripted) {
-    till(steps, Arc::new(Memory::new()), TestClock::new()).await
+async fn in_memory_hub(steps: impl IntoIterator<Item = Step>) -> (ToolHub, Scripted) {
+    hub_on(steps, Arc::new(Memory::new()), TestClock::new()).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_repeated_key_gets_the_first_answer_and_the_tool_runs_once() {
-    let (hub, script) = fresh([Step::Return(json!("paid")), Step::Return(json!("paid twice"))]).await;
+    let (hub, script) = in_memory_hub([Step::Return(json!("paid")), Step::Return(json!("paid twice"))]).await;
     let first = hub.call("pay", json!({"sum": 5})).idempotency_key("k1").await;
     assert!(!first.replayed);
     for _ in 0..3 {
@@ -42,7 +46,7 @@ async fn a_repeated_key_gets_the_first_answer_and_the_tool_runs_once() {
 #[tokio::test(start_paused = true)]
 async fn failures_are_answered_alike_too() {
     let refused = ToolError::refused("not today").retryable(Some(Duration::from_secs(2)));
-    let (hub, script) = fresh([Step::Fail(ToolError::new("declined")), Step::Fail(refused), Step::Hang]).await;
+    let (hub, script) = in_memory_hub([Step::Fail(ToolError::new("declined")), Step::Fail(refused), Step::Hang]).await;
     for key in ["declined", "refused"] {
         let first = hub.call("pay", json!({})).idempotency_key(key).await;
         let again = hub.call("pay", json!({})).idempotency_key(key).await;
@@ -56,7 +60,7 @@ async fn failures_are_answered_alike_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replay_is_the_end_of_the_call_that_asked_for_it() {
-    let (hub, _) = fresh([]).await;
+    let (hub, _) = in_memory_hub([]).await;
     let mut recorder = Recorder::of(&hub);
     let call = |model: &'static str| hub.call("pay", json!({})).idempotency_key("k").model_call(model);
     let (first, second) = (call("m1"), call("m2"));
@@ -83,7 +87,7 @@ async fn a_call_that_outlasts_the_journal_still_holds_its_key() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_with_other_arguments_is_refused_and_one_that_was_refused_is_still_free() {
-    let (hub, script) = fresh([]).await;
+    let (hub, script) = in_memory_hub([]).await;
     hub.call("pay", json!("not an object")).idempotency_key("k").await.assert_error(ErrorKind::ArgumentsInvalid);
     hub.call("pay", json!({"sum": 5, "to": "ann"})).idempotency_key("k").await.assert_success();
     hub.call("pay", json!({"sum": 6, "to": "ann"}))
@@ -97,7 +101,7 @@ async fn a_key_with_other_arguments_is_refused_and_one_that_was_refused_is_still
 
 #[tokio::test(start_paused = true)]
 async fn no_arguments_are_the_same_however_they_are_written() {
-    let (hub, script) = fresh([]).await;
+    let (hub, script) = in_memory_hub([]).await;
     hub.call("pay", Value::Null).idempotency_key("k").await.assert_success();
     assert!(hub.call("pay", Value::Null).idempotency_key("k").await.replayed);
     assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
@@ -106,7 +110,7 @@ async fn no_arguments_are_the_same_however_they_are_written() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_belongs_to_a_tool_and_a_tenant() {
-    let (hub, _) = fresh([]).await;
+    let (hub, _) = in_memory_hub([]).await;
     hub.call("pay", json!({})).idempotency_key("k").await.assert_success();
     assert!(!hub.call("refund", json!({})).idempotency_key("k").await.replayed);
     let foreign = Tenant::new("other").unwrap();
@@ -117,7 +121,7 @@ async fn a_key_belongs_to_a_tool_and_a_tenant() {
 #[tokio::test(start_paused = true)]
 async fn of_many_callers_with_one_key_one_runs() {
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
-    let (hub, script) = till([Step::Wait(Duration::from_secs(1))], store.clone(), TestClock::new()).await;
+    let (hub, script) = hub_on([Step::Wait(Duration::from_secs(1))], store.clone(), TestClock::new()).await;
     let calls: Vec<_> = (0..50).map(|_| hub.call("pay", json!({})).idempotency_key("k").start()).collect();
     let mut done = 0;
     for call in calls {
@@ -137,10 +141,10 @@ async fn of_many_callers_with_one_key_one_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_key_is_remembered_by_the_store_for_a_day() {
     let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
-    let (first, _) = till([], store.clone(), clock.clone()).await;
+    let (first, _) = hub_on([], store.clone(), clock.clone()).await;
     first.call("pay", json!({})).idempotency_key("k").await.assert_success();
     drop(first);
-    let (second, script) = till([], store, clock.clone()).await;
+    let (second, script) = hub_on([], store, clock.clone()).await;
     assert!(second.call("pay", json!({})).idempotency_key("k").await.replayed);
     clock.advance(Duration::from_secs(25 * 3600)).await;
     assert!(!second.call("pay", json!({})).idempotency_key("k").await.replayed);

@@ -21,18 +21,18 @@ use toolhub_testkit::TempFolder;
 
 /// Where records lie while one hub after the other uses them.
 #[derive(Clone)]
-pub(crate) enum Shelf {
+pub(crate) enum RestartableStore {
     Memory(Arc<Memory>),
     File(Arc<TempFolder>),
 }
 
-impl Shelf {
-    pub(crate) fn both() -> [Self; 2] {
+impl RestartableStore {
+    pub(crate) fn all_kinds() -> [Self; 2] {
         [Self::Memory(Arc::default()), Self::File(Arc::new(TempFolder::new()))]
     }
 
     /// The next hub. What the one before does by itself ends a moment after it, and only then is the file free.
-    pub(crate) async fn hub(&self) -> HubBuilder {
+    pub(crate) async fn hub_builder(&self) -> HubBuilder {
         match self {
             // It outlives its hub, and no other hub uses it at the same time.
             Self::Memory(memory) => ToolHub::builder().store(memory.clone()),
@@ -54,7 +54,7 @@ impl Shelf {
 }
 
 /// A hub that dies, with its whole runtime, when its tools have begun so many calls.
-pub(crate) fn dies<T>(
+pub(crate) fn run_and_crash<T>(
     build: impl AsyncFnOnce() -> ToolHub + Send + 'static,
     calls: impl FnOnce(&ToolHub) -> (Vec<Running>, T) + Send + 'static,
     begun: impl Fn() -> bool + Send + 'static,
@@ -82,27 +82,27 @@ where
     life.join().unwrap()
 }
 
-fn main() -> Tenant {
+fn default_tenant() -> Tenant {
     Tenant::default()
 }
 
 async fn record(hub: &ToolHub, call: CallId) -> CallRecord {
-    hub.call_record(&main(), call).await.unwrap().expect("the call has a record")
+    hub.call_record(&default_tenant(), call).await.unwrap().expect("the call has a record")
 }
 
-fn begun(scripts: &[&Scripted], many: usize) -> impl Fn() -> bool + Send + 'static {
+fn calls_started(scripts: &[&Scripted], many: usize) -> impl Fn() -> bool + Send + 'static {
     let scripts: Vec<Scripted> = scripts.iter().map(|script| (*script).clone()).collect();
     move || scripts.iter().map(|script| script.asked().len()).sum::<usize>() >= many
 }
 
 #[tokio::test]
 async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
-    for shelf in Shelf::both() {
+    for shelf in RestartableStore::all_kinds() {
         let ((pay, paying), (look, looking)) =
             (scripted("pay", [Step::Hang, Step::Hang]), scripted("look", [Step::Hang]));
         let first = shelf.clone();
-        let calls = dies(
-            async move || first.hub().await.tool(pay).tool(look.read_only()).build().await.unwrap(),
+        let calls = run_and_crash(
+            async move || first.hub_builder().await.tool(pay).tool(look.read_only()).build().await.unwrap(),
             |hub| {
                 let calls = vec![
                     hub.call("pay", json!({"n": 1})).thread("t").idempotency_key("k").model_call("m1").start(),
@@ -112,11 +112,11 @@ async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
                 let ids: Vec<CallId> = calls.iter().map(Running::id).collect();
                 (calls, ids)
             },
-            begun(&[&paying, &looking], 3),
+            calls_started(&[&paying, &looking], 3),
         );
 
         let ((pay, paying), (look, looking)) = (scripted("pay", []), scripted("look", []));
-        let builder = shelf.hub().await.tool(pay).tool(look.read_only());
+        let builder = shelf.hub_builder().await.tool(pay).tool(look.read_only());
         let mut recorder = Recorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         for (id, effect) in calls.iter().zip([Effect::Unknown, Effect::Unknown, Effect::None]) {
@@ -139,7 +139,7 @@ async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
         hub.shutdown(Duration::ZERO).await;
         drop(hub);
 
-        let builder = shelf.hub().await.tool(scripted("pay", []).0);
+        let builder = shelf.hub_builder().await.tool(scripted("pay", []).0);
         let mut recorder = Recorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
         assert!(calls.iter().all(|id| recorder.ends_of(*id) == 0), "they were closed before");
@@ -168,17 +168,19 @@ async fn add(_: NoArguments, mut cart: State<Cart>) -> Result<usize, ToolError> 
 
 #[tokio::test]
 async fn the_history_of_a_state_is_told_of_a_call_that_was_interrupted() {
-    for shelf in Shelf::both() {
+    for shelf in RestartableStore::all_kinds() {
         let (first, started) = (shelf.clone(), Arc::new(AtomicUsize::new(0)));
         let counter = started.clone();
-        dies(
-            async move || first.hub().await.resource(counter).tool(tool("add", add_and_hang)).build().await.unwrap(),
+        run_and_crash(
+            async move || {
+                first.hub_builder().await.resource(counter).tool(tool("add", add_and_hang)).build().await.unwrap()
+            },
             |hub| (vec![hub.call("add", json!({})).thread("t").start()], ()),
             move || started.load(Ordering::Acquire) == 1,
         );
-        let hub = shelf.hub().await.tool(tool("add", add)).build().await.unwrap();
+        let hub = shelf.hub_builder().await.tool(tool("add", add)).build().await.unwrap();
         let cart: ContextId = "t/cart".parse().unwrap();
-        let history = hub.state().history(&main(), &cart, 10).await.unwrap();
+        let history = hub.state().history(&default_tenant(), &cart, 10).await.unwrap();
         let what: Vec<_> = history.into_iter().map(|entry| entry.what).collect();
         assert!(matches!(&what[0], Happened::ExecutionStart { .. }), "{what:?}");
         assert!(matches!(&what[1], Happened::ExecutionError { error_type, .. } if error_type == "interrupted"));
@@ -187,13 +189,13 @@ async fn the_history_of_a_state_is_told_of_a_call_that_was_interrupted() {
 }
 
 /// A payment that is run again, and dies with its hub.
-fn retried(steps: impl IntoIterator<Item = Step>) -> (ToolBuilder, Scripted) {
+fn rerunnable_tool(steps: impl IntoIterator<Item = Step>) -> (ToolBuilder, Scripted) {
     let (tool, script) = scripted("pay", steps);
     (tool.idempotent().rerun_interrupted(), script)
 }
 
 /// Waits until a call has ended.
-async fn ended(hub: &ToolHub, call: CallId) -> Outcome {
+async fn wait_for_end(hub: &ToolHub, call: CallId) -> Outcome {
     let ends = async {
         loop {
             if let Some(outcome) = record(hub, call).await.outcome {
@@ -207,22 +209,22 @@ async fn ended(hub: &ToolHub, call: CallId) -> Outcome {
 
 #[tokio::test]
 async fn a_call_is_run_again_under_its_own_id_where_the_owner_asked_for_it() {
-    for shelf in Shelf::both() {
-        let ((pay, paying), first) = (retried([Step::Hang]), shelf.clone());
-        let id = dies(
-            async move || first.hub().await.tool(pay).build().await.unwrap(),
+    for shelf in RestartableStore::all_kinds() {
+        let ((pay, paying), first) = (rerunnable_tool([Step::Hang]), shelf.clone());
+        let id = run_and_crash(
+            async move || first.hub_builder().await.tool(pay).build().await.unwrap(),
             |hub| {
                 let call = hub.call("pay", json!({"n": 1})).thread("t").idempotency_key("k").model_call("m").start();
                 let id = call.id();
                 (vec![call], id)
             },
-            begun(&[&paying], 1),
+            calls_started(&[&paying], 1),
         );
-        let (pay, paying) = retried([Step::Return(json!("paid"))]);
-        let builder = shelf.hub().await.tool(pay);
+        let (pay, paying) = rerunnable_tool([Step::Return(json!("paid"))]);
+        let builder = shelf.hub_builder().await.tool(pay);
         let mut recorder = Recorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
-        let outcome = ended(&hub, id).await;
+        let outcome = wait_for_end(&hub, id).await;
         assert_eq!(outcome.assert_success(), &json!("paid"));
         assert_eq!((outcome.id, outcome.model_call.as_deref()), (id, Some("m")));
         let again = hub.call("pay", json!({"n": 1})).idempotency_key("k").await;
@@ -235,13 +237,13 @@ async fn a_call_is_run_again_under_its_own_id_where_the_owner_asked_for_it() {
 
 #[tokio::test]
 async fn a_call_that_kills_its_process_is_started_three_times_and_no_more() {
-    for shelf in Shelf::both() {
+    for shelf in RestartableStore::all_kinds() {
         let mut id = None;
         for life in 0..3 {
-            let ((pay, paying), next) = (retried([Step::Hang]), shelf.clone());
-            let begun_here = begun(&[&paying], 1);
-            let told = dies(
-                async move || next.hub().await.tool(pay).build().await.unwrap(),
+            let ((pay, paying), next) = (rerunnable_tool([Step::Hang]), shelf.clone());
+            let begun_here = calls_started(&[&paying], 1);
+            let told = run_and_crash(
+                async move || next.hub_builder().await.tool(pay).build().await.unwrap(),
                 move |hub| {
                     let calls: Vec<_> = (life == 0).then(|| hub.call("pay", json!({})).start()).into_iter().collect();
                     let id = calls.first().map(Running::id);
@@ -251,8 +253,8 @@ async fn a_call_that_kills_its_process_is_started_three_times_and_no_more() {
             );
             id = id.or(told);
         }
-        let (pay, paying) = retried([]);
-        let hub = shelf.hub().await.tool(pay).build().await.unwrap();
+        let (pay, paying) = rerunnable_tool([]);
+        let hub = shelf.hub_builder().await.tool(pay).build().await.unwrap();
         let outcome = record(&hub, id.unwrap()).await.outcome.unwrap();
         outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
         assert_eq!((outcome.attempts, paying.asked().len()), (3, 0));
@@ -268,31 +270,31 @@ async fn a_call_that_cannot_be_run_again_is_closed() {
         |hub, pay| hub.tool(pay).rule(Rule::deny("pay")),
     ];
     for change in changes {
-        let [shelf, _] = Shelf::both();
-        let ((pay, paying), first) = (retried([Step::Hang]), shelf.clone());
-        let id = dies(
-            async move || first.hub().await.tool(pay).build().await.unwrap(),
+        let [shelf, _] = RestartableStore::all_kinds();
+        let ((pay, paying), first) = (rerunnable_tool([Step::Hang]), shelf.clone());
+        let id = run_and_crash(
+            async move || first.hub_builder().await.tool(pay).build().await.unwrap(),
             |hub| {
                 let call = hub.call("pay", json!({"n": 1})).start();
                 let id = call.id();
                 (vec![call], id)
             },
-            begun(&[&paying], 1),
+            calls_started(&[&paying], 1),
         );
-        let (pay, paying) = retried([]);
-        let builder = change(shelf.hub().await, pay);
+        let (pay, paying) = rerunnable_tool([]);
+        let builder = change(shelf.hub_builder().await, pay);
         let mut recorder = Recorder::from(builder.subscribe());
         let hub = builder.build().await.unwrap();
-        ended(&hub, id).await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
+        wait_for_end(&hub, id).await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
         hub.shutdown(Duration::from_secs(5)).await;
         assert_eq!((recorder.ends_of(id), paying.asked().len()), (1, 0));
     }
 }
 
 /// Counts what it sees.
-struct Counter(Arc<AtomicUsize>);
+struct CountingHook(Arc<AtomicUsize>);
 
-impl Hook for Counter {
+impl Hook for CountingHook {
     fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(Before::Pass) })
@@ -301,20 +303,27 @@ impl Hook for Counter {
 
 #[tokio::test]
 async fn nobody_is_asked_twice_about_a_call_that_is_run_again() {
-    let [shelf, _] = Shelf::both();
-    let ((pay, paying), first) = (retried([Step::Hang]), shelf.clone());
-    let id = dies(
-        async move || first.hub().await.tool(pay).build().await.unwrap(),
+    let [shelf, _] = RestartableStore::all_kinds();
+    let ((pay, paying), first) = (rerunnable_tool([Step::Hang]), shelf.clone());
+    let id = run_and_crash(
+        async move || first.hub_builder().await.tool(pay).build().await.unwrap(),
         |hub| {
             let call = hub.call("pay", json!({"n": 1})).start();
             let id = call.id();
             (vec![call], id)
         },
-        begun(&[&paying], 1),
+        calls_started(&[&paying], 1),
     );
     let seen: Arc<AtomicUsize> = Arc::default();
-    let hub = shelf.hub().await.tool(retried([]).0.confirm()).hook("*", Counter(seen.clone())).build().await.unwrap();
-    ended(&hub, id).await.assert_success();
+    let hub = shelf
+        .hub_builder()
+        .await
+        .tool(rerunnable_tool([]).0.confirm())
+        .hook("*", CountingHook(seen.clone()))
+        .build()
+        .await
+        .unwrap();
+    wait_for_end(&hub, id).await.assert_success();
     assert_eq!(seen.load(Ordering::Relaxed), 0);
 }
 

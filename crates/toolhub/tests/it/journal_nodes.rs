@@ -17,22 +17,22 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
 };
 
-use crate::{awkward_store::Awkward, journal::dies};
+use crate::{faulty_store::FaultyStore, journal::run_and_crash};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn main() -> Tenant {
+fn default_tenant() -> Tenant {
     Tenant::default()
 }
 
 async fn outcome(hub: &ToolHub, call: CallId) -> Option<Outcome> {
-    hub.call_record(&main(), call).await.unwrap().and_then(|record| record.outcome)
+    hub.call_record(&default_tenant(), call).await.unwrap().and_then(|record| record.outcome)
 }
 
 /// Two calls that a dead hub left open in this store.
-fn left_open(store: &Arc<Memory>) -> Vec<CallId> {
+fn leave_calls_open(store: &Arc<Memory>) -> Vec<CallId> {
     let ((pay, paying), store) = (scripted("pay", [Step::Hang, Step::Hang]), store.clone());
-    dies(
+    run_and_crash(
         async move || ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap(),
         |hub| {
             let calls = vec![
@@ -46,7 +46,7 @@ fn left_open(store: &Arc<Memory>) -> Vec<CallId> {
     )
 }
 
-async fn sharer(store: &Arc<Memory>, clock: &TestClock, steps: impl IntoIterator<Item = Step>) -> ToolHub {
+async fn hub_on_shared_store(store: &Arc<Memory>, clock: &TestClock, steps: impl IntoIterator<Item = Step>) -> ToolHub {
     let tool = scripted("pay", steps).0.timeout(1000 * SECOND);
     ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).tool(tool).build().await.unwrap()
 }
@@ -54,9 +54,9 @@ async fn sharer(store: &Arc<Memory>, clock: &TestClock, steps: impl IntoIterator
 #[tokio::test(start_paused = true)]
 async fn two_hubs_close_each_call_of_the_dead_once_and_leave_the_living_alone() {
     let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
-    let calls = left_open(&store);
-    let here = sharer(&store, &clock, [Step::Wait(100 * SECOND), Step::Return(json!("paid"))]).await;
-    let there = sharer(&store, &clock, []).await;
+    let calls = leave_calls_open(&store);
+    let here = hub_on_shared_store(&store, &clock, [Step::Wait(100 * SECOND), Step::Return(json!("paid"))]).await;
+    let there = hub_on_shared_store(&store, &clock, []).await;
     let mut recorders = [Recorder::of(&here), Recorder::of(&there)];
     let alive = here.call("pay", json!({})).thread("t").start();
     tokio::time::sleep(10 * SECOND).await;
@@ -86,8 +86,8 @@ async fn two_hubs_close_each_call_of_the_dead_once_and_leave_the_living_alone() 
 #[tokio::test(start_paused = true)]
 async fn a_hub_that_comes_after_the_dead_closes_their_calls_without_a_call_of_its_own() {
     let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
-    let calls = left_open(&store);
-    let hub = sharer(&store, &clock, []).await;
+    let calls = leave_calls_open(&store);
+    let hub = hub_on_shared_store(&store, &clock, []).await;
     tokio::time::sleep(30 * SECOND).await;
     outcome(&hub, calls[0]).await.unwrap().assert_error(ErrorKind::Interrupted);
     let open = Scan::of(Table::Open, Scope::All);
@@ -97,7 +97,7 @@ async fn a_hub_that_comes_after_the_dead_closes_their_calls_without_a_call_of_it
 #[tokio::test(start_paused = true)]
 async fn a_hub_that_goes_down_in_good_order_takes_its_name_away() {
     let (store, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
-    let hub = sharer(&store, &clock, []).await;
+    let hub = hub_on_shared_store(&store, &clock, []).await;
     let nodes = async || store.scan(Scan::of(Table::Nodes, Scope::All), Timestamp::default()).await.unwrap().rows.len();
     assert_eq!(nodes().await, 0, "it has nothing to be believed about yet");
     hub.call("pay", json!({})).await.assert_success();
@@ -109,18 +109,18 @@ async fn a_hub_that_goes_down_in_good_order_takes_its_name_away() {
 }
 
 /// A store that does not take what nodes say about themselves, while it is `deaf`.
-struct Deaf {
+struct HeartbeatFailingStore {
     memory: Arc<Memory>,
-    deaf: AtomicBool,
+    rejects_heartbeats: AtomicBool,
 }
 
-impl Backend for Deaf {
+impl Backend for HeartbeatFailingStore {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.memory.load(keys, now)
     }
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         let of_nodes = batch.writes.iter().any(|write| write.table == Table::Nodes);
-        if of_nodes && self.deaf.load(Ordering::Acquire) {
+        if of_nodes && self.rejects_heartbeats.load(Ordering::Acquire) {
             return Box::pin(async { Err(StoreError::Unavailable("it is deaf".into())) });
         }
         self.memory.commit(batch, now)
@@ -151,10 +151,10 @@ async fn count(_: NoArguments, mut count: State<Count>) -> Result<u32, ToolError
 #[tokio::test(start_paused = true)]
 async fn a_hub_that_was_taken_for_dead_writes_nothing_more_of_its_call() {
     let (memory, clock): (Arc<Memory>, _) = (Arc::default(), TestClock::new());
-    let deaf = Arc::new(Deaf { memory: memory.clone(), deaf: AtomicBool::new(true) });
+    let deaf = Arc::new(HeartbeatFailingStore { memory: memory.clone(), rejects_heartbeats: AtomicBool::new(true) });
     let slow = tool("count", count).timeout(10_000 * SECOND);
     let unheard = ToolHub::builder().shared_store(deaf).clock(clock.clone()).tool(slow).build().await.unwrap();
-    let other = sharer(&memory, &clock, []).await;
+    let other = hub_on_shared_store(&memory, &clock, []).await;
     let mut recorder = Recorder::of(&unheard);
     let running = unheard.call("count", json!({})).thread("t").start();
     let id = running.id();
@@ -171,10 +171,10 @@ async fn a_hub_that_was_taken_for_dead_writes_nothing_more_of_its_call() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_could_not_be_written_down_is_written_when_the_store_is_back() {
-    let store = Arc::new(Awkward::default());
+    let store = Arc::new(FaultyStore::default());
     let trouble = store.clone();
     let pay = move |_: NoArguments| {
-        trouble.gone.store(true, Ordering::Release);
+        trouble.unavailable.store(true, Ordering::Release);
         async { Ok::<_, ToolError>("paid") }
     };
     let hub = ToolHub::builder().shared_store(store.clone()).tool(tool("pay", pay)).build().await.unwrap();
@@ -182,7 +182,7 @@ async fn an_end_that_could_not_be_written_down_is_written_when_the_store_is_back
     let first = hub.call("pay", json!({})).idempotency_key("k").await;
     first.assert_effect(Effect::Done).assert_error(ErrorKind::StoreUnavailable);
     tokio::time::sleep(60 * SECOND).await;
-    store.gone.store(false, Ordering::Release);
+    store.unavailable.store(false, Ordering::Release);
     tokio::time::sleep(10 * SECOND).await;
     assert_eq!(outcome(&hub, first.id).await, Some(first.clone()), "as its caller was told");
     assert_eq!(recorder.ends_of(first.id), 1, "its end was told when it came");

@@ -14,9 +14,9 @@ use toolhub::{
     testing::{AssertOutcome, Step, TestClock, scripted},
 };
 
-use crate::{journal::Shelf, meddled_store::Meddled};
+use crate::{intercepted_store::InterceptedStore, journal::RestartableStore};
 
-fn main() -> Tenant {
+fn default_tenant() -> Tenant {
     Tenant::default()
 }
 
@@ -24,15 +24,15 @@ fn ids(page: &CallPage) -> Vec<CallId> {
     page.calls.iter().map(|call| call.id).collect()
 }
 
-fn limited(limit: usize) -> CallQuery {
+fn query_with_limit(limit: usize) -> CallQuery {
     CallQuery { limit, ..CallQuery::default() }
 }
 
 /// All pages of a question, one after the other; `between` happens after each.
-async fn all(hub: &ToolHub, query: &CallQuery, mut between: impl AsyncFnMut()) -> Vec<Vec<CallId>> {
+async fn all_pages(hub: &ToolHub, query: &CallQuery, mut between: impl AsyncFnMut()) -> Vec<Vec<CallId>> {
     let (mut query, mut pages) = (query.clone(), Vec::new());
     loop {
-        let page = hub.calls(&main(), &query).await.unwrap();
+        let page = hub.calls(&default_tenant(), &query).await.unwrap();
         pages.push(ids(&page));
         between().await;
         match page.next {
@@ -48,8 +48,8 @@ fn tools() -> [ToolBuilder; 2] {
 
 #[tokio::test]
 async fn pages_neither_repeat_nor_miss_a_call_while_others_are_added_and_go_on_after_a_restart() {
-    for shelf in Shelf::both() {
-        let hub = shelf.hub().await.tools(tools()).build().await.unwrap();
+    for shelf in RestartableStore::all_kinds() {
+        let hub = shelf.hub_builder().await.tools(tools()).build().await.unwrap();
         let mut made = Vec::new();
         for n in 0..25 {
             let name = ["write", "read"][n % 2];
@@ -63,15 +63,16 @@ async fn pages_neither_repeat_nor_miss_a_call_while_others_are_added_and_go_on_a
         let add = async || {
             hub.call("write", json!({})).await.assert_success();
         };
-        let pages = all(&hub, &limited(10), add).await;
+        let pages = all_pages(&hub, &query_with_limit(10), add).await;
         assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 5]);
         assert_eq!(pages.concat(), made);
 
-        let page = hub.calls(&main(), &limited(4)).await.unwrap();
+        let page = hub.calls(&default_tenant(), &query_with_limit(4)).await.unwrap();
         hub.shutdown(Duration::ZERO).await;
         drop(hub);
-        let hub = shelf.hub().await.build().await.unwrap();
-        let next = hub.calls(&main(), &CallQuery { cursor: page.next, ..limited(1_000) }).await.unwrap();
+        let hub = shelf.hub_builder().await.build().await.unwrap();
+        let next =
+            hub.calls(&default_tenant(), &CallQuery { cursor: page.next, ..query_with_limit(1_000) }).await.unwrap();
         assert_eq!(next.next, None);
         assert_eq!(ids(&next), made[1..], "three calls were added between the pages");
     }
@@ -79,10 +80,10 @@ async fn pages_neither_repeat_nor_miss_a_call_while_others_are_added_and_go_on_a
 
 #[tokio::test]
 async fn calls_are_found_by_tool_thread_caller_and_status() {
-    for shelf in Shelf::both() {
+    for shelf in RestartableStore::all_kinds() {
         let (slow, script) = scripted("slow", [Step::Hang]);
         let (fails, _) = scripted("fails", [Step::Fail(ToolError::new("no"))]);
-        let hub = shelf.hub().await.tools(tools()).tool(slow).tool(fails).build().await.unwrap();
+        let hub = shelf.hub_builder().await.tools(tools()).tool(slow).tool(fails).build().await.unwrap();
         let ann = Caller::new("ann").unwrap();
         let write = hub.call("write", json!({})).thread("t").await.id;
         let read = hub.call("read", json!({})).thread("t").caller(ann.clone()).await.id;
@@ -92,7 +93,7 @@ async fn calls_are_found_by_tool_thread_caller_and_status() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let ask = async |query: CallQuery| {
-            let mut found = ids(&hub.calls(&main(), &query).await.unwrap());
+            let mut found = ids(&hub.calls(&default_tenant(), &query).await.unwrap());
             found.sort_unstable();
             found
         };
@@ -115,7 +116,7 @@ async fn calls_are_found_by_tool_thread_caller_and_status() {
         assert_eq!(ask(status(Status::Error)).await, [failed]);
         assert_eq!(ask(status(Status::Success)).await, sorted(vec![write, read]));
         assert_eq!(ask(status(Status::Cancelled)).await, []);
-        let record = hub.call_record(&main(), open.id()).await.unwrap().unwrap();
+        let record = hub.call_record(&default_tenant(), open.id()).await.unwrap().unwrap();
         assert_eq!((record.status, record.outcome), (Status::Executing, None));
         open.cancel();
         let ended = open.await.id;
@@ -137,8 +138,9 @@ async fn calls_are_found_by_the_time_they_arrived() {
     }
     made.reverse();
     let at = |seconds| Some(began + Duration::from_secs(seconds));
-    let ask =
-        async |from, until, limit| all(&hub, &CallQuery { from, until, ..limited(limit) }, async || ()).await.concat();
+    let ask = async |from, until, limit| {
+        all_pages(&hub, &CallQuery { from, until, ..query_with_limit(limit) }, async || ()).await.concat()
+    };
     assert_eq!(ask(at(2), at(5), 100).await, made[5..8]);
     assert_eq!(ask(at(2), at(5), 1).await, made[5..8]);
     assert_eq!(ask(at(8), None, 100).await, made[..2]);
@@ -156,9 +158,9 @@ async fn a_rare_call_is_found_in_pages_that_cost_no_more_than_others() {
         hub.call("read", json!({})).thread("t").await.assert_success();
     }
     let query = CallQuery { tool: Some(ToolName::new("write").unwrap()), ..CallQuery::default() };
-    let pages = all(&hub, &query, async || ()).await;
+    let pages = all_pages(&hub, &query, async || ()).await;
     assert_eq!(pages, [vec![], vec![], vec![rare]], "two thousand are looked at for a page");
-    let everything = all(&hub, &limited(1_000), async || ()).await;
+    let everything = all_pages(&hub, &query_with_limit(1_000), async || ()).await;
     assert_eq!(everything.iter().map(Vec::len).collect::<Vec<_>>(), [1_000, 1_000, 1_000, 1_000, 1_000, 1]);
 }
 
@@ -167,13 +169,13 @@ async fn a_cursor_that_is_none_is_refused() {
     let hub = ToolHub::builder().build().await.unwrap();
     for text in ["", "2", "call_x"] {
         let query = CallQuery { cursor: Some(text.into()), ..CallQuery::default() };
-        assert_eq!(hub.calls(&main(), &query).await, Err(CallQueryError::Cursor));
+        assert_eq!(hub.calls(&default_tenant(), &query).await, Err(CallQueryError::Cursor));
     }
 }
 
 #[tokio::test]
 async fn what_is_rare_is_looked_for_in_few_steps() {
-    let store: Arc<Meddled> = Arc::default();
+    let store: Arc<InterceptedStore> = Arc::default();
     let (pay, _) = scripted("pay", [Step::Fail(ToolError::new("no money"))]);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(pay).build().await.unwrap();
     let failed = hub.call("pay", json!({})).await;
@@ -183,8 +185,8 @@ async fn what_is_rare_is_looked_for_in_few_steps() {
         hub.call("pay", json!({})).await.assert_success();
     }
     let before = store.scans.load(Ordering::Relaxed);
-    let query = CallQuery { status: Some(Status::Error), ..limited(1) };
-    assert_eq!(ids(&hub.calls(&main(), &query).await.unwrap()), [failed.id]);
+    let query = CallQuery { status: Some(Status::Error), ..query_with_limit(1) };
+    assert_eq!(ids(&hub.calls(&default_tenant(), &query).await.unwrap()), [failed.id]);
     let scans = store.scans.load(Ordering::Relaxed) - before;
     assert!(scans < 20, "{scans} pages were read");
 }

@@ -41,7 +41,7 @@ async fn calls_count_by_their_end_whosever_they_are_and_those_of_other_tools_do_
 }
 
 #[tokio::test]
-async fn more_records_than_are_looked_at_are_said_to_be_more() {
+async fn statistics_over_more_records_than_are_read_are_marked_incomplete() {
     let (look, _) = scripted("look", []);
     let hub = ToolHub::builder().store(Memory::new()).tool(look.read_only()).build().await.unwrap();
     for n in 0..10_100 {

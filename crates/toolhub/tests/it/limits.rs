@@ -23,7 +23,7 @@ use toolhub_testkit::soak;
 
 use crate::{
     alloc,
-    busy::{Busy, until},
+    gated_tool::{GatedTool, wait_until},
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -34,7 +34,7 @@ fn builder() -> HubBuilder {
     ToolHub::builder().clock(TestClock::new())
 }
 
-fn it(limits: impl IntoIterator<Item = RateLimit>) -> ToolBuilder {
+fn rate_limited_tool(limits: impl IntoIterator<Item = RateLimit>) -> ToolBuilder {
     limits.into_iter().fold(scripted("it", []).0, ToolBuilder::rate_limit)
 }
 
@@ -48,7 +48,7 @@ async fn call(hub: &ToolHub) -> Outcome {
 
 /// When a refused call is told to come again.
 #[track_caller]
-fn refused(outcome: &Outcome) -> Duration {
+fn expect_rate_limited(outcome: &Outcome) -> Duration {
     outcome.assert_effect(Effect::None).assert_error(ErrorKind::RateLimited);
     outcome.error.as_ref().unwrap().retry_after.unwrap()
 }
@@ -57,16 +57,16 @@ fn refused(outcome: &Outcome) -> Duration {
 async fn a_call_beyond_the_rate_is_told_to_the_millisecond_when_to_come_again() {
     // How many pass at once, and how long one takes to come back.
     let check = async |limit: RateLimit, at_once: usize, interval: Duration| {
-        let hub = hub(it([limit.clone()])).await;
+        let hub = hub(rate_limited_tool([limit.clone()])).await;
         for _ in 0..at_once {
             call(&hub).await.assert_success();
         }
         for _ in 0..3 {
             let early = call(&hub).await;
-            assert_eq!(refused(&early), interval, "{limit:?}");
+            assert_eq!(expect_rate_limited(&early), interval, "{limit:?}");
             assert!(early.model_text().contains("Wait"), "{}", early.model_text());
             tokio::time::advance(interval - MILLISECOND).await;
-            assert_eq!(refused(&call(&hub).await), MILLISECOND, "{limit:?}");
+            assert_eq!(expect_rate_limited(&call(&hub).await), MILLISECOND, "{limit:?}");
             tokio::time::advance(MILLISECOND).await;
             call(&hub).await.assert_success();
         }
@@ -92,7 +92,7 @@ async fn a_rate_is_shared_by_all_by_a_thread_or_by_a_caller() {
     ];
     let one = RateLimit::per_minute(1);
     for (at, limit) in [one.clone(), one.clone().each_thread(), one.each_caller()].into_iter().enumerate() {
-        let hub = hub(it([limit.clone()])).await;
+        let hub = hub(rate_limited_tool([limit.clone()])).await;
         for (tenant, thread, caller, passes) in calls {
             let request = hub.call("it", json!({})).tenant(Tenant::new(tenant).unwrap());
             let request = request.caller(Caller::new(caller).unwrap());
@@ -115,7 +115,7 @@ async fn a_call_may_wait_for_its_turn_but_no_longer_than_it_may() {
     assert_eq!(waited, [Duration::ZERO, SECOND, 2 * SECOND]);
     for late in &ends[3..] {
         assert_eq!(
-            (refused(late), late.queued),
+            (expect_rate_limited(late), late.queued),
             (SECOND, Duration::ZERO),
             "refused at once, and told when it may wait"
         );
@@ -126,7 +126,7 @@ async fn a_call_may_wait_for_its_turn_but_no_longer_than_it_may() {
 
 #[tokio::test(start_paused = true)]
 async fn of_several_limits_all_hold_and_a_refusal_by_one_takes_nothing_from_the_others() {
-    let hub = hub(it([RateLimit::per_minute(10), RateLimit::per_minute(1).each_thread()])).await;
+    let hub = hub(rate_limited_tool([RateLimit::per_minute(10), RateLimit::per_minute(1).each_thread()])).await;
     let call = async |thread: usize| hub.call("it", json!({})).thread(format!("t{thread}")).await;
     for round in 0..20 {
         assert_eq!(call(1).await.is_success(), round == 0);
@@ -134,16 +134,16 @@ async fn of_several_limits_all_hold_and_a_refusal_by_one_takes_nothing_from_the_
     for thread in 2..=10 {
         call(thread).await.assert_success();
     }
-    assert_eq!(refused(&call(11).await), 6 * SECOND, "the limit of all is used up now");
+    assert_eq!(expect_rate_limited(&call(11).await), 6 * SECOND, "the limit of all is used up now");
     tokio::time::advance(6 * SECOND).await;
-    assert_eq!(refused(&call(1).await), 54 * SECOND, "a thread's own limit holds longer");
+    assert_eq!(expect_rate_limited(&call(1).await), 54 * SECOND, "a thread's own limit holds longer");
     call(11).await.assert_success();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_costs_no_token() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
-    let tool = it([RateLimit::per_minute(1)]).parameters(schema);
+    let tool = rate_limited_tool([RateLimit::per_minute(1)]).parameters(schema);
     let hub = builder()
         .tool(tool)
         .rule(Rule::deny("it").when("/n", "^13$"))
@@ -159,24 +159,24 @@ async fn a_refused_call_costs_no_token() {
     call(json!(1)).await.assert_error(ErrorKind::ToolMaintenance);
     hub.reset_tool_status("it", View::Shared).await.unwrap();
     call(json!(1)).await.assert_success();
-    refused(&call(json!(1)).await);
+    expect_rate_limited(&call(json!(1)).await);
 }
 
 /// One call runs and one waits in the queue; two are all the rate allows.
-struct Waiting {
+struct OccupiedHub {
     hub: ToolHub,
-    busy: Busy,
+    busy: GatedTool,
     first: Running,
 }
 
-async fn one_runs(read_only: bool) -> Waiting {
-    let busy = Busy::new();
+async fn occupy_slot(read_only: bool) -> OccupiedHub {
+    let busy = GatedTool::new();
     let tool = busy.tool("it").max_concurrency(1).rate_limit(RateLimit::per_hour(2)).queue_timeout(MINUTE);
     let tool = if read_only { tool.read_only() } else { tool };
     let hub = builder().tool(tool.timeout(10 * MINUTE)).queue_bounds(1, 1).build().await.unwrap();
     let first = hub.call("it", json!({})).start();
-    until(|| busy.running() == 1).await;
-    Waiting { hub, busy, first }
+    wait_until(|| busy.running() == 1).await;
+    OccupiedHub { hub, busy, first }
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,31 +185,31 @@ async fn a_call_that_leaves_the_queue_without_running_leaves_no_entry_and_gets_i
         .into_iter()
         .flat_map(|r| ["cancelled", "dropped", "too many", "too late", "withheld"].map(|how| (r, how)))
     {
-        let Waiting { hub, busy, first } = one_runs(read_only).await;
+        let OccupiedHub { hub, busy, first } = occupy_slot(read_only).await;
         let place = format!("read-only {read_only}, {how}");
         let began = tokio::time::Instant::now();
         match how {
             "cancelled" => {
                 let second = hub.call("it", json!({})).start();
-                until(|| hub.queued() == 1).await;
+                wait_until(|| hub.queued() == 1).await;
                 second.cancel();
                 second.await.assert_effect(Effect::None).assert_error(ErrorKind::Cancelled);
             }
             "dropped" => {
                 let mut second = hub.call("it", json!({})).into_future();
                 assert!(poll!(&mut second).is_pending());
-                until(|| hub.queued() == 1).await;
+                wait_until(|| hub.queued() == 1).await;
                 drop(second);
             }
             "too many" => {
                 let second = hub.call("it", json!({})).start();
-                until(|| hub.queued() == 1).await;
+                wait_until(|| hub.queued() == 1).await;
                 // The token is there only because the second one has left before.
                 second.cancel();
                 second.await.assert_error(ErrorKind::Cancelled);
                 let blocker = hub.call("it", json!({})).start();
-                until(|| hub.queued() == 1).await;
-                assert_eq!(refused(&hub.call("it", json!({})).await), 30 * MINUTE, "{place}");
+                wait_until(|| hub.queued() == 1).await;
+                assert_eq!(expect_rate_limited(&hub.call("it", json!({})).await), 30 * MINUTE, "{place}");
                 blocker.cancel();
                 blocker.await.assert_error(ErrorKind::Cancelled);
             }
@@ -221,18 +221,18 @@ async fn a_call_that_leaves_the_queue_without_running_leaves_no_entry_and_gets_i
             }
             _ => {
                 let second = hub.call("it", json!({})).start();
-                until(|| hub.queued() == 1).await;
+                wait_until(|| hub.queued() == 1).await;
                 hub.set_tool_status("it", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
-                busy.let_go(1);
+                busy.release(1);
                 second.await.assert_effect(Effect::None).assert_error(ErrorKind::ToolMaintenance);
                 hub.reset_tool_status("it", View::Shared).await.unwrap();
             }
         }
-        until(|| hub.queued() == 0).await;
-        busy.let_go(2);
+        wait_until(|| hub.queued() == 0).await;
+        busy.release(2);
         first.await.assert_success();
         hub.call("it", json!({})).await.assert_success();
-        refused(&hub.call("it", json!({})).await);
+        expect_rate_limited(&hub.call("it", json!({})).await);
         assert_eq!((hub.queued(), hub.running(), busy.running()), (0, 0, 0), "{place}");
     }
 }
@@ -240,13 +240,13 @@ async fn a_call_that_leaves_the_queue_without_running_leaves_no_entry_and_gets_i
 #[tokio::test(start_paused = true)]
 async fn when_many_leave_the_queue_in_whatever_order_all_their_tokens_come_back() {
     for order in ["first to last", "last to first", "inside out", "at the same moment"] {
-        let busy = Busy::new();
+        let busy = GatedTool::new();
         let tool = busy.tool("it").max_concurrency(1).timeout(60 * MINUTE).queue_timeout(MINUTE);
         let hub = hub(tool.rate_limit(RateLimit::per_hour(10))).await;
         let first = hub.call("it", json!({})).start();
-        until(|| busy.running() == 1).await;
+        wait_until(|| busy.running() == 1).await;
         let mut waiting: Vec<_> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
-        until(|| hub.queued() == 5).await;
+        wait_until(|| hub.queued() == 5).await;
         match order {
             "first to last" => {}
             "last to first" => waiting.reverse(),
@@ -267,7 +267,7 @@ async fn when_many_leave_the_queue_in_whatever_order_all_their_tokens_come_back(
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_its_turn_and_is_dropped_or_cancelled_gives_the_turn_back() {
     for (read_only, dropped) in [(true, true), (true, false), (false, true), (false, false)] {
-        let tool = it([RateLimit::per_minute(1).wait(2 * MINUTE)]);
+        let tool = rate_limited_tool([RateLimit::per_minute(1).wait(2 * MINUTE)]);
         let hub = hub(if read_only { tool.read_only() } else { tool }).await;
         call(&hub).await.assert_success();
         if dropped {
@@ -275,7 +275,7 @@ async fn a_call_that_waits_for_its_turn_and_is_dropped_or_cancelled_gives_the_tu
             assert!(poll!(&mut waiting).is_pending());
             tokio::task::yield_now().await;
             drop(waiting);
-            until(|| hub.running() == 0).await;
+            wait_until(|| hub.running() == 0).await;
         } else {
             let waiting = hub.call("it", json!({})).start();
             tokio::task::yield_now().await;
@@ -288,15 +288,15 @@ async fn a_call_that_waits_for_its_turn_and_is_dropped_or_cancelled_gives_the_tu
 
 #[tokio::test(start_paused = true)]
 async fn refusals_say_nothing_against_the_tool() {
-    let busy = Busy::new();
+    let busy = GatedTool::new();
     let tool = busy.tool("it").max_concurrency(1).rate_limit(RateLimit::per_minute(20));
     let hub = builder().tool(tool).queue_bounds(0, 0).build().await.unwrap();
     let running = hub.call("it", json!({})).thread("t1").start();
-    until(|| busy.running() == 1).await;
+    wait_until(|| busy.running() == 1).await;
     for _ in 0..10 {
         call(&hub).await.assert_error(ErrorKind::Overloaded);
     }
-    busy.let_go(20);
+    busy.release(20);
     running.await.assert_success();
     for n in 1..30 {
         assert_eq!(call(&hub).await.is_success(), n < 20);
@@ -307,28 +307,28 @@ async fn refusals_say_nothing_against_the_tool() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_replaced_keeps_the_memory_of_its_rate_and_its_slots() {
-    let busy = Busy::new();
+    let busy = GatedTool::new();
     let tool = || busy.tool("it").rate_limit(RateLimit::per_minute(3)).max_concurrency(1);
     let hub = hub(tool()).await;
     let first = hub.call("it", json!({})).start();
-    until(|| busy.running() == 1).await;
+    wait_until(|| busy.running() == 1).await;
     hub.apply(Change::of_tools().put(tool().description("a better one"))).await.unwrap();
     let second = hub.call("it", json!({})).start();
-    until(|| hub.queued() == 1).await;
+    wait_until(|| hub.queued() == 1).await;
     hub.apply(Change::of_tools().put(tool().description("a still better one"))).await.unwrap();
-    busy.let_go(3);
+    busy.release(3);
     first.await.assert_success();
     second.await.assert_success();
     call(&hub).await.assert_success();
-    assert_eq!(refused(&call(&hub).await), 20 * SECOND);
-    assert_eq!((busy.most(), hub.tool_stats("it").unwrap().calls), (1, 3));
+    assert_eq!(expect_rate_limited(&call(&hub).await), 20 * SECOND);
+    assert_eq!((busy.max_running(), hub.tool_stats("it").unwrap().calls), (1, 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_than_so_many_run_at_once_and_the_others_get_their_turn() {
     for (own, all, expected) in [(Some(3), None, 3), (None, Some(2), 2), (Some(3), Some(2), 2), (Some(1), Some(9), 2)] {
         for read_only in [true, false] {
-            let busy = Busy::new();
+            let busy = GatedTool::new();
             let names = ["a", "b"];
             let tools = names.map(|name| {
                 let tool = own.into_iter().fold(busy.tool(name), ToolBuilder::max_concurrency);
@@ -339,15 +339,15 @@ async fn no_more_than_so_many_run_at_once_and_the_others_get_their_turn() {
             // A limit of the tool holds for each tool; only the hub's is over both.
             let expected = if all.is_none() { expected * 2 } else { expected };
             let calls: Vec<_> = (0..40).map(|n| hub.call(names[n % 2], json!({})).start()).collect();
-            until(|| hub.queued() == 40 - expected).await;
+            wait_until(|| hub.queued() == 40 - expected).await;
             for _ in 0..40 {
-                busy.let_go(1);
+                busy.release(1);
                 tokio::task::yield_now().await;
             }
             for call in calls {
                 call.await.assert_success();
             }
-            assert_eq!((busy.most(), hub.queued()), (expected, 0), "{own:?} {all:?} {read_only}");
+            assert_eq!((busy.max_running(), hub.queued()), (expected, 0), "{own:?} {all:?} {read_only}");
         }
     }
 }
@@ -355,11 +355,11 @@ async fn no_more_than_so_many_run_at_once_and_the_others_get_their_turn() {
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
     for (per_tool, in_all, whose) in [(3, 100, "the queue of `it`"), (100, 3, "the queue of all tools")] {
-        let busy = Busy::new();
+        let busy = GatedTool::new();
         let hub = builder().tool(busy.tool("it").max_concurrency(1)).queue_bounds(per_tool, in_all);
         let hub = hub.build().await.unwrap();
         let calls: Vec<_> = (0..4).map(|_| hub.call("it", json!({})).start()).collect();
-        until(|| hub.queued() == 3).await;
+        wait_until(|| hub.queued() == 3).await;
         let began = tokio::time::Instant::now();
         let refused = call(&hub).await;
         refused.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
@@ -367,7 +367,7 @@ async fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
         let error = refused.error.unwrap();
         assert!(error.operator.contains(whose), "{}", error.operator);
         assert!(error.retryable && error.retry_after.is_some());
-        busy.let_go(4);
+        busy.release(4);
         for call in calls {
             call.await.assert_success();
         }
@@ -390,7 +390,7 @@ async fn a_call_that_waits_for_a_person_holds_no_slot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_its_rate_holds_no_slot() {
-    let slow = it([RateLimit::per_minute(1).wait(MINUTE)]);
+    let slow = rate_limited_tool([RateLimit::per_minute(1).wait(MINUTE)]);
     let hub = builder().tools([slow, scripted("other", []).0]).max_concurrency(1).build().await.unwrap();
     call(&hub).await.assert_success();
     let waits = hub.call("it", json!({})).start();
@@ -413,7 +413,7 @@ async fn a_call_that_waits_for_the_answer_of_a_probe_holds_no_slot() {
     }
     tokio::time::sleep(5 * MINUTE).await;
     let calls: Vec<_> = (0..10).map(|_| hub.call("ill", json!({})).start()).collect();
-    until(|| script.asked().len() == 4).await;
+    wait_until(|| script.asked().len() == 4).await;
     let other = hub.call("other", json!({})).await;
     other.assert_success();
     assert_eq!(other.queued, Duration::ZERO, "the probe has one of two slots, and nobody the other");
@@ -427,7 +427,7 @@ async fn a_call_that_waits_for_the_answer_of_a_probe_holds_no_slot() {
 async fn a_call_that_waits_for_a_probe_in_vain_needs_no_slot_to_be_refused() {
     let down = Step::Fail(ToolError::of(ErrorKind::UpstreamError, "503"));
     let (ill, script) = scripted("ill", [down.clone(), down.clone(), down, Step::Hang]);
-    let busy = Busy::new();
+    let busy = GatedTool::new();
     let tools = [ill.read_only().no_retry(), busy.tool("other").timeout(60 * MINUTE)];
     let hub = builder().tools(tools).max_concurrency(2).build().await.unwrap();
     for _ in 0..3 {
@@ -435,10 +435,10 @@ async fn a_call_that_waits_for_a_probe_in_vain_needs_no_slot_to_be_refused() {
     }
     tokio::time::sleep(5 * MINUTE).await;
     let probe = hub.call("ill", json!({})).start();
-    until(|| script.asked().len() == 4).await;
+    wait_until(|| script.asked().len() == 4).await;
     let (began, waits) = (tokio::time::Instant::now(), hub.call("ill", json!({})).start());
     let others: Vec<_> = (0..3).map(|_| hub.call("other", json!({})).start()).collect();
-    until(|| busy.running() == 1 && hub.queued() == 2).await;
+    wait_until(|| busy.running() == 1 && hub.queued() == 2).await;
     waits.await.assert_error(ErrorKind::ToolFailedStatus);
     assert_eq!(began.elapsed(), 2 * SECOND);
     drop((probe, others));
@@ -446,10 +446,10 @@ async fn a_call_that_waits_for_a_probe_in_vain_needs_no_slot_to_be_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hub_that_shuts_down_cancels_those_who_wait_too() {
-    let busy = Busy::new();
+    let busy = GatedTool::new();
     let hub = hub(busy.tool("it").max_concurrency(1).timeout(60 * MINUTE).queue_timeout(60 * MINUTE)).await;
     let calls: Vec<_> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
-    until(|| hub.queued() == 4).await;
+    wait_until(|| hub.queued() == 4).await;
     hub.shutdown(SECOND).await;
     for call in calls {
         call.await.assert_error(ErrorKind::Cancelled);
@@ -471,54 +471,54 @@ async fn a_blocking_function_past_its_time_keeps_its_slot_until_it_returns() {
     let hub = builder().tool(tool).tool(scripted("other", []).0).build().await.unwrap();
     let mut first = hub.call("it", json!({})).into_future();
     assert!(poll!(&mut first).is_pending());
-    until(|| hub.tool_stats("it").unwrap().in_flight == 1).await;
+    wait_until(|| hub.tool_stats("it").unwrap().in_flight == 1).await;
     // While a function blocks, time does not move by itself.
     tokio::time::advance(SECOND).await;
     first.await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Timeout);
     let stuck = |name| hub.tool_stats(name).unwrap().stuck;
     assert_eq!((stuck("it"), stuck("other"), hub.stuck()), (1, 0, 1));
     let second = hub.call("it", json!({})).start();
-    until(|| hub.queued() == 1).await;
+    wait_until(|| hub.queued() == 1).await;
     go.store(true, Ordering::Release);
     second.await.assert_success();
-    until(|| hub.stuck() == 0).await;
+    wait_until(|| hub.stuck() == 0).await;
     assert_eq!((stuck("it"), hub.queued()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_thread_with_one_call_is_not_kept_waiting_by_one_with_ten_thousand() {
     const SLOTS: usize = 4;
-    let busy = Busy::new();
+    let busy = GatedTool::new();
     let tool = busy.tool("it").max_concurrency(SLOTS).timeout(MINUTE);
     let hub = builder().tool(tool).queue_bounds(20_000, 20_000).build().await.unwrap();
     let many: Vec<_> = (0..10_000).map(|_| hub.call("it", json!({})).thread("a").start()).collect();
-    until(|| hub.queued() == 10_000 - SLOTS).await;
+    wait_until(|| hub.queued() == 10_000 - SLOTS).await;
     let one = hub.call("it", json!({})).thread("b").start();
-    until(|| hub.queued() == 10_001 - SLOTS).await;
-    busy.let_go(20_000);
+    wait_until(|| hub.queued() == 10_001 - SLOTS).await;
+    busy.release(20_000);
     one.await.assert_success();
-    let turn = busy.begun().iter().position(|thread| thread == "b").unwrap() - SLOTS;
+    let turn = busy.started_threads().iter().position(|thread| thread == "b").unwrap() - SLOTS;
     // A round is one turn of each of the two threads.
     assert!(turn < 4, "it was given turn {turn}");
     for call in many {
         call.await.assert_success();
     }
-    assert_eq!((busy.most(), hub.queued()), (SLOTS, 0));
+    assert_eq!((busy.max_running(), hub.queued()), (SLOTS, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_with_one_call_is_not_kept_waiting_by_one_with_a_thousand_when_they_share_slots() {
     const SLOTS: usize = 4;
-    let busy = Busy::new();
+    let busy = GatedTool::new();
     let hub = builder().tools(["many", "one"].map(|name| busy.tool(name))).max_concurrency(SLOTS);
     let hub = hub.build().await.unwrap();
     let many: Vec<_> = (0..1_000).map(|n| hub.call("many", json!({})).thread(format!("t{n}")).start()).collect();
-    until(|| hub.queued() == 1_000 - SLOTS).await;
+    wait_until(|| hub.queued() == 1_000 - SLOTS).await;
     let one = hub.call("one", json!({})).thread("one").start();
-    until(|| hub.queued() == 1_001 - SLOTS).await;
-    busy.let_go(2_000);
+    wait_until(|| hub.queued() == 1_001 - SLOTS).await;
+    busy.release(2_000);
     one.await.assert_success();
-    let turn = busy.begun().iter().position(|thread| thread == "one").unwrap() - SLOTS;
+    let turn = busy.started_threads().iter().position(|thread| thread == "one").unwrap() - SLOTS;
     // A round is one turn of each of the two tools.
     assert!(turn < 4, "it was given turn {turn}");
     for call in many {
@@ -530,18 +530,18 @@ async fn a_tool_with_one_call_is_not_kept_waiting_by_one_with_a_thousand_when_th
 async fn equal_threads_wait_about_equally_long_in_whatever_order_they_came() {
     const THREADS: usize = 20;
     const CALLS: usize = 50;
-    let busy = Busy::new();
+    let busy = GatedTool::new();
     let hub = builder().tool(busy.tool("it").max_concurrency(3)).queue_bounds(20_000, 20_000).build().await.unwrap();
     // All calls of one thread come before all of the next.
     let calls: Vec<_> =
         (0..THREADS * CALLS).map(|n| hub.call("it", json!({})).thread(format!("t{}", n / CALLS)).start()).collect();
-    until(|| hub.queued() == THREADS * CALLS - 3).await;
-    busy.let_go(THREADS * CALLS);
+    wait_until(|| hub.queued() == THREADS * CALLS - 3).await;
+    busy.release(THREADS * CALLS);
     for call in calls {
         call.await.assert_success();
     }
     let mut waits: BTreeMap<String, usize> = BTreeMap::new();
-    for (turn, thread) in busy.begun().into_iter().enumerate() {
+    for (turn, thread) in busy.started_threads().into_iter().enumerate() {
         *waits.entry(thread).or_default() += turn;
     }
     let (least, most) = (waits.values().min().unwrap(), waits.values().max().unwrap());
@@ -567,12 +567,12 @@ fn a_flood_of_queued_calls_comes_to_its_end_and_leaves_no_memory_behind() {
         let flood = async |calls: usize| {
             let running: Vec<_> =
                 (0..calls).map(|n| hub.call("it", json!({})).thread(format!("t{}", n % threads)).start()).collect();
-            until(|| hub.queued() == calls - 8).await;
+            wait_until(|| hub.queued() == calls - 8).await;
             door.add_permits(calls);
             for call in running {
                 call.await.assert_success();
             }
-            until(|| hub.running() == 0).await;
+            wait_until(|| hub.running() == 0).await;
         };
         // The last success of each thread is remembered; after this it is only written anew.
         flood(threads).await;
@@ -580,17 +580,17 @@ fn a_flood_of_queued_calls_comes_to_its_end_and_leaves_no_memory_behind() {
         for idle in (0..calls).map(|_| tokio::spawn(async {})).collect::<Vec<_>>() {
             idle.await.unwrap();
         }
-        let before = alloc::held();
+        let before = alloc::allocated_bytes();
         flood(calls).await;
         assert_eq!((hub.queued(), hub.running()), (0, 0));
-        let grown = alloc::held() - before;
+        let grown = alloc::allocated_bytes() - before;
         // Maps in parts grow when chance fills a part; measured were 22 to 26 KB.
         assert!(grown < 40 * 1024, "{grown} bytes were left behind by {calls} calls");
     });
 }
 
 /// The calls of each tool, and at which moment each of them was done.
-async fn ends(hung: bool) -> Vec<(String, Duration)> {
+async fn completion_times(hung: bool) -> Vec<(String, Duration)> {
     let tools = (0..20).map(|n| {
         let hangs = n == 0 && hung;
         let work = move |_: NoArguments| async move {
@@ -621,7 +621,7 @@ async fn ends(hung: bool) -> Vec<(String, Duration)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_hung_tool_among_twenty_delays_no_call_of_the_others() {
-    let (with, without) = (ends(true).await, ends(false).await);
+    let (with, without) = (completion_times(true).await, completion_times(false).await);
     let others =
         |ends: Vec<(String, Duration)>| -> Vec<_> { ends.into_iter().filter(|(tool, _)| tool != "tool_0").collect() };
     let (with, without) = (others(with), others(without));

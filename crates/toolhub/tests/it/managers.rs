@@ -13,17 +13,17 @@ use toolhub::{
 };
 use toolhub_testkit::TempFolder;
 
-use crate::{shop::add_to_cart, state_manager::main};
+use crate::{shop_tools::add_to_cart, state_manager::default_tenant};
 
 /// Where a hub is to keep its states.
-fn states(folder: &TempFolder) -> PathBuf {
+fn states_folder(folder: &TempFolder) -> PathBuf {
     folder.path().join("states")
 }
 
 fn config(folder: &TempFolder, format: PersistenceFormat) -> StateManagerConfig {
     StateManagerConfig {
         manager_type: Some(ManagerType::Persistent),
-        persistence_path: states(folder),
+        persistence_path: states_folder(folder),
         persistence_format: format,
         ..Default::default()
     }
@@ -51,13 +51,13 @@ async fn close(hub: ToolHub) {
 
 async fn version(hub: &ToolHub) -> Option<u64> {
     let cart = "t/cart".parse().unwrap();
-    hub.state().get_state(&main(), &cart, Business).await.unwrap().map(|entry| entry.version)
+    hub.state().get_state(&default_tenant(), &cart, Business).await.unwrap().map(|entry| entry.version)
 }
 
 /// All files under a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn list_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    entries.flat_map(|path| if path.is_dir() { list_files(&path) } else { vec![path] }).collect()
 }
 
 fn ends_with(path: &Path, ending: &str) -> bool {
@@ -73,11 +73,11 @@ async fn states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_sa
             let hub = hub().await.unwrap();
             assert_eq!(add(&hub).await.durability, Acknowledged::Durable);
             assert_eq!(version(&hub).await, Some(round), "{format:?}");
-            let history = hub.state().history(&main(), &"t/cart".parse().unwrap(), 99).await.unwrap();
+            let history = hub.state().history(&default_tenant(), &"t/cart".parse().unwrap(), 99).await.unwrap();
             assert_eq!(history.len() as u64, 3 * round, "{format:?}");
             close(hub).await;
         }
-        assert!(files(&states(&folder)).iter().any(|path| ends_with(path, ending)), "{format:?}");
+        assert!(list_files(&states_folder(&folder)).iter().any(|path| ends_with(path, ending)), "{format:?}");
     }
 }
 
@@ -87,7 +87,8 @@ async fn a_file_of_states_is_text_that_people_can_read() {
     let hub = builder(config(&folder, PersistenceFormat::Json), BusinessStateConfig::default()).build().await.unwrap();
     add(&hub).await;
     close(hub).await;
-    let text = files(&states(&folder)).into_iter().find(|path| ends_with(path, ".json")).map(fs::read_to_string);
+    let text =
+        list_files(&states_folder(&folder)).into_iter().find(|path| ends_with(path, ".json")).map(fs::read_to_string);
     assert!(text.unwrap().unwrap().contains("tea tea tea"));
 }
 
@@ -105,16 +106,17 @@ async fn states_are_packed_where_either_config_says_so_and_read_back_as_they_wer
             let config = StateManagerConfig { compression, ..config(&folder, format) };
             let hub = builder(config, business).build().await.unwrap();
             add(&hub).await;
-            let entry = hub.state().get_state(&main(), &"t/cart".parse().unwrap(), Business).await.unwrap().unwrap();
+            let entry =
+                hub.state().get_state(&default_tenant(), &"t/cart".parse().unwrap(), Business).await.unwrap().unwrap();
             assert_eq!(entry.data["lines"], json!([["tea ".repeat(200), 1], ["tea ".repeat(200), 1]]));
-            assert_eq!(hub.state().versions(&main(), &"t/cart".parse().unwrap()).await.unwrap().len(), 2);
+            assert_eq!(hub.state().versions(&default_tenant(), &"t/cart".parse().unwrap()).await.unwrap().len(), 2);
             close(hub).await;
             match format {
                 PersistenceFormat::Json => {
-                    assert!(files(&states(&folder)).iter().any(|path| ends_with(path, ".json.zst")));
+                    assert!(list_files(&states_folder(&folder)).iter().any(|path| ends_with(path, ".json.zst")));
                 }
                 PersistenceFormat::Sqlite => {
-                    let file = rusqlite::Connection::open(states(&folder).join("state.db")).unwrap();
+                    let file = rusqlite::Connection::open(states_folder(&folder).join("state.db")).unwrap();
                     let long = "SELECT max(length(value)) FROM rows WHERE tab = 'state'";
                     let longest: Result<i64, _> = file.query_row(long, (), |row| row.get(0));
                     assert!(longest.unwrap() < 400, "the state takes less room than its text");
@@ -134,7 +136,7 @@ async fn written_behind_an_answer_says_so_and_the_end_of_the_hub_writes_what_wai
         let outcome = add(&hub).await;
         assert_eq!(outcome.durability, Acknowledged::Behind);
         assert_eq!(serde_json::to_value(&outcome).unwrap()["durability"], "behind");
-        let record = hub.call_record(&main(), outcome.id).await.unwrap().unwrap();
+        let record = hub.call_record(&default_tenant(), outcome.id).await.unwrap().unwrap();
         assert_eq!(record.outcome.unwrap().durability, Acknowledged::Behind);
         assert_eq!(version(&hub).await, Some(1), "everybody sees it at once");
         close(hub).await;
@@ -150,7 +152,7 @@ async fn what_waits_is_written_at_the_interval() {
     let business = BusinessStateConfig { sync_on_change: false, sync_interval: soon, ..Default::default() };
     let hub = builder(config(&folder, PersistenceFormat::Json), business).build().await.unwrap();
     add(&hub).await;
-    let written = || files(&states(&folder)).iter().any(|path| ends_with(path, ".json") && holds_tea(path));
+    let written = || list_files(&states_folder(&folder)).iter().any(|path| ends_with(path, ".json") && holds_tea(path));
     // It comes by itself; a test that waits for ever would say that it does not.
     while !written() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -164,11 +166,11 @@ fn holds_tea(path: &Path) -> bool {
 #[tokio::test]
 async fn backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says() {
     for format in [PersistenceFormat::Sqlite, PersistenceFormat::Json] {
-        are_made(format).await;
+        check_backups(format).await;
     }
 }
 
-async fn are_made(format: PersistenceFormat) {
+async fn check_backups(format: PersistenceFormat) {
     let folder = TempFolder::new();
     let (often, soon) = (Duration::from_millis(30), Duration::from_millis(1));
     let business = BusinessStateConfig {
@@ -179,7 +181,7 @@ async fn are_made(format: PersistenceFormat) {
     };
     let hub = builder(config(&folder, format), business).build().await.unwrap();
     add(&hub).await;
-    let backups = states(&folder).join("backups");
+    let backups = states_folder(&folder).join("backups");
     let all = || {
         let paths = fs::read_dir(&backups).into_iter().flatten().map(|entry| entry.unwrap().path());
         let ending = if format == PersistenceFormat::Sqlite { ".db" } else { "Z" };
@@ -197,10 +199,12 @@ async fn are_made(format: PersistenceFormat) {
     assert!(all().len() < seen.len(), "the oldest is gone");
     let last = all().pop().unwrap();
     let other = TempFolder::new();
-    fs::create_dir_all(states(&other)).unwrap();
+    fs::create_dir_all(states_folder(&other)).unwrap();
     match format {
-        PersistenceFormat::Sqlite => drop(toolhub::sqlite::restore(&last, states(&other).join("state.db")).unwrap()),
-        PersistenceFormat::Json => drop(toolhub::files::restore(&last, states(&other)).unwrap()),
+        PersistenceFormat::Sqlite => {
+            drop(toolhub::sqlite::restore(&last, states_folder(&other).join("state.db")).unwrap());
+        }
+        PersistenceFormat::Json => drop(toolhub::files::restore(&last, states_folder(&other)).unwrap()),
     }
     let hub = builder(config(&other, format), BusinessStateConfig::default()).build().await.unwrap();
     assert_eq!(version(&hub).await, Some(1));
@@ -208,12 +212,12 @@ async fn are_made(format: PersistenceFormat) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_told_and_what_nothing_heeds_is_refused() {
+async fn what_cannot_be_opened_is_reported_and_settings_without_effect_are_refused() {
     let folder = TempFolder::new();
-    fs::write(states(&folder), "a file where the folder should be").unwrap();
+    fs::write(states_folder(&folder), "a file where the folder should be").unwrap();
     let refused = builder(config(&folder, PersistenceFormat::Sqlite), BusinessStateConfig::default()).build().await;
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains(states(&folder).to_str().unwrap()), "{refused}");
+    assert!(refused.contains(states_folder(&folder).to_str().unwrap()), "{refused}");
     // Settings of the persistent manager where there is none.
     let config = StateManagerConfig { compression: true, ..Default::default() };
     let business = BusinessStateConfig { backup_enabled: true, ..Default::default() };

@@ -15,10 +15,10 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, TestClock, scripted},
 };
 
-use crate::awkward_store::Awkward;
+use crate::faulty_store::FaultyStore;
 
 /// What `tool.rebind.required` has said so far: when, added, removed.
-fn rebinds(recorder: &mut Recorder) -> Vec<(String, Vec<String>, Vec<String>)> {
+fn rebind_events(recorder: &mut Recorder) -> Vec<(String, Vec<String>, Vec<String>)> {
     let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
     let told = recorder.events().iter().filter_map(|event| match &event.news {
         News::RebindRequired { added, removed, .. } => {
@@ -91,13 +91,13 @@ async fn each_removal_must_last_for_itself_before_it_is_told() {
     let told = |second: &str, removed: &[&str]| {
         (format!("12:00:{second}"), vec![], removed.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    assert_eq!(rebinds(&mut recorder), [told("10", &["a"]), told("18", &["a", "c"])]);
+    assert_eq!(rebind_events(&mut recorder), [told("10", &["a"]), told("18", &["a", "c"])]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_lasts_is_told_although_the_store_was_gone_when_it_was_due() {
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
-    let store = Arc::new(Awkward::default());
+    let store = Arc::new(FaultyStore::default());
     let tools = [scripted("base", []).0, scripted("next", []).0.after("base")];
     let builder = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new());
     let hub = builder.tools(tools).build().await.unwrap();
@@ -105,12 +105,12 @@ async fn a_removal_that_lasts_is_told_although_the_store_was_gone_when_it_was_du
     let _offer = hub.offer(&tenant, &thread).await.unwrap();
     hub.set_tool_status("base", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    store.gone.store(true, Ordering::Release);
+    store.unavailable.store(true, Ordering::Release);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(rebinds(&mut recorder), []);
-    store.gone.store(false, Ordering::Release);
+    assert_eq!(rebind_events(&mut recorder), []);
+    store.unavailable.store(false, Ordering::Release);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(rebinds(&mut recorder).len(), 1);
+    assert_eq!(rebind_events(&mut recorder).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +126,7 @@ async fn a_holder_hears_of_evidence_that_another_hub_has_written() {
     let mut recorder = Recorder::of(&two);
     one.call("base", json!({})).thread("t1").await.assert_success();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(rebinds(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
+    assert_eq!(rebind_events(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,5 +154,5 @@ async fn a_holder_hears_that_evidence_has_grown_old() {
         (time.to_owned(), vec![], removed.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     // Each ten seconds after its time, like every removal.
-    assert_eq!(rebinds(&mut recorder), [told("12:01:10", &["buy"]), told("12:02:40", &["buy", "guess"])]);
+    assert_eq!(rebind_events(&mut recorder), [told("12:01:10", &["buy"]), told("12:02:40", &["buy", "guess"])]);
 }

@@ -69,8 +69,8 @@ async fn a_tool_may_have_a_limit_of_its_own() {
 
 #[tokio::test]
 async fn a_long_text_beside_a_large_output_are_both_kept() {
-    struct Both;
-    impl toolhub::Executor for Both {
+    struct TextAndOutputExecutor;
+    impl toolhub::Executor for TextAndOutputExecutor {
         fn execute<'a>(&'a self, _: toolhub::Job<'a>) -> toolhub::BoxFuture<'a, Result<toolhub::Reply, ToolError>> {
             let content = vec![
                 Content::text("word ".repeat(6_000)),
@@ -80,7 +80,7 @@ async fn a_long_text_beside_a_large_output_are_both_kept() {
         }
     }
     let hub = ToolHub::builder()
-        .executor("both", Both)
+        .executor("both", TextAndOutputExecutor)
         .tool(ToolBuilder::new("both", "both").read_only())
         .build()
         .await
@@ -100,10 +100,10 @@ async fn a_long_text_beside_a_large_output_are_both_kept() {
 
 #[tokio::test]
 async fn what_cannot_be_kept_says_so() {
-    let store = std::sync::Arc::new(crate::awkward_store::Awkward::default());
+    let store = std::sync::Arc::new(crate::faulty_store::FaultyStore::default());
     let (tool, _) = scripted("dump", [Step::Return(json!("x".repeat(2 << 20)))]);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(tool.read_only()).build().await.unwrap();
-    store.gone.store(true, std::sync::atomic::Ordering::Release);
+    store.unavailable.store(true, std::sync::atomic::Ordering::Release);
     let outcome = hub.call("dump", json!({})).await;
     assert!(outcome.model_text().contains("could not be kept"), "{}", &outcome.model_text()[24_900..]);
 }

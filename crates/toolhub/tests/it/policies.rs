@@ -19,8 +19,8 @@ use toolhub::{
 };
 
 use crate::{
-    awkward_store::Awkward,
-    busy::{Busy, until},
+    faulty_store::FaultyStore,
+    gated_tool::{GatedTool, wait_until},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ async fn explain(hub: &ToolHub, tool: &str) -> toolhub::Explanation {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tools_own_word_weighs_most_then_the_later_name_then_the_default() {
+async fn a_tools_own_setting_weighs_most_then_the_later_name_then_the_default() {
     let named = [("shop_*", timeout(7)), ("shop_b*", timeout(8)), ("shop_buy", timeout(9)), ("*_bulk", timeout(10))];
     let hang = |name| scripted(name, [Step::Hang]).0.read_only().no_retry();
     let tools = [
@@ -94,8 +94,8 @@ async fn what_one_says_and_another_does_not_is_put_together() {
     }
 }
 
-struct Never;
-impl Hook for Never {
+struct UnusedHook;
+impl Hook for UnusedHook {
     fn before<'a>(&'a self, _: &'a HookedCall<'a>) -> BoxFuture<'a, Result<Before, ToolError>> {
         Box::pin(async { unreachable!("no hub has this hook") })
     }
@@ -115,8 +115,8 @@ async fn everything_that_cannot_hold_is_named_when_the_hub_is_built_all_at_once(
         .rule(Rule::deny(""))
         .rule(Rule::ask("order").when("/amount", "(unclosed"))
         .rule(Rule::allow("order").when("amount", "^1$"))
-        .hook("", Never)
-        .hook("", Never)
+        .hook("", UnusedHook)
+        .hook("", UnusedHook)
         .max_concurrency(0)
         .tool(scripted("it", []).0)
         .build()
@@ -143,7 +143,7 @@ async fn everything_that_cannot_hold_is_named_when_the_hub_is_built_all_at_once(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tools_own_figures_are_checked_too() {
+async fn a_tools_own_limits_are_checked_too() {
     let it = || scripted("it", []).0;
     for (tool, word) in [
         (it().max_concurrency(0), "max_concurrency"),
@@ -245,22 +245,22 @@ async fn calls_errors_and_times_of_a_tool_are_counted_and_refusals_are_errors_bu
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_run_and_calls_that_wait_are_counted_while_they_do() {
-    let busy = Busy::new();
+    let busy = GatedTool::new();
     let hub = builder().tool(busy.tool("it").max_concurrency(2)).build().await.unwrap();
     let mut calls: Vec<Running> = (0..5).map(|_| hub.call("it", json!({})).start()).collect();
     let seen = || {
         let stats = hub.tool_stats("it").unwrap();
         (stats.calls, stats.in_flight, stats.queued)
     };
-    until(|| seen() == (0, 2, 3)).await;
-    busy.let_go(1);
-    until(|| seen() == (1, 2, 2)).await;
+    wait_until(|| seen() == (0, 2, 3)).await;
+    busy.release(1);
+    wait_until(|| seen() == (1, 2, 2)).await;
     // One that waits and one that runs are given up.
     drop(calls.pop());
-    until(|| seen() == (1, 2, 1)).await;
+    wait_until(|| seen() == (1, 2, 1)).await;
     hub.cancel(&Tenant::default(), calls[1].id()).await.unwrap();
-    until(|| seen() == (2, 2, 0)).await;
-    busy.let_go(2);
+    wait_until(|| seen() == (2, 2, 0)).await;
+    busy.release(2);
     for call in calls {
         call.await;
     }
@@ -271,7 +271,7 @@ async fn calls_that_run_and_calls_that_wait_are_counted_while_they_do() {
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_caller_goes_away_is_counted_wherever_it_runs() {
     for read_only in [true, false] {
-        let busy = Busy::new();
+        let busy = GatedTool::new();
         let tool = busy.tool("it").max_concurrency(1);
         let hub = builder().tool(if read_only { tool.read_only() } else { tool }).build().await.unwrap();
         let seen = || {
@@ -280,13 +280,13 @@ async fn a_call_whose_caller_goes_away_is_counted_wherever_it_runs() {
         };
         let (mut runs, mut waits) = (hub.call("it", json!({})).into_future(), hub.call("it", json!({})).into_future());
         assert!(poll!(&mut runs).is_pending());
-        until(|| busy.running() == 1).await;
+        wait_until(|| busy.running() == 1).await;
         assert!(poll!(&mut waits).is_pending());
-        until(|| hub.queued() == 1).await;
+        wait_until(|| hub.queued() == 1).await;
         drop(waits);
-        until(|| seen() == (0, 1, 1)).await;
+        wait_until(|| seen() == (0, 1, 1)).await;
         drop(runs);
-        until(|| seen() == (1, 2, 0)).await;
+        wait_until(|| seen() == (1, 2, 0)).await;
     }
 }
 
@@ -294,7 +294,7 @@ async fn a_call_whose_caller_goes_away_is_counted_wherever_it_runs() {
 async fn a_call_dropped_at_any_await_point_is_counted_once() {
     for polls in 1..20 {
         let (tool, _) = scripted("it", [Step::Wait(Duration::ZERO), Step::Fail(ToolError::new("it broke"))]);
-        let hub = builder().store(Awkward::default()).tool(tool.read_only()).build().await.unwrap();
+        let hub = builder().store(FaultyStore::default()).tool(tool.read_only()).build().await.unwrap();
         let mut call = hub.call("it", json!({})).thread("t1").into_future();
         for _ in 0..polls {
             if poll!(&mut call).is_ready() {
@@ -321,10 +321,10 @@ async fn a_function_nobody_waits_for_is_counted_as_stuck_for_its_tool() {
     let hub = builder().tool(blocking("it", work)).tool(scripted("other", []).0).build().await.unwrap();
     let call = hub.call("it", json!({})).start();
     let stats = |name| hub.tool_stats(name).unwrap();
-    until(|| stats("it").in_flight == 1).await;
+    wait_until(|| stats("it").in_flight == 1).await;
     call.cancel();
     call.await.assert_effect(Effect::Unknown).assert_error(ErrorKind::Cancelled);
     assert_eq!((stats("it").stuck, stats("it").in_flight, stats("other").stuck), (1, 0, 0));
     go.store(true, Ordering::Release);
-    until(|| stats("it").stuck == 0).await;
+    wait_until(|| stats("it").stuck == 0).await;
 }

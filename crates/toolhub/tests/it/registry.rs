@@ -2,58 +2,71 @@
 
 use toolhub::{Kind, RegistryError, prelude::*, testing::scripted};
 
-use crate::shop::{add, add_to_cart, shop};
+use crate::shop_tools::{add, add_to_cart, shop_hub};
 
-async fn refused(tools: impl IntoIterator<Item = ToolBuilder>) -> String {
+async fn build_error(tools: impl IntoIterator<Item = ToolBuilder>) -> String {
     match ToolHub::builder().tools(tools).build().await {
         Ok(_) => panic!("the hub was built"),
         Err(error) => error.to_string(),
     }
 }
 
-fn named(name: &str) -> ToolBuilder {
+fn scripted_tool(name: &str) -> ToolBuilder {
     scripted(name, []).0
 }
 
 #[tokio::test]
 async fn what_cannot_work_is_refused_with_the_reason() {
-    let twice = refused([tool("add", add), tool("add", add)]).await;
+    let twice = build_error([tool("add", add), tool("add", add)]).await;
     assert_eq!(twice, "there is a tool named `add` already; unregister it first, or choose another name");
 
-    assert!(refused([tool("add it", add)]).await.contains("contains ' '"));
+    assert!(build_error([tool("add it", add)]).await.contains("contains ' '"));
 
-    let unknown = refused([named("show_goods"), named("order").after("show_good")]).await;
+    let unknown = build_error([scripted_tool("show_goods"), scripted_tool("order").after("show_good")]).await;
     assert_eq!(unknown, "`order` depends on `show_good`, which is not registered; did you mean `show_goods`?");
 
-    let circle = refused([named("a").after("b"), named("b").after_any(["c"]), named("c").after("a")]).await;
+    let circle = build_error([
+        scripted_tool("a").after("b"),
+        scripted_tool("b").after_any(["c"]),
+        scripted_tool("c").after("a"),
+    ])
+    .await;
     assert!(circle.starts_with("these tools wait for each other and none could ever run: "), "{circle}");
     assert!(circle.contains("a → b → c → a") || circle.contains("b → c → a → b") || circle.contains("c → a → b → c"));
-    assert!(refused([named("a").after("a")]).await.contains("a → a"));
+    assert!(build_error([scripted_tool("a").after("a")]).await.contains("a → a"));
 
-    let nothing = refused([named("a").after_any(Vec::<&str>::new())]).await;
+    let nothing = build_error([scripted_tool("a").after_any(Vec::<&str>::new())]).await;
     assert!(nothing.contains("empty list of tools"), "{nothing}");
-    assert!(refused([named("a").within(std::time::Duration::from_secs(1))]).await.contains("empty list of tools"));
+    assert!(
+        build_error([scripted_tool("a").within(std::time::Duration::from_secs(1))])
+            .await
+            .contains("empty list of tools")
+    );
 
-    async fn greedy(_: NoArguments, _: State<crate::shop::Cart>, _: State<crate::shop::Cart>) -> Result<(), ToolError> {
+    async fn greedy(
+        _: NoArguments,
+        _: State<crate::shop_tools::Cart>,
+        _: State<crate::shop_tools::Cart>,
+    ) -> Result<(), ToolError> {
         Ok(())
     }
-    assert!(refused([tool("greedy", greedy)]).await.contains("the state `cart` twice"));
+    assert!(build_error([tool("greedy", greedy)]).await.contains("the state `cart` twice"));
 
-    let nobody = refused([ToolBuilder::new("ping", "grpc")]).await;
+    let nobody = build_error([ToolBuilder::new("ping", "grpc")]).await;
     assert!(nobody.contains(".executor(\"grpc\""), "{nobody}");
 
-    let mismatch = refused([tool("add", add).parameters(json!({"properties": {"a": {"type": "string"}}}))]).await;
+    let mismatch = build_error([tool("add", add).parameters(json!({"properties": {"a": {"type": "string"}}}))]).await;
     assert!(mismatch.contains("`add`") && mismatch.contains("`a`"), "{mismatch}");
 
-    let output = refused([tool("add", add).output_schema(json!({"type": 7}))]).await;
+    let output = build_error([tool("add", add).output_schema(json!({"type": 7}))]).await;
     assert!(output.contains("output schema of `add`"), "{output}");
 }
 
 #[tokio::test]
 async fn registering_many_is_all_or_nothing() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let before = hub.tools().len();
-    let result = hub.register_all([named("new"), named("add")]);
+    let result = hub.register_all([scripted_tool("new"), scripted_tool("add")]);
     assert!(matches!(result, Err(RegistryError::Duplicate(name)) if name.as_str() == "add"));
     assert_eq!(hub.tools().len(), before);
     assert!(hub.get("new").is_none());
@@ -62,8 +75,12 @@ async fn registering_many_is_all_or_nothing() {
 #[tokio::test]
 async fn tools_registered_together_may_depend_on_each_other_in_any_order() {
     let hub = ToolHub::builder().build().await.unwrap();
-    hub.register_all([named("order").after_sequence(["show", "cart"]), named("cart").after("show"), named("show")])
-        .unwrap();
+    hub.register_all([
+        scripted_tool("order").after_sequence(["show", "cart"]),
+        scripted_tool("cart").after("show"),
+        scripted_tool("show"),
+    ])
+    .unwrap();
     assert_eq!(hub.get("order").unwrap().definition.depends_on.names().count(), 2);
 }
 
@@ -89,7 +106,7 @@ async fn a_schema_by_hand_says_more_than_the_type_and_is_enforced() {
 
 #[tokio::test]
 async fn kinds_follow_from_what_a_function_asks_for() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     assert_eq!(hub.get("add").unwrap().definition.kind, Kind::Stateless);
     assert_eq!(hub.get("add_to_cart").unwrap().definition.kind, Kind::Stateful);
     let wrong = hub.register_stateless(tool("cart", add_to_cart)).unwrap_err().to_string();
@@ -102,7 +119,7 @@ async fn kinds_follow_from_what_a_function_asks_for() {
 
 #[tokio::test]
 async fn tools_are_listed_by_name_and_filtered_by_kind_and_tag() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     hub.register(tool("zero", add).tag("math")).unwrap();
     let names = |filter: &Filter| -> Vec<String> {
         hub.list(filter).iter().map(|tool| tool.definition.name.to_string()).collect()
@@ -114,14 +131,14 @@ async fn tools_are_listed_by_name_and_filtered_by_kind_and_tag() {
 
 #[tokio::test]
 async fn clearing_takes_all_tools_away() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     assert_eq!(hub.clear().await, 3);
     assert!(hub.tools().is_empty());
 }
 
 #[tokio::test]
 async fn a_tool_keeps_its_id_over_restarts_and_has_another_one_elsewhere() {
-    let (one, two) = (shop().await, shop().await);
+    let (one, two) = (shop_hub().await, shop_hub().await);
     let id = |hub: &ToolHub, name| hub.get(name).unwrap().definition.id.clone();
     assert_eq!(id(&one, "add"), id(&two, "add"));
     assert_ne!(id(&one, "add"), id(&one, "add_to_cart"));
@@ -142,7 +159,7 @@ async fn a_hub_begins_without_any_tool() {
 
 #[tokio::test]
 async fn every_format_lists_all_tools_by_name() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     for format in Format::ALL {
         let exported = hub.export(format);
         let name = |tool: &Value| tool["name"].as_str().or(tool["function"]["name"].as_str()).map(String::from);

@@ -12,11 +12,11 @@ use toolhub::{
 };
 use toolhub_testkit::soak;
 
-use crate::busy::{Busy, until};
+use crate::gated_tool::{GatedTool, wait_until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn limited(calls: u32) -> Policy {
+fn rate_limit_policy(calls: u32) -> Policy {
     Policy { rate_limits: Some(vec![RateLimit::per_minute(calls)]), ..Policy::default() }
 }
 
@@ -24,7 +24,7 @@ fn name(text: &str) -> ToolName {
     ToolName::new(text).unwrap()
 }
 
-fn plain(name: &str) -> ToolBuilder {
+fn scripted_tool(name: &str) -> ToolBuilder {
     scripted(name, []).0
 }
 
@@ -34,12 +34,12 @@ async fn hub(tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
 
 #[tokio::test]
 async fn a_change_is_made_as_a_whole_or_not_at_all() {
-    let hub = hub([plain("stays"), plain("goes")]).await;
+    let hub = hub([scripted_tool("stays"), scripted_tool("goes")]).await;
     let before = hub.tools();
     let wrong = [
-        Change::new().remove("goes").put(plain("new").after("nobody")),
-        Change::new().remove("goes").put(plain("new")).put(plain("new")),
-        Change::new().remove("goes").put(plain("not a name")),
+        Change::new().remove("goes").put(scripted_tool("new").after("nobody")),
+        Change::new().remove("goes").put(scripted_tool("new")).put(scripted_tool("new")),
+        Change::new().remove("goes").put(scripted_tool("not a name")),
         Change::new().remove("goes").policy("*", Policy { max_concurrency: Some(0), ..Policy::default() }),
         Change::new().remove("goes").rule(Rule::deny("")).status(StatusSettings::default()),
     ];
@@ -47,8 +47,11 @@ async fn a_change_is_made_as_a_whole_or_not_at_all() {
         hub.apply(change).await.unwrap_err();
         assert!(Arc::ptr_eq(&before, &hub.tools()), "nothing has changed");
     }
-    let change =
-        Change::new().remove("goes").remove("never there").put(plain("new").after("stays")).put(plain("stays"));
+    let change = Change::new()
+        .remove("goes")
+        .remove("never there")
+        .put(scripted_tool("new").after("stays"))
+        .put(scripted_tool("stays"));
     let changed = hub.apply(change).await.unwrap();
     let names = |list: &[ToolName]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!((names(&changed.added), names(&changed.removed)), (vec!["new".into()], vec!["goes".into()]));
@@ -66,34 +69,38 @@ async fn every_problem_with_what_is_said_is_named_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn tools_that_are_not_named_get_the_new_limits_and_rules_and_are_the_same_otherwise() {
-    let builder = ToolHub::builder().tools([plain("mild"), plain("wild"), plain("other").cache(MINUTE).read_only()]);
-    let hub = builder.policy("wild", limited(1)).build().await.unwrap();
+    let builder = ToolHub::builder().tools([
+        scripted_tool("mild"),
+        scripted_tool("wild"),
+        scripted_tool("other").cache(MINUTE).read_only(),
+    ]);
+    let hub = builder.policy("wild", rate_limit_policy(1)).build().await.unwrap();
     hub.call("wild", json!({})).await.assert_success();
     hub.call("wild", json!({})).await.assert_error(ErrorKind::RateLimited);
     hub.call("other", json!({})).await.assert_success();
     let other = hub.get("other").unwrap();
 
-    let changed = hub.apply(Change::new().policy("wild", limited(2)).rule(Rule::deny("mild"))).await.unwrap();
+    let changed = hub.apply(Change::new().policy("wild", rate_limit_policy(2)).rule(Rule::deny("mild"))).await.unwrap();
     assert_eq!(changed.adjusted, [name("mild"), name("wild")]);
     hub.call("mild", json!({})).await.assert_error(ErrorKind::Forbidden);
     assert!(Arc::ptr_eq(&other, &hub.get("other").unwrap()), "nothing is said about it");
     assert!(hub.call("other", json!({})).await.cached, "its answers are kept");
 
     // What was said before is said no more, and what was said about tools that come later holds for them.
-    hub.apply(Change::new().policy("late", limited(1))).await.unwrap();
+    hub.apply(Change::new().policy("late", rate_limit_policy(1))).await.unwrap();
     hub.call("mild", json!({})).await.assert_success();
-    hub.register(plain("late")).unwrap();
+    hub.register(scripted_tool("late")).unwrap();
     hub.call("late", json!({})).await.assert_success();
     hub.call("late", json!({})).await.assert_error(ErrorKind::RateLimited);
     // A change of tools alone leaves it.
-    hub.apply(Change::of_tools().put(plain("late"))).await.unwrap();
+    hub.apply(Change::of_tools().put(scripted_tool("late"))).await.unwrap();
     hub.call("late", json!({})).await.assert_error(ErrorKind::RateLimited);
     assert_eq!(hub.get("late").unwrap().limits().rate_limits.len(), 1);
 }
 
-struct Line(Arc<std::sync::Mutex<Vec<&'static str>>>, u32);
+struct CountingInstance(Arc<std::sync::Mutex<Vec<&'static str>>>, u32);
 
-impl Instance for Line {
+impl Instance for CountingInstance {
     type Arguments = NoArguments;
     type Output = u32;
 
@@ -112,12 +119,13 @@ async fn instances_outlive_other_limits_and_are_closed_with_their_tool() {
     let log = Arc::<std::sync::Mutex<Vec<&str>>>::default();
     let line = || {
         let log = log.clone();
-        instance("line", move |_: CallContext| std::future::ready(Ok(Line(log.clone(), 0)))).description("A line.")
+        instance("line", move |_: CallContext| std::future::ready(Ok(CountingInstance(log.clone(), 0))))
+            .description("A line.")
     };
     let hub = hub([line()]).await;
     let dial = || async { hub.call("line", json!({})).thread("t1").await.assert_success().clone() };
     assert_eq!(dial().await, 1);
-    let changed = hub.apply(Change::new().policy("*", limited(1_000))).await.unwrap();
+    let changed = hub.apply(Change::new().policy("*", rate_limit_policy(1_000))).await.unwrap();
     assert_eq!(changed.adjusted.len(), 1);
     assert_eq!((dial().await, log.lock().unwrap().len()), (json!(2), 0), "the same instance");
     hub.apply(Change::new().put(line())).await.unwrap();
@@ -128,17 +136,17 @@ async fn instances_outlive_other_limits_and_are_closed_with_their_tool() {
 
 #[tokio::test]
 async fn a_call_that_runs_goes_on_with_the_tool_it_began_with() {
-    let busy = Busy::new();
+    let busy = GatedTool::new();
     let hub = hub([busy.tool("it").max_concurrency(1)]).await;
     let running = hub.call("it", json!({})).start();
-    until(|| busy.running() == 1).await;
+    wait_until(|| busy.running() == 1).await;
     let queued = hub.call("it", json!({})).start();
-    until(|| hub.queued() == 1).await;
+    wait_until(|| hub.queued() == 1).await;
     let (successor, script) = scripted("it", [Step::Return(json!("new"))]);
     hub.apply(Change::new().put(successor.max_concurrency(1))).await.unwrap();
     let later = hub.call("it", json!({})).start();
-    until(|| hub.queued() == 2).await;
-    busy.let_go(2);
+    wait_until(|| hub.queued() == 2).await;
+    busy.release(2);
     assert_eq!((running.await.output, queued.await.output), (json!(null), json!(null)), "both know the old one");
     assert_eq!((later.await.output, script.asked().len()), (json!("new"), 1));
 }
@@ -161,20 +169,25 @@ async fn status_settings_hold_for_what_tools_have_done_before_too() {
     hub.call("sick", json!({})).await.assert_success();
 }
 
-async fn next(news: &mut Subscription) -> News {
+async fn next_event(news: &mut Subscription) -> News {
     news.next().await.news.clone()
 }
 
 #[tokio::test]
 async fn listeners_hear_which_names_come_and_go_and_that_a_config_was_read() {
     let builder = ToolHub::builder().store(toolhub::backend::Memory::new());
-    let hub = builder.tools([plain("stays"), plain("goes"), plain("changes")]).build().await.unwrap();
+    let hub =
+        builder.tools([scripted_tool("stays"), scripted_tool("goes"), scripted_tool("changes")]).build().await.unwrap();
     let mut news = hub.subscribe();
-    let change = Change::new().put(plain("comes")).put(plain("changes")).remove("goes").policy("stays", limited(9));
+    let change = Change::new()
+        .put(scripted_tool("comes"))
+        .put(scripted_tool("changes"))
+        .remove("goes")
+        .policy("stays", rate_limit_policy(9));
     let changed = hub.apply(change).await.unwrap();
     hub.tell_reloaded(&changed, vec!["server.port".into()]);
-    assert_eq!(next(&mut news).await, News::ToolUnregistered { tool_name: name("goes") });
-    assert_eq!(next(&mut news).await, News::ToolRegistered { tool_name: name("comes") });
+    assert_eq!(next_event(&mut news).await, News::ToolUnregistered { tool_name: name("goes") });
+    assert_eq!(next_event(&mut news).await, News::ToolRegistered { tool_name: name("comes") });
     let told = News::ConfigReloaded {
         added: vec![name("comes")],
         replaced: vec![name("changes")],
@@ -182,7 +195,7 @@ async fn listeners_hear_which_names_come_and_go_and_that_a_config_was_read() {
         adjusted: vec![name("stays")],
         needs_restart: vec!["server.port".into()],
     };
-    assert_eq!(next(&mut news).await, told);
+    assert_eq!(next_event(&mut news).await, told);
     let kept = hub.events_since(&Tenant::default(), 0).await.unwrap().events;
     let kept: Vec<_> = kept.iter().map(|event| event.event.as_str()).collect();
     assert_eq!(kept, ["config.reloaded"]);
@@ -190,7 +203,7 @@ async fn listeners_hear_which_names_come_and_go_and_that_a_config_was_read() {
 
 #[tokio::test]
 async fn what_is_offered_follows_the_rules_of_the_day() {
-    let hub = hub([plain("a"), plain("b")]).await;
+    let hub = hub([scripted_tool("a"), scripted_tool("b")]).await;
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
     let offered = || async { hub.offer(&tenant, &thread).await.unwrap().tools().len() };
     assert_eq!(offered().await, 2);
@@ -203,7 +216,7 @@ async fn what_is_offered_follows_the_rules_of_the_day() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_fails_while_everything_is_replaced_again_and_again() {
     let rounds = soak(50, 1_000);
-    let hub = hub([plain("a"), plain("b").read_only()]).await;
+    let hub = hub([scripted_tool("a"), scripted_tool("b").read_only()]).await;
     let callers: Vec<_> = (0..4)
         .map(|n| {
             let hub = hub.clone();
@@ -216,8 +229,9 @@ async fn no_call_fails_while_everything_is_replaced_again_and_again() {
         })
         .collect();
     for round in 0..rounds {
-        let change = if round % 3 == 0 { Change::new() } else { Change::new().policy("*", limited(1_000_000)) };
-        hub.apply(change.put(plain("a")).put(plain("b").read_only())).await.unwrap();
+        let change =
+            if round % 3 == 0 { Change::new() } else { Change::new().policy("*", rate_limit_policy(1_000_000)) };
+        hub.apply(change.put(scripted_tool("a")).put(scripted_tool("b").read_only())).await.unwrap();
     }
     for caller in callers {
         caller.await.unwrap();
@@ -243,7 +257,7 @@ async fn no_yes_is_taken_to_a_call_that_a_new_rule_denies() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_by_an_old_list_do_not_give_a_new_limit_back() {
-    let hub = ToolHub::builder().tool(plain("it")).policy("it", limited(100)).build().await.unwrap();
+    let hub = ToolHub::builder().tool(scripted_tool("it")).policy("it", rate_limit_policy(100)).build().await.unwrap();
     let old = hub.tools();
     for limits in [
         vec![RateLimit::per_minute(100), RateLimit::per_hour(1)],

@@ -23,22 +23,22 @@ use toolhub::{
 };
 use toolhub_testkit::soak;
 
-use crate::busy::{Busy, until};
+use crate::gated_tool::{GatedTool, wait_until};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Waits of exactly one second, two, four.
-fn even() -> Retry {
+fn retry_without_jitter() -> Retry {
     Retry { jitter: false, ..Retry::default() }
 }
 
-fn down() -> ToolError {
+fn upstream_error() -> ToolError {
     ToolError::of(ErrorKind::UpstreamError, "503")
 }
 
 fn fail() -> Step {
-    Step::Fail(down())
+    Step::Fail(upstream_error())
 }
 
 fn builder() -> HubBuilder {
@@ -47,7 +47,7 @@ fn builder() -> HubBuilder {
 
 async fn hub(steps: Vec<Step>, change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, Scripted) {
     let (tool, script) = scripted("it", steps);
-    (builder().tool(change(tool.retry(even()))).build().await.unwrap(), script)
+    (builder().tool(change(tool.retry(retry_without_jitter()))).build().await.unwrap(), script)
 }
 
 async fn call(hub: &ToolHub) -> Outcome {
@@ -65,18 +65,18 @@ async fn only_what_does_no_harm_twice_is_tried_again() {
         assert_eq!(outcome.duration, if again { SECOND } else { Duration::ZERO }, "{place}");
     };
     let with_effect: fn(ToolBuilder) -> ToolBuilder = |tool| tool;
-    check(ToolBuilder::read_only, down(), 2).await;
-    check(ToolBuilder::idempotent, down(), 2).await;
-    check(with_effect, down(), 1).await;
-    check(with_effect, down().effect(Effect::None), 2).await;
-    check(with_effect, down().effect(Effect::Unknown), 1).await;
+    check(ToolBuilder::read_only, upstream_error(), 2).await;
+    check(ToolBuilder::idempotent, upstream_error(), 2).await;
+    check(with_effect, upstream_error(), 1).await;
+    check(with_effect, upstream_error().effect(Effect::None), 2).await;
+    check(with_effect, upstream_error().effect(Effect::Unknown), 1).await;
     // And only what may heal.
     check(ToolBuilder::read_only, ToolError::new("no such file"), 1).await;
     check(ToolBuilder::read_only, ToolError::refused("no"), 1).await;
     check(ToolBuilder::read_only, ToolError::new("429").retryable(None), 2).await;
     check(with_effect, ToolError::refused("429").retryable(None), 2).await;
     check(ToolBuilder::read_only, ToolError::of(ErrorKind::Overloaded, "busy"), 2).await;
-    check(|tool| tool.read_only().no_retry(), down(), 1).await;
+    check(|tool| tool.read_only().no_retry(), upstream_error(), 1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ async fn chance_shortens_a_wait_to_any_part_of_it() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_says_when_to_come_again_is_obeyed_where_that_helps() {
     let check = async |asks: Duration, attempts: u32, duration: Duration| {
-        let error = down().retryable(Some(asks));
+        let error = upstream_error().retryable(Some(asks));
         let (hub, _) = hub(vec![Step::Fail(error)], |tool| tool.read_only().timeout(60 * SECOND)).await;
         let outcome = call(&hub).await;
         assert_eq!((outcome.attempts, outcome.duration), (attempts, duration), "{asks:?}");
@@ -144,7 +144,7 @@ async fn a_service_that_says_when_to_come_again_is_obeyed_where_that_helps() {
 }
 
 /// A tool that says how many of its attempts are alive, and hangs for the first so many.
-fn hanging(times: usize) -> (ToolBuilder, Arc<AtomicUsize>) {
+fn hanging_tool(times: usize) -> (ToolBuilder, Arc<AtomicUsize>) {
     struct Alive(Arc<AtomicUsize>);
     impl Drop for Alive {
         fn drop(&mut self) {
@@ -161,12 +161,12 @@ fn hanging(times: usize) -> (ToolBuilder, Arc<AtomicUsize>) {
             if attempt < times { std::future::pending().await } else { Ok::<_, ToolError>(attempt) }
         }
     };
-    (tool("it", work).retry(even()), seen)
+    (tool("it", work).retry(retry_without_jitter()), seen)
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_takes_too_long_is_stopped_before_the_next_begins() {
-    let (tool, alive) = hanging(2);
+    let (tool, alive) = hanging_tool(2);
     let hub = builder().tool(tool.read_only().attempt_timeout(5 * SECOND)).build().await.unwrap();
     let outcome = call(&hub).await;
     assert_eq!(outcome.assert_success(), &json!(2));
@@ -186,7 +186,7 @@ async fn one_deadline_is_for_all_attempts_and_waits() {
         (5, Some(90), 1, 5),
         (3, None, 1, 3),
     ] {
-        let (tool, _) = hanging(9);
+        let (tool, _) = hanging_tool(9);
         let tool = tool.read_only().attempt_timeout(5 * SECOND).timeout(own * SECOND);
         let hub = builder().tool(tool).build().await.unwrap();
         let request = hub.call("it", json!({}));
@@ -209,7 +209,7 @@ async fn without_a_time_for_each_attempt_a_timeout_is_final() {
 #[tokio::test(start_paused = true)]
 async fn a_callers_own_signal_leaves_the_timeouts_as_they_are() {
     let signal = CancellationToken::new();
-    let (tool, _) = hanging(9);
+    let (tool, _) = hanging_tool(9);
     let tool = tool.read_only().attempt_timeout(5 * SECOND).timeout(12 * SECOND);
     let hub = builder().tool(tool).build().await.unwrap();
     let outcome = hub.call("it", json!({})).cancel_on(&signal).await;
@@ -233,20 +233,20 @@ async fn a_cancel_between_two_attempts_ends_the_call_at_once() {
 }
 
 /// A tool that fails at its first attempt and then finds its only slot taken by somebody else.
-async fn slot_is_taken(change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, Busy, toolhub::Running) {
-    let (busy, failed) = (Busy::new(), Arc::new(AtomicBool::new(false)));
+async fn occupy_slot(change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, GatedTool, toolhub::Running) {
+    let (busy, failed) = (GatedTool::new(), Arc::new(AtomicBool::new(false)));
     let within = busy.clone();
     let work = move |_: NoArguments, cx: CallContext| {
         let (busy, first) = (within.clone(), !failed.swap(true, SeqCst));
-        async move { if first { Err(down()) } else { busy.stay(&cx).await } }
+        async move { if first { Err(upstream_error()) } else { busy.wait_at_gate(&cx).await } }
     };
-    let tool = change(tool("it", work).read_only().max_concurrency(1).retry(even()));
+    let tool = change(tool("it", work).read_only().max_concurrency(1).retry(retry_without_jitter()));
     let hub = builder().tool(tool).build().await.unwrap();
     let call = hub.call("it", json!({})).thread("t1").start();
-    until(|| hub.tool_stats("it").unwrap().in_flight == 0 && hub.running() == 1).await;
+    wait_until(|| hub.tool_stats("it").unwrap().in_flight == 0 && hub.running() == 1).await;
     tokio::time::sleep(SECOND / 2).await;
     let other = hub.call("it", json!({})).thread("t2").start();
-    until(|| busy.running() == 1).await;
+    wait_until(|| busy.running() == 1).await;
     // Not awaited and not dropped either: it stays in the slot.
     std::mem::forget(other);
     (hub, busy, call)
@@ -254,18 +254,18 @@ async fn slot_is_taken(change: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (Tool
 
 #[tokio::test(start_paused = true)]
 async fn no_slot_is_held_between_attempts_and_the_next_one_waits_for_its_turn() {
-    let (hub, busy, call) = slot_is_taken(|tool| tool).await;
+    let (hub, busy, call) = occupy_slot(|tool| tool).await;
     tokio::time::sleep(SECOND).await;
-    assert_eq!((hub.queued(), busy.begun()), (1, vec!["t2".to_owned()]));
-    busy.let_go(2);
+    assert_eq!((hub.queued(), busy.started_threads()), (1, vec!["t2".to_owned()]));
+    busy.release(2);
     let outcome = call.await;
     outcome.assert_success();
-    assert_eq!((outcome.attempts, busy.most()), (2, 1));
+    assert_eq!((outcome.attempts, busy.max_running()), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_a_slot_between_attempts_counts_against_the_deadline() {
-    let (hub, _, call) = slot_is_taken(|tool| tool.timeout(5 * SECOND).queue_timeout(60 * SECOND)).await;
+    let (hub, _, call) = occupy_slot(|tool| tool.timeout(5 * SECOND).queue_timeout(60 * SECOND)).await;
     let began = tokio::time::Instant::now();
     let outcome = call.await;
     outcome.assert_error(ErrorKind::UpstreamError);
@@ -275,15 +275,15 @@ async fn the_wait_for_a_slot_between_attempts_counts_against_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_while_the_next_attempt_waits_for_a_slot_is_a_cancel() {
-    let (hub, _, call) = slot_is_taken(|tool| tool).await;
-    until_queued(&hub).await;
+    let (hub, _, call) = occupy_slot(|tool| tool).await;
+    wait_until_queued(&hub).await;
     call.cancel();
     let outcome = call.await;
     outcome.assert_error(ErrorKind::Cancelled);
     assert_eq!((outcome.attempts, hub.queued()), (1, 0));
 }
 
-async fn until_queued(hub: &ToolHub) {
+async fn wait_until_queued(hub: &ToolHub) {
     while hub.queued() == 0 {
         tokio::time::sleep(SECOND / 10).await;
     }
@@ -291,8 +291,8 @@ async fn until_queued(hub: &ToolHub) {
 
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_attempt_may_have_done_is_not_forgotten() {
-    let unknown = || Step::Fail(down());
-    let none = || Step::Fail(down().effect(Effect::None));
+    let unknown = || Step::Fail(upstream_error());
+    let none = || Step::Fail(upstream_error().effect(Effect::None));
     for (steps, effect) in [
         (vec![none(), none(), none()], Effect::None),
         (vec![unknown(), none(), none()], Effect::Unknown),
@@ -316,17 +316,17 @@ async fn a_blocking_function_past_its_time_is_not_tried_again() {
         }
         Ok(())
     };
-    let tool = blocking("it", work).read_only().attempt_timeout(SECOND).retry(even());
+    let tool = blocking("it", work).read_only().attempt_timeout(SECOND).retry(retry_without_jitter());
     let hub = builder().tool(tool).build().await.unwrap();
     let mut call = hub.call("it", json!({})).into_future();
     assert!(poll!(&mut call).is_pending());
-    until(|| begun.load(SeqCst) == 1).await;
+    wait_until(|| begun.load(SeqCst) == 1).await;
     tokio::time::advance(SECOND).await;
     let outcome = call.await;
     outcome.assert_error(ErrorKind::Timeout);
     assert_eq!((outcome.attempts, begun.load(SeqCst)), (1, 1));
     go.store(true, Release);
-    until(|| hub.stuck() == 0).await;
+    wait_until(|| hub.stuck() == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -337,7 +337,7 @@ async fn a_probe_is_one_attempt() {
     }
     // The same tool, now with retries: a tool that may be broken is not asked three times whether it is.
     let (tool, fresh) = scripted("it", vec![fail(); 20]);
-    hub.apply(Change::of_tools().put(tool.read_only().retry(even()))).await.unwrap();
+    hub.apply(Change::of_tools().put(tool.read_only().retry(retry_without_jitter()))).await.unwrap();
     tokio::time::sleep(300 * SECOND).await;
     let probe = call(&hub).await;
     probe.assert_error(ErrorKind::UpstreamError);
@@ -357,10 +357,10 @@ async fn what_a_failed_attempt_did_to_the_state_is_not_committed_by_the_next() {
         let attempt = attempts.fetch_add(1, SeqCst);
         async move {
             count.0 += 1;
-            if attempt % 3 < 2 { Err(down()) } else { Ok(count.0) }
+            if attempt % 3 < 2 { Err(upstream_error()) } else { Ok(count.0) }
         }
     };
-    let hub = builder().tool(tool("it", work).idempotent().retry(even())).build().await.unwrap();
+    let hub = builder().tool(tool("it", work).idempotent().retry(retry_without_jitter())).build().await.unwrap();
     for expected in 1..=2 {
         let outcome = call(&hub).await;
         assert_eq!((outcome.assert_success(), outcome.attempts), (&json!(expected), 3));
@@ -374,7 +374,7 @@ async fn a_dead_upstream_sees_a_fifth_more_than_its_calls() {
     let count = seen.clone();
     let work = move |_: NoArguments| {
         count.fetch_add(1, SeqCst);
-        async { Err::<(), _>(down()) }
+        async { Err::<(), _>(upstream_error()) }
     };
     let hub = builder()
         .tool(tool("it", work).read_only())

@@ -12,12 +12,12 @@ use toolhub::{
 };
 use toolhub_agent::{AgentBuilder, AgentService};
 
-use crate::agents::{Actor, asks, says};
+use crate::agents::{ScriptedModel, calls_reply, text_reply};
 
 const SECRET: &str = "hunter2";
 
 /// Everything the store holds in these tables, as text.
-async fn kept(store: &Memory, tables: impl IntoIterator<Item = Table>) -> String {
+async fn dump_tables(store: &Memory, tables: impl IntoIterator<Item = Table>) -> String {
     let mut all = String::new();
     for table in tables {
         let page = store.scan(Scan::of(table, Scope::All).limit(1_000), Timestamp::default()).await.unwrap();
@@ -71,7 +71,7 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
         panic!("nobody is asked")
     };
     // While it may still run its record must have them; whoever looks at it sees none.
-    assert!(kept(&store, [Table::Open]).await.contains(SECRET));
+    assert!(dump_tables(&store, [Table::Open]).await.contains(SECRET));
     let shown = hub.call_record(&tenant, call).await.unwrap().unwrap().arguments;
     assert_eq!(shown["city"], "Ulm");
     let question = hub.approval(&tenant, approval).await.unwrap().unwrap();
@@ -87,7 +87,7 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
     let calls = hub.calls(&tenant, &CallQuery::default()).await.unwrap().calls;
     assert_eq!(calls.len(), 3);
     hub.events_since(&tenant, 0).await.unwrap();
-    let everything = kept(&store, Table::ALL).await;
+    let everything = dump_tables(&store, Table::ALL).await;
     assert!(everything.contains("[redacted]") && everything.contains("Ulm"));
     assert!(!everything.contains(SECRET), "{everything}");
     let told: Vec<String> = events.events().iter().map(|event| serde_json::to_string(&**event).unwrap()).collect();
@@ -121,7 +121,7 @@ async fn a_secret_that_a_person_was_not_shown_and_left_alone_is_the_callers_own(
 }
 
 /// A tool whose secrets are a number and a text of a certain form, and the edit of a call of it that waits.
-async fn edited(change: impl FnOnce(&mut Value), waits: bool) -> (Result<Approval, ApprovalError>, Vec<Value>) {
+async fn edit_approval(change: impl FnOnce(&mut Value), waits: bool) -> (Result<Approval, ApprovalError>, Vec<Value>) {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -166,10 +166,10 @@ async fn edited(change: impl FnOnce(&mut Value), waits: bool) -> (Result<Approva
 #[tokio::test]
 async fn a_secret_of_any_form_need_not_be_typed_again_by_a_person_who_edits_something_else() {
     for waits in [true, false] {
-        let (answered, seen) = edited(|arguments| arguments["qty"] = 3.into(), waits).await;
+        let (answered, seen) = edit_approval(|arguments| arguments["qty"] = 3.into(), waits).await;
         assert!(answered.is_ok(), "{answered:?}");
         assert_eq!(seen, [json!({"pin_token": 4321, "api_key": "key-4321", "qty": 3})]);
-        let (answered, _) = edited(|arguments| arguments["qty"] = 1.5.into(), waits).await;
+        let (answered, _) = edit_approval(|arguments| arguments["qty"] = 1.5.into(), waits).await;
         let Err(ApprovalError::Arguments { problems, .. }) = answered else { panic!("{answered:?}") };
         assert_eq!(problems.iter().map(|problem| problem.pointer.as_str()).collect::<Vec<_>>(), ["/qty"]);
     }
@@ -177,7 +177,7 @@ async fn a_secret_of_any_form_need_not_be_typed_again_by_a_person_who_edits_some
 
 #[tokio::test]
 async fn what_does_not_fit_with_a_secret_is_said_without_the_secret() {
-    let (answered, seen) = edited(|arguments| arguments["qty"] = 10.into(), true).await;
+    let (answered, seen) = edit_approval(|arguments| arguments["qty"] = 10.into(), true).await;
     let Err(ApprovalError::Arguments { problems, .. }) = answered else { panic!("{answered:?}") };
     assert!(!problems.is_empty() && !format!("{problems:?}").contains("4321"), "{problems:?}");
     assert_eq!(seen, [json!(null); 0]);
@@ -186,7 +186,7 @@ async fn what_does_not_fit_with_a_secret_is_said_without_the_secret() {
 #[tokio::test]
 async fn what_is_wrong_with_a_secret_that_a_person_wrote_is_told_to_that_person() {
     for waits in [true, false] {
-        let (answered, _) = edited(|arguments| arguments["api_key"] = "mine".into(), waits).await;
+        let (answered, _) = edit_approval(|arguments| arguments["api_key"] = "mine".into(), waits).await;
         let Err(ApprovalError::Arguments { problems, .. }) = answered else { panic!("{answered:?}") };
         assert_eq!(problems.iter().map(|problem| problem.pointer.as_str()).collect::<Vec<_>>(), ["/api_key"]);
         assert!(problems[0].detail.contains("^key-[0-9]+$"), "{problems:?}");
@@ -241,7 +241,7 @@ async fn secrets_that_a_person_put_in_reach_the_tool_and_nobody_else() {
     assert_eq!(asked.asked(), [edited]);
     assert!(record.contains("A person changed the arguments") && record.contains("Ulm"), "{record}");
     assert!(!record.contains(SECRET), "{record}");
-    let everything = kept(&store, Table::ALL).await;
+    let everything = dump_tables(&store, Table::ALL).await;
     assert!(!everything.contains(SECRET), "{everything}");
 }
 
@@ -253,7 +253,7 @@ async fn a_question_that_nobody_waits_for_keeps_no_secrets_and_can_be_answered()
     let (tenant, secrets) = (Tenant::default(), json!({"api_key": SECRET, "city": "Ulm"}));
     let refused = hub.call("ask", secrets.clone()).thread("t").cannot_wait().await;
     let approval = refused.error.unwrap().approval().unwrap();
-    let everything = kept(&store, Table::ALL).await;
+    let everything = dump_tables(&store, Table::ALL).await;
     assert!(everything.contains("Ulm") && !everything.contains(SECRET), "{everything}");
     let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());
     hub.resolve_approval(&tenant, approval, answer).await.unwrap();
@@ -277,7 +277,7 @@ async fn whoever_looks_at_a_conversation_is_not_shown_what_its_calls_were_given_
     let (look, looked) = scripted("look", []);
     let hub = ToolHub::builder().tool(look.read_only()).redact(["*pin*"]).build().await.unwrap();
     let secrets = json!({"api_key": SECRET, "Pin": SECRET, "city": "Ulm"});
-    let actor = Actor::new([asks([("look", secrets.clone())]), says("Seen.")]);
+    let actor = ScriptedModel::new([calls_reply([("look", secrets.clone())]), text_reply("Seen.")]);
     let agent = AgentBuilder::new(actor.clone()).build(&hub).await.unwrap();
     agent.invoke("Look").await.unwrap();
     let service = AgentService::new(&hub);
@@ -288,5 +288,5 @@ async fn whoever_looks_at_a_conversation_is_not_shown_what_its_calls_were_given_
     assert!(!all.contains(SECRET), "{all}");
     // The tool was given it, and the model is told what it said.
     assert_eq!(looked.asked(), [secrets]);
-    assert!(format!("{:?}", actor.told()[1].messages).contains(SECRET));
+    assert!(format!("{:?}", actor.prompts()[1].messages).contains(SECRET));
 }

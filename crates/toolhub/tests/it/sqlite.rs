@@ -31,7 +31,7 @@ async fn hub_on(store: &Arc<Sqlite>) -> ToolHub {
     hub.tools(tools).build().await.unwrap()
 }
 
-async fn shown(hub: &ToolHub) -> Value {
+async fn current_count(hub: &ToolHub) -> Value {
     hub.call("show", json!({})).thread("t").await.assert_success().clone()
 }
 
@@ -55,7 +55,7 @@ async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
         done.unwrap();
     }
     for hub in &hubs {
-        assert_eq!(shown(hub).await, 64 * each);
+        assert_eq!(current_count(hub).await, 64 * each);
     }
     drop(hubs);
     // What hubs do by themselves ends a moment later, and only then is the file free.
@@ -68,7 +68,7 @@ async fn increments_on_two_hubs_are_exact_and_there_after_a_restart() {
     drop(store);
 
     let hub = hub_on(&Arc::new(Sqlite::open(&path, Options::default()).unwrap())).await;
-    assert_eq!(shown(&hub).await, 64 * each);
+    assert_eq!(current_count(&hub).await, 64 * each);
     assert_eq!(*hub.call("add", json!({})).thread("t").await.assert_success(), 64 * each + 1);
 }
 
@@ -86,7 +86,7 @@ async fn whoever_hands_a_store_to_a_hub_can_still_make_a_backup_of_it() {
 
     let later = ToolHub::builder().store(Sqlite::open(&copy, Options::default()).unwrap());
     let later = later.tool(tool("show", show).read_only()).build().await.unwrap();
-    assert_eq!(shown(&later).await, 1);
+    assert_eq!(current_count(&later).await, 1);
     later.shutdown(Duration::from_secs(10)).await;
 }
 

@@ -10,7 +10,7 @@ use toolhub::{
     testing::AssertOutcome,
 };
 
-use crate::shop::{AddItem, Cart, add_to_cart, shop, show_cart};
+use crate::shop_tools::{AddItem, Cart, add_to_cart, shop_hub, show_cart};
 
 fn item(sku: &str) -> Value {
     json!({"sku": sku, "qty": 1})
@@ -18,7 +18,7 @@ fn item(sku: &str) -> Value {
 
 #[tokio::test]
 async fn state_is_kept_per_thread_and_per_tenant() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     hub.call("add_to_cart", item("tea")).thread("t1").await.assert_success();
     hub.call("add_to_cart", item("cake")).thread("t1").await.assert_success();
     let cart = |thread: &'static str, tenant: &'static str| {
@@ -35,7 +35,7 @@ async fn state_is_kept_per_thread_and_per_tenant() {
 
 #[tokio::test]
 async fn a_failed_call_leaves_the_state_as_it_was() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     hub.call("add_to_cart", item("tea")).thread("t1").await.assert_success();
     hub.call("add_to_cart", item("poison")).thread("t1").await.assert_error(ErrorKind::ToolError);
     assert_eq!(hub.call("show_cart", json!({})).thread("t1").await.assert_success(), &json!([["tea", 1]]));
@@ -179,7 +179,7 @@ async fn two_hubs_on_one_store_share_what_tools_remember() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_contention_every_refused_commit_is_reported_and_the_rest_is_exact() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let tasks: Vec<_> = (0..16)
         .map(|_| {
             let hub = hub.clone();
@@ -208,8 +208,8 @@ async fn under_contention_every_refused_commit_is_reported_and_the_rest_is_exact
 
 #[tokio::test]
 async fn looking_through_a_mutable_reference_is_no_change() {
-    struct Look;
-    impl StatefulTool for Look {
+    struct ReadCart;
+    impl StatefulTool for ReadCart {
         type Arguments = NoArguments;
         type State = Cart;
         type Output = usize;
@@ -218,8 +218,8 @@ async fn looking_through_a_mutable_reference_is_no_change() {
             Ok(cart.lines.len())
         }
     }
-    let hub = shop().await;
-    hub.register(stateful("look", Look).read_only()).unwrap();
+    let hub = shop_hub().await;
+    hub.register(stateful("look", ReadCart).read_only()).unwrap();
     hub.call("add_to_cart", item("tea")).thread("t1").await.assert_success();
     let looks: Vec<_> = (0..10).map(|_| hub.call("look", json!({})).thread("t1").start()).collect();
     for look in looks {
@@ -238,10 +238,10 @@ async fn state_nested_too_deeply_to_be_read_again_is_not_written() {
         deep.0 = (0..200).fold(json!(1), |inner, _| json!([inner]));
         Ok(())
     }
-    async fn look(_: NoArguments, deep: State<Deep>) -> Result<Value, ToolError> {
+    async fn read_deep(_: NoArguments, deep: State<Deep>) -> Result<Value, ToolError> {
         Ok(deep.0.clone())
     }
-    let hub = ToolHub::builder().tool(tool("dig", dig)).tool(tool("look", look)).build().await.unwrap();
+    let hub = ToolHub::builder().tool(tool("dig", dig)).tool(tool("look", read_deep)).build().await.unwrap();
     hub.call("dig", json!({})).thread("t1").await.assert_effect(Effect::Done).assert_error(ErrorKind::ToolError);
     assert_eq!(hub.call("look", json!({})).thread("t1").await.assert_success(), &Value::Null);
 }

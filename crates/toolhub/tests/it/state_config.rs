@@ -11,103 +11,115 @@ use toolhub::{
     testing::{AssertOutcome, Step, TestClock, scripted},
 };
 
-use crate::house::{function_names, rust_files};
+use crate::architecture::{function_names, rust_files};
 
 /// What is known of a field.
-enum Shown {
+enum FieldStatus {
     /// These tests show what it does.
-    By(&'static [&'static str]),
+    TestedBy(&'static [&'static str]),
     /// This brings it. Until then whoever asks for it, such as so, is refused.
-    Brings(&'static str, fn() -> Value),
+    PendingFeature(&'static str, fn() -> Value),
 }
-use Shown::{Brings, By};
+use FieldStatus::{PendingFeature, TestedBy};
 
-type Field = (&'static str, Shown);
+type Field = (&'static str, FieldStatus);
 
-const MANAGER: &[Field] = &[
+const MANAGER_FIELDS: &[Field] = &[
     (
         "manager_type",
-        By(&[
+        TestedBy(&[
             "a_session_that_nobody_uses_is_gone_at_once_for_every_reader_and_the_next_one_begins_anew",
             "managers_that_are_not_there_yet_are_refused",
             "states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_says",
             "one_tool_may_keep_its_state_elsewhere_and_all_that_share_it_find_it_there",
         ]),
     ),
-    ("ttl", By(&["the_managers_own_time_to_live_holds_where_nothing_is_said"])),
-    ("auto_cleanup", By(&["without_auto_cleanup_nothing_is_removed_and_nobody_sees_what_has_expired"])),
-    ("cleanup_interval", By(&["what_has_expired_leaves_the_store_as_often_as_the_owner_says"])),
-    ("persistence_path", By(&["states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_says"])),
+    ("ttl", TestedBy(&["the_managers_own_time_to_live_is_the_default"])),
+    ("auto_cleanup", TestedBy(&["without_auto_cleanup_nothing_is_removed_and_nobody_sees_what_has_expired"])),
+    ("cleanup_interval", TestedBy(&["what_has_expired_leaves_the_store_as_often_as_the_owner_says"])),
+    ("persistence_path", TestedBy(&["states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_says"])),
     (
         "persistence_format",
-        By(&[
+        TestedBy(&[
             "states_outlive_the_process_in_the_folder_and_the_form_that_the_owner_says",
             "a_file_of_states_is_text_that_people_can_read",
             "pickle_is_refused_with_the_safe_formats",
         ]),
     ),
-    ("compression", By(&["states_are_packed_where_either_config_says_so_and_read_back_as_they_were"])),
-    ("redis_url", Brings("redis", || json!("redis://127.0.0.1"))),
-    ("redis_prefix", Brings("redis", || json!("mine"))),
-    ("redis_db", Brings("redis", || json!(3))),
-    ("session_isolation", By(&["threads_may_share_a_context_when_the_owner_says_so"])),
-    ("max_states_per_session", By(&["one_state_more_than_a_session_may_have_is_refused_and_changes_nothing"])),
-    ("session_timeout", By(&["the_timeout_of_a_session_is_the_owners_word"])),
+    ("compression", TestedBy(&["states_are_packed_where_either_config_says_so_and_read_back_as_they_were"])),
+    ("redis_url", PendingFeature("redis", || json!("redis://127.0.0.1"))),
+    ("redis_prefix", PendingFeature("redis", || json!("mine"))),
+    ("redis_db", PendingFeature("redis", || json!(3))),
+    ("session_isolation", TestedBy(&["threads_may_share_a_context_when_the_owner_says_so"])),
+    ("max_states_per_session", TestedBy(&["one_state_more_than_a_session_may_have_is_refused_and_changes_nothing"])),
+    ("session_timeout", TestedBy(&["the_timeout_of_a_session_is_the_owners_word"])),
 ];
 
-const BUSINESS: &[Field] = &[
-    ("max_history_size", By(&["history_tells_what_happened_without_secrets_and_within_its_limit"])),
-    ("max_state_size", By(&["what_is_no_object_or_too_large_is_refused_and_changes_nothing"])),
-    ("state_compression", By(&["states_are_packed_where_either_config_says_so_and_read_back_as_they_were"])),
-    ("versioning", By(&["without_versioning_numbers_stay_and_there_is_nothing_to_go_back_to"])),
-    ("max_versions", By(&["as_many_snapshots_are_kept_as_asked_for"])),
-    ("auto_save", By(&["without_auto_save_only_an_explicit_save_is_committed"])),
-    ("sync_interval", By(&["what_waits_is_written_at_the_interval"])),
-    ("sync_on_change", By(&["written_behind_an_answer_says_so_and_the_end_of_the_hub_writes_what_waits"])),
+const BUSINESS_FIELDS: &[Field] = &[
+    ("max_history_size", TestedBy(&["history_tells_what_happened_without_secrets_and_within_its_limit"])),
+    ("max_state_size", TestedBy(&["what_is_no_object_or_too_large_is_refused_and_changes_nothing"])),
+    ("state_compression", TestedBy(&["states_are_packed_where_either_config_says_so_and_read_back_as_they_were"])),
+    ("versioning", TestedBy(&["without_versioning_numbers_stay_and_there_is_nothing_to_go_back_to"])),
+    ("max_versions", TestedBy(&["as_many_snapshots_are_kept_as_asked_for"])),
+    ("auto_save", TestedBy(&["without_auto_save_only_an_explicit_save_is_committed"])),
+    ("sync_interval", TestedBy(&["what_waits_is_written_at_the_interval"])),
+    ("sync_on_change", TestedBy(&["written_behind_an_answer_says_so_and_the_end_of_the_hub_writes_what_waits"])),
     (
         "conflict_resolution",
         // For `set` and `update` it is there: `with_reject_a_write_that_came_second_is_told_so`.
-        By(&["a_tool_that_may_run_again_is_run_again_after_a_conflict", "two_changes_of_different_members_are_merged"]),
+        TestedBy(&[
+            "a_tool_that_may_run_again_is_run_again_after_a_conflict",
+            "two_changes_of_different_members_are_merged",
+        ]),
     ),
-    ("backup_enabled", By(&["backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says"])),
-    ("backup_interval", By(&["backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says"])),
-    ("backup_retention", By(&["backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says"])),
+    ("backup_enabled", TestedBy(&["backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says"])),
+    ("backup_interval", TestedBy(&["backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says"])),
+    ("backup_retention", TestedBy(&["backups_are_made_at_the_interval_and_kept_as_long_as_the_owner_says"])),
 ];
 
-const CONNECTION: &[Field] = &[
-    ("pool_size", By(&["as_many_requests_run_at_once_as_the_pool_and_its_overflow_hold_and_the_pool_is_kept"])),
-    ("max_overflow", By(&["as_many_requests_run_at_once_as_the_pool_and_its_overflow_hold_and_the_pool_is_kept"])),
-    ("pool_timeout", By(&["a_call_that_finds_no_connection_free_in_time_is_overloaded"])),
-    ("pool_recycle", By(&["a_connection_that_is_too_old_is_made_anew"])),
+const CONNECTION_FIELDS: &[Field] = &[
+    ("pool_size", TestedBy(&["as_many_requests_run_at_once_as_the_pool_and_its_overflow_hold_and_the_pool_is_kept"])),
+    (
+        "max_overflow",
+        TestedBy(&["as_many_requests_run_at_once_as_the_pool_and_its_overflow_hold_and_the_pool_is_kept"]),
+    ),
+    ("pool_timeout", TestedBy(&["a_call_that_finds_no_connection_free_in_time_is_overloaded"])),
+    ("pool_recycle", TestedBy(&["a_connection_that_is_too_old_is_made_anew"])),
     (
         "timeout",
-        By(&["a_service_that_goes_on_and_on_is_given_up", "a_longer_time_for_requests_is_a_longer_time_for_calls"]),
+        TestedBy(&[
+            "a_service_that_goes_on_and_on_is_given_up",
+            "a_longer_time_for_requests_is_a_longer_time_for_calls",
+        ]),
     ),
-    ("connect_timeout", By(&["a_service_that_does_not_connect_in_time_is_given_up"])),
-    ("read_timeout", By(&["a_service_that_falls_silent_is_given_up"])),
-    ("write_timeout", By(&["a_service_that_takes_no_bytes_is_given_up"])),
-    ("keep_alive", By(&["connections_are_used_again", "without_keep_alive_every_request_has_a_connection_of_its_own"])),
-    ("keep_alive_timeout", By(&["a_connection_that_nobody_uses_is_closed_after_its_time"])),
-    ("keep_alive_interval", By(&["a_connection_that_is_kept_is_asked_at_the_interval_whether_it_still_works"])),
+    ("connect_timeout", TestedBy(&["a_service_that_does_not_connect_in_time_is_given_up"])),
+    ("read_timeout", TestedBy(&["a_service_that_falls_silent_is_given_up"])),
+    ("write_timeout", TestedBy(&["a_service_that_takes_no_bytes_is_given_up"])),
+    (
+        "keep_alive",
+        TestedBy(&["connections_are_used_again", "without_keep_alive_every_request_has_a_connection_of_its_own"]),
+    ),
+    ("keep_alive_timeout", TestedBy(&["a_connection_that_nobody_uses_is_closed_after_its_time"])),
+    ("keep_alive_interval", TestedBy(&["a_connection_that_is_kept_is_asked_at_the_interval_whether_it_still_works"])),
     (
         "retry_attempts",
-        By(&[
+        TestedBy(&[
             "the_retry_fields_of_a_connection_are_a_retry_policy",
             "a_request_is_tried_as_often_as_its_connection_says_where_that_is_safe",
         ]),
     ),
-    ("retry_delay", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
-    ("retry_backoff", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
-    ("retry_jitter", By(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
+    ("retry_delay", TestedBy(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
+    ("retry_backoff", TestedBy(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
+    ("retry_jitter", TestedBy(&["the_retry_fields_of_a_connection_are_a_retry_policy"])),
 ];
 
 /// The three configs: name, what is known of their fields, and their defaults.
 fn configs() -> [(&'static str, &'static [Field], Value); 3] {
     let of = |config: Result<Value, serde_json::Error>| config.unwrap();
     [
-        ("StateManagerConfig", MANAGER, of(serde_json::to_value(StateManagerConfig::default()))),
-        ("BusinessStateConfig", BUSINESS, of(serde_json::to_value(BusinessStateConfig::default()))),
-        ("ConnectionStateConfig", CONNECTION, of(serde_json::to_value(ConnectionStateConfig::default()))),
+        ("StateManagerConfig", MANAGER_FIELDS, of(serde_json::to_value(StateManagerConfig::default()))),
+        ("BusinessStateConfig", BUSINESS_FIELDS, of(serde_json::to_value(BusinessStateConfig::default()))),
+        ("ConnectionStateConfig", CONNECTION_FIELDS, of(serde_json::to_value(ConnectionStateConfig::default()))),
     ]
 }
 
@@ -120,22 +132,22 @@ fn every_field_of_the_three_configs_has_a_test_that_shows_what_it_does() {
         assert_eq!(known.iter().map(|(field, _)| *field).collect::<BTreeSet<_>>(), fields, "{config}");
         for (field, shown) in known {
             match shown {
-                By(tests) => {
+                TestedBy(tests) => {
                     for test in *tests {
                         assert!(functions.contains(test), "{config}.{field}: no test is called {test}");
                     }
                 }
-                Brings(what, _) => assert!(["redis"].contains(what), "{config}.{field}: {what}"),
+                PendingFeature(what, _) => assert!(["redis"].contains(what), "{config}.{field}: {what}"),
             }
         }
     }
 }
 
 #[tokio::test]
-async fn a_field_that_nothing_heeds_yet_is_refused_when_the_hub_is_built() {
+async fn a_field_that_is_not_supported_yet_is_refused_when_the_hub_is_built() {
     for (config, known, _) in configs() {
         for (field, shown) in known {
-            let Brings(what, ask) = shown else { continue };
+            let PendingFeature(what, ask) = shown else { continue };
             let asked = json!({*field: ask()});
             let builder = match config {
                 "StateManagerConfig" => ToolHub::builder().state_manager(serde_json::from_value(asked).unwrap()),
@@ -182,7 +194,7 @@ async fn the_retry_fields_of_a_connection_are_a_retry_policy() {
 }
 
 /// The fields and defaults in the page's table under this heading.
-fn table(page: &str, heading: &str) -> BTreeMap<String, String> {
+fn documented_defaults(page: &str, heading: &str) -> BTreeMap<String, String> {
     let rest = page.split(&format!("## `{heading}`")).nth(1).unwrap_or_else(|| panic!("a table for {heading}"));
     let section = rest.split("\n## ").next().unwrap();
     let cell = |text: &str| text.trim().trim_matches('`').to_owned();
@@ -202,7 +214,7 @@ fn the_page_on_configs_of_state_has_every_field_with_its_default() {
     for (config, _, defaults) in configs() {
         let expected: BTreeMap<String, String> =
             defaults.as_object().unwrap().iter().map(|(field, value)| (field.clone(), value.to_string())).collect();
-        assert_eq!(table(page, config), expected, "{config}");
+        assert_eq!(documented_defaults(page, config), expected, "{config}");
     }
 }
 

@@ -17,7 +17,7 @@ async fn put(state: &StateManager, tenant: &str, context: &str, kind: StateKind)
     state.set_state(&tenant, &context.parse().unwrap(), kind, json!({}), ttl).await.unwrap();
 }
 
-async fn counted(state: &StateManager) -> [u64; 4] {
+async fn counts_by_kind(state: &StateManager) -> [u64; 4] {
     let many = state.count().await.unwrap();
     [Business, Cache, Connection, Session].map(|kind| many[&kind])
 }
@@ -27,7 +27,7 @@ async fn each_kind_counts_for_itself_until_it_has_expired() {
     let clock = TestClock::new();
     let hub = ToolHub::builder().clock(clock.clone()).build().await.unwrap();
     let state = hub.state();
-    assert_eq!(counted(&state).await, [0; 4]);
+    assert_eq!(counts_by_kind(&state).await, [0; 4]);
     for (tenant, context, kind) in [
         ("main", "t1/cart", Business),
         ("main", "t2/cart", Business),
@@ -37,9 +37,9 @@ async fn each_kind_counts_for_itself_until_it_has_expired() {
     ] {
         put(&state, tenant, context, kind).await;
     }
-    assert_eq!(counted(&state).await, [3, 1, 1, 0]);
+    assert_eq!(counts_by_kind(&state).await, [3, 1, 1, 0]);
     clock.advance(Duration::from_secs(60)).await;
-    assert_eq!(counted(&state).await, [3, 0, 1, 0]);
+    assert_eq!(counts_by_kind(&state).await, [3, 0, 1, 0]);
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn the_row_that_a_session_is_known_by_is_no_state() {
     let config = StateManagerConfig { manager_type: Some(ManagerType::Session), ..Default::default() };
     let hub = ToolHub::builder().state_manager(config).build().await.unwrap();
     put(&hub.state(), "main", "t1/cart", Business).await;
-    assert_eq!(counted(&hub.state()).await, [1, 0, 0, 0]);
+    assert_eq!(counts_by_kind(&hub.state()).await, [1, 0, 0, 0]);
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -70,8 +70,8 @@ async fn states_of_all_stores_count_and_what_was_left_behind_in_one_does_not() {
     let hub = ToolHub::builder().shared_store(own).tool(tool("note", note).manager_type(ManagerType::Persistent));
     let hub = hub.managers(move |_, _: &BusinessStateConfig| Ok::<Arc<dyn Backend>, String>(disk.clone()));
     let hub = hub.build().await.unwrap();
-    assert_eq!(counted(&hub.state()).await, [1, 0, 0, 0], "the old notes are not seen any more");
+    assert_eq!(counts_by_kind(&hub.state()).await, [1, 0, 0, 0], "the old notes are not seen any more");
     put(&hub.state(), "main", "t2/notes", Business).await;
     put(&hub.state(), "main", "t3/notes", Business).await;
-    assert_eq!(counted(&hub.state()).await, [3, 0, 0, 0]);
+    assert_eq!(counts_by_kind(&hub.state()).await, [3, 0, 0, 0]);
 }

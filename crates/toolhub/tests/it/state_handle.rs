@@ -13,8 +13,8 @@ use toolhub::{
 };
 
 use crate::{
-    shop::Cart,
-    state_manager::{cart, data, hub_on, main, plain},
+    shop_tools::Cart,
+    state_manager::{cart, data, default_manager, default_tenant, hub_on},
 };
 
 fn name(text: &str) -> StateName {
@@ -56,14 +56,14 @@ async fn forget(_: NoArguments, cx: CallContext) -> Result<bool, ToolError> {
     Ok(cx.state(&name("mailbox"))?.clear().await?)
 }
 
-async fn mail(config: StateManagerConfig) -> ToolHub {
+async fn mailbox_hub(config: StateManagerConfig) -> ToolHub {
     let tools = [tool("fill", fill), tool("peek", peek), tool("forget", forget)];
     ToolHub::builder().state_manager(config).tools(tools).build().await.unwrap()
 }
 
 #[tokio::test]
 async fn a_running_tool_reads_and_changes_the_states_of_its_own_thread() {
-    let hub = mail(StateManagerConfig::default()).await;
+    let hub = mailbox_hub(StateManagerConfig::default()).await;
     let filled = hub.call("fill", json!({"fail": false})).thread("t1").await;
     assert_eq!(filled.assert_success(), &json!("t1/mailbox"));
     let seen = hub.call("peek", json!({})).thread("t1").await;
@@ -72,7 +72,7 @@ async fn a_running_tool_reads_and_changes_the_states_of_its_own_thread() {
     let other = Tenant::new("other").unwrap();
     assert_eq!(hub.call("peek", json!({})).tenant(other).thread("t1").await.assert_success(), &json!(null));
 
-    let history = hub.state().history(&main(), &"t1/mailbox".parse().unwrap(), 99).await.unwrap();
+    let history = hub.state().history(&default_tenant(), &"t1/mailbox".parse().unwrap(), 99).await.unwrap();
     let note = Happened::Note { what: json!({"folder": "inbox", "password": "[redacted]"}) };
     assert_eq!(history.last().map(|entry| &entry.what), Some(&note));
     assert_eq!(hub.call("forget", json!({})).thread("t1").await.assert_success(), &json!(true));
@@ -82,7 +82,7 @@ async fn a_running_tool_reads_and_changes_the_states_of_its_own_thread() {
 
 #[tokio::test]
 async fn what_a_tool_changes_by_hand_stays_when_its_call_fails() {
-    let hub = mail(StateManagerConfig::default()).await;
+    let hub = mailbox_hub(StateManagerConfig::default()).await;
     hub.call("fill", json!({"fail": true})).thread("t1").await.assert_error(ErrorKind::ToolError);
     let seen = hub.call("peek", json!({})).thread("t1").await;
     assert_eq!(seen.assert_success()["version"], 2);
@@ -90,11 +90,11 @@ async fn what_a_tool_changes_by_hand_stays_when_its_call_fails() {
 
 #[tokio::test]
 async fn without_a_thread_there_is_no_state_unless_all_threads_share_it() {
-    let hub = mail(StateManagerConfig::default()).await;
+    let hub = mailbox_hub(StateManagerConfig::default()).await;
     let refused = hub.call("peek", json!({})).await;
     refused.assert_error(ErrorKind::ToolError);
     assert!(refused.error.as_ref().unwrap().operator.contains("the call has no thread"), "{refused:?}");
-    let hub = mail(StateManagerConfig { session_isolation: false, ..Default::default() }).await;
+    let hub = mailbox_hub(StateManagerConfig { session_isolation: false, ..Default::default() }).await;
     assert_eq!(hub.call("fill", json!({"fail": false})).thread("t1").await.assert_success(), &json!("~/mailbox"));
     assert_eq!(hub.call("peek", json!({})).await.assert_success()["version"], 2);
 }
@@ -116,15 +116,15 @@ async fn the_version_of_a_state_is_kept_in_one_place() {
     let store = Arc::new(Memory::new());
     let state = hub_on(store.clone(), BusinessStateConfig::default()).await.state();
     // A member of that name is the tool's own business.
-    state.set_state(&main(), &cart(), Business, json!({"version": 99}), None).await.unwrap();
-    assert_eq!(state.update_state(&main(), &cart(), Business, json!({"n": 1})).await, Ok(2));
-    assert_eq!(state.rollback(&main(), &cart(), 1).await, Ok(3));
-    let entry = state.get_state(&main(), &cart(), Business).await.unwrap().unwrap();
+    state.set_state(&default_tenant(), &cart(), Business, json!({"version": 99}), None).await.unwrap();
+    assert_eq!(state.update_state(&default_tenant(), &cart(), Business, json!({"n": 1})).await, Ok(2));
+    assert_eq!(state.rollback(&default_tenant(), &cart(), 1).await, Ok(3));
+    let entry = state.get_state(&default_tenant(), &cart(), Business).await.unwrap().unwrap();
     assert_eq!((entry.version, entry.data), (3, json!({"version": 99})));
-    let info = state.get_context_info(&main(), &cart()).await.unwrap().unwrap();
+    let info = state.get_context_info(&default_tenant(), &cart()).await.unwrap().unwrap();
     assert_eq!(info.kinds[&Business].version, 3);
-    assert_eq!(state.versions(&main(), &cart()).await.unwrap().last().unwrap().version, 3);
-    let last = state.history(&main(), &cart(), 1).await.unwrap().remove(0).what;
+    assert_eq!(state.versions(&default_tenant(), &cart()).await.unwrap().last().unwrap().version, 3);
+    let last = state.history(&default_tenant(), &cart(), 1).await.unwrap().remove(0).what;
     assert!(matches!(last, Happened::Update { version: 3, .. }), "{last:?}");
     let rows = store.scan(Scan::of(Table::State, Scope::All), Timestamp::from_millis(0)).await.unwrap().rows;
     let [(_, row)] = rows.as_slice() else { panic!("one row: {rows:?}") };
@@ -133,12 +133,12 @@ async fn the_version_of_a_state_is_kept_in_one_place() {
 
 #[tokio::test]
 async fn the_connections_of_a_deleted_thread_are_forgotten() {
-    let hub = mail(StateManagerConfig::default()).await;
+    let hub = mailbox_hub(StateManagerConfig::default()).await;
     hub.call("fill", json!({"fail": false})).thread("t1").await.assert_success();
     hub.call("fill", json!({"fail": false})).thread("t2").await.assert_success();
-    assert!(hub.delete_thread(&main(), &ThreadId::new("t1").unwrap()).await.unwrap());
+    assert!(hub.delete_thread(&default_tenant(), &ThreadId::new("t1").unwrap()).await.unwrap());
     for (context, there) in [("t1/mailbox", false), ("t2/mailbox", true)] {
-        let connection = hub.state().get_state(&main(), &context.parse().unwrap(), Connection).await.unwrap();
+        let connection = hub.state().get_state(&default_tenant(), &context.parse().unwrap(), Connection).await.unwrap();
         assert_eq!(connection.is_some(), there, "{context}");
     }
 }
@@ -149,10 +149,11 @@ async fn as_many_snapshots_are_kept_as_asked_for() {
         let config = BusinessStateConfig { max_versions, ..Default::default() };
         let state = hub_on(Arc::new(Memory::new()), config).await.state();
         for n in 1..=4 {
-            state.set_state(&main(), &cart(), Business, json!({"n": n}), None).await.unwrap();
+            state.set_state(&default_tenant(), &cart(), Business, json!({"n": n}), None).await.unwrap();
         }
-        let kept: Vec<u64> = state.versions(&main(), &cart()).await.unwrap().iter().map(|old| old.version).collect();
+        let kept: Vec<u64> =
+            state.versions(&default_tenant(), &cart()).await.unwrap().iter().map(|old| old.version).collect();
         assert_eq!(kept, expected);
     }
-    assert!(plain().await.versions(&main(), &cart()).await.unwrap().is_empty());
+    assert!(default_manager().await.versions(&default_tenant(), &cart()).await.unwrap().is_empty());
 }

@@ -11,7 +11,7 @@ async fn step(arguments: Value, _: CallContext) -> Result<JsonReply, ToolError> 
     Ok(JsonReply::with_state(json!({"total": total}), json!({"total": total})))
 }
 
-async fn remembered(hub: &ToolHub, context: &str) -> Option<Value> {
+async fn stored_state(hub: &ToolHub, context: &str) -> Option<Value> {
     let id: ContextId = context.parse().unwrap();
     hub.state().get_state(&Tenant::default(), &id, StateKind::Business).await.unwrap().map(|entry| entry.data)
 }
@@ -22,7 +22,7 @@ async fn a_json_tool_finds_its_state_among_its_arguments_and_gives_it_back_besid
     hub.call("step", json!({"by": 2})).thread("t").await.assert_success();
     let outcome = hub.call("step", json!({"by": 3})).thread("t").await;
     assert_eq!(outcome.assert_success(), &json!({"total": 5}));
-    assert_eq!(remembered(&hub, "t/steps").await, Some(json!({"total": 5})));
+    assert_eq!(stored_state(&hub, "t/steps").await, Some(json!({"total": 5})));
     // A caller cannot slip in a state of its own.
     hub.call("step", json!({"state": {"total": 9}})).thread("t").await.assert_error(ErrorKind::ArgumentsInvalid);
     // Nor does the journal keep the state among the arguments.
@@ -46,7 +46,7 @@ async fn the_argument_of_the_state_may_have_another_name_or_be_left_out() {
     let named = hub.call("named", json!({})).thread("t").await;
     assert_eq!(named.assert_success(), &json!({"memory": {"seen": true}}));
     assert_eq!(hub.call("without", json!({})).thread("t").await.assert_success(), &json!({}));
-    assert_eq!(remembered(&hub, "t/b").await, Some(json!({"seen": true})));
+    assert_eq!(stored_state(&hub, "t/b").await, Some(json!({"seen": true})));
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_result_member_called_state_stays_in_the_result() {
         let outcome = hub.call(name, json!({})).thread("t").await;
         assert_eq!(outcome.assert_success()["state"], "Bavaria", "{name}");
     }
-    assert_eq!(remembered(&hub, "t/places").await, None);
+    assert_eq!(stored_state(&hub, "t/places").await, None);
 }
 
 #[tokio::test]
@@ -98,12 +98,12 @@ async fn an_old_tool_gives_its_state_back_inside_its_result() {
     hub.call("think", json!({})).thread("t").await.assert_success();
     let outcome = hub.call("think", json!({})).thread("t").await;
     assert_eq!(outcome.assert_success(), &json!({"ok": true, "thoughts": 2}));
-    assert_eq!(remembered(&hub, "t/think").await, Some(json!({"thoughts": 2})));
+    assert_eq!(stored_state(&hub, "t/think").await, Some(json!({"thoughts": 2})));
     // What is no state is told, and nothing is changed.
     let outcome = hub.call("think", json!({"fail": true})).thread("t").await;
     outcome.assert_effect(Effect::Done).assert_error(ErrorKind::ToolError);
     assert!(outcome.error.unwrap().operator.contains("a state is a JSON object"));
-    assert_eq!(remembered(&hub, "t/think").await, Some(json!({"thoughts": 2})));
+    assert_eq!(stored_state(&hub, "t/think").await, Some(json!({"thoughts": 2})));
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn whatever_the_arguments_are_a_json_tool_has_its_state_or_is_not_called()
         let tool = dynamic_stateful("step", "steps", schema.clone(), step);
         let Ok(hub) = ToolHub::builder().tool(tool).build().await else { continue };
         for arguments in [json!(null), json!([]), json!(5), json!({})] {
-            let before = remembered(&hub, "t/steps").await.map_or(0, |state| state["total"].as_i64().unwrap());
+            let before = stored_state(&hub, "t/steps").await.map_or(0, |state| state["total"].as_i64().unwrap());
             let outcome = hub.call("step", arguments.clone()).thread("t").await;
             match outcome.error_kind() {
                 None => assert_eq!(outcome.output["total"], before + 1, "{schema} {arguments}"),

@@ -20,9 +20,9 @@ use toolhub::{
 };
 use toolhub_testkit::soak;
 
-const MOST_VERSIONS: usize = 3;
-const MOST_ENTRIES: usize = 5;
-const LARGEST: usize = 40;
+const MAX_VERSIONS: usize = 3;
+const MAX_HISTORY_ENTRIES: usize = 5;
+const MAX_STATE_SIZE: usize = 40;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -42,7 +42,7 @@ enum Step {
 
 /// One state in the model.
 #[derive(Debug, Clone)]
-struct Kept {
+struct ModelState {
     data: Value,
     version: u64,
     expires: Option<u64>,
@@ -52,7 +52,7 @@ struct Kept {
 #[derive(Debug, Default)]
 struct Model {
     /// By context and kind.
-    states: BTreeMap<(usize, StateKind), Kept>,
+    states: BTreeMap<(usize, StateKind), ModelState>,
     /// By context: what was told, and until when.
     history: BTreeMap<usize, Vec<(Value, u64, Option<u64>)>>,
     now: u64,
@@ -60,7 +60,7 @@ struct Model {
 
 impl Model {
     /// Forgets everything whose time has passed.
-    fn pass(&mut self, time: u64) {
+    fn advance(&mut self, time: u64) {
         self.now += time;
         let now = self.now;
         let lives = |expires: Option<u64>| expires.is_none_or(|at| at > now);
@@ -77,19 +77,19 @@ impl Model {
         expires: Option<u64>,
         told: Value,
     ) -> Result<u64, ErrorKind> {
-        if data.to_string().len() > LARGEST {
+        if data.to_string().len() > MAX_STATE_SIZE {
             return Err(ErrorKind::StateTooLarge);
         }
         let before = self.states.remove(&(context, kind));
         let (version, mut snapshots) = before.map_or_else(Default::default, |kept| (kept.version, kept.snapshots));
         let version = version + 1;
         snapshots.insert(version, (data.clone(), expires));
-        snapshots.retain(|old, _| *old + MOST_VERSIONS as u64 > version);
-        self.states.insert((context, kind), Kept { data, version, expires, snapshots });
+        snapshots.retain(|old, _| *old + MAX_VERSIONS as u64 > version);
+        self.states.insert((context, kind), ModelState { data, version, expires, snapshots });
         if kind == StateKind::Business {
             let entries = self.history.entry(context).or_default();
             entries.push((told, version, expires));
-            if entries.len() > MOST_ENTRIES {
+            if entries.len() > MAX_HISTORY_ENTRIES {
                 entries.remove(0);
             }
         }
@@ -106,7 +106,7 @@ impl Model {
 
     fn update(&mut self, context: usize, kind: StateKind, patch: Value) -> Result<u64, ErrorKind> {
         let Some(kept) = self.states.get(&(context, kind)) else { return Err(ErrorKind::StateNotFound) };
-        let (data, expires) = (patched(Some(&kept.data), &patch), kept.expires);
+        let (data, expires) = (merge_patch(Some(&kept.data), &patch), kept.expires);
         self.write(context, kind, data, expires, patch)
     }
 
@@ -140,14 +140,14 @@ impl Model {
 }
 
 /// A merge patch, word for word as the standard writes it.
-fn patched(target: Option<&Value>, patch: &Value) -> Value {
+fn merge_patch(target: Option<&Value>, patch: &Value) -> Value {
     let Value::Object(changes) = patch else { return patch.clone() };
     let mut result = target.and_then(Value::as_object).cloned().unwrap_or_default();
     for (name, change) in changes {
         if change.is_null() {
             result.remove(name);
         } else {
-            let merged = patched(result.get(name), change);
+            let merged = merge_patch(result.get(name), change);
             result.insert(name.clone(), merged);
         }
     }
@@ -163,13 +163,13 @@ fn object() -> impl Strategy<Value = Value> {
     let value = leaf.prop_recursive(2, 6, 3, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-            proptest::collection::btree_map("[a-c]", inner, 0..3).prop_map(members),
+            proptest::collection::btree_map("[a-c]", inner, 0..3).prop_map(into_object),
         ]
     });
-    proptest::collection::btree_map("[a-c]", value, 0..3).prop_map(members)
+    proptest::collection::btree_map("[a-c]", value, 0..3).prop_map(into_object)
 }
 
-fn members(map: BTreeMap<String, Value>) -> Value {
+fn into_object(map: BTreeMap<String, Value>) -> Value {
     Value::Object(map.into_iter().collect::<Map<_, _>>())
 }
 
@@ -192,7 +192,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The real thing.
-struct World {
+struct SystemUnderTest {
     store: Arc<Memory>,
     clock: TestClock,
     began: Timestamp,
@@ -200,31 +200,31 @@ struct World {
     tenant: Tenant,
 }
 
-impl World {
+impl SystemUnderTest {
     async fn new() -> Self {
         let (store, clock) = (Arc::new(Memory::new()), TestClock::new());
-        let state = Self::hub(&store, &clock).await;
+        let state = Self::open_manager(&store, &clock).await;
         Self { store, began: clock.now(), clock, state, tenant: Tenant::default() }
     }
 
     /// Entries of different hubs in the same millisecond may stand in either order.
-    fn restart_takes_a_moment(&self, model: &mut Model) {
+    fn advance_one_millisecond(&self, model: &mut Model) {
         self.clock.jump(1);
-        model.pass(1);
+        model.advance(1);
     }
 
-    async fn hub(store: &Arc<Memory>, clock: &TestClock) -> StateManager {
+    async fn open_manager(store: &Arc<Memory>, clock: &TestClock) -> StateManager {
         let config = BusinessStateConfig {
-            max_versions: MOST_VERSIONS,
-            max_history_size: MOST_ENTRIES,
-            max_state_size: LARGEST,
+            max_versions: MAX_VERSIONS,
+            max_history_size: MAX_HISTORY_ENTRIES,
+            max_state_size: MAX_STATE_SIZE,
             ..Default::default()
         };
         let hub = ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).business_state(config);
         hub.build().await.unwrap().state()
     }
 
-    async fn take(&mut self, model: &mut Model, step: &Step) -> (Result<u64, ErrorKind>, Result<u64, ErrorKind>) {
+    async fn apply(&mut self, model: &mut Model, step: &Step) -> (Result<u64, ErrorKind>, Result<u64, ErrorKind>) {
         let told = |got: Result<u64, StateError>| got.map_err(|error| error.kind());
         let (state, tenant) = (self.state.clone(), self.tenant.clone());
         match step.clone() {
@@ -261,7 +261,7 @@ impl World {
             }
             Step::Wait(time) => {
                 self.clock.jump(i64::try_from(time).unwrap());
-                model.pass(time);
+                model.advance(time);
                 (Ok(0), Ok(0))
             }
             Step::Sweep => {
@@ -269,15 +269,15 @@ impl World {
                 (Ok(0), Ok(0))
             }
             Step::NewHub => {
-                self.restart_takes_a_moment(model);
-                self.state = Self::hub(&self.store, &self.clock).await;
+                self.advance_one_millisecond(model);
+                self.state = Self::open_manager(&self.store, &self.clock).await;
                 (Ok(0), Ok(0))
             }
             Step::ExportAndImport => {
-                self.restart_takes_a_moment(model);
+                self.advance_one_millisecond(model);
                 let text = state.export(&tenant, None).await.unwrap();
                 self.store = Arc::new(Memory::new());
-                self.state = Self::hub(&self.store, &self.clock).await;
+                self.state = Self::open_manager(&self.store, &self.clock).await;
                 let got = self.state.import(&tenant, &text).await;
                 model.states.retain(|(_, kind), _| *kind == StateKind::Business);
                 (told(got.map(|_| 0)), Ok(0))
@@ -286,7 +286,7 @@ impl World {
     }
 
     /// Everything that can be read, here and in the model.
-    async fn compare(&self, model: &Model, met: &mut BTreeMap<&'static str, usize>) {
+    async fn assert_matches(&self, model: &Model, met: &mut BTreeMap<&'static str, usize>) {
         let time = |at: Timestamp| u64::try_from(at.millis() - self.began.millis()).unwrap();
         let mut contexts = 0;
         for context in 0..3 {
@@ -295,7 +295,7 @@ impl World {
                 let got = self.state.get_state(&self.tenant, &id(context), kind).await.unwrap();
                 let got = got.map(|it| (it.data, it.version, it.expires.map(time)));
                 let kept = model.states.get(&(context, kind));
-                let version = |kept: &Kept| if kind == StateKind::Cache { 0 } else { kept.version };
+                let version = |kept: &ModelState| if kind == StateKind::Cache { 0 } else { kept.version };
                 let expected = kept.map(|kept| (kept.data.clone(), version(kept), kept.expires));
                 assert_eq!(got, expected, "{kind} of context {context}");
                 any |= got.is_some();
@@ -338,15 +338,15 @@ fn the_manager_agrees_with_a_naive_model_on_every_program() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let result = TestRunner::new(config).run(&proptest::collection::vec(step(), 1..30), |steps| {
         runtime().block_on(async {
-            let (mut world, mut model, mut seen) = (World::new().await, Model::default(), BTreeMap::new());
+            let (mut world, mut model, mut seen) = (SystemUnderTest::new().await, Model::default(), BTreeMap::new());
             for step in &steps {
                 let lives = model.states.len();
-                let (got, expected) = world.take(&mut model, step).await;
+                let (got, expected) = world.apply(&mut model, step).await;
                 assert_eq!(got, expected, "{step:?}");
-                *seen.entry(what(step, &got)).or_default() += 1;
+                *seen.entry(outcome_label(step, &got)).or_default() += 1;
                 *seen.entry("expired").or_default() +=
                     usize::from(matches!(step, Step::Wait(_)) && model.states.len() < lives);
-                world.compare(&model, &mut seen).await;
+                world.assert_matches(&model, &mut seen).await;
             }
             for (what, times) in seen {
                 *met.borrow_mut().entry(what).or_default() += times;
@@ -369,7 +369,7 @@ fn the_manager_agrees_with_a_naive_model_on_every_program() {
     }
 }
 
-fn what(step: &Step, got: &Result<u64, ErrorKind>) -> &'static str {
+fn outcome_label(step: &Step, got: &Result<u64, ErrorKind>) -> &'static str {
     match (step, got) {
         (_, Err(ErrorKind::StateTooLarge)) => "too large",
         (_, Err(ErrorKind::ArgumentsInvalid)) => "refused",

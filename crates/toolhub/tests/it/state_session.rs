@@ -21,18 +21,18 @@ use toolhub::{
 };
 
 use crate::{
-    awkward_store::Awkward,
-    state_manager::{assert_kind, cart, data, main},
+    faulty_store::FaultyStore,
+    state_manager::{assert_kind, cart, data, default_tenant},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn sessions() -> StateManagerConfig {
+fn session_config() -> StateManagerConfig {
     StateManagerConfig { manager_type: Some(ManagerType::Session), ..Default::default() }
 }
 
 fn builder(store: Arc<dyn Backend>, clock: &TestClock) -> HubBuilder {
-    ToolHub::builder().clock(clock.clone()).shared_store(store).state_manager(sessions())
+    ToolHub::builder().clock(clock.clone()).shared_store(store).state_manager(session_config())
 }
 
 async fn hub_on(store: Arc<dyn Backend>, clock: &TestClock) -> ToolHub {
@@ -44,8 +44,8 @@ fn context(text: &str) -> ContextId {
 }
 
 /// How many rows of states, snapshots and history the store holds of a thread, also those that nobody sees.
-async fn rows(store: &Memory, thread: &str, clock: &TestClock) -> usize {
-    let partition = Partition::of_thread(main(), ThreadId::new(thread).unwrap());
+async fn count_rows(store: &Memory, thread: &str, clock: &TestClock) -> usize {
+    let partition = Partition::of_thread(default_tenant(), ThreadId::new(thread).unwrap());
     let mut found = 0;
     for table in [Table::State, Table::Versions, Table::History] {
         let scan = Scan::of(table, Scope::Partition(partition.clone())).limit(10_000);
@@ -55,28 +55,28 @@ async fn rows(store: &Memory, thread: &str, clock: &TestClock) -> usize {
 }
 
 /// A cart with all kinds of state, and something that happened to it.
-async fn fill(state: &StateManager) {
-    state.set_state(&main(), &cart(), Business, json!({"tea": 1}), None).await.unwrap();
-    state.update_state(&main(), &cart(), Business, json!({"cake": 2})).await.unwrap();
-    state.set_state(&main(), &cart(), Session, json!({"calls": 7}), None).await.unwrap();
-    state.set_state(&main(), &cart(), Cache, json!({"price": 3}), Some(600 * MINUTE)).await.unwrap();
-    state.set_state(&main(), &cart(), Connection, json!({"active": true}), None).await.unwrap();
+async fn fill_cart(state: &StateManager) {
+    state.set_state(&default_tenant(), &cart(), Business, json!({"tea": 1}), None).await.unwrap();
+    state.update_state(&default_tenant(), &cart(), Business, json!({"cake": 2})).await.unwrap();
+    state.set_state(&default_tenant(), &cart(), Session, json!({"calls": 7}), None).await.unwrap();
+    state.set_state(&default_tenant(), &cart(), Cache, json!({"price": 3}), Some(600 * MINUTE)).await.unwrap();
+    state.set_state(&default_tenant(), &cart(), Connection, json!({"active": true}), None).await.unwrap();
 }
 
-async fn assert_nothing(state: &StateManager) {
+async fn assert_no_state(state: &StateManager) {
     for kind in [Business, Session, Cache, Connection] {
         assert_eq!(data(state, kind).await, None, "{kind}");
     }
-    assert_eq!(state.versions(&main(), &cart()).await.unwrap(), []);
-    assert_eq!(state.history(&main(), &cart(), 99).await.unwrap(), []);
-    assert_eq!(state.get_context_info(&main(), &cart()).await.unwrap(), None);
-    assert_eq!(state.list_contexts(&main(), &ContextFilter::default(), None).await.unwrap().contexts, []);
-    assert_eq!(state.stats(&main()).await.unwrap(), StateStats::default());
-    assert_eq!(state.export(&main(), None).await.unwrap(), "");
-    assert_kind(state.update_state(&main(), &cart(), Business, json!({})).await, ErrorKind::StateNotFound);
-    assert_kind(state.update_state(&main(), &cart(), Connection, json!({})).await, ErrorKind::StateNotFound);
-    assert_kind(state.rollback(&main(), &cart(), 1).await, ErrorKind::StateNotFound);
-    assert_eq!(state.delete_state(&main(), &cart(), Business).await, Ok(false));
+    assert_eq!(state.versions(&default_tenant(), &cart()).await.unwrap(), []);
+    assert_eq!(state.history(&default_tenant(), &cart(), 99).await.unwrap(), []);
+    assert_eq!(state.get_context_info(&default_tenant(), &cart()).await.unwrap(), None);
+    assert_eq!(state.list_contexts(&default_tenant(), &ContextFilter::default(), None).await.unwrap().contexts, []);
+    assert_eq!(state.stats(&default_tenant()).await.unwrap(), StateStats::default());
+    assert_eq!(state.export(&default_tenant(), None).await.unwrap(), "");
+    assert_kind(state.update_state(&default_tenant(), &cart(), Business, json!({})).await, ErrorKind::StateNotFound);
+    assert_kind(state.update_state(&default_tenant(), &cart(), Connection, json!({})).await, ErrorKind::StateNotFound);
+    assert_kind(state.rollback(&default_tenant(), &cart(), 1).await, ErrorKind::StateNotFound);
+    assert_eq!(state.delete_state(&default_tenant(), &cart(), Business).await, Ok(false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,29 +84,29 @@ async fn a_session_that_nobody_uses_is_gone_at_once_for_every_reader_and_the_nex
     let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
     let hubs = [hub_on(store.clone(), &clock).await, hub_on(store.clone(), &clock).await];
     let [one, two] = [hubs[0].state(), hubs[1].state()];
-    fill(&one).await;
+    fill_cart(&one).await;
     // The wall clock is turned, so that nobody has had the time to clean up.
     clock.jump(3_599_999);
-    assert_eq!(two.get_context_info(&main(), &cart()).await.unwrap().unwrap().kinds.len(), 3);
+    assert_eq!(two.get_context_info(&default_tenant(), &cart()).await.unwrap().unwrap().kinds.len(), 3);
     clock.jump(1);
-    assert_nothing(&one).await;
-    assert_nothing(&two).await;
-    assert!(rows(&store, "t1", &clock).await > 3, "it is gone although nobody has cleaned up");
+    assert_no_state(&one).await;
+    assert_no_state(&two).await;
+    assert!(count_rows(&store, "t1", &clock).await > 3, "it is gone although nobody has cleaned up");
 
-    assert_eq!(two.set_state(&main(), &cart(), Business, json!({"pie": 1}), None).await, Ok(1));
+    assert_eq!(two.set_state(&default_tenant(), &cart(), Business, json!({"pie": 1}), None).await, Ok(1));
     for state in [&one, &two] {
         assert_eq!(data(state, Business).await, Some(json!({"pie": 1})));
         for kind in [Session, Cache, Connection] {
             assert_eq!(data(state, kind).await, None, "{kind} is of the session before");
         }
-        assert_eq!(state.versions(&main(), &cart()).await.unwrap().len(), 1);
-        assert_eq!(state.history(&main(), &cart(), 99).await.unwrap().len(), 1);
+        assert_eq!(state.versions(&default_tenant(), &cart()).await.unwrap().len(), 1);
+        assert_eq!(state.history(&default_tenant(), &cart(), 99).await.unwrap().len(), 1);
     }
-    assert_eq!(one.delete_state(&main(), &cart(), Connection).await, Ok(false));
-    fill(&one).await;
+    assert_eq!(one.delete_state(&default_tenant(), &cart(), Connection).await, Ok(false));
+    fill_cart(&one).await;
     clock.jump(3_600_000);
-    assert_eq!(one.cleanup_context(&main(), &cart()).await, Ok(false));
-    assert_eq!(one.set_state(&main(), &cart(), Connection, json!({"active": false}), None).await, Ok(1));
+    assert_eq!(one.cleanup_context(&default_tenant(), &cart()).await, Ok(false));
+    assert_eq!(one.set_state(&default_tenant(), &cart(), Connection, json!({"active": false}), None).await, Ok(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,11 +114,11 @@ async fn whatever_touches_a_state_of_the_thread_keeps_the_whole_session() {
     let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
     let hubs = [hub_on(store.clone(), &clock).await, hub_on(store, &clock).await];
     let [one, two] = [hubs[0].state(), hubs[1].state()];
-    fill(&one).await;
+    fill_cart(&one).await;
     let notes = context("t1/notes");
     for round in 0..8 {
         clock.jump(3_599_999);
-        let (tenant, state) = (main(), if round % 2 == 0 { &one } else { &two });
+        let (tenant, state) = (default_tenant(), if round % 2 == 0 { &one } else { &two });
         match round {
             0 => drop(state.get_state(&tenant, &cart(), Session).await.unwrap().unwrap()),
             1 => drop(state.set_state(&tenant, &notes, Business, json!({}), None).await.unwrap()),
@@ -137,39 +137,41 @@ async fn whatever_touches_a_state_of_the_thread_keeps_the_whole_session() {
     assert_eq!(data(&one, Connection).await, Some(json!({"active": true})));
     // Whoever keeps house uses no session: counting and saving must not keep all of them for ever.
     clock.jump(3_599_999);
-    one.stats(&main()).await.unwrap();
-    one.get_context_info(&main(), &cart()).await.unwrap().unwrap();
-    assert_eq!(one.export(&main(), None).await.unwrap().lines().count(), 2);
+    one.stats(&default_tenant()).await.unwrap();
+    one.get_context_info(&default_tenant(), &cart()).await.unwrap().unwrap();
+    assert_eq!(one.export(&default_tenant(), None).await.unwrap().lines().count(), 2);
     clock.jump(1);
-    assert_nothing(&one).await;
+    assert_no_state(&one).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_state_more_than_a_session_may_have_is_refused_and_changes_nothing() {
     let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
-    let config = StateManagerConfig { max_states_per_session: 3, ..sessions() };
+    let config = StateManagerConfig { max_states_per_session: 3, ..session_config() };
     let hub = builder(store.clone(), &clock).state_manager(config).build().await.unwrap();
     let state = hub.state();
-    let set = async |text: &str, kind| state.set_state(&main(), &context(text), kind, json!({}), Some(MINUTE)).await;
+    let set = async |text: &str, kind| {
+        state.set_state(&default_tenant(), &context(text), kind, json!({}), Some(MINUTE)).await
+    };
     for name in ["t1/a", "t1/b", "t1/c"] {
         set(name, Business).await.unwrap();
     }
-    let before = rows(&store, "t1", &clock).await;
+    let before = count_rows(&store, "t1", &clock).await;
     let refused = set("t1/d", Business).await;
     assert_eq!(refused, Err(StateError::Limit { most: 3 }));
     assert_kind(refused, ErrorKind::StateLimit);
     assert_kind(set("t1/d", Cache).await, ErrorKind::StateLimit);
     let (name, thread) = (StateName::new("d").unwrap(), ThreadId::new("t1").unwrap());
-    assert_kind(state.create_context(&main(), &name, &thread).await, ErrorKind::StateLimit);
+    assert_kind(state.create_context(&default_tenant(), &name, &thread).await, ErrorKind::StateLimit);
     let line = r#"{"context":"t1/d","business":{"version":1,"schema":1,"data":{}}}"#;
-    assert_kind(state.import(&main(), line).await, ErrorKind::StateLimit);
-    assert_eq!(rows(&store, "t1", &clock).await, before);
+    assert_kind(state.import(&default_tenant(), line).await, ErrorKind::StateLimit);
+    assert_eq!(count_rows(&store, "t1", &clock).await, before);
     // What is there may grow; and another thread has a session of its own.
     set("t1/a", Cache).await.unwrap();
     set("t1/b", Business).await.unwrap();
     set("t2/d", Business).await.unwrap();
     // What goes makes room, whether it was deleted or has expired.
-    state.cleanup_context(&main(), &context("t1/c")).await.unwrap();
+    state.cleanup_context(&default_tenant(), &context("t1/c")).await.unwrap();
     set("t1/d", Business).await.unwrap();
     assert_kind(set("t1/e", Business).await, ErrorKind::StateLimit);
     clock.jump(60_000);
@@ -178,14 +180,16 @@ async fn one_state_more_than_a_session_may_have_is_refused_and_changes_nothing()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_many_write_at_once_a_session_never_has_more_states_than_it_may() {
-    let store = Arc::new(Awkward::default());
-    let hub = || ToolHub::builder().shared_store(store.clone()).state_manager(sessions()).build();
+    let store = Arc::new(FaultyStore::default());
+    let hub = || ToolHub::builder().shared_store(store.clone()).state_manager(session_config()).build();
     let hubs = [hub().await.unwrap().state(), hub().await.unwrap().state()];
     let tasks: Vec<_> = (0..40)
         .map(|n| {
             let state = hubs[n % 2].clone();
             let context = context(&format!("t1/state{}", n % 20));
-            tokio::spawn(async move { state.set_state(&main(), &context, Business, json!({"n": n}), None).await })
+            tokio::spawn(
+                async move { state.set_state(&default_tenant(), &context, Business, json!({"n": n}), None).await },
+            )
         })
         .collect();
     let (mut written, mut refused) = (0, 0);
@@ -196,14 +200,14 @@ async fn however_many_write_at_once_a_session_never_has_more_states_than_it_may(
             Err(other) => panic!("{other}"),
         }
     }
-    assert_eq!(hubs[0].stats(&main()).await.unwrap().contexts, 10);
+    assert_eq!(hubs[0].stats(&default_tenant()).await.unwrap().contexts, 10);
     assert_eq!((written, refused), (20, 20));
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_sessions_end_and_begin_under_their_hands_nobody_fails_and_nothing_old_is_seen() {
     const TASKS: u64 = 12;
-    let (clock, store) = (TestClock::new(), Arc::new(Awkward::default()));
+    let (clock, store) = (TestClock::new(), Arc::new(FaultyStore::default()));
     let hubs = [hub_on(store.clone(), &clock).await, hub_on(store.clone(), &clock).await];
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
@@ -211,7 +215,7 @@ async fn while_sessions_end_and_begin_under_their_hands_nobody_fails_and_nothing
             tokio::spawn(async move {
                 for step in 0..120_u64 {
                     let at = context(["t1/a", "t1/b", "t1/c"][(step % 3) as usize]);
-                    let (tenant, now) = (main(), clock.now());
+                    let (tenant, now) = (default_tenant(), clock.now());
                     let done = match (step * 7 + task * 5) % 11 {
                         0 | 1 => state.set_state(&tenant, &at, Business, json!({"at": now}), None).await.map(drop),
                         2 => state.update_state(&tenant, &at, Business, json!({"at": now})).await.map(drop),
@@ -240,32 +244,32 @@ async fn while_sessions_end_and_begin_under_their_hands_nobody_fails_and_nothing
         task.await.unwrap();
     }
     clock.jump(3_600_000);
-    assert_nothing(&hubs[0].state()).await;
-    assert_eq!(hubs[1].state().set_state(&main(), &cart(), Business, json!({}), None).await, Ok(1));
-    assert_eq!(hubs[0].state().stats(&main()).await.unwrap().contexts, 1);
+    assert_no_state(&hubs[0].state()).await;
+    assert_eq!(hubs[1].state().set_state(&default_tenant(), &cart(), Business, json!({}), None).await, Ok(1));
+    assert_eq!(hubs[0].state().stats(&default_tenant()).await.unwrap().contexts, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_session_leaves_is_cleaned_up_and_other_records_of_the_thread_stay() {
     let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
-    let hub = builder(store.clone(), &clock).tool(tool("add", crate::shop::add)).build().await.unwrap();
+    let hub = builder(store.clone(), &clock).tool(tool("add", crate::shop_tools::add)).build().await.unwrap();
     let call = hub.call("add", json!({"a": 1, "b": 2})).thread("t1").await;
     call.assert_success();
     let state = hub.state();
     for n in 0..150 {
-        state.set_state(&main(), &cart(), Business, json!({"n": n}), None).await.unwrap();
+        state.set_state(&default_tenant(), &cart(), Business, json!({"n": n}), None).await.unwrap();
     }
-    state.add_history(&main(), &context("t2/only"), Happened::Note { what: json!("a word") }).await.unwrap();
-    let left = async || rows(&store, "t1", &clock).await + rows(&store, "t2", &clock).await;
+    state.add_history(&default_tenant(), &context("t2/only"), Happened::Note { what: json!("a word") }).await.unwrap();
+    let left = async || count_rows(&store, "t1", &clock).await + count_rows(&store, "t2", &clock).await;
     assert!(left().await > 150);
     tokio::time::sleep(59 * MINUTE).await;
     assert!(left().await > 150);
     tokio::time::sleep(3 * MINUTE).await;
     assert_eq!(left().await, 0);
-    assert!(hub.call_record(&main(), call.id).await.unwrap().is_some());
+    assert!(hub.call_record(&default_tenant(), call.id).await.unwrap().is_some());
 
     // What a node has left that went away is cleaned up by another one.
-    state.set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    state.set_state(&default_tenant(), &cart(), Business, json!({}), None).await.unwrap();
     drop((hub, state));
     let next = hub_on(store.clone(), &clock).await;
     tokio::time::sleep(59 * MINUTE).await;
@@ -276,9 +280,9 @@ async fn what_a_session_leaves_is_cleaned_up_and_other_records_of_the_thread_sta
 }
 
 /// A connection that counts its goodbyes.
-struct Line(Arc<AtomicUsize>);
+struct CloseCountingInstance(Arc<AtomicUsize>);
 
-impl Instance for Line {
+impl Instance for CloseCountingInstance {
     type Arguments = NoArguments;
     type Output = ();
 
@@ -292,11 +296,11 @@ impl Instance for Line {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_instances_of_a_session_say_goodbye_when_it_is_over() {
+async fn the_instances_of_a_session_are_closed_when_it_is_over() {
     let (clock, closed) = (TestClock::new(), Arc::new(AtomicUsize::new(0)));
     let line = {
         let closed = closed.clone();
-        instance("line", move |_: CallContext| std::future::ready(Ok(Line(closed.clone()))))
+        instance("line", move |_: CallContext| std::future::ready(Ok(CloseCountingInstance(closed.clone()))))
     };
     let hub =
         builder(Arc::new(Memory::new()), &clock).instance_idle(24 * 60 * MINUTE).tool(line).build().await.unwrap();
@@ -304,11 +308,11 @@ async fn the_instances_of_a_session_say_goodbye_when_it_is_over() {
     let dial = async |thread: &str| {
         hub.call("line", json!({})).thread(thread).await.assert_success();
     };
-    state.set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    state.set_state(&default_tenant(), &cart(), Business, json!({}), None).await.unwrap();
     dial("t1").await;
     dial("t2").await;
     tokio::time::sleep(59 * MINUTE).await;
-    state.get_state(&main(), &cart(), Business).await.unwrap();
+    state.get_state(&default_tenant(), &cart(), Business).await.unwrap();
     tokio::time::sleep(59 * MINUTE).await;
     assert_eq!(closed.load(Ordering::SeqCst), 0);
     tokio::time::sleep(3 * MINUTE).await;
@@ -319,9 +323,9 @@ async fn the_instances_of_a_session_say_goodbye_when_it_is_over() {
 
     // A session that begins before anybody has cleaned up does not inherit the instance either.
     dial("t1").await;
-    state.set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    state.set_state(&default_tenant(), &cart(), Business, json!({}), None).await.unwrap();
     clock.jump(3_600_000);
-    state.set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    state.set_state(&default_tenant(), &cart(), Business, json!({}), None).await.unwrap();
     tokio::time::sleep(MINUTE / 60).await;
     assert_eq!(closed.load(Ordering::SeqCst), 2);
     dial("t1").await;
@@ -335,13 +339,13 @@ async fn lists_and_their_cursors_pass_over_the_rows_of_sessions() {
     let state = hub_on(Arc::new(Memory::new()), &clock).await.state();
     for n in 0..9 {
         let context = context(&format!("t{}/s{n}", n % 3));
-        state.set_state(&main(), &context, Business, json!({}), None).await.unwrap();
+        state.set_state(&default_tenant(), &context, Business, json!({}), None).await.unwrap();
     }
     for limit in [1, 2, 5] {
         let filter = ContextFilter { limit, ..Default::default() };
         let (mut found, mut cursor) = (0, None);
         loop {
-            let page = state.list_contexts(&main(), &filter, cursor.as_deref()).await.unwrap();
+            let page = state.list_contexts(&default_tenant(), &filter, cursor.as_deref()).await.unwrap();
             found += page.contexts.len();
             cursor = page.next;
             if cursor.is_none() {
@@ -350,30 +354,31 @@ async fn lists_and_their_cursors_pass_over_the_rows_of_sessions() {
         }
         assert_eq!(found, 9);
     }
-    let text = state.export(&main(), None).await.unwrap();
+    let text = state.export(&default_tenant(), None).await.unwrap();
     assert_eq!(text.lines().count(), 9);
     let there = hub_on(Arc::new(Memory::new()), &clock).await.state();
-    assert_eq!(there.import(&main(), &text).await, Ok(9));
+    assert_eq!(there.import(&default_tenant(), &text).await, Ok(9));
     clock.jump(3_600_000);
-    assert_eq!(there.stats(&main()).await.unwrap().contexts, 0, "what was taken in is part of a session too");
+    assert_eq!(there.stats(&default_tenant()).await.unwrap().contexts, 0, "what was taken in is part of a session too");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_timeout_of_a_session_is_the_owners_word() {
     let (clock, store) = (TestClock::new(), Arc::new(Memory::new()));
-    let config = StateManagerConfig { session_timeout: 5 * MINUTE, ..sessions() };
+    let config = StateManagerConfig { session_timeout: 5 * MINUTE, ..session_config() };
     let hub = builder(store.clone(), &clock).state_manager(config).build().await.unwrap();
-    hub.state().set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    hub.state().set_state(&default_tenant(), &cart(), Business, json!({}), None).await.unwrap();
     tokio::time::sleep(5 * MINUTE - Duration::from_millis(1)).await;
     assert_eq!(data(&hub.state(), Business).await, Some(json!({})));
     tokio::time::sleep(5 * MINUTE).await;
     assert_eq!(data(&hub.state(), Business).await, None);
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(rows(&store, "t1", &clock).await, 0);
+    assert_eq!(count_rows(&store, "t1", &clock).await, 0);
     // A manager of another type knows no sessions, whatever the other fields say.
-    let config = StateManagerConfig { manager_type: Some(ManagerType::Memory), session_timeout: MINUTE, ..sessions() };
+    let config =
+        StateManagerConfig { manager_type: Some(ManagerType::Memory), session_timeout: MINUTE, ..session_config() };
     let hub = builder(store, &clock).state_manager(config).build().await.unwrap();
-    hub.state().set_state(&main(), &cart(), Business, json!({}), None).await.unwrap();
+    hub.state().set_state(&default_tenant(), &cart(), Business, json!({}), None).await.unwrap();
     tokio::time::sleep(600 * MINUTE).await;
     assert_eq!(data(&hub.state(), Business).await, Some(json!({})));
 }
@@ -381,9 +386,9 @@ async fn the_timeout_of_a_session_is_the_owners_word() {
 #[tokio::test]
 async fn sessions_that_make_no_sense_are_refused_with_the_reason() {
     for (config, field) in [
-        (StateManagerConfig { session_isolation: false, ..sessions() }, "session_isolation"),
-        (StateManagerConfig { session_timeout: Duration::ZERO, ..sessions() }, "session_timeout"),
-        (StateManagerConfig { max_states_per_session: 0, ..sessions() }, "max_states_per_session"),
+        (StateManagerConfig { session_isolation: false, ..session_config() }, "session_isolation"),
+        (StateManagerConfig { session_timeout: Duration::ZERO, ..session_config() }, "session_timeout"),
+        (StateManagerConfig { max_states_per_session: 0, ..session_config() }, "max_states_per_session"),
     ] {
         let refused = ToolHub::builder().state_manager(config).build().await.unwrap_err().to_string();
         assert!(refused.contains(field), "{refused}");
@@ -392,9 +397,9 @@ async fn sessions_that_make_no_sense_are_refused_with_the_reason() {
 
 #[tokio::test]
 async fn the_state_of_a_tool_is_a_part_of_the_session_of_its_thread() {
-    use crate::shop::{add_to_cart, show_cart};
+    use crate::shop_tools::{add_to_cart, show_cart};
     let clock = TestClock::new();
-    let config = StateManagerConfig { max_states_per_session: 1, ..sessions() };
+    let config = StateManagerConfig { max_states_per_session: 1, ..session_config() };
     let hub = ToolHub::builder()
         .clock(clock.clone())
         .state_manager(config)
@@ -433,5 +438,5 @@ async fn the_end_of_a_session_takes_a_state_that_outlives_its_thread_too() {
     hub.call("cart", json!({"tea": 1})).thread("t1").await.assert_success();
     assert_eq!(data(&hub.state(), Business).await, Some(json!({"kept": {"tea": 1}})));
     clock.jump(3_600_000);
-    assert_nothing(&hub.state()).await;
+    assert_no_state(&hub.state()).await;
 }

@@ -9,7 +9,7 @@ use toolhub::{
     testing::{AssertOutcome, TestClock},
 };
 
-use crate::shop::{Cart, add_to_cart, shop, show_cart};
+use crate::shop_tools::{Cart, add_to_cart, shop_hub, show_cart};
 
 fn id(text: &str) -> ContextId {
     text.parse().unwrap()
@@ -19,7 +19,7 @@ fn item(sku: &str) -> Value {
     json!({"sku": sku, "qty": 1})
 }
 
-async fn business(hub: &ToolHub, context: &str) -> Option<Value> {
+async fn business_state(hub: &ToolHub, context: &str) -> Option<Value> {
     let entry = hub.state().get_state(&Tenant::default(), &id(context), StateKind::Business).await.unwrap();
     entry.map(|entry| entry.data)
 }
@@ -52,9 +52,9 @@ async fn a_stored_value_of_an_older_layout_is_migrated_and_kept_if_that_fails() 
     let old = json!({"name": "Ada Byron"});
     state.set_state(&tenant, &id("t/name"), StateKind::Business, old.clone(), None).await.unwrap();
     assert_eq!(hub.call("last", json!({})).thread("t").await.assert_success(), &json!("Byron"));
-    assert_eq!(business(&hub, "t/name").await, Some(old), "a look changes nothing");
+    assert_eq!(business_state(&hub, "t/name").await, Some(old), "a look changes nothing");
     hub.call("marry", json!({})).thread("t").await.assert_success();
-    assert_eq!(business(&hub, "t/name").await, Some(json!({"first": "Ada", "last": "King"})));
+    assert_eq!(business_state(&hub, "t/name").await, Some(json!({"first": "Ada", "last": "King"})));
     assert_eq!(hub.call("last", json!({})).thread("t").await.assert_success(), &json!("King"));
 
     let odd = json!({"name": "Plato"});
@@ -62,12 +62,12 @@ async fn a_stored_value_of_an_older_layout_is_migrated_and_kept_if_that_fails() 
     let outcome = hub.call("marry", json!({})).thread("u").await;
     outcome.assert_effect(Effect::None).assert_error(ErrorKind::StateUnreadable);
     assert!(outcome.error.unwrap().operator.contains("a name has two parts"));
-    assert_eq!(business(&hub, "u/name").await, Some(odd));
+    assert_eq!(business_state(&hub, "u/name").await, Some(odd));
 }
 
 #[tokio::test]
 async fn calls_are_told_in_the_history_of_the_states_they_use() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let secret = json!({"sku": "tea", "qty": 1});
     hub.call("add_to_cart", secret).thread("t").await.assert_success();
     hub.call("show_cart", json!({})).thread("t").await.assert_success();
@@ -86,7 +86,7 @@ async fn calls_are_told_in_the_history_of_the_states_they_use() {
 
 #[tokio::test]
 async fn calls_are_counted_in_the_session_state_of_the_context() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     for sku in ["tea", "cake", "poison"] {
         hub.call("add_to_cart", item(sku)).thread("t").await;
     }
@@ -97,7 +97,7 @@ async fn calls_are_counted_in_the_session_state_of_the_context() {
 
 #[tokio::test]
 async fn what_a_tool_wrote_can_be_rolled_back() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     for sku in ["tea", "cake"] {
         hub.call("add_to_cart", item(sku)).thread("t").await.assert_success();
     }
@@ -108,7 +108,7 @@ async fn what_a_tool_wrote_can_be_rolled_back() {
     assert_eq!(hub.call("show_cart", json!({})).thread("t").await.assert_success(), &json!([["tea", 1]]));
     // And the tool goes on from there.
     hub.call("add_to_cart", item("pie")).thread("t").await.assert_success();
-    assert_eq!(business(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1], ["pie", 1]]})));
+    assert_eq!(business_state(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1], ["pie", 1]]})));
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn a_state_that_grows_too_large_is_not_committed_and_the_call_says_so() {
     hub.call("add_to_cart", item("tea")).thread("t").await.assert_success();
     let outcome = hub.call("add_to_cart", item(&"x".repeat(40))).thread("t").await;
     outcome.assert_effect(Effect::Done).assert_error(ErrorKind::StateTooLarge);
-    assert_eq!(business(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1]]})));
+    assert_eq!(business_state(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1]]})));
     let history = hub.state().history(&Tenant::default(), &id("t/cart"), 100).await.unwrap();
     let errors: Vec<_> = (history.iter())
         .filter_map(|entry| {
@@ -153,9 +153,9 @@ async fn without_auto_save_only_an_explicit_save_is_committed() {
         .await
         .unwrap();
     hub.call("shop", json!({"save": false})).thread("t").await.assert_success();
-    assert_eq!(business(&hub, "t/cart").await, None);
+    assert_eq!(business_state(&hub, "t/cart").await, None);
     hub.call("shop", json!({"save": true})).thread("t").await.assert_success();
-    assert_eq!(business(&hub, "t/cart").await, Some(json!({"lines": [["saved", 1]]})));
+    assert_eq!(business_state(&hub, "t/cart").await, Some(json!({"lines": [["saved", 1]]})));
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn a_tools_state_may_be_shared_by_all_threads_of_a_tenant() {
     hub.call("add_to_cart", item("cake")).thread("b").await.assert_success();
     let seen = hub.call("show_cart", json!({})).thread("c").await;
     assert_eq!(seen.assert_success(), &json!([["tea", 1], ["cake", 1]]));
-    assert_eq!(business(&hub, "~/cart").await, Some(json!({"lines": [["tea", 1], ["cake", 1]]})));
+    assert_eq!(business_state(&hub, "~/cart").await, Some(json!({"lines": [["tea", 1], ["cake", 1]]})));
     let other = hub.call("show_cart", json!({})).thread("a").tenant(Tenant::new("other").unwrap()).await;
     assert_eq!(other.assert_success(), &json!([]));
 }
@@ -214,12 +214,12 @@ async fn a_state_goes_after_its_call_with_its_thread_or_never() {
         let (thread, context) = (ThreadId::new(name).unwrap(), format!("{name}/cart"));
         for _ in 0..2 {
             hub.call(name, item("tea")).thread(name).await.assert_success();
-            assert_eq!(business(&hub, &context).await.is_some(), after_call, "{name}");
+            assert_eq!(business_state(&hub, &context).await.is_some(), after_call, "{name}");
         }
         let info = hub.state().get_context_info(&Tenant::default(), &id(&context)).await;
         assert_eq!(info.is_ok_and(|info| info.is_some()), after_call, "{name}: nothing else is left either");
         assert!(hub.delete_thread(&Tenant::default(), &thread).await.unwrap());
-        assert_eq!(business(&hub, &context).await.is_some(), after_thread, "{name}");
+        assert_eq!(business_state(&hub, &context).await.is_some(), after_thread, "{name}");
     }
 }
 
@@ -234,7 +234,7 @@ async fn a_state_that_goes_after_its_call_goes_after_one_that_failed_too() {
     let left = json!({"lines": [["tea", 1]]});
     hub.state().set_state(&Tenant::default(), &id("t/cart"), StateKind::Business, left, None).await.unwrap();
     hub.call("fail", json!({})).thread("t").await.assert_error(ErrorKind::ToolError);
-    assert_eq!(business(&hub, "t/cart").await, None);
+    assert_eq!(business_state(&hub, "t/cart").await, None);
 }
 
 #[tokio::test]
@@ -253,12 +253,12 @@ async fn what_is_said_about_a_state_that_is_not_there_is_refused() {
 
 #[tokio::test]
 async fn opening_a_session_makes_the_context_of_a_tools_state() {
-    let hub = shop().await;
+    let hub = shop_hub().await;
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t").unwrap());
     hub.open_session("add_to_cart", &tenant, &thread).await.unwrap();
     let info = hub.state().get_context_info(&tenant, &id("t/cart")).await.unwrap().expect("it is there");
     assert_eq!(info.kinds.keys().copied().collect::<Vec<_>>(), [StateKind::Session]);
     hub.open_session("add_to_cart", &tenant, &thread).await.unwrap();
     hub.call("add_to_cart", item("tea")).thread("t").await.assert_success();
-    assert_eq!(business(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1]]})));
+    assert_eq!(business_state(&hub, "t/cart").await, Some(json!({"lines": [["tea", 1]]})));
 }

@@ -20,8 +20,8 @@ use toolhub::{
 use toolhub_testkit::soak;
 
 use crate::{
-    awkward_store::Awkward,
-    meddled_store::{Meddled, Then},
+    faulty_store::FaultyStore,
+    intercepted_store::{CommitAction, InterceptedStore},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ async fn hub_on(store: Arc<dyn Backend>, clock: TestClock, steps: Vec<Step>) -> 
     (hub, script)
 }
 
-async fn flaky(steps: Vec<Step>) -> (ToolHub, Scripted) {
+async fn flaky_hub(steps: Vec<Step>) -> (ToolHub, Scripted) {
     hub_on(Arc::new(Memory::new()), TestClock::new(), steps).await
 }
 
@@ -45,17 +45,17 @@ async fn call(hub: &ToolHub, thread: &str) -> Outcome {
     hub.call("flaky", json!({})).thread(thread).await
 }
 
-async fn word(hub: &ToolHub) -> ToolStatus {
+async fn current_status(hub: &ToolHub) -> ToolStatus {
     hub.tool_status("flaky", View::Shared).await.unwrap().status
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_fails_three_times_is_withheld_for_five_minutes_and_comes_back() {
-    let (hub, script) = flaky(vec![fail(), fail(), fail(), Step::Return(json!("well"))]).await;
+    let (hub, script) = flaky_hub(vec![fail(), fail(), fail(), Step::Return(json!("well"))]).await;
     for _ in 0..3 {
         call(&hub, "t1").await.assert_error(ErrorKind::UpstreamError);
     }
-    assert_eq!(word(&hub).await, ToolStatus::Failed);
+    assert_eq!(current_status(&hub).await, ToolStatus::Failed);
     let refused = call(&hub, "t2").await;
     refused.assert_effect(Effect::None).assert_error(ErrorKind::ToolFailedStatus);
     let error = refused.error.unwrap();
@@ -64,7 +64,7 @@ async fn a_tool_that_fails_three_times_is_withheld_for_five_minutes_and_comes_ba
     assert_eq!(script.asked().len(), 3, "a withheld tool is not called");
 
     tokio::time::sleep(5 * MINUTE).await;
-    assert_eq!(word(&hub).await, ToolStatus::Available);
+    assert_eq!(current_status(&hub).await, ToolStatus::Available);
     assert_eq!(call(&hub, "t1").await.assert_success(), &json!("well"));
     let info = hub.tool_status("flaky", View::Shared).await.unwrap();
     assert_eq!((info.status, info.consecutive_failures), (ToolStatus::Available, 0));
@@ -73,7 +73,7 @@ async fn a_tool_that_fails_three_times_is_withheld_for_five_minutes_and_comes_ba
 
 #[tokio::test(start_paused = true)]
 async fn without_any_traffic_a_listener_sees_the_tool_go_and_come_back_on_time() {
-    let (hub, _) = flaky(vec![fail(), fail(), fail()]).await;
+    let (hub, _) = flaky_hub(vec![fail(), fail(), fail()]).await;
     let mut events = hub.subscribe();
     for _ in 0..3 {
         call(&hub, "t1").await;
@@ -107,7 +107,7 @@ async fn without_any_traffic_a_listener_sees_the_tool_go_and_come_back_on_time()
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_probe_doubles_the_wait_and_others_wait_for_its_answer() {
-    let (hub, script) = flaky(vec![fail(), fail(), fail(), Step::Wait(Duration::from_secs(1)), fail()]).await;
+    let (hub, script) = flaky_hub(vec![fail(), fail(), fail(), Step::Wait(Duration::from_secs(1)), fail()]).await;
     for _ in 0..3 {
         call(&hub, "t1").await;
     }
@@ -126,7 +126,7 @@ async fn a_failed_probe_doubles_the_wait_and_others_wait_for_its_answer() {
 }
 
 /// A tool that is always ill, counts how often it ran, and notices when it runs twice at once.
-fn patient(ran: &Arc<AtomicUsize>, crowded: &Arc<AtomicBool>) -> ToolBuilder {
+fn failing_tool(ran: &Arc<AtomicUsize>, crowded: &Arc<AtomicBool>) -> ToolBuilder {
     let (ran, crowded, busy) = (ran.clone(), crowded.clone(), Arc::new(AtomicBool::new(false)));
     let patient = move |_: NoArguments| {
         let (ran, crowded, busy) = (ran.clone(), crowded.clone(), busy.clone());
@@ -149,7 +149,7 @@ async fn of_five_hundred_callers_at_the_end_of_a_wait_exactly_one_probes() {
     let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
     let hub = async || {
         let builder = ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).status(settings.clone());
-        builder.tool(patient(&ran, &crowded)).build().await.unwrap()
+        builder.tool(failing_tool(&ran, &crowded)).build().await.unwrap()
     };
     let (one, two) = (hub().await, hub().await);
     for _ in 0..3 {
@@ -176,7 +176,7 @@ async fn on_several_threads_a_probe_is_always_alone() {
     // No wait at all: as soon as one probe has failed, the next caller may try.
     let settings =
         StatusSettings { failure_duration: Duration::ZERO, longest: Duration::ZERO, ..StatusSettings::default() };
-    let hub = ToolHub::builder().status(settings).tool(patient(&ran, &crowded)).build().await.unwrap();
+    let hub = ToolHub::builder().status(settings).tool(failing_tool(&ran, &crowded)).build().await.unwrap();
     for _ in 0..3 {
         hub.call("patient", json!({})).await.assert_error(ErrorKind::UpstreamError);
     }
@@ -192,7 +192,7 @@ async fn on_several_threads_a_probe_is_always_alone() {
 async fn refusals_of_any_sort_never_speak_against_a_tool() {
     let no = || Step::Fail(ToolError::refused("no"));
     let uncounted = || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "429").uncounted());
-    let (hub, script) = flaky(vec![no(), no(), no(), no(), uncounted(), uncounted(), uncounted()]).await;
+    let (hub, script) = flaky_hub(vec![no(), no(), no(), no(), uncounted(), uncounted(), uncounted()]).await;
     for _ in 0..7 {
         call(&hub, "t1").await;
         hub.call("flaky", json!("nonsense")).thread("t1").await.assert_error(ErrorKind::ArgumentsInvalid);
@@ -205,43 +205,43 @@ async fn refusals_of_any_sort_never_speak_against_a_tool() {
 
 #[tokio::test(start_paused = true)]
 async fn a_success_in_between_begins_the_count_anew() {
-    let (hub, _) = flaky(vec![fail(), fail(), Step::Return(json!(1)), fail(), fail()]).await;
+    let (hub, _) = flaky_hub(vec![fail(), fail(), Step::Return(json!(1)), fail(), fail()]).await;
     for _ in 0..5 {
         call(&hub, "t1").await;
     }
-    assert_eq!(word(&hub).await, ToolStatus::Available);
+    assert_eq!(current_status(&hub).await, ToolStatus::Available);
     assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().consecutive_failures, 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_threads_trouble_is_its_own_until_two_threads_have_it() {
     let own = || Step::Fail(ToolError::new("my fault"));
-    let (hub, _) = flaky(vec![own(), own(), own()]).await;
+    let (hub, _) = flaky_hub(vec![own(), own(), own()]).await;
     for _ in 0..3 {
         call(&hub, "t1").await;
     }
     call(&hub, "t1").await.assert_error(ErrorKind::ToolFailedStatus);
     call(&hub, "t2").await.assert_success();
-    assert_eq!(word(&hub).await, ToolStatus::Available);
+    assert_eq!(current_status(&hub).await, ToolStatus::Available);
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
     let info = hub.tool_status("flaky", View::Thread(&tenant, &thread)).await.unwrap();
     assert_eq!(info.status, ToolStatus::Failed);
 
     let slow = || Step::Fail(ToolError::of(ErrorKind::Timeout, "slow"));
-    let (hub, _) = flaky((0..7).map(|_| slow()).collect()).await;
+    let (hub, _) = flaky_hub((0..7).map(|_| slow()).collect()).await;
     for _ in 0..3 {
         call(&hub, "t1").await;
     }
-    assert_eq!(word(&hub).await, ToolStatus::Available, "one slow thread takes a tool from nobody else");
+    assert_eq!(current_status(&hub).await, ToolStatus::Available, "one slow thread takes a tool from nobody else");
     for thread in ["t2", "t3", "t4"] {
         call(&hub, thread).await;
     }
-    assert_eq!(word(&hub).await, ToolStatus::Failed);
+    assert_eq!(current_status(&hub).await, ToolStatus::Failed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operators_word_holds_whatever_the_tool_does() {
-    let (hub, script) = flaky(vec![]).await;
+async fn an_operators_override_holds_whatever_the_tool_does() {
+    let (hub, script) = flaky_hub(vec![]).await;
     let set = |status, reason: Option<&str>, until| {
         hub.set_tool_status("flaky", status, reason.map(String::from), until, View::Shared)
     };
@@ -250,7 +250,7 @@ async fn an_operators_word_holds_whatever_the_tool_does() {
     assert!(info.reason.contains("key rotation"), "{}", info.reason);
     call(&hub, "t1").await.assert_error(ErrorKind::ToolMaintenance);
     hub.report_result("flaky", View::Shared, Ok(())).await.unwrap();
-    assert_eq!(word(&hub).await, ToolStatus::Maintenance, "a success lifts no override");
+    assert_eq!(current_status(&hub).await, ToolStatus::Maintenance, "a success lifts no override");
     assert!(script.asked().is_empty());
     assert_eq!(set(ToolStatus::Available, None, None).await.unwrap().status, ToolStatus::Available);
     call(&hub, "t1").await.assert_success();
@@ -271,7 +271,7 @@ async fn an_operators_word_holds_whatever_the_tool_does() {
 
 #[tokio::test(start_paused = true)]
 async fn a_threads_reset_lets_a_shared_breaker_be_tried_but_lifts_no_shared_override() {
-    let (hub, _) = flaky(vec![fail(), fail(), fail()]).await;
+    let (hub, _) = flaky_hub(vec![fail(), fail(), fail()]).await;
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
     for _ in 0..3 {
         call(&hub, "t1").await;
@@ -286,13 +286,13 @@ async fn a_threads_reset_lets_a_shared_breaker_be_tried_but_lifts_no_shared_over
 
 #[tokio::test(start_paused = true)]
 async fn failures_reported_from_elsewhere_count_the_same() {
-    let (hub, _) = flaky(vec![]).await;
+    let (hub, _) = flaky_hub(vec![]).await;
     let mut recorder = Recorder::of(&hub);
     for _ in 0..3 {
         let failed = Err(ToolError::of(ErrorKind::UpstreamUnreachable, "no route"));
         hub.report_result("flaky", View::Shared, failed).await.unwrap();
     }
-    assert_eq!(word(&hub).await, ToolStatus::Failed);
+    assert_eq!(current_status(&hub).await, ToolStatus::Failed);
     let names = recorder.names();
     assert_eq!(names.iter().filter(|name| **name == "tool.failed").count(), 3);
     assert_eq!(names.iter().filter(|name| **name == "tool.status.changed").count(), 1, "only on change");
@@ -318,7 +318,7 @@ async fn what_one_hub_learns_the_other_knows_and_a_restart_forgets_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_never_reached_the_tool_gives_its_permit_back() {
-    let (hub, script) = flaky(vec![fail(), fail(), fail(), Step::Hang]).await;
+    let (hub, script) = flaky_hub(vec![fail(), fail(), fail(), Step::Hang]).await;
     for _ in 0..3 {
         call(&hub, "t1").await;
     }
@@ -333,7 +333,7 @@ async fn a_probe_that_never_reached_the_tool_gives_its_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn switched_off_nothing_is_counted_but_an_operators_word_still_holds() {
+async fn switched_off_nothing_is_counted_but_an_operators_override_still_holds() {
     let (tool, _) = scripted("flaky", (0..5).map(|_| fail()));
     let settings = StatusSettings { enabled: false, ..StatusSettings::default() };
     let hub = ToolHub::builder().status(settings).tool(tool.read_only().no_retry()).build().await.unwrap();
@@ -360,7 +360,7 @@ async fn a_clock_set_back_does_not_keep_a_tool_away() {
 
 #[tokio::test(start_paused = true)]
 async fn a_thread_may_use_what_is_not_withheld_and_has_nothing_to_wait_for() {
-    let (hub, tenant, thread) = kitchen().await;
+    let (hub, tenant, thread) = hub_with_broken_tool().await;
     let names = async || -> Vec<String> {
         hub.available_tools(&tenant, &thread).await.unwrap().iter().map(ToString::to_string).collect()
     };
@@ -371,7 +371,7 @@ async fn a_thread_may_use_what_is_not_withheld_and_has_nothing_to_wait_for() {
     assert_eq!(names().await, ["base", "broken", "next"]);
 }
 
-async fn kitchen() -> (ToolHub, Tenant, ThreadId) {
+async fn hub_with_broken_tool() -> (ToolHub, Tenant, ThreadId) {
     let (broken, _) = scripted("broken", (0..3).map(|_| fail()));
     let hub = ToolHub::builder()
         .clock(TestClock::new())
@@ -387,7 +387,7 @@ async fn kitchen() -> (ToolHub, Tenant, ThreadId) {
 
 #[tokio::test(start_paused = true)]
 async fn one_answer_explains_why_a_tool_is_not_offered_and_what_would_change_that() {
-    let (hub, tenant, thread) = kitchen().await;
+    let (hub, tenant, thread) = hub_with_broken_tool().await;
     tokio::time::sleep(MINUTE).await;
     let broken = hub.explain("broken", &tenant, &thread).await.unwrap();
     assert_eq!((broken.offered, broken.status, broken.changes_in), (false, ToolStatus::Failed, Some(4 * MINUTE)));
@@ -413,7 +413,7 @@ async fn one_answer_explains_why_a_tool_is_not_offered_and_what_would_change_tha
 
 #[tokio::test(start_paused = true)]
 async fn one_line_tells_of_all_tools_in_two_languages() {
-    let (hub, tenant, thread) = kitchen().await;
+    let (hub, tenant, thread) = hub_with_broken_tool().await;
     assert_eq!(
         hub.summary(&tenant, &thread, Language::English).await.unwrap(),
         "tools 3 (available 1, failed 1, roots 2): [base] [failed: broken] [waiting: next ← base]"
@@ -425,7 +425,7 @@ async fn one_line_tells_of_all_tools_in_two_languages() {
 }
 
 /// What `tool.rebind.required` has said so far: when, added, removed.
-fn rebinds(recorder: &mut Recorder) -> Vec<(String, Vec<String>, Vec<String>)> {
+fn rebind_events(recorder: &mut Recorder) -> Vec<(String, Vec<String>, Vec<String>)> {
     let names = |tools: &[toolhub::ToolName]| tools.iter().map(ToString::to_string).collect();
     let told = recorder.events().iter().filter_map(|event| match &event.news {
         News::RebindRequired { added, removed, .. } => {
@@ -457,7 +457,7 @@ async fn an_offer_is_pinned_and_its_holder_hears_of_additions_at_once_and_of_rem
     assert!(hub.should_rebind(&offer).await.unwrap());
     let rebind = async |tool| hub.tool_status(tool, View::Thread(&tenant, &thread)).await.unwrap().should_rebind;
     assert_eq!((rebind("next").await, rebind("base").await), (true, false));
-    assert_eq!(rebinds(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
+    assert_eq!(rebind_events(&mut recorder), [("12:00:00".to_owned(), vec!["next".to_owned()], vec![])]);
     hub.call("next", json!({})).thread("t1").among(offer.tools()).await.assert_error(ErrorKind::ToolNotFound);
 
     let set = |status| hub.set_tool_status("other", status, None, None, View::Shared);
@@ -465,10 +465,10 @@ async fn an_offer_is_pinned_and_its_holder_hears_of_additions_at_once_and_of_rem
     tokio::time::sleep(Duration::from_secs(5)).await;
     set(ToolStatus::Available).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(rebinds(&mut recorder).len(), 1, "a moment's absence is no news");
+    assert_eq!(rebind_events(&mut recorder).len(), 1, "a moment's absence is no news");
     set(ToolStatus::Maintenance).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let told = rebinds(&mut recorder);
+    let told = rebind_events(&mut recorder);
     assert_eq!(told[1..], [("12:01:16".to_owned(), vec!["next".to_owned()], vec!["other".to_owned()])]);
 
     let again = hub.offer(&tenant, &thread).await.unwrap();
@@ -477,7 +477,7 @@ async fn an_offer_is_pinned_and_its_holder_hears_of_additions_at_once_and_of_rem
     drop((offer, again));
     set(ToolStatus::Available).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(rebinds(&mut recorder).len(), 2, "nobody holds a list any more");
+    assert_eq!(rebind_events(&mut recorder).len(), 2, "nobody holds a list any more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -533,7 +533,7 @@ async fn a_threads_statuses_and_evidence_are_saved_as_one_text_and_restored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_damaged_text_changes_nothing_and_is_kept_and_an_older_one_is_understood() {
-    let (hub, _) = flaky(vec![]).await;
+    let (hub, _) = flaky_hub(vec![]).await;
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
     for text in ["", "{", "[]", r#"{"states": 7}"#, r#"{"states":[{"toolName":"no name","status":"failed"}]}"#] {
         let restored = hub.deserialize_tool_states(&tenant, &thread, text).await.unwrap();
@@ -562,7 +562,7 @@ async fn a_damaged_text_changes_nothing_and_is_kept_and_an_older_one_is_understo
 #[tokio::test(start_paused = true)]
 async fn a_shared_change_is_told_once_however_many_threads_have_records() {
     let own = |_| Step::Fail(ToolError::new("my fault"));
-    let (hub, _) = flaky((0..2_000).map(own).collect()).await;
+    let (hub, _) = flaky_hub((0..2_000).map(own).collect()).await;
     for n in 0..2_000 {
         call(&hub, &format!("t{n}")).await.assert_error(ErrorKind::ToolError);
     }
@@ -575,7 +575,7 @@ async fn a_shared_change_is_told_once_however_many_threads_have_records() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_that_another_hub_could_not_read_at_first_is_learnt_later() {
-    let (store, clock) = (Arc::new(Awkward::default()), TestClock::new());
+    let (store, clock) = (Arc::new(FaultyStore::default()), TestClock::new());
     let (one, _) = hub_on(store.clone(), clock.clone(), vec![fail(), fail(), fail()]).await;
     let (two, _) = hub_on(store.clone(), clock, vec![]).await;
     for _ in 0..3 {
@@ -584,9 +584,9 @@ async fn a_change_that_another_hub_could_not_read_at_first_is_learnt_later() {
     tokio::time::sleep(5 * MINUTE).await;
     call(&one, "t1").await.assert_success();
     // Hub two could not see that: the store was gone when it looked.
-    store.gone.store(true, Ordering::Release);
+    store.unavailable.store(true, Ordering::Release);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    store.gone.store(false, Ordering::Release);
+    store.unavailable.store(false, Ordering::Release);
     tokio::time::sleep(Duration::from_secs(5)).await;
     for _ in 0..5 {
         call(&two, "t2").await.assert_success();
@@ -597,7 +597,7 @@ async fn a_change_that_another_hub_could_not_read_at_first_is_learnt_later() {
 async fn a_caller_dropped_at_any_await_point_of_a_probe_leaves_the_permit_to_the_next() {
     for (polls, writes_late) in (1..25).flat_map(|polls| [(polls, false), (polls, true)]) {
         let (tool, _) = scripted("flaky", [fail(), fail(), fail(), Step::Wait(Duration::from_millis(1))]);
-        let store = Awkward::default();
+        let store = FaultyStore::default();
         store.writes_late.store(writes_late, Ordering::Release);
         let builder = ToolHub::builder().store(store).clock(TestClock::new());
         let hub = builder.tool(tool.read_only().no_retry()).build().await.unwrap();
@@ -624,14 +624,14 @@ async fn a_caller_dropped_at_any_await_point_of_a_probe_leaves_the_permit_to_the
 #[tokio::test(start_paused = true)]
 async fn a_failure_reported_from_elsewhere_never_brings_a_tool_back() {
     for kind in [ErrorKind::Timeout, ErrorKind::ToolError, ErrorKind::Crashed] {
-        let (hub, _) = flaky(vec![fail(), fail(), fail()]).await;
+        let (hub, _) = flaky_hub(vec![fail(), fail(), fail()]).await;
         for _ in 0..3 {
             call(&hub, "t1").await;
         }
         tokio::time::sleep(5 * MINUTE).await;
         let (tenant, thread) = (Tenant::default(), ThreadId::new("t9").unwrap());
         hub.report_result("flaky", View::Thread(&tenant, &thread), Err(ToolError::of(kind, "no"))).await.unwrap();
-        assert_eq!(word(&hub).await, ToolStatus::Failed, "{kind}");
+        assert_eq!(current_status(&hub).await, ToolStatus::Failed, "{kind}");
     }
 }
 
@@ -651,7 +651,7 @@ async fn a_rate_of_failures_weighs_every_call_and_a_row_ends_with_any_success() 
     for _ in 0..106 {
         call(&hub, "t1").await;
     }
-    assert_eq!(word(&hub).await, ToolStatus::Available, "6 of 106 is no rate to speak of");
+    assert_eq!(current_status(&hub).await, ToolStatus::Available, "6 of 106 is no rate to speak of");
 }
 
 #[tokio::test(start_paused = true)]
@@ -682,7 +682,7 @@ async fn a_restart_tells_nothing_that_was_told_and_timers_do_not_pile_up() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_thread_reports_is_told_to_its_tenant_alone() {
-    let (hub, _) = flaky(vec![]).await;
+    let (hub, _) = flaky_hub(vec![]).await;
     let mut recorder = Recorder::of(&hub);
     let (tenant, thread) = (Tenant::new("acme").unwrap(), ThreadId::new("t1").unwrap());
     let failed = Err(ToolError::new("customer 42 has not paid"));
@@ -714,7 +714,7 @@ async fn a_timer_that_fires_early_by_the_clock_looks_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_older_text_does_not_lock_a_tool_that_only_waited_for_another() {
-    let (hub, tenant, thread) = kitchen().await;
+    let (hub, tenant, thread) = hub_with_broken_tool().await;
     let state =
         |tool: &str| json!({"toolName": tool, "status": "unavailable", "reason": "waiting", "consecutiveFailures": 0});
     let older =
@@ -728,13 +728,13 @@ async fn an_older_text_does_not_lock_a_tool_that_only_waited_for_another() {
 
 #[tokio::test(start_paused = true)]
 async fn callers_in_a_hurry_do_not_speak_against_a_tool_nor_bring_it_back() {
-    let (hub, script) = flaky(vec![Step::Hang; 8]).await;
+    let (hub, script) = flaky_hub(vec![Step::Hang; 8]).await;
     for thread in ["t1", "t2", "t3", "t4", "t5"] {
         let hurried = hub.call("flaky", json!({})).thread(thread).timeout(Duration::from_millis(1)).await;
         hurried.assert_error(ErrorKind::Timeout);
         assert!(!hurried.error.unwrap().counts);
     }
-    assert_eq!(word(&hub).await, ToolStatus::Available);
+    assert_eq!(current_status(&hub).await, ToolStatus::Available);
     hub.set_tool_status("flaky", ToolStatus::Failed, None, None, View::Shared).await.unwrap();
     tokio::time::sleep(5 * MINUTE).await;
     let probe = hub.call("flaky", json!({})).thread("t1").timeout(Duration::from_millis(1)).await;
@@ -799,12 +799,12 @@ async fn a_disabled_tool_is_never_offered_and_refuses_until_it_is_enabled() {
 
 #[tokio::test(start_paused = true)]
 async fn what_an_operator_says_and_takes_back_survives_the_loss_of_power() {
-    let (store, safe) = (Arc::new(Meddled::default()), Arc::new(Mutex::new(Vec::new())));
+    let (store, safe) = (Arc::new(InterceptedStore::default()), Arc::new(Mutex::new(Vec::new())));
     let seen = safe.clone();
     store.before_commits(move |batch| {
         let statuses = batch.writes.iter().filter(|write| write.table == Table::Statuses);
         seen.lock().unwrap().extend(statuses.map(|write| write.durability));
-        Box::pin(async { Then::Made })
+        Box::pin(async { CommitAction::Apply })
     });
     let hub = ToolHub::builder().shared_store(store).tool(scripted("it", []).0).build().await.unwrap();
     hub.set_enabled("it", false, None).await.unwrap();
@@ -822,10 +822,10 @@ async fn a_timeout_while_connecting_is_everybodys_at_once() {
         Step::Fail(if connecting { error.connecting() } else { error })
     };
     for (connecting, expected) in [(false, ToolStatus::Available), (true, ToolStatus::Failed)] {
-        let (hub, _) = flaky((0..3).map(|_| late(connecting)).collect()).await;
+        let (hub, _) = flaky_hub((0..3).map(|_| late(connecting)).collect()).await;
         for _ in 0..3 {
             call(&hub, "t1").await.assert_error(ErrorKind::Timeout);
         }
-        assert_eq!(word(&hub).await, expected, "connecting: {connecting}");
+        assert_eq!(current_status(&hub).await, expected, "connecting: {connecting}");
     }
 }

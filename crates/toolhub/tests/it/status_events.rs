@@ -14,7 +14,7 @@ use toolhub::{
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A hub whose tool was withheld just now, for five minutes.
-async fn withheld() -> (ToolHub, TestClock) {
+async fn hub_with_withheld_tool() -> (ToolHub, TestClock) {
     let (clock, fail) = (TestClock::new(), || Step::Fail(ToolError::of(ErrorKind::UpstreamError, "500")));
     let (tool, _) = scripted("flaky", [fail(), fail(), fail()]);
     let hub = ToolHub::builder().clock(clock.clone()).tool(tool.read_only().no_retry()).build().await.unwrap();
@@ -25,7 +25,7 @@ async fn withheld() -> (ToolHub, TestClock) {
 }
 
 /// The words that listeners were told, in order.
-fn words(recorder: &mut Recorder) -> Vec<ToolStatus> {
+fn status_changes(recorder: &mut Recorder) -> Vec<ToolStatus> {
     let told = recorder.events().iter().filter_map(|event| match &event.news {
         News::StatusChanged { new_status, .. } => Some(*new_status),
         _ => None,
@@ -34,33 +34,33 @@ fn words(recorder: &mut Recorder) -> Vec<ToolStatus> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_reads_a_status_whose_time_has_come_brings_the_news_that_no_timer_brought() {
-    let (hub, clock) = withheld().await;
+async fn reading_a_status_that_is_due_emits_the_event_that_no_timer_emitted() {
+    let (hub, clock) = hub_with_withheld_tool().await;
     let mut recorder = Recorder::of(&hub);
     clock.jump(299_999);
     assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Failed);
-    assert_eq!(words(&mut recorder), []);
+    assert_eq!(status_changes(&mut recorder), []);
     clock.jump(1);
     for _ in 0..3 {
         assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Available);
-        assert_eq!(words(&mut recorder), [ToolStatus::Available]);
+        assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
     }
     tokio::time::sleep(10 * MINUTE).await;
-    assert_eq!(words(&mut recorder), [ToolStatus::Available], "the timer has nothing to add");
+    assert_eq!(status_changes(&mut recorder), [ToolStatus::Available], "the timer has nothing to add");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_a_clock_set_back_has_ended_is_told_by_whoever_sees_it_and_for_good() {
     for hours in [1, 365 * 24] {
-        let (hub, clock) = withheld().await;
+        let (hub, clock) = hub_with_withheld_tool().await;
         let mut recorder = Recorder::of(&hub);
         clock.jump(-hours * 3_600_000);
         assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Available);
-        assert_eq!(words(&mut recorder), [ToolStatus::Available]);
+        assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
         tokio::time::sleep(MINUTE).await;
         clock.jump(hours * 3_600_000);
         assert_eq!(hub.tool_status("flaky", View::Shared).await.unwrap().status, ToolStatus::Available);
-        assert_eq!(words(&mut recorder), [ToolStatus::Available]);
+        assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
     }
 }
 
@@ -69,7 +69,7 @@ async fn a_hub_that_is_gone_leaves_no_timers_behind() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     for _ in 0..5 {
-        let (hub, _) = withheld().await;
+        let (hub, _) = hub_with_withheld_tool().await;
         let until = Some("2034-01-01T00:00:00Z".parse().unwrap());
         hub.set_tool_status("flaky", ToolStatus::Maintenance, None, until, View::Shared).await.unwrap();
     }
@@ -78,17 +78,17 @@ async fn a_hub_that_is_gone_leaves_no_timers_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_finds_the_wait_over_brings_the_news_too() {
-    let (hub, clock) = withheld().await;
+async fn a_call_that_finds_the_wait_over_emits_the_event_too() {
+    let (hub, clock) = hub_with_withheld_tool().await;
     let mut recorder = Recorder::of(&hub);
     clock.jump(300_000);
     hub.call("flaky", json!({})).await.assert_success();
-    assert_eq!(words(&mut recorder), [ToolStatus::Available]);
+    assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_was_replaced_by_a_longer_one_is_told_at_the_end_of_the_longer_one() {
-    let (hub, _) = withheld().await;
+    let (hub, _) = hub_with_withheld_tool().await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let mut recorder = Recorder::of(&hub);
     let before = tasks();
@@ -97,14 +97,14 @@ async fn a_wait_that_was_replaced_by_a_longer_one_is_told_at_the_end_of_the_long
         hub.set_tool_status("flaky", ToolStatus::Failed, None, Some(until), View::Shared).await.unwrap();
     }
     tokio::time::sleep(18 * MINUTE + MINUTE / 2).await;
-    assert_eq!(words(&mut recorder), []);
+    assert_eq!(status_changes(&mut recorder), []);
     assert!(tasks() <= before, "timers that have nothing to say end: {} more", tasks() - before);
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(words(&mut recorder), [ToolStatus::Available]);
+    assert_eq!(status_changes(&mut recorder), [ToolStatus::Available]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn on_several_threads_each_word_follows_on_the_one_before() {
+async fn on_several_threads_each_status_follows_on_the_one_before() {
     let hub = ToolHub::builder().tools(["flaky", "other"].map(|name| scripted(name, []).0)).build().await.unwrap();
     let mut events = hub.subscribe();
     let busy: Vec<_> = (0..8)

@@ -13,7 +13,7 @@ use toolhub::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn place() -> (Tenant, ThreadId) {
+fn tenant_and_thread() -> (Tenant, ThreadId) {
     (Tenant::default(), ThreadId::new("t1").unwrap())
 }
 
@@ -22,13 +22,13 @@ async fn hub(tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
 }
 
 /// A hub in which `next` waits for `base`.
-async fn pair(steps: Vec<Step>) -> ToolHub {
+async fn hub_with_dependency(steps: Vec<Step>) -> ToolHub {
     hub([scripted("base", []).0, scripted("next", steps).0.after("base")]).await
 }
 
 /// The word and the reason, asked in every way there is; they must agree.
-async fn told(hub: &ToolHub, tool: &str) -> (ToolStatus, String) {
-    let (tenant, thread) = place();
+async fn status_in_all_views(hub: &ToolHub, tool: &str) -> (ToolStatus, String) {
+    let (tenant, thread) = tenant_and_thread();
     let view = View::Thread(&tenant, &thread);
     let info = hub.tool_status(tool, view).await.unwrap();
     let all = hub.tool_statuses(view).await.unwrap();
@@ -55,30 +55,30 @@ fn check(told: (ToolStatus, String), status: ToolStatus, reason: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn in_a_thread_a_tool_that_waits_is_unavailable_until_its_dependencies_are_met() {
-    let hub = pair(vec![]).await;
-    check(told(&hub, "next").await, ToolStatus::Unavailable, "waiting for base");
+    let hub = hub_with_dependency(vec![]).await;
+    check(status_in_all_views(&hub, "next").await, ToolStatus::Unavailable, "waiting for base");
     let shared = hub.tool_status("next", View::Shared).await.unwrap();
     assert_eq!(shared.status, ToolStatus::Available, "evidence belongs to threads; for everybody no tool waits");
     hub.call("base", json!({})).thread("t1").await.assert_success();
-    check(told(&hub, "next").await, ToolStatus::Available, "dependencies met");
+    check(status_in_all_views(&hub, "next").await, ToolStatus::Available, "dependencies met");
     let unknown = hub.tool_status("nxt", View::Shared).await.unwrap_err();
     assert_eq!((unknown.kind, unknown.suggestions()), (ErrorKind::ToolNotFound, &["next".to_owned()][..]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_waits_and_is_broken_or_held_says_the_worse_word() {
-    let (tenant, thread) = place();
-    let hub = pair(vec![]).await;
+async fn a_tool_that_waits_and_is_broken_or_held_shows_the_worse_status() {
+    let (tenant, thread) = tenant_and_thread();
+    let hub = hub_with_dependency(vec![]).await;
     let view = View::Thread(&tenant, &thread);
     hub.set_tool_status("next", ToolStatus::Failed, None, None, view).await.unwrap();
-    check(told(&hub, "next").await, ToolStatus::Failed, "set to failed by an operator");
+    check(status_in_all_views(&hub, "next").await, ToolStatus::Failed, "set to failed by an operator");
     hub.set_tool_status("next", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
-    check(told(&hub, "next").await, ToolStatus::Maintenance, "under maintenance");
+    check(status_in_all_views(&hub, "next").await, ToolStatus::Maintenance, "under maintenance");
     hub.set_tool_status("next", ToolStatus::Available, None, None, View::Shared).await.unwrap();
     tokio::time::sleep(5 * MINUTE).await;
-    check(told(&hub, "next").await, ToolStatus::Unavailable, "waiting for base");
+    check(status_in_all_views(&hub, "next").await, ToolStatus::Unavailable, "waiting for base");
     hub.call("base", json!({})).thread("t1").await.assert_success();
-    check(told(&hub, "next").await, ToolStatus::Available, "on probation");
+    check(status_in_all_views(&hub, "next").await, ToolStatus::Available, "on probation");
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,8 +88,8 @@ async fn a_tool_whose_bases_came_in_the_wrong_order_does_not_ask_for_a_call_that
     for base in ["b", "a"] {
         hub.call(base, json!({})).thread("t1").await.assert_success();
     }
-    check(told(&hub, "last").await, ToolStatus::Unavailable, "others succeeded in the wrong order");
-    let (tenant, thread) = place();
+    check(status_in_all_views(&hub, "last").await, ToolStatus::Unavailable, "others succeeded in the wrong order");
+    let (tenant, thread) = tenant_and_thread();
     let line = async |language| hub.summary(&tenant, &thread, language).await.unwrap();
     assert!(
         line(Language::English).await.ends_with(" [waiting: last (wrong order)]"),
@@ -105,7 +105,7 @@ async fn a_tool_whose_bases_came_in_the_wrong_order_does_not_ask_for_a_call_that
 
 #[tokio::test(start_paused = true)]
 async fn the_last_moment_of_a_wait_is_told_in_whole_seconds() {
-    let (tenant, thread) = place();
+    let (tenant, thread) = tenant_and_thread();
     let hub = hub([scripted("sick", []).0]).await;
     hub.set_tool_status("sick", ToolStatus::Failed, None, None, View::Shared).await.unwrap();
     for (left, told) in [(299_500, "300s"), (1_000, "1s"), (300, "1s")] {
@@ -121,8 +121,8 @@ async fn the_last_moment_of_a_wait_is_told_in_whole_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_only_waited_when_it_was_saved_is_not_locked_by_being_restored() {
-    let (tenant, thread) = place();
-    let first = pair(vec![]).await;
+    let (tenant, thread) = tenant_and_thread();
+    let first = hub_with_dependency(vec![]).await;
     let text = first.serialize_tool_states(&tenant, &thread).await.unwrap();
     assert!(text.contains("waiting for base"), "{text}");
     // Here the tool waits for nobody, so nothing but the text could hold it back.
@@ -134,8 +134,8 @@ async fn a_tool_that_only_waited_when_it_was_saved_is_not_locked_by_being_restor
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_asks_to_be_bound_again_from_the_moment_a_held_list_differs() {
-    let (tenant, thread) = place();
-    let hub = pair(vec![]).await;
+    let (tenant, thread) = tenant_and_thread();
+    let hub = hub_with_dependency(vec![]).await;
     let asks = async |tool| hub.tool_status(tool, View::Thread(&tenant, &thread)).await.unwrap().should_rebind;
     let offer = hub.offer(&tenant, &thread).await.unwrap();
     assert!(!asks("base").await && !asks("next").await);
@@ -159,7 +159,7 @@ async fn what_succeeded_before_a_restart_is_known_after_it() {
         let tools = [scripted("look", []).0.read_only(), scripted("pay", []).0, scripted("never", []).0];
         ToolHub::builder().shared_store(store.clone()).clock(TestClock::new()).tools(tools).build().await.unwrap()
     };
-    let (tenant, thread) = place();
+    let (tenant, thread) = tenant_and_thread();
     let other = ThreadId::new("t2").unwrap();
     let first = hub().await;
     for tool in ["look", "pay"] {
@@ -193,11 +193,11 @@ async fn what_succeeded_before_a_restart_is_known_after_it() {
 #[tokio::test(start_paused = true)]
 async fn a_plain_success_is_remembered_in_its_thread_and_for_everybody() {
     let (tenant, other) = (Tenant::default(), ThreadId::new("t2").unwrap());
-    let hub = pair(vec![]).await;
-    check(told(&hub, "base").await, ToolStatus::Available, "never run");
+    let hub = hub_with_dependency(vec![]).await;
+    check(status_in_all_views(&hub, "base").await, ToolStatus::Available, "never run");
     hub.call("base", json!({})).thread("t1").await.assert_success();
-    check(told(&hub, "base").await, ToolStatus::Available, "executed successfully");
-    let (_, thread) = place();
+    check(status_in_all_views(&hub, "base").await, ToolStatus::Available, "executed successfully");
+    let (_, thread) = tenant_and_thread();
     let at = async |view| hub.tool_status("base", view).await.unwrap().last_success_time.map(|at| at.to_string());
     let noon = Some("2024-01-01T12:00:00.000Z".to_owned());
     assert_eq!(at(View::Thread(&tenant, &thread)).await, noon);
@@ -208,27 +208,27 @@ async fn a_plain_success_is_remembered_in_its_thread_and_for_everybody() {
     assert_eq!(at(View::Shared).await, Some("2024-01-01T12:01:00.000Z".to_owned()));
     assert_eq!(hub.tool_status("base", View::Shared).await.unwrap().reason, "executed successfully");
     hub.call("next", json!({})).thread("t1").await.assert_success();
-    check(told(&hub, "next").await, ToolStatus::Available, "executed successfully");
+    check(status_in_all_views(&hub, "next").await, ToolStatus::Available, "executed successfully");
 
     hub.apply(Change::of_tools().put(scripted("base", []).0)).await.unwrap();
     assert!(at(View::Shared).await.is_some(), "a reload forgets nothing");
     hub.reset_tool_status("base", View::Thread(&tenant, &thread)).await.unwrap();
-    check(told(&hub, "base").await, ToolStatus::Available, "never run");
+    check(status_in_all_views(&hub, "base").await, ToolStatus::Available, "never run");
     hub.reset_tool_status("base", View::Shared).await.unwrap();
     assert_eq!(at(View::Shared).await, None);
     hub.report_result("base", View::Thread(&tenant, &thread), Ok(())).await.unwrap();
     assert!(at(View::Shared).await.is_some());
-    check(told(&hub, "base").await, ToolStatus::Available, "executed successfully");
+    check(status_in_all_views(&hub, "base").await, ToolStatus::Available, "executed successfully");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_no_success_and_a_success_after_it_is_the_later_news() {
+async fn a_failure_is_no_success_and_a_later_success_replaces_its_reason() {
     let fail = Step::Fail(ToolError::new("my fault"));
     let hub = hub([scripted("sick", [Step::Return(json!(1)), fail]).0]).await;
     for (minute, reason) in [(0, "executed successfully"), (1, "the last call failed"), (2, "executed successfully")] {
         hub.call("sick", json!({})).thread("t1").await;
-        check(told(&hub, "sick").await, ToolStatus::Available, reason);
-        let (tenant, thread) = place();
+        check(status_in_all_views(&hub, "sick").await, ToolStatus::Available, reason);
+        let (tenant, thread) = tenant_and_thread();
         let info = hub.tool_status("sick", View::Thread(&tenant, &thread)).await.unwrap();
         let good = if minute == 1 { 0 } else { minute };
         assert_eq!(info.last_success_time.unwrap().to_string(), format!("2024-01-01T12:0{good}:00.000Z"));
@@ -238,7 +238,7 @@ async fn a_failure_is_no_success_and_a_success_after_it_is_the_later_news() {
 
 #[tokio::test(start_paused = true)]
 async fn a_saved_success_is_restored_and_makes_no_record() {
-    let (tenant, thread) = place();
+    let (tenant, thread) = tenant_and_thread();
     let first = hub([scripted("base", []).0]).await;
     first.call("base", json!({})).thread("t1").await.assert_success();
     let text = first.serialize_tool_states(&tenant, &thread).await.unwrap();
@@ -246,7 +246,7 @@ async fn a_saved_success_is_restored_and_makes_no_record() {
     let second = hub([scripted("base", []).0]).await;
     let restored = second.deserialize_tool_states(&tenant, &thread, &text).await.unwrap();
     assert_eq!(restored.tools, [], "a plain success is not worth a record");
-    check(told(&second, "base").await, ToolStatus::Available, "executed successfully");
+    check(status_in_all_views(&second, "base").await, ToolStatus::Available, "executed successfully");
     assert_eq!(second.tool_status("base", View::Shared).await.unwrap().last_success_time, None);
 
     let older = r#"{"states": [{"toolName": "base", "status": "available", "consecutiveFailures": 0,
@@ -266,7 +266,7 @@ async fn a_tool_registered_again_under_its_old_name_keeps_its_status() {
     }
     hub.unregister("sick").await.unwrap();
     hub.register(scripted("sick", []).0).unwrap();
-    check(told(&hub, "sick").await, ToolStatus::Failed, "failed 3 times in a row");
+    check(status_in_all_views(&hub, "sick").await, ToolStatus::Failed, "failed 3 times in a row");
     hub.apply(Change::of_tools().put(scripted("sick", []).0)).await.unwrap();
     hub.call("sick", json!({})).thread("t1").await.assert_error(ErrorKind::ToolFailedStatus);
 }

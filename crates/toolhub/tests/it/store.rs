@@ -16,7 +16,7 @@ use toolhub::{
 };
 use toolhub_testkit::soak;
 
-use crate::{alloc::held, awkward_store::Awkward};
+use crate::{alloc::allocated_bytes, faulty_store::FaultyStore};
 
 #[tokio::test]
 async fn the_store_in_memory_keeps_every_promise() {
@@ -25,7 +25,7 @@ async fn the_store_in_memory_keeps_every_promise() {
 
 #[tokio::test]
 async fn a_store_that_takes_its_time_keeps_them_too() {
-    contract::check(async || Arc::new(Awkward::default())).await;
+    contract::check(async || Arc::new(FaultyStore::default())).await;
 }
 
 #[tokio::test]
@@ -33,12 +33,12 @@ async fn a_store_in_an_arc_says_of_itself_what_it_says_without() {
     let memory: Arc<dyn Backend> = Arc::new(Memory::new());
     let behind = Behind::open(memory.clone(), toolhub::behind::Options::default()).await.unwrap();
     // Each as a backend of its own type, which is how a hub is handed one.
-    fn said(store: &impl Backend) -> (bool, bool) {
+    fn backend_flags(store: &impl Backend) -> (bool, bool) {
         (store.alone(), store.is_behind())
     }
-    assert_eq!(said(&memory), (true, false));
-    assert_eq!(said(&Arc::new(behind)), (true, true));
-    assert_eq!(said(&Arc::new(Awkward::default())), (false, false));
+    assert_eq!(backend_flags(&memory), (true, false));
+    assert_eq!(backend_flags(&Arc::new(behind)), (true, true));
+    assert_eq!(backend_flags(&Arc::new(FaultyStore::default())), (false, false));
 }
 
 #[tokio::test]
@@ -138,21 +138,21 @@ async fn thousands_of_threads_come_and_go_and_each_keeps_its_own() {
 #[tokio::test]
 async fn a_thread_with_one_small_state_takes_little_more_than_the_state() {
     for (entries, size, most) in [(15_000, 64, 240), (3_000, 1024, 1024 * 115 / 100)] {
-        let (before, store, text) = (held(), Memory::new(), "x".repeat(size));
+        let (before, store, text) = (allocated_bytes(), Memory::new(), "x".repeat(size));
         for number in 0..entries {
             let batch = Batch::on(thread(number)).with(write("cart/business", put(&text, None)));
             store.commit(batch, Timestamp::from_millis(1_704_110_400_000)).await.unwrap();
         }
-        let each = (held() - before) / entries as isize;
+        let each = (allocated_bytes() - before) / entries as isize;
         assert!(each <= most, "a state of {size} bytes takes {each}");
     }
 }
 
 #[tokio::test]
-async fn what_has_gone_gives_its_room_back() {
+async fn what_was_removed_gives_its_memory_back() {
     let store = Memory::new();
     let now = Timestamp::from_millis(1);
-    let before = held();
+    let before = allocated_bytes();
     for round in 0..2 {
         for number in 0..3_000 {
             let ids = (0..5).map(|id| write(&id.to_string(), put("text", Some(5))));
@@ -167,7 +167,7 @@ async fn what_has_gone_gives_its_room_back() {
                 store.commit(Batch { writes: ids.collect(), ..Batch::on(thread(number)) }, now).await.unwrap();
             }
         }
-        let left = held() - before;
+        let left = allocated_bytes() - before;
         assert!(left < 50_000, "round {round}: {left} bytes are left of nothing");
     }
 }

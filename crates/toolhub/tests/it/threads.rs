@@ -12,14 +12,14 @@ use toolhub::{
 };
 
 use crate::{
-    awkward_store::Awkward,
-    shop::{add, add_to_cart},
+    faulty_store::FaultyStore,
+    shop_tools::{add, add_to_cart},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-fn shop(store: &Arc<Memory>) -> HubBuilder {
+fn shop_builder(store: &Arc<Memory>) -> HubBuilder {
     ToolHub::builder()
         .clock(TestClock::new())
         .shared_store(store.clone())
@@ -27,7 +27,7 @@ fn shop(store: &Arc<Memory>) -> HubBuilder {
         .tool(tool("add_to_cart", add_to_cart))
 }
 
-fn main() -> Tenant {
+fn default_tenant() -> Tenant {
     Tenant::default()
 }
 
@@ -35,8 +35,8 @@ fn id(thread: &str) -> ThreadId {
     ThreadId::new(thread).unwrap()
 }
 
-async fn is_known(hub: &ToolHub, thread: &str) -> bool {
-    hub.thread(&main(), &id(thread)).await.unwrap().is_some()
+async fn thread_exists(hub: &ToolHub, thread: &str) -> bool {
+    hub.thread(&default_tenant(), &id(thread)).await.unwrap().is_some()
 }
 
 async fn buy(hub: &ToolHub, thread: &str) -> Value {
@@ -45,8 +45,8 @@ async fn buy(hub: &ToolHub, thread: &str) -> Value {
 }
 
 /// How many rows the store has in a thread.
-async fn rows(store: &Memory, thread: &str) -> usize {
-    let partition = Partition::of_thread(main(), id(thread));
+async fn count_rows(store: &Memory, thread: &str) -> usize {
+    let partition = Partition::of_thread(default_tenant(), id(thread));
     let mut rows = 0;
     for table in Table::ALL {
         let scan = Scan::of(table, Scope::Partition(partition.clone()));
@@ -56,87 +56,87 @@ async fn rows(store: &Memory, thread: &str) -> usize {
 }
 
 /// Writes a row into a thread.
-async fn put(store: &Memory, thread: &str, table: Table, row: &str) {
+async fn put_row(store: &Memory, thread: &str, table: Table, row: &str) {
     let change = Change::Put { value: b"{}".as_slice().into(), schema: 1, expires: None };
     let (expect, durability) = (Expect::Absent, Durability::KillSafe);
     let write = Write { table, id: row.into(), expect, change, durability };
-    let batch = Batch::on(Partition::of_thread(main(), id(thread))).with(write);
+    let batch = Batch::on(Partition::of_thread(default_tenant(), id(thread))).with(write);
     store.commit(batch, TestClock::new().now()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_thread_is_made_by_whatever_names_it_even_by_a_refused_call() {
-    let hub = shop(&Arc::default()).build().await.unwrap();
-    assert!(!is_known(&hub, "never").await);
+    let hub = shop_builder(&Arc::default()).build().await.unwrap();
+    assert!(!thread_exists(&hub, "never").await);
     hub.call("add", json!({"a": 1, "b": 2})).thread("plain").await.assert_success();
     hub.call("add", json!({"a": "x"})).thread("invalid").await.assert_error(ErrorKind::ArgumentsInvalid);
     hub.call("nothing", json!({})).thread("refused").await.assert_error(ErrorKind::ToolNotFound);
     hub.batch([hub.call("add", json!({"a": 1, "b": 2})).thread("batch")]).await;
     for thread in ["plain", "invalid", "refused", "batch"] {
-        assert!(is_known(&hub, thread).await, "{thread}");
+        assert!(thread_exists(&hub, thread).await, "{thread}");
     }
     let minted = hub.call("add_to_cart", json!({"sku": "tea", "qty": 1})).await;
     let minted = minted.thread.expect("a tool with state has a thread");
-    assert!(is_known(&hub, minted.as_str()).await);
-    let made = hub.create_thread(&main(), None).await.unwrap();
-    assert!(is_known(&hub, made.id.as_str()).await);
+    assert!(thread_exists(&hub, minted.as_str()).await);
+    let made = hub.create_thread(&default_tenant(), None).await.unwrap();
+    assert!(thread_exists(&hub, made.id.as_str()).await);
     let wrong = hub.call("add", json!({"a": 1, "b": 2})).thread("not a thread").await;
     wrong.assert_error(ErrorKind::ArgumentsInvalid);
-    let all = hub.threads(&main(), None).await.unwrap();
+    let all = hub.threads(&default_tenant(), None).await.unwrap();
     assert_eq!(all.threads.len(), 6);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_thread_knows_since_when_it_is_when_it_was_active_and_how_many_calls_named_it() {
     let store = Arc::default();
-    let hub = shop(&store).build().await.unwrap();
+    let hub = shop_builder(&store).build().await.unwrap();
     let noon = TestClock::new().now();
     for _ in 0..3 {
         buy(&hub, "t1").await;
         tokio::time::sleep(MINUTE / 2).await;
     }
-    let info = hub.thread(&main(), &id("t1")).await.unwrap().unwrap();
+    let info = hub.thread(&default_tenant(), &id("t1")).await.unwrap().unwrap();
     assert_eq!((info.created, info.last_active, info.calls), (noon, noon + MINUTE, 3));
-    let found = hub.create_thread(&main(), Some(id("t1"))).await.unwrap();
+    let found = hub.create_thread(&default_tenant(), Some(id("t1"))).await.unwrap();
     assert_eq!(found, info, "making it again only finds it");
 
     // What was seen lately is written at the end, and the next process goes on from there.
     hub.shutdown(Duration::ZERO).await;
-    let next = shop(&store).build().await.unwrap();
-    assert_eq!(next.thread(&main(), &id("t1")).await.unwrap(), Some(info.clone()));
+    let next = shop_builder(&store).build().await.unwrap();
+    assert_eq!(next.thread(&default_tenant(), &id("t1")).await.unwrap(), Some(info.clone()));
     buy(&next, "t1").await;
-    let later = next.thread(&main(), &id("t1")).await.unwrap().unwrap();
+    let later = next.thread(&default_tenant(), &id("t1")).await.unwrap().unwrap();
     assert_eq!((later.created, later.calls), (info.created, 4));
-    assert_eq!(next.threads(&main(), None).await.unwrap().threads, [later]);
+    assert_eq!(next.threads(&default_tenant(), None).await.unwrap().threads, [later]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_hub_hears_of_a_thread_within_seconds_and_nobody_of_another_tenants() {
     let store = Arc::default();
-    let (here, there) = (shop(&store).build().await.unwrap(), shop(&store).build().await.unwrap());
+    let (here, there) = (shop_builder(&store).build().await.unwrap(), shop_builder(&store).build().await.unwrap());
     buy(&here, "t1").await;
-    assert!(!is_known(&there, "t1").await);
+    assert!(!thread_exists(&there, "t1").await);
     tokio::time::sleep(MINUTE / 6).await;
-    assert!(is_known(&there, "t1").await);
+    assert!(thread_exists(&there, "t1").await);
     let stranger = Tenant::new("stranger").unwrap();
     assert_eq!(here.thread(&stranger, &id("t1")).await.unwrap(), None);
     assert!(here.threads(&stranger, None).await.unwrap().threads.is_empty());
     let foreign = here.call("add_to_cart", json!({"sku": "tea", "qty": 1})).thread("t1").tenant(stranger.clone());
     assert_eq!(foreign.await.assert_success(), &json!(1), "its cart is another one");
     assert!(here.delete_thread(&stranger, &id("t1")).await.unwrap());
-    assert!(is_known(&here, "t1").await);
+    assert!(thread_exists(&here, "t1").await);
     assert_eq!(buy(&here, "t1").await, json!(2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_threads_are_listed_by_id_a_page_at_a_time() {
-    let hub = shop(&Arc::default()).build().await.unwrap();
+    let hub = shop_builder(&Arc::default()).build().await.unwrap();
     for n in 0..250 {
         hub.call("add", json!({"a": 1, "b": 2})).thread(format!("t{n:03}")).await.assert_success();
     }
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
-        let page = hub.threads(&main(), cursor.take()).await.unwrap();
+        let page = hub.threads(&default_tenant(), cursor.take()).await.unwrap();
         seen.extend(page.threads.into_iter().map(|thread| thread.id.to_string()));
         match page.next {
             Some(next) => cursor = Some(next),
@@ -149,16 +149,16 @@ async fn many_threads_are_listed_by_id_a_page_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_thread_is_swept_with_all_it_holds_and_an_active_one_is_not() {
     let store: Arc<Memory> = Arc::default();
-    let hub = shop(&store).build().await.unwrap();
+    let hub = shop_builder(&store).build().await.unwrap();
     buy(&hub, "idle").await;
     buy(&hub, "active").await;
     tokio::time::sleep(13 * DAY).await;
     buy(&hub, "active").await;
-    assert!(is_known(&hub, "idle").await);
+    assert!(thread_exists(&hub, "idle").await);
     let mut recorder = Recorder::of(&hub);
     tokio::time::sleep(2 * DAY).await;
-    assert!(!is_known(&hub, "idle").await);
-    assert_eq!(rows(&store, "idle").await, 0);
+    assert!(!thread_exists(&hub, "idle").await);
+    assert_eq!(count_rows(&store, "idle").await, 0);
     let swept: Vec<_> = recorder.events().iter().filter(|event| event.name() == "thread.swept").cloned().collect();
     assert_eq!(swept.len(), 1);
     assert_eq!(swept[0].thread, Some(id("idle")));
@@ -171,7 +171,7 @@ async fn an_idle_thread_is_swept_with_all_it_holds_and_an_active_one_is_not() {
 async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_so_wished() {
     let store: Arc<Memory> = Arc::default();
     let (slow, script) = scripted("slow", [Step::Hang]);
-    let hub = shop(&store)
+    let hub = shop_builder(&store)
         .idle_threads(DAY)
         .tool(slow.timeout(10 * DAY))
         .tool(tool("ask", add).approval_timeout(10 * DAY))
@@ -185,47 +185,47 @@ async fn nothing_is_swept_that_waits_runs_or_is_not_ended_and_nothing_at_all_if_
     buy(&hub, "ended").await;
     buy(&hub, "crashed").await;
     // A call that another node has opened, and not closed.
-    put(&store, "crashed", Table::Open, "call_open").await;
+    put_row(&store, "crashed", Table::Open, "call_open").await;
     // An agent's run that has not ended, and one that has, with what was said in it.
     for thread in ["agent", "answered"] {
         buy(&hub, thread).await;
-        put(&store, thread, Table::Messages, "0001").await;
-        put(&store, thread, Table::Runs, "run_1").await;
+        put_row(&store, thread, Table::Messages, "0001").await;
+        put_row(&store, thread, Table::Runs, "run_1").await;
     }
-    put(&store, "agent", Table::Runs, Table::OPEN_RUN).await;
+    put_row(&store, "agent", Table::Runs, Table::OPEN_RUN).await;
     tokio::time::sleep(4 * DAY).await;
     for (thread, there) in
         [("asks", true), ("runs", true), ("crashed", true), ("agent", true), ("ended", false), ("answered", false)]
     {
-        assert_eq!(is_known(&hub, thread).await, there, "{thread}");
+        assert_eq!(thread_exists(&hub, thread).await, there, "{thread}");
     }
     assert_eq!(script.asked().len(), 1);
-    assert_eq!(rows(&store, "answered").await, 0);
-    assert!(hub.delete_thread(&main(), &id("agent")).await.unwrap(), "whoever deletes it means the run too");
-    assert_eq!(rows(&store, "agent").await, 0);
+    assert_eq!(count_rows(&store, "answered").await, 0);
+    assert!(hub.delete_thread(&default_tenant(), &id("agent")).await.unwrap(), "whoever deletes it means the run too");
+    assert_eq!(count_rows(&store, "agent").await, 0);
     running.cancel();
     running.await.assert_error(ErrorKind::Cancelled);
     // Nobody answers in time; then nothing waits any more.
     tokio::time::sleep(8 * DAY).await;
-    assert!(!is_known(&hub, "asks").await && !is_known(&hub, "runs").await);
+    assert!(!thread_exists(&hub, "asks").await && !thread_exists(&hub, "runs").await);
 
-    let hub = shop(&Arc::default()).idle_threads(None).build().await.unwrap();
+    let hub = shop_builder(&Arc::default()).idle_threads(None).build().await.unwrap();
     buy(&hub, "t1").await;
     tokio::time::sleep(100 * DAY).await;
-    assert!(is_known(&hub, "t1").await);
+    assert!(thread_exists(&hub, "t1").await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn activity_on_another_hub_keeps_a_thread() {
     let store: Arc<Memory> = Arc::default();
-    let (here, there) = (shop(&store).build().await.unwrap(), shop(&store).build().await.unwrap());
+    let (here, there) = (shop_builder(&store).build().await.unwrap(), shop_builder(&store).build().await.unwrap());
     buy(&here, "t1").await;
     tokio::time::sleep(13 * DAY).await;
     buy(&there, "t1").await;
     tokio::time::sleep(13 * DAY).await;
-    assert!(is_known(&here, "t1").await);
+    assert!(thread_exists(&here, "t1").await);
     tokio::time::sleep(2 * DAY).await;
-    assert!(!is_known(&here, "t1").await && !is_known(&there, "t1").await);
+    assert!(!thread_exists(&here, "t1").await && !thread_exists(&there, "t1").await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,10 +233,10 @@ async fn a_thread_is_deleted_at_once_but_not_under_running_calls() {
     let store: Arc<Memory> = Arc::default();
     let fails = || Step::Fail(ToolError::new("no"));
     let (flaky, _) = scripted("flaky", [fails(), fails(), fails(), Step::Hang, Step::Return(json!(1))]);
-    let hub = shop(&store).tool(flaky).build().await.unwrap();
-    let elsewhere = shop(&store).tool(scripted("flaky", []).0).build().await.unwrap();
+    let hub = shop_builder(&store).tool(flaky).build().await.unwrap();
+    let elsewhere = shop_builder(&store).tool(scripted("flaky", []).0).build().await.unwrap();
     let mut recorder = Recorder::of(&hub);
-    assert!(!hub.delete_thread(&main(), &id("t1")).await.unwrap(), "there is none");
+    assert!(!hub.delete_thread(&default_tenant(), &id("t1")).await.unwrap(), "there is none");
     for _ in 0..250 {
         buy(&hub, "t1").await;
     }
@@ -246,56 +246,56 @@ async fn a_thread_is_deleted_at_once_but_not_under_running_calls() {
     hub.call("flaky", json!({})).thread("t1").await.assert_error(ErrorKind::ToolFailedStatus);
     let running = hub.call("flaky", json!({})).thread("t2").start();
     tokio::time::sleep(MINUTE / 60).await;
-    let busy = hub.delete_thread(&main(), &id("t2")).await;
+    let busy = hub.delete_thread(&default_tenant(), &id("t2")).await;
     assert_eq!(busy, Err(ThreadError::Busy(id("t2"))));
     drop(running);
     tokio::time::sleep(MINUTE / 60).await;
-    assert!(hub.delete_thread(&main(), &id("t2")).await.unwrap());
+    assert!(hub.delete_thread(&default_tenant(), &id("t2")).await.unwrap());
 
-    assert!(rows(&store, "t1").await > 100);
-    assert!(hub.delete_thread(&main(), &id("t1")).await.unwrap());
-    assert_eq!(rows(&store, "t1").await, 0);
-    assert!(!is_known(&hub, "t1").await);
+    assert!(count_rows(&store, "t1").await > 100);
+    assert!(hub.delete_thread(&default_tenant(), &id("t1")).await.unwrap());
+    assert_eq!(count_rows(&store, "t1").await, 0);
+    assert!(!thread_exists(&hub, "t1").await);
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(rows(&store, "t1").await, 0, "nothing is written behind its back");
+    assert_eq!(count_rows(&store, "t1").await, 0, "nothing is written behind its back");
     assert_eq!(recorder.names().iter().filter(|name| **name == "thread.swept").count(), 2);
     assert_eq!(buy(&hub, "t1").await, json!(1));
-    let status = hub.tool_status("flaky", View::Thread(&main(), &id("t1"))).await.unwrap();
+    let status = hub.tool_status("flaky", View::Thread(&default_tenant(), &id("t1"))).await.unwrap();
     assert_eq!(status.consecutive_failures, 0, "what was held against a tool there is forgotten");
-    let status = elsewhere.tool_status("flaky", View::Thread(&main(), &id("t1"))).await.unwrap();
+    let status = elsewhere.tool_status("flaky", View::Thread(&default_tenant(), &id("t1"))).await.unwrap();
     assert_eq!(status.consecutive_failures, 0, "on every hub");
     hub.call("flaky", json!({})).thread("t1").await.assert_success();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_for_a_while_learns_of_the_threads_later() {
-    let store = Arc::new(Awkward::default());
+    let store = Arc::new(FaultyStore::default());
     let hub = || {
         let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store.clone());
         builder.tool(tool("add", add).read_only()).build()
     };
     let here = hub().await.unwrap();
-    store.gone.store(true, std::sync::atomic::Ordering::Release);
+    store.unavailable.store(true, std::sync::atomic::Ordering::Release);
     here.call("add", json!({"a": 1, "b": 2})).thread("t1").await.assert_success();
     tokio::time::sleep(MINUTE).await;
-    assert!(here.thread(&main(), &id("t1")).await.is_err());
-    store.gone.store(false, std::sync::atomic::Ordering::Release);
+    assert!(here.thread(&default_tenant(), &id("t1")).await.is_err());
+    store.unavailable.store(false, std::sync::atomic::Ordering::Release);
     tokio::time::sleep(MINUTE).await;
-    assert!(is_known(&hub().await.unwrap(), "t1").await);
+    assert!(thread_exists(&hub().await.unwrap(), "t1").await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_thread_is_not_deleted_under_a_call_that_runs_on_another_hub() {
     let store: Arc<Memory> = Arc::default();
-    let here = shop(&store).build().await.unwrap();
+    let here = shop_builder(&store).build().await.unwrap();
     let (slow, script) = scripted("slow", [Step::Wait(MINUTE), Step::Return(json!("done"))]);
-    let there = shop(&store).tool(slow.timeout(10 * MINUTE)).build().await.unwrap();
+    let there = shop_builder(&store).tool(slow.timeout(10 * MINUTE)).build().await.unwrap();
     let running = there.call("slow", json!({})).thread("t1").start();
     tokio::time::sleep(MINUTE / 6).await;
     assert_eq!(script.asked().len(), 1);
-    assert_eq!(here.delete_thread(&main(), &id("t1")).await, Err(ThreadError::Busy(id("t1"))));
+    assert_eq!(here.delete_thread(&default_tenant(), &id("t1")).await, Err(ThreadError::Busy(id("t1"))));
     let ended = running.await;
     ended.assert_success();
-    assert!(there.call_record(&main(), ended.id).await.unwrap().is_some(), "it has its record");
-    assert!(here.delete_thread(&main(), &id("t1")).await.unwrap());
+    assert!(there.call_record(&default_tenant(), ended.id).await.unwrap().is_some(), "it has its record");
+    assert!(here.delete_thread(&default_tenant(), &id("t1")).await.unwrap());
 }

@@ -10,7 +10,7 @@ use toolhub::{
     testing::{AssertOutcome, Recorder, TestClock, scripted},
 };
 
-fn main() -> Tenant {
+fn default_tenant() -> Tenant {
     Tenant::default()
 }
 
@@ -32,20 +32,20 @@ async fn hub(status: StatusSettings) -> ToolHub {
 async fn a_thread_is_offered_the_tools_of_its_toolset_that_may_be_used() {
     let hub = hub(StatusSettings::default()).await;
     let files = Toolset::of(["fs__*", "clock"]).unwrap();
-    let offer = async |toolset: &Toolset| names(&hub.offer_of(&main(), &t1(), toolset).await.unwrap());
+    let offer = async |toolset: &Toolset| names(&hub.offer_of(&default_tenant(), &t1(), toolset).await.unwrap());
     assert_eq!(offer(&files).await, ["clock", "fs__read", "fs__write"]);
     assert_eq!(offer(&Toolset::of(["f*d"]).unwrap()).await, ["fs__read"]);
     assert!(offer(&Toolset::of(Vec::<String>::new()).unwrap()).await.is_empty());
-    assert_eq!(offer(&Toolset::all()).await, names(&hub.offer(&main(), &t1()).await.unwrap()));
+    assert_eq!(offer(&Toolset::all()).await, names(&hub.offer(&default_tenant(), &t1()).await.unwrap()));
     assert!(Toolset::of([""]).is_err());
-    let line = hub.summary_of(&main(), &t1(), &files, Language::English).await.unwrap();
+    let line = hub.summary_of(&default_tenant(), &t1(), &files, Language::English).await.unwrap();
     let expected =
         "tools 4 (available 3, failed 0, roots 3): [clock, fs__read, fs__write] [waiting: fs__late ← fs__write]";
     assert_eq!(line, expected);
-    let (both, line) = hub.offer_and_summary(&main(), &t1(), &files, Language::English).await.unwrap();
+    let (both, line) = hub.offer_and_summary(&default_tenant(), &t1(), &files, Language::English).await.unwrap();
     assert_eq!((names(&both), line.as_str()), (offer(&files).await, expected));
     // What is not on the list cannot be called among it, and evidence counts all the same.
-    let bound = hub.offer_of(&main(), &t1(), &files).await.unwrap();
+    let bound = hub.offer_of(&default_tenant(), &t1(), &files).await.unwrap();
     let call = |tool: &str| hub.call(tool, json!({})).thread("t1").among(bound.tools());
     call("pay").await.assert_error(ErrorKind::ToolNotFound);
     call("fs__write").await.assert_success();
@@ -59,14 +59,15 @@ async fn a_thread_is_offered_the_tools_of_its_toolset_that_may_be_used() {
 async fn a_holder_hears_only_of_tools_that_are_meant_for_it() {
     let hub = hub(StatusSettings::default()).await;
     let toolset = Toolset::of(["fs__*"]).unwrap();
-    let offer = hub.offer_of(&main(), &t1(), &toolset).await.unwrap();
+    let offer = hub.offer_of(&default_tenant(), &t1(), &toolset).await.unwrap();
     let mut recorder = Recorder::of(&hub);
     let set = |tool, status| hub.set_tool_status(tool, status, None, None, View::Shared);
     set("pay", ToolStatus::Maintenance).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(!recorder.names().contains(&"tool.rebind.required"));
     assert!(!hub.should_rebind(&offer).await.unwrap());
-    let status = async |tool| hub.tool_status(tool, View::Thread(&main(), &t1())).await.unwrap().should_rebind;
+    let status =
+        async |tool| hub.tool_status(tool, View::Thread(&default_tenant(), &t1())).await.unwrap().should_rebind;
     assert!(!status("pay").await && !status("clock").await, "nobody holds a list that they belong on");
     set("fs__read", ToolStatus::Maintenance).await.unwrap();
     assert!(hub.should_rebind(&offer).await.unwrap());
@@ -86,12 +87,12 @@ async fn a_holder_hears_only_of_tools_that_are_meant_for_it() {
 async fn without_auto_rebind_each_toolset_of_a_thread_keeps_its_own_list() {
     let hub = hub(StatusSettings { auto_rebind: false, ..StatusSettings::default() }).await;
     let (files, all) = (Toolset::of(["fs__*"]).unwrap(), Toolset::all());
-    let of = async |toolset: &Toolset| hub.offer_of(&main(), &t1(), toolset).await.unwrap();
+    let of = async |toolset: &Toolset| hub.offer_of(&default_tenant(), &t1(), toolset).await.unwrap();
     let (some, every) = (of(&files).await, of(&all).await);
     hub.set_tool_status("fs__read", ToolStatus::Maintenance, None, None, View::Shared).await.unwrap();
     assert_eq!(names(&of(&files).await), ["fs__read", "fs__write"]);
     assert_eq!(names(&of(&all).await), names(&every));
-    assert_eq!(names(&hub.rebind_of(&main(), &t1(), &files).await.unwrap()), ["fs__write"]);
+    assert_eq!(names(&hub.rebind_of(&default_tenant(), &t1(), &files).await.unwrap()), ["fs__write"]);
     assert_eq!(names(&of(&all).await), names(&every), "the other list was not bound again");
     drop((some, every));
 }
@@ -100,7 +101,7 @@ async fn without_auto_rebind_each_toolset_of_a_thread_keeps_its_own_list() {
 async fn a_model_is_shown_another_list_only_where_something_has_changed() {
     let hub = hub(StatusSettings::default()).await;
     let files = Toolset::of(["fs__*"]).unwrap();
-    let of = async || hub.offer_of(&main(), &t1(), &files).await.unwrap();
+    let of = async || hub.offer_of(&default_tenant(), &t1(), &files).await.unwrap();
     let shown = |offer: &Offer| serde_json::to_string(&offer.export(Format::OpenAi)).unwrap();
     let first = of().await;
     // Nothing that happens elsewhere changes what is shown.

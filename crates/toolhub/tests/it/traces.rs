@@ -10,26 +10,27 @@ use toolhub::{
 };
 use toolhub_agent::{AgentBuilder, UserMessage};
 
-use crate::agents::{Actor, asks, says};
+use crate::agents::{ScriptedModel, calls_reply, text_reply};
 
-const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn trace() -> TraceContext {
-    TraceContext::parse(PARENT).unwrap().with_state("vendor=1")
+    TraceContext::parse(TRACEPARENT).unwrap().with_state("vendor=1")
 }
 
-async fn seen(_: NoArguments, cx: CallContext) -> Result<Option<(String, Option<String>)>, ToolError> {
+async fn report_trace(_: NoArguments, cx: CallContext) -> Result<Option<(String, Option<String>)>, ToolError> {
     Ok(cx.trace().map(|trace| (trace.traceparent(), trace.state.clone())))
 }
 
 #[tokio::test]
 async fn the_tool_the_outcome_and_the_record_know_the_trace() {
-    let tools = [tool("reads", seen).read_only(), tool("writes", seen), tool("asks", seen).confirm()];
+    let tools =
+        [tool("reads", report_trace).read_only(), tool("writes", report_trace), tool("asks", report_trace).confirm()];
     let hub = ToolHub::builder().shared_store(Arc::new(Memory::new())).tools(tools).build().await.unwrap();
     let (tenant, id) = (Tenant::default(), Some(trace().trace_id));
     for name in ["reads", "writes"] {
         let outcome = hub.call(name, json!({})).trace(trace()).await;
-        assert_eq!(outcome.assert_success(), &json!([PARENT, "vendor=1"]), "{name}");
+        assert_eq!(outcome.assert_success(), &json!([TRACEPARENT, "vendor=1"]), "{name}");
         let record = hub.call_record(&tenant, outcome.id).await.unwrap().unwrap();
         assert_eq!((outcome.trace_id, record.trace_id, record.outcome.unwrap().trace_id), (id, id, id), "{name}");
         let plain = hub.call(name, json!({})).await;
@@ -50,7 +51,7 @@ async fn the_tool_the_outcome_and_the_record_know_the_trace() {
             None => tokio::task::yield_now().await,
         }
     };
-    assert_eq!((outcome.output, outcome.trace_id), (json!([PARENT, "vendor=1"]), id));
+    assert_eq!((outcome.output, outcome.trace_id), (json!([TRACEPARENT, "vendor=1"]), id));
 }
 
 #[tokio::test]
@@ -63,15 +64,15 @@ async fn an_answer_given_again_is_told_in_the_trace_that_asks() {
 
 #[tokio::test]
 async fn a_message_takes_its_trace_to_the_model_and_to_the_tools_of_its_calls() {
-    let hub = ToolHub::builder().tool(tool("look", seen)).build().await.unwrap();
-    let actor = Actor::new([asks([("look", json!({}))]), says("Seen."), says("Nothing.")]);
+    let hub = ToolHub::builder().tool(tool("look", report_trace)).build().await.unwrap();
+    let actor = ScriptedModel::new([calls_reply([("look", json!({}))]), text_reply("Seen."), text_reply("Nothing.")]);
     let agent = AgentBuilder::new(actor.clone()).build(&hub).await.unwrap();
     let run = agent.invoke(UserMessage { trace: Some(trace()), ..UserMessage::from("Look") }).await.unwrap();
     let record = hub.call_record(&Tenant::default(), run.calls[0].id).await.unwrap().unwrap();
     assert_eq!((run.trace_id, record.trace_id), (Some(trace().trace_id), Some(trace().trace_id)));
-    assert_eq!(record.outcome.unwrap().output, json!([PARENT, "vendor=1"]));
+    assert_eq!(record.outcome.unwrap().output, json!([TRACEPARENT, "vendor=1"]));
     // What was said in another trace, or in none, has nothing to do with it.
     assert_eq!(agent.invoke("And now?").await.unwrap().trace_id, None);
-    let told: Vec<Option<String>> = actor.told().into_iter().map(|told| told.traceparent).collect();
-    assert_eq!(told, [Some(PARENT.to_owned()), Some(PARENT.to_owned()), None]);
+    let told: Vec<Option<String>> = actor.prompts().into_iter().map(|told| told.traceparent).collect();
+    assert_eq!(told, [Some(TRACEPARENT.to_owned()), Some(TRACEPARENT.to_owned()), None]);
 }

@@ -48,7 +48,7 @@ async fn book(booking: Booking) -> Result<u8, ToolError> {
 }
 
 /// JSON of any shape, with the names the tool knows, names like them, and others.
-fn anything() -> impl Strategy<Value = Value> {
+fn any_json() -> impl Strategy<Value = Value> {
     let names = || {
         select(vec![
             "name", "guests", "gests", "seat", "wishes", "when", "what", "kind", "hour", "minute", "", "a/b~c", "名",
@@ -92,7 +92,7 @@ fn nearly_valid() -> impl Strategy<Value = (Value, bool)> {
         "/when/kind",
         "/when/hour",
     ]);
-    (valid, proptest::option::of((place, anything()))).prop_map(|(mut arguments, spoil)| {
+    (valid, proptest::option::of((place, any_json()))).prop_map(|(mut arguments, spoil)| {
         let untouched = spoil.is_none();
         if let Some((place, value)) = spoil
             && let Some(at) = arguments.pointer_mut(place)
@@ -103,7 +103,7 @@ fn nearly_valid() -> impl Strategy<Value = (Value, bool)> {
     })
 }
 
-fn cases() -> u32 {
+fn case_count() -> u32 {
     soak(3_000, 200_000)
 }
 
@@ -113,11 +113,11 @@ fn random_arguments_never_panic_and_every_refusal_names_its_field() {
     let hub = runtime.block_on(ToolHub::builder().tool(tool("book", book).read_only()).build()).unwrap();
     let mut accepted = 0;
     let mut refused = 0;
-    let config = ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: case_count(), failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let counts = std::cell::RefCell::new((&mut accepted, &mut refused));
     runner
-        .run(&prop_oneof![anything().prop_map(|any| (any, false)), nearly_valid()], |(arguments, valid)| {
+        .run(&prop_oneof![any_json().prop_map(|any| (any, false)), nearly_valid()], |(arguments, valid)| {
             let fits = serde_json::from_value::<Booking>(arguments.clone()).is_ok();
             let outcome = runtime.block_on(async { hub.call("book", arguments.clone()).await });
             prop_assert!(!valid || outcome.is_success(), "refused what is valid: {arguments}");

@@ -16,14 +16,14 @@ use toolhub::{
 };
 
 /// The schema of what is written, with every object closed: a member it does not name is wrong.
-fn schema<T: JsonSchema>() -> Value {
+fn closed_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    close(&mut schema, true);
+    close_objects(&mut schema, true);
     schema
 }
 
-fn close(schema: &mut Value, alone: bool) {
+fn close_objects(schema: &mut Value, alone: bool) {
     let Value::Object(members) = schema else { return };
     let pieces = ["oneOf", "anyOf", "allOf"];
     let joins = pieces.iter().any(|piece| members.contains_key(*piece));
@@ -32,10 +32,10 @@ fn close(schema: &mut Value, alone: bool) {
         match (name.as_str(), inner) {
             // Pieces of one object know only their own members.
             (piece, Value::Array(all)) if pieces.contains(&piece) => {
-                all.iter_mut().for_each(|one| close(one, alone && !has_members));
+                all.iter_mut().for_each(|one| close_objects(one, alone && !has_members));
             }
-            ("properties" | "$defs", Value::Object(all)) => all.values_mut().for_each(|one| close(one, true)),
-            ("items" | "additionalProperties", one) => close(one, true),
+            ("properties" | "$defs", Value::Object(all)) => all.values_mut().for_each(|one| close_objects(one, true)),
+            ("items" | "additionalProperties", one) => close_objects(one, true),
             _ => {}
         }
     }
@@ -47,7 +47,7 @@ fn close(schema: &mut Value, alone: bool) {
 
 #[track_caller]
 fn check<T: JsonSchema + Serialize>(sample: &T) {
-    let (schema, written) = (schema::<T>(), serde_json::to_value(sample).unwrap());
+    let (schema, written) = (closed_schema::<T>(), serde_json::to_value(sample).unwrap());
     let validator = jsonschema::draft202012::options().should_validate_formats(true).build(&schema).unwrap();
     let wrong: Vec<String> =
         validator.iter_errors(&written).map(|error| format!("{}: {error}", error.instance_path())).collect();
@@ -67,12 +67,12 @@ async fn count(_: NoArguments, mut count: State<Count>, cx: CallContext) -> Resu
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Say {
+struct RepeatArguments {
     words: String,
 }
 
-struct Line;
-impl Instance for Line {
+struct NoopInstance;
+impl Instance for NoopInstance {
     type Arguments = NoArguments;
     type Output = ();
     async fn call(&mut self, _: NoArguments, _: &CallContext) -> Result<(), ToolError> {
@@ -87,7 +87,7 @@ async fn hub() -> ToolHub {
         on_excess: OnExcess::Wait { at_most: Duration::from_secs(1) },
         ..RateLimit::per_minute(100)
     };
-    let long = tool("long", |say: Say| async move { Ok::<_, ToolError>(say.words.repeat(100)) });
+    let long = tool("long", |say: RepeatArguments| async move { Ok::<_, ToolError>(say.words.repeat(100)) });
     let builder = ToolHub::builder().shared_store(Arc::new(Memory::new())).tools([
         tool("count", count)
             .tag("numbers")
@@ -101,7 +101,7 @@ async fn hub() -> ToolHub {
             .after_any(["count", "sick"]),
         long.text_limit(10).read_only().rate_limit(rate).cache(Duration::from_secs(1)),
         scripted("ask", []).0.confirm().origin("shop", "ask"),
-        instance("line", |_: CallContext| std::future::ready(Ok(Line))).description("A line."),
+        instance("line", |_: CallContext| std::future::ready(Ok(NoopInstance))).description("A line."),
         sick,
     ]);
     let window = FailureWindow { failure_rate: 0.5, window: Duration::from_secs(60), minimum_calls: 10 };
@@ -247,7 +247,7 @@ async fn events_are_as_their_schema_says() {
     check(&page);
     // A wrong name and a member too much are noticed.
     let mut wrong = serde_json::to_value(&*told[0]).unwrap();
-    let validator = jsonschema::draft202012::new(&schema::<Event>()).unwrap();
+    let validator = jsonschema::draft202012::new(&closed_schema::<Event>()).unwrap();
     assert!(validator.is_valid(&wrong));
     wrong["secret"] = json!(1);
     assert!(!validator.is_valid(&wrong));

@@ -5,17 +5,17 @@ use std::time::Duration;
 use toolhub::{Toolset, prelude::*, testing::scripted};
 use toolhub_agent::{AgentBuilder, Message, RunStatus};
 
-use super::{Actor, asks, says};
+use super::{ScriptedModel, calls_reply, text_reply};
 
 #[tokio::test]
 async fn the_last_step_is_asked_for_an_answer_without_calls() {
     let (look, script) = scripted("look", []);
     let hub = ToolHub::builder().tool(look).build().await.unwrap();
-    let again = || asks([("look", json!({}))]);
-    let actor = Actor::new([again(), again(), says("That is all I know."), again(), again(), again()]);
+    let again = || calls_reply([("look", json!({}))]);
+    let actor = ScriptedModel::new([again(), again(), text_reply("That is all I know."), again(), again(), again()]);
     let agent = AgentBuilder::new(actor.clone()).max_steps(3).build(&hub).await.unwrap();
     assert_eq!(agent.invoke("Go").await.unwrap().content, "That is all I know.");
-    let may: Vec<bool> = actor.told().iter().map(|told| told.may_call).collect();
+    let may: Vec<bool> = actor.prompts().iter().map(|told| told.may_call).collect();
     assert_eq!(may, [true, true, false]);
     let run = agent.invoke("Go on").await.unwrap();
     assert_eq!((run.status, run.error.unwrap().code.as_str()), (RunStatus::Failed, "max_steps"));
@@ -26,7 +26,7 @@ async fn the_last_step_is_asked_for_an_answer_without_calls() {
 async fn a_run_stops_when_its_tokens_are_used_up() {
     let (look, _) = scripted("look", []);
     let hub = ToolHub::builder().tool(look).build().await.unwrap();
-    let actor = Actor::new((0..9).map(|at| asks([("look", json!({"at": at}))])));
+    let actor = ScriptedModel::new((0..9).map(|at| calls_reply([("look", json!({"at": at}))])));
     let agent = AgentBuilder::new(actor.clone()).token_budget(40).build(&hub).await.unwrap();
     let run = agent.invoke("Go").await.unwrap();
     assert_eq!((run.error.unwrap().code.as_str(), run.steps), ("token_budget", 3));
@@ -35,7 +35,7 @@ async fn a_run_stops_when_its_tokens_are_used_up() {
 #[tokio::test]
 async fn a_model_that_thinks_for_ever_is_cancelled_with_its_run() {
     let hub = ToolHub::builder().build().await.unwrap();
-    let agent = AgentBuilder::new(Actor::new([])).build(&hub).await.unwrap();
+    let agent = AgentBuilder::new(ScriptedModel::new([])).build(&hub).await.unwrap();
     let mut run = agent.start("Go").await.unwrap();
     run.cancel();
     assert_eq!(run.ended().await.status, RunStatus::Cancelled);
@@ -58,11 +58,11 @@ async fn an_agent_knows_nothing_of_tools_outside_its_toolset() {
     let (mine, _) = scripted("fs__read", []);
     let (other, script) = scripted("pay", []);
     let hub = ToolHub::builder().tool(mine).tool(other).build().await.unwrap();
-    let actor = Actor::new([asks([("pay", json!({}))]), says("I cannot.")]);
+    let actor = ScriptedModel::new([calls_reply([("pay", json!({}))]), text_reply("I cannot.")]);
     let toolset = Toolset::of(["fs__*"]).unwrap();
     let agent = AgentBuilder::new(actor.clone()).toolset(toolset).build(&hub).await.unwrap();
     agent.invoke("Pay").await.unwrap();
-    let told = actor.told();
+    let told = actor.prompts();
     assert_eq!(told[0].tools, ["fs__read"]);
     let Some(Message::Tool { results }) = told[1].messages.last() else { panic!("{told:?}") };
     assert!(results[0].is_error && results[0].text.contains("no tool"), "{}", results[0].text);
@@ -74,13 +74,13 @@ async fn an_agent_knows_nothing_of_tools_outside_its_toolset() {
 async fn a_long_conversation_loses_its_beginning_and_never_a_half_of_a_call() {
     let (look, _) = scripted("look", (0..200).map(|_| toolhub::testing::Step::Return(json!("x".repeat(2_000)))));
     let hub = ToolHub::builder().tool(look).build().await.unwrap();
-    let turns = (0..60).flat_map(|at| [asks([("look", json!({"at": at}))]), says("Seen.")]);
-    let actor = Actor::new(turns);
+    let turns = (0..60).flat_map(|at| [calls_reply([("look", json!({"at": at}))]), text_reply("Seen.")]);
+    let actor = ScriptedModel::new(turns);
     let agent = AgentBuilder::new(actor.clone()).context_window(8_000).build(&hub).await.unwrap();
     for at in 0..60 {
         agent.invoke(format!("Look at {at}")).await.unwrap();
     }
-    let told = actor.told();
+    let told = actor.prompts();
     assert!(told.last().unwrap().messages.len() < 60, "{}", told.last().unwrap().messages.len());
     for told in &told {
         assert!(matches!(told.messages.first(), Some(Message::User { .. })));

@@ -7,9 +7,9 @@ use toolhub::{
 };
 use toolhub_agent::{AgentBuilder, AgentError, AgentPlan, AgentService, CancelRun, Message, RunStatus, UserMessage};
 
-use super::{Actor, asks, says};
+use super::{ScriptedModel, calls_reply, text_reply};
 
-fn main() -> Tenant {
+fn default_tenant() -> Tenant {
     Tenant::default()
 }
 
@@ -22,8 +22,11 @@ async fn a_thread_has_one_run_at_a_time_and_a_cancelled_one_makes_room() {
     let (hang, script) = scripted("hang", [Step::Hang]);
     let hub = ToolHub::builder().tool(hang).build().await.unwrap();
     let service = AgentService::new(&hub);
-    service.define("default", AgentPlan::new(Actor::new([asks([("hang", json!({}))]), says("Next.")])));
-    let (main, t) = (main(), thread("t"));
+    service.define(
+        "default",
+        AgentPlan::new(ScriptedModel::new([calls_reply([("hang", json!({}))]), text_reply("Next.")])),
+    );
+    let (main, t) = (default_tenant(), thread("t"));
     let mut first = service.send(&main, &t, "One").await.unwrap();
     while script.asked().is_empty() {
         tokio::task::yield_now().await;
@@ -52,7 +55,7 @@ async fn a_thread_has_one_run_at_a_time_and_a_cancelled_one_makes_room() {
 async fn agents_that_are_built_for_one_thread_speak_one_after_the_other() {
     let (hang, script) = scripted("hang", [Step::Hang]);
     let hub = ToolHub::builder().tool(hang).build().await.unwrap();
-    let thinks = Actor::new([asks([("hang", json!({}))])]);
+    let thinks = ScriptedModel::new([calls_reply([("hang", json!({}))])]);
     let build = |actor| AgentBuilder::new(actor).thread(thread("t")).build(&hub);
     let first = build(thinks.clone()).await.unwrap();
     let mut run = first.start("One").await.unwrap();
@@ -60,24 +63,24 @@ async fn agents_that_are_built_for_one_thread_speak_one_after_the_other() {
         tokio::task::yield_now().await;
     }
     // Whoever comes second takes nothing over, is told what is open, and can end it.
-    let patient = Actor::new([says("Next.")]);
+    let patient = ScriptedModel::new([text_reply("Next.")]);
     let second = build(patient.clone()).await.unwrap();
     assert_eq!(second.invoke("Two").await.unwrap_err(), AgentError::Busy(run.id()));
-    assert_eq!(AgentService::new(&hub).cancel(&main(), run.id()).await.unwrap(), CancelRun::Asked);
+    assert_eq!(AgentService::new(&hub).cancel(&default_tenant(), run.id()).await.unwrap(), CancelRun::Asked);
     assert_eq!(run.ended().await.status, RunStatus::Cancelled);
     assert_eq!(second.invoke("Three").await.unwrap().content, "Next.");
     // Both have the one conversation, and nothing was asked or done twice.
-    assert_eq!(patient.told()[0].messages.len(), 4);
-    assert_eq!((thinks.told().len(), patient.told().len(), script.asked().len()), (1, 1, 1));
+    assert_eq!(patient.prompts()[0].messages.len(), 4);
+    assert_eq!((thinks.prompts().len(), patient.prompts().len(), script.asked().len()), (1, 1, 1));
 }
 
 #[tokio::test]
 async fn the_same_message_with_a_key_is_one_run() {
     let hub = ToolHub::builder().build().await.unwrap();
     let service = AgentService::new(&hub);
-    let actor = Actor::new([says("Hello."), says("Again?")]);
+    let actor = ScriptedModel::new([text_reply("Hello."), text_reply("Again?")]);
     service.define("default", AgentPlan::new(actor.clone()));
-    let (main, t) = (main(), thread("t"));
+    let (main, t) = (default_tenant(), thread("t"));
     let said = |text: &str| UserMessage { key: Some(IdempotencyKey::new("k1").unwrap()), ..UserMessage::from(text) };
     let mut first = service.send(&main, &t, said("Hi")).await.unwrap();
     let mut beside = service.send(&main, &t, said("Hi")).await.unwrap();
@@ -95,17 +98,20 @@ async fn the_same_message_with_a_key_is_one_run() {
     service.keep_only(&[]);
     let mut later = service.send(&main, &t, said("Hi")).await.unwrap();
     assert_eq!((later.replayed(), later.ended().await.content.as_str()), (true, "Hello."));
-    assert_eq!(actor.told().len(), 1);
+    assert_eq!(actor.prompts().len(), 1);
 }
 
 #[tokio::test]
 async fn who_is_spoken_to_is_remembered_and_who_is_unknown_is_named() {
     let hub = ToolHub::builder().build().await.unwrap();
     let service = AgentService::new(&hub);
-    let (cook, guide) = (Actor::new([says("Soup."), says("More soup.")]), Actor::new([says("Left.")]));
+    let (cook, guide) = (
+        ScriptedModel::new([text_reply("Soup."), text_reply("More soup.")]),
+        ScriptedModel::new([text_reply("Left.")]),
+    );
     service.define("cook", AgentPlan::new(cook));
     service.define("default", AgentPlan::new(guide));
-    let (main, t) = (main(), thread("t"));
+    let (main, t) = (default_tenant(), thread("t"));
     let to = |name: &str| UserMessage { agent: Some(name.into()), ..UserMessage::from("Hm?") };
     assert_eq!(service.send(&main, &t, to("cook")).await.unwrap().ended().await.content, "Soup.");
     assert_eq!(service.send(&main, &t, "And?").await.unwrap().ended().await.content, "More soup.");
@@ -116,7 +122,7 @@ async fn who_is_spoken_to_is_remembered_and_who_is_unknown_is_named() {
     assert_eq!(known, ["cook", "default"]);
     assert_eq!(service.send(&main, &t, "  ").await.unwrap_err(), AgentError::Empty);
     // A thread's own agent goes before all others, until it is taken away.
-    let own = AgentPlan::new(Actor::new([says("Mine.")]));
+    let own = AgentPlan::new(ScriptedModel::new([text_reply("Mine.")]));
     let agent = service.set_agent(&main, &t, own).await.unwrap();
     assert_eq!(agent.invoke("Who?").await.unwrap().content, "Mine.");
     assert!(service.get_agent(&main, &t).await.unwrap().is_some());
@@ -130,8 +136,11 @@ async fn everything_of_a_thread_can_be_taken_out_and_taken_away() {
     let (note, _) = scripted("note", []);
     let hub = ToolHub::builder().tool(note).build().await.unwrap();
     let service = AgentService::new(&hub);
-    service.define("default", AgentPlan::new(Actor::new([asks([("note", json!({"text": "milk"}))]), says("Noted.")])));
-    let (main, t) = (main(), thread("t"));
+    service.define(
+        "default",
+        AgentPlan::new(ScriptedModel::new([calls_reply([("note", json!({"text": "milk"}))]), text_reply("Noted.")])),
+    );
+    let (main, t) = (default_tenant(), thread("t"));
     service.send(&main, &t, "Milk!").await.unwrap().ended().await;
     let all = service.export(&main, &t).await.unwrap();
     assert_eq!((all.messages.len(), all.runs.len(), all.calls.len()), (4, 1, 1));
@@ -147,16 +156,17 @@ async fn a_hundred_threads_at_once_do_not_hear_each_other() {
     let (echo, _) = scripted("echo", []);
     let hub = ToolHub::builder().tool(echo.read_only()).build().await.unwrap();
     let service = AgentService::new(&hub);
-    let main = main();
+    let main = default_tenant();
     let runs = (0..100).map(|at| {
         let (service, main) = (service.clone(), main.clone());
         async move {
-            let actor = Actor::new([asks([("echo", json!({"n": at}))]), says(&format!("answer {at}"))]);
+            let actor =
+                ScriptedModel::new([calls_reply([("echo", json!({"n": at}))]), text_reply(&format!("answer {at}"))]);
             let t = thread(&format!("t{at}"));
             let agent = service.set_agent(&main, &t, AgentPlan::new(actor.clone())).await.unwrap();
             let run = agent.invoke(format!("question {at}")).await.unwrap();
             assert_eq!(run.content, format!("answer {at}"));
-            let told = actor.told();
+            let told = actor.prompts();
             assert_eq!(told[1].messages.len(), 3);
             assert_eq!(told[1].messages[0], Message::User { content: format!("question {at}") });
         }

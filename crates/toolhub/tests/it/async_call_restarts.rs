@@ -1,0 +1,352 @@
+//! Calls that were answered before their end outlive their process; and a hub that goes down loses nothing of them.
+
+use std::{future::Future, path::PathBuf, time::Duration};
+
+use toolhub::{
+    Answer, ApprovalOutcome, ApprovalState, CallRecord, Cancel, Reached, Rule, Sqlite, Status,
+    ids::{ApprovalId, CallId, Caller, Tenant},
+    prelude::*,
+    sqlite::Options,
+    testing::{AssertOutcome, Scripted, Step, scripted},
+};
+
+use crate::gated_tool::{GatedTool, wait_until};
+
+/// A store on the disk that goes away with the test.
+struct TempStore(PathBuf);
+
+impl TempStore {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("toolhub-async-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn open(&self) -> Sqlite {
+        Sqlite::open(self.0.join("store.db"), Options::default()).unwrap()
+    }
+
+    async fn hub(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
+        ToolHub::builder().store(self.open()).tools(tools).build().await.unwrap()
+    }
+}
+
+impl Drop for TempStore {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One life: when it is over, all that still goes on stops where it is.
+fn simulate_process<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    done
+}
+
+fn pay() -> (ToolBuilder, Scripted) {
+    let (tool, script) = scripted("pay", [Step::Return(json!("paid"))]);
+    (tool.confirm(), script)
+}
+
+#[track_caller]
+fn expect_waiting(reached: Reached) -> (CallId, ApprovalId) {
+    let Reached::Waiting { call, approval, .. } = reached else { panic!("nobody is asked: {reached:?}") };
+    (call, approval)
+}
+
+async fn resolve(hub: &ToolHub, approval: ApprovalId, outcome: ApprovalOutcome) {
+    let answer = Answer::new(outcome, Caller::new("boss").unwrap());
+    hub.resolve_approval(&Tenant::default(), approval, answer).await.unwrap();
+}
+
+async fn record(hub: &ToolHub, call: CallId) -> CallRecord {
+    hub.call_record(&Tenant::default(), call).await.unwrap().expect("the call has a record")
+}
+
+async fn wait_for_end(hub: &ToolHub, call: CallId) -> CallRecord {
+    for _ in 0..10_000 {
+        let record = record(hub, call).await;
+        if record.outcome.is_some() {
+            return record;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("{call} never ends");
+}
+
+#[test]
+fn a_call_that_waits_for_a_person_waits_on_after_a_restart_and_runs_after_the_yes() {
+    type RequestModifier = fn(toolhub::CallRequest<'_>) -> toolhub::CallRequest<'_>;
+    let ways: [(&str, RequestModifier); 3] = [
+        ("thread", |call| call.thread("t1")),
+        ("no-thread", |call| call),
+        ("keyed", |call| call.thread("t1").idempotency_key("k")),
+    ];
+    for (name, prepare) in ways {
+        for detached in [false, true] {
+            let disk = TempStore::new(&format!("yes-{name}-{detached}"));
+            let (call, approval) = simulate_process(async {
+                let hub = disk.hub([pay().0]).await;
+                let request = prepare(hub.call("pay", json!({"sum": 5})));
+                if detached {
+                    expect_waiting(request.detached().start().accepted().await)
+                } else {
+                    expect_waiting(request.until_asked().await)
+                }
+            });
+            // A second death while it waits changes nothing.
+            simulate_process(async {
+                let hub = disk.hub([pay().0]).await;
+                let open = record(&hub, call).await;
+                assert_eq!((open.status, open.approval), (Status::AwaitingApproval, Some(approval)), "{name}");
+            });
+            simulate_process(async {
+                let (tool, script) = pay();
+                let hub = disk.hub([tool]).await;
+                assert_eq!(hub.running(), 1, "nobody waits for it, and it waits");
+                resolve(&hub, approval, ApprovalOutcome::ProceedOnce).await;
+                let closed = wait_for_end(&hub, call).await;
+                assert_eq!((closed.status, closed.approval), (Status::Success, Some(approval)), "{name}");
+                assert_eq!((closed.arguments, closed.outcome.unwrap().output), (json!({"sum": 5}), json!("paid")));
+                assert_eq!(script.asked().len(), 1);
+                if name == "keyed" {
+                    assert!(prepare(hub.call("pay", json!({"sum": 5}))).await.replayed);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_thread_counts_a_call_once_however_many_processes_it_waits_in() {
+    let disk = TempStore::new("counted");
+    let (thread, tenant) = (ThreadId::new("t1").unwrap(), Tenant::default());
+    let (call, approval) = simulate_process(async {
+        let hub = disk.hub([pay().0]).await;
+        let waits = expect_waiting(hub.call("pay", json!({})).thread("t1").until_asked().await);
+        hub.shutdown(Duration::from_secs(5)).await;
+        waits
+    });
+    for _ in 0..3 {
+        simulate_process(async {
+            let hub = disk.hub([pay().0]).await;
+            assert_eq!(hub.running(), 1);
+            hub.shutdown(Duration::from_secs(5)).await;
+        });
+    }
+    simulate_process(async {
+        let hub = disk.hub([pay().0]).await;
+        resolve(&hub, approval, ApprovalOutcome::ProceedOnce).await;
+        wait_for_end(&hub, call).await;
+        assert_eq!(hub.thread(&tenant, &thread).await.unwrap().unwrap().calls, 1);
+        hub.open_session("pay", &tenant, &thread).await.unwrap();
+        assert_eq!(hub.thread(&tenant, &thread).await.unwrap().unwrap().calls, 1, "to make ready is no call");
+    });
+}
+
+#[test]
+fn an_answer_from_before_the_restart_counts() {
+    let outcomes = [(ApprovalOutcome::ProceedOnce, Status::Success), (ApprovalOutcome::Cancel, Status::Error)];
+    for (outcome, status) in outcomes {
+        let disk = TempStore::new(&format!("before-{status:?}"));
+        // Two identical calls: each has its own answer.
+        let (calls, approvals): (Vec<_>, Vec<_>) = simulate_process(async {
+            let hub = disk.hub([pay().0]).await;
+            let ask = || async { expect_waiting(hub.call("pay", json!({})).thread("t1").until_asked().await) };
+            [ask().await, ask().await].into_iter().unzip()
+        });
+        // Somebody answers where the tool is not known, so that nobody goes on; a yes needs the tool to be seen.
+        simulate_process(async {
+            let gate = GatedTool::new();
+            let blocked = ToolHub::builder().store(disk.open()).max_concurrency(1);
+            let hub = blocked.tools([pay().0, gate.tool("gate")]).build().await.unwrap();
+            let _held = hub.call("gate", json!({})).detached().start();
+            wait_until(|| gate.running() == 1).await;
+            resolve(&hub, approvals[1], outcome).await;
+            if outcome == ApprovalOutcome::ProceedOnce {
+                wait_until(|| hub.queued() == 1).await;
+            }
+        });
+        simulate_process(async {
+            let (tool, script) = pay();
+            let hub = disk.hub([tool]).await;
+            assert_eq!(wait_for_end(&hub, calls[1]).await.status, status);
+            assert_eq!(record(&hub, calls[0]).await.status, Status::AwaitingApproval);
+            assert_eq!(script.asked().len(), usize::from(status == Status::Success));
+        });
+    }
+}
+
+#[test]
+fn a_question_that_ran_out_while_nobody_was_there_ends_its_call() {
+    let disk = TempStore::new("late");
+    let (call, approval) = simulate_process(async {
+        let hub = disk.hub([pay().0.approval_timeout(Duration::from_millis(300))]).await;
+        expect_waiting(hub.call("pay", json!({})).until_asked().await)
+    });
+    simulate_process(async { tokio::time::sleep(Duration::from_millis(400)).await });
+    simulate_process(async {
+        let hub = disk.hub([pay().0]).await;
+        let closed = wait_for_end(&hub, call).await;
+        assert_eq!(closed.outcome.unwrap().error_kind(), Some(ErrorKind::ApprovalTimeout));
+        let question = hub.approval(&Tenant::default(), approval).await.unwrap().unwrap();
+        assert_eq!(question.state, ApprovalState::TimedOut);
+    });
+}
+
+#[test]
+fn a_call_whose_tool_or_rules_changed_goes_by_what_holds_now() {
+    let disk = TempStore::new("changed");
+    let ask = || {
+        simulate_process(async {
+            let hub = disk.hub([pay().0]).await;
+            expect_waiting(hub.call("pay", json!({})).thread("t1").until_asked().await)
+        })
+    };
+    let (call, approval) = ask();
+    simulate_process(async {
+        // Another tool: the question is asked anew, and the old one cannot be answered.
+        let hub = disk.hub([pay().0.description("now it pays twice")]).await;
+        let asked = loop {
+            let asked = record(&hub, call).await.approval;
+            if asked != Some(approval) {
+                break asked.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        let old = hub.approval(&Tenant::default(), approval).await.unwrap().unwrap();
+        assert_eq!(old.state, ApprovalState::Withdrawn);
+        while hub.approval(&Tenant::default(), asked).await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+        assert_eq!(wait_for_end(&hub, call).await.status, Status::Success);
+    });
+    let (call, _) = ask();
+    simulate_process(async {
+        let builder = ToolHub::builder().store(disk.open()).rule(Rule::deny("pay"));
+        let hub = builder.tool(pay().0).build().await.unwrap();
+        let closed = wait_for_end(&hub, call).await;
+        assert_eq!(closed.outcome.unwrap().error_kind(), Some(ErrorKind::Forbidden));
+    });
+    let (call, _) = ask();
+    simulate_process(async {
+        let hub = disk.hub([]).await;
+        let closed = wait_for_end(&hub, call).await.outcome.unwrap();
+        closed.assert_effect(Effect::None).assert_error(ErrorKind::Interrupted);
+    });
+}
+
+#[test]
+fn a_call_that_waited_for_its_turn_runs_after_a_restart_and_one_that_ran_does_not() {
+    let disk = TempStore::new("queued");
+    let calls = simulate_process(async {
+        let busy = GatedTool::new();
+        let hub = disk.hub([busy.tool("slow").max_concurrency(1)]).await;
+        let mut calls = Vec::new();
+        for _ in 0..2 {
+            let mut running = hub.call("slow", json!({})).detached().start();
+            assert!(matches!(running.accepted().await, Reached::Accepted { .. }));
+            calls.push(running.id());
+            // It is written down before it asks for its turn; the second must not be quicker.
+            wait_until(|| busy.running() == 1).await;
+        }
+        wait_until(|| hub.queued() == 1).await;
+        let mut awaited = hub.call("slow", json!({})).start();
+        calls.push(awaited.id());
+        wait_until(|| hub.queued() == 2).await;
+        assert!(tokio::time::timeout(Duration::ZERO, awaited.outcome()).await.is_err());
+        calls
+    });
+    simulate_process(async {
+        let (tool, script) = scripted("slow", []);
+        let hub = disk.hub([tool]).await;
+        let first = wait_for_end(&hub, calls[0]).await.outcome.unwrap();
+        first.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
+        assert_eq!(wait_for_end(&hub, calls[1]).await.status, Status::Success);
+        assert_eq!(hub.call_record(&Tenant::default(), calls[2]).await.unwrap(), None, "it went with its caller");
+        assert_eq!(script.asked().len(), 1);
+    });
+}
+
+#[test]
+fn a_call_that_went_on_can_be_cancelled() {
+    let disk = TempStore::new("cancel");
+    let (call, _) = simulate_process(async {
+        let hub = disk.hub([pay().0]).await;
+        expect_waiting(hub.call("pay", json!({})).until_asked().await)
+    });
+    simulate_process(async {
+        let hub = disk.hub([pay().0]).await;
+        let tenant = Tenant::default();
+        assert_eq!(hub.cancel(&tenant, call).await, Ok(Cancel::Asked));
+        assert_eq!(wait_for_end(&hub, call).await.status, Status::Cancelled);
+        // Its record is there a moment before it has left.
+        while hub.running() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(hub.cancel(&tenant, call).await, Ok(Cancel::Ended(Status::Cancelled)));
+    });
+}
+
+#[test]
+fn a_hub_that_goes_down_takes_no_calls_leaves_those_that_wait_and_lets_the_others_end() {
+    let disk = TempStore::new("down");
+    let (call, waits, usable) = simulate_process(async {
+        let busy = GatedTool::new();
+        let hub = disk.hub([pay().0, busy.tool("slow"), scripted("look", []).0.read_only()]).await;
+        let (call, _) = expect_waiting(hub.call("pay", json!({})).thread("t1").until_asked().await);
+        let slow = hub.call("slow", json!({})).start();
+        // This one has a caller who waits for the person.
+        let waits = hub.call("pay", json!({"sum": 7})).thread("t2").start();
+        wait_until(|| busy.running() == 1).await;
+        let tenant = Tenant::default();
+        let usable = loop {
+            let asked = hub.approvals(&tenant, Some(ApprovalState::Pending)).await.unwrap();
+            match asked.iter().find(|approval| approval.call_id == waits.id()) {
+                Some(approval) => break approval.id,
+                None => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        };
+        let id = waits.id();
+        hub.call("look", json!({})).await.assert_success();
+        let going = tokio::spawn({
+            let hub = hub.clone();
+            async move { hub.shutdown(Duration::from_millis(200)).await }
+        });
+        while hub.call("look", json!({})).await.is_success() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for tool in ["look", "slow", "pay"] {
+            let refused = hub.call(tool, json!({})).until_asked().await.ended().unwrap();
+            refused.assert_effect(Effect::None).assert_error(ErrorKind::ShuttingDown);
+            assert!(refused.error.unwrap().retryable);
+        }
+        busy.release(1);
+        slow.await.assert_success();
+        going.await.unwrap();
+        waits.await.assert_effect(Effect::None).assert_error(ErrorKind::Interrupted);
+        assert_eq!(record(&hub, call).await.status, Status::AwaitingApproval);
+        (call, id, usable)
+    });
+    simulate_process(async {
+        let (tool, script) = pay();
+        let hub = disk.hub([tool, scripted("look", []).0.read_only()]).await;
+        let looked = toolhub::CallQuery {
+            tool: Some(toolhub::ToolName::new("look").unwrap()),
+            status: Some(Status::Success),
+            ..Default::default()
+        };
+        assert!(!hub.calls(&Tenant::default(), &looked).await.unwrap().calls.is_empty(), "what was noted is kept");
+        let asked = record(&hub, call).await.approval.unwrap();
+        resolve(&hub, asked, ApprovalOutcome::ProceedOnce).await;
+        assert_eq!(wait_for_end(&hub, call).await.status, Status::Success);
+        // The other one is over, and the same call made again goes on with its question.
+        assert_eq!(hub.call_record(&Tenant::default(), waits).await.unwrap(), None);
+        resolve(&hub, usable, ApprovalOutcome::ProceedOnce).await;
+        hub.call("pay", json!({"sum": 7})).thread("t2").await.assert_success();
+        assert_eq!(script.asked().len(), 2);
+    });
+}

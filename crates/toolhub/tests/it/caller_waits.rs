@@ -1,0 +1,95 @@
+//! Callers that need not wait as long as their calls do.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use toolhub::{
+    Status, Waiting,
+    backend::Memory,
+    ids::CallId,
+    prelude::*,
+    testing::{AssertOutcome, Step, TestClock, scripted},
+};
+
+const SHORT_DELAY: Duration = Duration::from_millis(10);
+
+#[tokio::test(start_paused = true)]
+async fn whoever_makes_a_step_hears_which_of_its_calls_wait_for_a_person() {
+    let tools = [scripted("read", []).0.read_only(), scripted("ask", []).0.confirm()];
+    let hub = ToolHub::builder().clock(TestClock::new()).tools(tools).build().await.unwrap();
+    let ids: Vec<CallId> = (0..3).map(|_| CallId::mint(hub.now())).collect();
+    let heard: Arc<Mutex<Vec<(CallId, Waiting)>>> = Arc::default();
+    let waiting = tokio::spawn({
+        let (hub, ids, heard) = (hub.clone(), ids.clone(), heard.clone());
+        async move {
+            let calls = ["read", "ask", "ask"].into_iter().zip(ids).enumerate();
+            let calls =
+                calls.map(|(n, (tool, id))| hub.call(tool, json!({"n": n})).thread("t1").with_id(id).detached());
+            hub.batch(calls).when_waiting(move |call, what| heard.lock().unwrap().push((call, what))).await
+        }
+    });
+    tokio::time::sleep(SHORT_DELAY).await;
+    // A call that must run alone is asked about when it is its turn.
+    let questions = || heard.lock().unwrap().clone();
+    assert_eq!(questions().len(), 1);
+    for (n, call) in [(1, ids[1]), (2, ids[2])] {
+        let (told, Waiting::Person(question)) = *questions().last().unwrap() else { panic!("for a person") };
+        assert_eq!((told, questions().len()), (call, n));
+        assert_eq!(hub.approval(&Tenant::default(), question).await.unwrap().unwrap().call_id, call);
+        let answer = Answer::new(ApprovalOutcome::ProceedOnce, Caller::new("boss").unwrap());
+        hub.resolve_approval(&Tenant::default(), question, answer).await.unwrap();
+        tokio::time::sleep(SHORT_DELAY).await;
+    }
+    let ends = waiting.await.unwrap();
+    assert_eq!(ends.iter().map(|end| end.id).collect::<Vec<_>>(), ids);
+    assert!(ends.iter().all(Outcome::is_success));
+    assert_eq!(questions().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_knows_the_id_of_a_call_waits_for_its_end_wherever_it_runs() {
+    let store: Arc<Memory> = Arc::default();
+    let hub = async || {
+        let wait = [Step::Wait(Duration::from_secs(5)), Step::Return(json!("done"))];
+        let (tool, script) = scripted("slow", wait);
+        let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store.clone());
+        (builder.tool(tool).build().await.unwrap(), script)
+    };
+    let ((here, _), (there, asked)) = (hub().await, hub().await);
+    let (tenant, id) = (Tenant::default(), CallId::mint(here.now()));
+    assert_eq!(here.wait(&tenant, id).await.unwrap(), None);
+    let running = here.call("slow", json!({})).thread("t1").with_id(id).detached().start();
+    tokio::time::sleep(SHORT_DELAY).await;
+    assert_eq!(here.wait(&Tenant::new("stranger").unwrap(), id).await.unwrap(), None);
+    let since = here.now();
+    let near = async { (here.wait(&tenant, id).await.unwrap().unwrap(), here.now().since(since)) };
+    let far = async { (there.wait(&tenant, id).await.unwrap().unwrap(), here.now().since(since)) };
+    let ((near, told), (far, looked)) = tokio::join!(near, far);
+    assert_eq!(near.outcome.as_ref().map(|end| &end.output), Some(&json!("done")));
+    assert_eq!(near, far);
+    assert_eq!(told, Duration::from_secs(5) - SHORT_DELAY, "here it is told at once");
+    assert!(looked <= Duration::from_secs(6), "elsewhere it is looked at every second: {looked:?}");
+    running.await.assert_success();
+    assert!(asked.asked().is_empty());
+    let ended = here.wait(&tenant, id).await.unwrap();
+    assert_eq!(ended, Some(near), "one that has ended is not waited for");
+    // Nothing is written of a call that is refused.
+    let refused = here.call("nobody", json!({})).await;
+    assert_eq!(here.wait(&tenant, refused.id).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_goes_down_keeps_nobody_waiting_for_what_it_leaves_to_the_next() {
+    let store: Arc<Memory> = Arc::default();
+    let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store);
+    let hub = builder.tool(scripted("ask", []).0.confirm()).build().await.unwrap();
+    let (tenant, id) = (Tenant::default(), CallId::mint(hub.now()));
+    let running = hub.call("ask", json!({})).thread("t1").with_id(id).detached().start();
+    tokio::time::sleep(SHORT_DELAY).await;
+    let waiting = async { hub.wait(&tenant, id).await.unwrap().unwrap() };
+    let (record, ()) = tokio::join!(waiting, hub.shutdown(Duration::from_secs(1)));
+    assert_eq!((record.status, record.outcome), (Status::AwaitingApproval, None));
+    drop(running);
+}

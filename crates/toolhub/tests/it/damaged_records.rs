@@ -1,0 +1,116 @@
+//! A stored record that cannot be read stops nobody, and is said aloud.
+
+use std::{
+    cell::RefCell,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
+
+use toolhub::{
+    View,
+    backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Table, Write},
+    clock::Timestamp,
+    ids::{Tenant, ThreadId},
+    prelude::*,
+    status::ToolStatus,
+    testing::{AssertOutcome, TestClock, scripted},
+};
+use tracing::{
+    Event, Metadata, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id, Record},
+};
+
+/// Keeps the lines of the log, each thread's for itself. There is one for all tests: a subscriber of one thread may miss
+/// lines that another thread was the first to write while nobody listened.
+struct LogCapture;
+
+thread_local! {
+    static CAPTURED_LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One line of it: the fields in the order they were written.
+struct LogLine(String);
+
+impl Visit for LogLine {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+impl Subscriber for LogCapture {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("toolhub")
+    }
+    fn event(&self, event: &Event<'_>) {
+        let mut line = LogLine(event.metadata().level().to_string());
+        event.record(&mut line);
+        CAPTURED_LINES.with_borrow_mut(|lines| lines.push(line.0));
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// A row as it may never have been written by this version.
+async fn write_raw_row(store: &dyn Backend, table: Table, id: &str, text: &str, schema: u32) {
+    let partition = Partition::of_thread(Tenant::default(), ThreadId::new("t1").unwrap());
+    let change = Change::Put { value: text.as_bytes().into(), schema, expires: None };
+    let write = Write { table, id: id.into(), expect: Expect::Any, change, durability: Durability::KillSafe };
+    store.commit(Batch::on(partition).with(write), Timestamp::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_damaged_record_stops_nobody_is_logged_and_can_be_replaced() {
+    tracing::subscriber::set_global_default(LogCapture).unwrap();
+    let lines = || CAPTURED_LINES.with_borrow_mut(std::mem::take);
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    write_raw_row(&*store, Table::Statuses, "flaky", r#"{"epoch": "my secret"}"#, 1).await;
+    write_raw_row(&*store, Table::Statuses, "later", "{}", 2).await;
+    write_raw_row(&*store, Table::Evidence, "evidence", "{ my secret", 1).await;
+    let names = ["flaky", "later", "base"].map(|name| scripted(name, []).0);
+    let tools = names.into_iter().chain([scripted("next", []).0.after("base")]);
+    let hub = ToolHub::builder().shared_store(store).clock(TestClock::new()).tools(tools).build().await.unwrap();
+    let passed_over = "a stored record cannot be read and is passed over";
+    let flaky = format!(
+        "WARN message={passed_over} table=statuses id=flaky reason=it has another form than expected (line 1, column 21)"
+    );
+    let later =
+        format!("WARN message={passed_over} table=statuses id=later reason=it has layout 2, this version knows 1");
+    assert_eq!(lines(), [flaky.clone(), later]);
+
+    let (tenant, id) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    hub.call("flaky", json!({})).thread("t1").await.assert_success();
+    let view = View::Thread(&tenant, &id);
+    hub.set_tool_status("flaky", ToolStatus::Maintenance, None, None, view).await.unwrap();
+    assert_eq!(lines(), [flaky]);
+    hub.call("flaky", json!({})).thread("t1").await.assert_error(ErrorKind::ToolMaintenance);
+    hub.call("next", json!({})).thread("t1").await.assert_error(ErrorKind::DependencyNotMet);
+    let evidence =
+        format!("WARN message={passed_over} table=evidence id=evidence reason=it is not JSON (line 1, column 3)");
+    assert_eq!(lines(), std::slice::from_ref(&evidence));
+    hub.call("base", json!({})).thread("t1").await.assert_success();
+    assert_eq!(lines(), [evidence]);
+    hub.call("next", json!({})).thread("t1").await.assert_success();
+    assert_eq!(lines(), Vec::<String>::new(), "once it is replaced there is nothing to say");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_override_until_the_end_of_time_survives_a_restart() {
+    let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
+    let hub = async || {
+        let builder = ToolHub::builder().shared_store(store.clone()).clock(clock.clone());
+        builder.tool(scripted("flaky", []).0).build().await.unwrap()
+    };
+    for end in [i64::MAX, i64::MAX / 2, 253_402_300_800_000] {
+        let first = hub().await;
+        let until = Some(Timestamp::from_millis(end));
+        first.set_tool_status("flaky", ToolStatus::Maintenance, None, until, View::Shared).await.unwrap();
+        drop(first);
+        hub().await.call("flaky", json!({})).await.assert_error(ErrorKind::ToolMaintenance);
+    }
+}

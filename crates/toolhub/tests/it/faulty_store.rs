@@ -1,0 +1,96 @@
+//! Stores that make trouble: one that never answers at once, one that never answers at all, one that writes although
+//! nobody waits for it any more, one whose answers are lost.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use toolhub::{
+    BoxFuture,
+    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
+};
+
+/// A memory store that yields before every answer, and can be made to hang, to be gone, or to write late: like a server,
+/// it then writes what it was sent, whether or not anybody waits for the answer.
+#[derive(Default)]
+pub(crate) struct FaultyStore {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) writes_late: AtomicBool,
+    pub(crate) hangs: AtomicBool,
+    /// States are not given out.
+    pub(crate) hangs_on_state_loads: AtomicBool,
+    pub(crate) unavailable: AtomicBool,
+    /// It writes, and nobody hears of it.
+    pub(crate) loses_acks: AtomicBool,
+}
+
+impl FaultyStore {
+    /// A moment's pause, or what goes wrong.
+    async fn inject_fault(&self) -> Result<(), StoreError> {
+        tokio::task::yield_now().await;
+        if self.hangs.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
+        if self.unavailable.load(Ordering::Acquire) {
+            Err(StoreError::Unavailable("it is gone".into()))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Backend for FaultyStore {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        Box::pin(async move {
+            self.inject_fault().await?;
+            if self.hangs_on_state_loads.load(Ordering::Acquire) && keys.iter().any(|key| key.table == Table::State) {
+                std::future::pending::<()>().await;
+            }
+            self.memory.load(keys, now).await
+        })
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        Box::pin(async move {
+            self.inject_fault().await?;
+            if self.writes_late.load(Ordering::Acquire) {
+                let memory = self.memory.clone();
+                let writing = tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    memory.commit(batch, now).await
+                });
+                return writing.await.unwrap();
+            }
+            let done = self.memory.commit(batch, now).await;
+            // The answer takes its time too: a caller may be gone when it comes.
+            tokio::task::yield_now().await;
+            if self.loses_acks.load(Ordering::Acquire) {
+                return Err(StoreError::Unknown("the line was cut".into()));
+            }
+            done
+        })
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        Box::pin(async move {
+            self.inject_fault().await?;
+            self.memory.scan(scan, now).await
+        })
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        Box::pin(async move {
+            self.inject_fault().await?;
+            self.memory.sweep(most, now).await
+        })
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.memory.watch(table)
+    }
+}

@@ -1,0 +1,181 @@
+//! The records of plain read-only calls: one afterwards, together with others, and never more than there is room for.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use toolhub::{
+    BoxFuture, CallQuery, Status,
+    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, Scope, StoreError, Table, Watcher},
+    clock::Timestamp,
+    prelude::*,
+    testing::{AssertOutcome, Step, TestClock, scripted},
+};
+
+/// How many records may wait to be written.
+const QUEUE_CAPACITY: u64 = 10_000;
+
+/// A memory store that counts the rows of calls in each batch.
+#[derive(Default)]
+struct BatchCountingStore {
+    memory: Memory,
+    batches: Mutex<Vec<usize>>,
+}
+
+impl BatchCountingStore {
+    /// How many rows of calls each batch had so far, in order of size.
+    fn batches(&self) -> Vec<usize> {
+        let mut batches = self.batches.lock().unwrap().clone();
+        batches.sort_unstable();
+        batches
+    }
+}
+
+impl Backend for BatchCountingStore {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.memory.load(keys, now)
+    }
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        let calls = batch.writes.iter().filter(|write| write.table == Table::Calls).count();
+        if calls > 0 {
+            self.batches.lock().unwrap().push(calls);
+        }
+        self.memory.commit(batch, now)
+    }
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.memory.scan(scan, now)
+    }
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.memory.sweep(most, now)
+    }
+    fn watch(&self, table: Table) -> Watcher {
+        self.memory.watch(table)
+    }
+}
+
+async fn read_only_hub(steps: impl IntoIterator<Item = Step>) -> (ToolHub, Arc<BatchCountingStore>) {
+    let store: Arc<BatchCountingStore> = Arc::default();
+    let hub = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new());
+    let tool = scripted("read", steps).0.read_only();
+    (hub.tool(tool).build().await.unwrap(), store)
+}
+
+async fn count_call_rows(store: &dyn Backend) -> usize {
+    let scan = Scan::of(Table::Calls, Scope::All).limit(100_000);
+    store.scan(scan, Timestamp::default()).await.unwrap().rows.len()
+}
+
+fn default_tenant() -> Tenant {
+    Tenant::default()
+}
+
+#[tokio::test]
+async fn a_read_that_others_wait_for_leaves_a_record_each_time() {
+    let ((read, _), (report, _)) = (scripted("read", []), scripted("report", []));
+    let hub = ToolHub::builder().store(Memory::new()).tool(read.read_only()).tool(report.after("read"));
+    let hub = hub.build().await.unwrap();
+    let mut made = Vec::new();
+    for n in 0..3 {
+        made.push(hub.call("read", json!({"n": n})).thread("t").await.id);
+    }
+    // Ids of one millisecond are in no order.
+    made.sort();
+    let page = hub.calls(&default_tenant(), &CallQuery::default()).await.unwrap();
+    assert_eq!(page.calls.iter().rev().map(|call| call.id).collect::<Vec<_>>(), made);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_read_leaves_one_record_within_fifty_milliseconds() {
+    let steps = [Step::Return(json!({"large": "output"})), Step::Fail(ToolError::new("no"))];
+    let (hub, store) = read_only_hub(steps).await;
+    let good = hub.call("read", json!({"n": 1})).thread("t").caller(Caller::new("ann").unwrap()).model_call("m").await;
+    let bad = hub.call("read", json!({"n": 2})).await;
+    assert_eq!(count_call_rows(&*store).await, 0, "nobody waits for the store");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(count_call_rows(&*store).await, 2);
+    let record = hub.call_record(&default_tenant(), good.id).await.unwrap().unwrap();
+    assert_eq!((record.caller.as_str(), &record.arguments, record.status), ("ann", &json!({"n": 1}), Status::Success));
+    let mut without_output = good.clone();
+    without_output.output = Value::Null;
+    assert_eq!(record.outcome, Some(without_output), "all but the output, which can be asked again");
+    let record = hub.call_record(&default_tenant(), bad.id).await.unwrap().unwrap();
+    assert_eq!(record.outcome.unwrap(), bad);
+    assert_eq!((hub.journal_stats().written, hub.journal_stats().dropped), (2, 0));
+    assert_eq!(hub.call_record(&Tenant::new("other").unwrap(), bad.id).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_of_one_thread_are_written_together() {
+    let (hub, store) = read_only_hub([]).await;
+    for _ in 0..450 {
+        hub.call("read", json!({})).thread("busy").await.assert_success();
+    }
+    for _ in 0..3 {
+        hub.call("read", json!({})).thread("calm").await.assert_success();
+        hub.call("read", json!({})).await.assert_success();
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(store.batches(), [1, 1, 1, 3, 50, 200, 200]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_beyond_the_queue_capacity_are_counted_and_dropped() {
+    let (hub, store) = read_only_hub([]).await;
+    let rush = async |calls: u64| {
+        for _ in 0..calls {
+            hub.call("read", json!({})).thread("t").await.assert_success();
+        }
+    };
+    // Nothing can be written meanwhile: none of these calls waits for anything.
+    rush(QUEUE_CAPACITY + 17).await;
+    assert_eq!(hub.journal_stats().dropped, 17);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!((count_call_rows(&*store).await as u64, hub.journal_stats().written), (QUEUE_CAPACITY, QUEUE_CAPACITY));
+    // There is room again.
+    rush(5).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!((count_call_rows(&*store).await as u64, hub.journal_stats().dropped), (QUEUE_CAPACITY + 5, 17));
+    // Large arguments take more of it.
+    let long = "x".repeat(1_600_000);
+    for _ in 0..150 {
+        hub.call("read", json!({"text": long})).thread("t").await.assert_success();
+    }
+    let dropped = hub.journal_stats().dropped - 17;
+    assert!((45..=60).contains(&dropped), "{dropped} of 150 calls of 1.6 MB");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_noted_is_written_when_the_hub_goes() {
+    let (hub, store) = read_only_hub([]).await;
+    hub.call("read", json!({})).await.assert_success();
+    hub.shutdown(Duration::ZERO).await;
+    assert_eq!(count_call_rows(&*store).await, 1);
+    let (hub, store) = read_only_hub([]).await;
+    hub.call("read", json!({})).await.assert_success();
+    drop(hub);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(count_call_rows(&*store).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_thread_leaves_no_record_of_reads_behind() {
+    let (hub, store) = read_only_hub([]).await;
+    hub.call("read", json!({})).thread("t").await.assert_success();
+    assert!(hub.delete_thread(&default_tenant(), &ThreadId::new("t").unwrap()).await.unwrap());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(count_call_rows(&*store).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_recorded_of_reads_where_no_store_was_handed_in_nor_of_calls_that_were_refused() {
+    let hub = ToolHub::builder().tool(scripted("read", []).0.read_only()).build().await.unwrap();
+    let read = hub.call("read", json!({})).await;
+    assert_eq!(hub.call_record(&default_tenant(), read.id).await.unwrap(), None);
+    assert!(hub.calls(&default_tenant(), &CallQuery::default()).await.unwrap().calls.is_empty());
+
+    let (hub, store) = read_only_hub([]).await;
+    hub.call("raed", json!({})).thread("t").await.assert_error(ErrorKind::ToolNotFound);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(count_call_rows(&*store).await, 0);
+}

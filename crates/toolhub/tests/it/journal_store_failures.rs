@@ -1,0 +1,234 @@
+//! The journal while its store makes trouble: whatever could not be written is written later, as the caller was told.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use toolhub::{
+    backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Scan, Scope, Table, Write},
+    clock::Clock,
+    ids::CallId,
+    prelude::*,
+    testing::{AssertOutcome, Recorder, Step, TestClock, scripted},
+};
+
+use crate::{
+    faulty_store::FaultyStore,
+    intercepted_store::{CommitAction, InterceptedStore},
+    journal::run_and_crash,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn outcome(hub: &ToolHub, call: CallId) -> Option<Outcome> {
+    hub.call_record(&Tenant::default(), call).await.unwrap().and_then(|record| record.outcome)
+}
+
+/// Whether a commit writes a row of this table.
+fn writes_table(batch: &Batch, table: Table) -> bool {
+    batch.writes.iter().any(|write| write.table == table)
+}
+
+/// A call with the key `k` that a dead hub left open in this store.
+fn leave_call_open(store: &Arc<Memory>) -> CallId {
+    let ((pay, paying), store) = (scripted("pay", [Step::Hang]), store.clone());
+    run_and_crash(
+        async move || ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap(),
+        |hub| {
+            let call = hub.call("pay", json!({})).idempotency_key("k").start();
+            let id = call.id();
+            (vec![call], id)
+        },
+        move || paying.asked().len() == 1,
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_call_that_failed_is_written_when_the_store_is_back() {
+    let store = Arc::new(FaultyStore::default());
+    let trouble = store.clone();
+    let pay = move |_: NoArguments| {
+        trouble.unavailable.store(true, Ordering::Release);
+        async { Err::<(), _>(ToolError::new("no money")) }
+    };
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(tool("pay", pay)).build().await.unwrap();
+    let first = hub.call("pay", json!({})).idempotency_key("k").await;
+    first.assert_error(ErrorKind::ToolError);
+    store.unavailable.store(false, Ordering::Release);
+    tokio::time::sleep(20 * SECOND).await;
+    assert_eq!(outcome(&hub, first.id).await, Some(first), "as its caller was told");
+    let again = hub.call("pay", json!({})).idempotency_key("k").await;
+    assert!(again.replayed, "{again:?}");
+    again.assert_error(ErrorKind::ToolError);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_call_that_was_run_again_is_written_when_the_store_is_back() {
+    let store: Arc<InterceptedStore> = Arc::default();
+    let id = leave_call_open(&store.memory);
+    let gone = Arc::new(AtomicBool::new(false));
+    let (trouble, away) = (gone.clone(), gone.clone());
+    store.before_commits(move |_| {
+        let then = if away.load(Ordering::Acquire) { CommitAction::Unavailable } else { CommitAction::Apply };
+        Box::pin(async { then })
+    });
+    let pay = tool("pay", move |_: NoArguments| {
+        trouble.store(true, Ordering::Release);
+        async { Ok::<_, ToolError>("paid") }
+    });
+    let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
+    let mut recorder = Recorder::of(&hub);
+    tokio::time::sleep(30 * SECOND).await;
+    assert!(gone.load(Ordering::Acquire), "it was run again");
+    assert_eq!(outcome(&hub, id).await, None, "and the end could not be written");
+    gone.store(false, Ordering::Release);
+    tokio::time::sleep(30 * SECOND).await;
+    let ended = outcome(&hub, id).await.expect("it has an end");
+    assert_eq!((ended.effect, ended.output), (Effect::Done, json!("paid")));
+    assert_eq!(recorder.ends_of(id), 1);
+    assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_takeover_was_not_acknowledged_is_closed_soon() {
+    let store: Arc<InterceptedStore> = Arc::default();
+    let id = leave_call_open(&store.memory);
+    let unheard = AtomicUsize::new(0);
+    store.before_commits(move |batch| {
+        let first = writes_table(batch, Table::Open) && unheard.fetch_add(1, Ordering::Relaxed) == 0;
+        Box::pin(async move { if first { CommitAction::LoseAck } else { CommitAction::Apply } })
+    });
+    let (pay, paying) = scripted("pay", []);
+    let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
+    tokio::time::sleep(60 * SECOND).await;
+    outcome(&hub, id).await.expect("it has an end").assert_error(ErrorKind::Interrupted);
+    assert_eq!(paying.asked().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_takes_nothing_is_not_asked_without_a_pause() {
+    let store: Arc<InterceptedStore> = Arc::default();
+    let id = leave_call_open(&store.memory);
+    let (asked, full) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let (counter, is_full) = (asked.clone(), full.clone());
+    store.before_commits(move |batch| {
+        let refused = is_full.load(Ordering::Acquire);
+        let asked = counter.fetch_add(usize::from(refused && writes_table(batch, Table::Open)), Ordering::Relaxed);
+        Box::pin(async move {
+            if asked > 100 {
+                // Otherwise time would never move, and the test never end.
+                tokio::time::sleep(SECOND).await;
+            }
+            if refused { CommitAction::Unavailable } else { CommitAction::Apply }
+        })
+    });
+    let (pay, paying) = scripted("pay", [Step::Return(json!("paid"))]);
+    let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(asked.load(Ordering::Relaxed) < 100, "it is asked again and again");
+    full.store(false, Ordering::Release);
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(outcome(&hub, id).await.expect("it has an end").output, json!("paid"));
+    assert_eq!(paying.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_refused_while_it_was_opened_is_closed_as_one_that_changed_nothing() {
+    // Whose answer is lost: that of the opening, or that of the key and of the taking back.
+    for lost in [Table::Open, Table::Claims] {
+        let store: Arc<InterceptedStore> = Arc::default();
+        let lose = Arc::new(AtomicBool::new(true));
+        let loses = lose.clone();
+        store.before_commits(move |batch| {
+            let removes = batch.writes.iter().any(|write| matches!(write.change, toolhub::backend::Change::Remove));
+            let then = match loses.load(Ordering::Acquire) {
+                true if lost == Table::Claims && removes => CommitAction::Unavailable,
+                true if writes_table(batch, lost) => CommitAction::LoseAck,
+                _ => CommitAction::Apply,
+            };
+            Box::pin(async { then })
+        });
+        let (pay, paying) = scripted("pay", [Step::Return(json!("paid"))]);
+        let hub = ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap();
+        let refused = hub.call("pay", json!({})).idempotency_key("k").await;
+        refused.assert_effect(Effect::None).assert_error(ErrorKind::StoreUnavailable);
+        lose.store(false, Ordering::Release);
+        tokio::time::sleep(20 * SECOND).await;
+        let closed = outcome(&hub, refused.id).await.expect("it has an end");
+        closed.assert_effect(Effect::None).assert_error(ErrorKind::Interrupted);
+        let again = hub.call("pay", json!({})).idempotency_key("k").await;
+        assert_eq!(again.assert_success(), &json!("paid"), "nothing had happened, so it is made now");
+        assert_eq!(paying.asked().len(), 1);
+    }
+}
+
+/// Whether a commit writes a record that is longer than this.
+fn has_long_record(batch: &Batch) -> bool {
+    batch.writes.iter().any(|write| matches!(&write.change, Change::Put { value, .. } if value.len() > 5_000))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_the_store_will_never_take_becomes_one_that_says_less() {
+    let store: Arc<InterceptedStore> = Arc::default();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    store.before_commits(move |batch| {
+        let long = has_long_record(batch);
+        counter.fetch_add(usize::from(long), Ordering::Relaxed);
+        Box::pin(async move { if long { CommitAction::Reject } else { CommitAction::Apply } })
+    });
+    let (pay, paying) = scripted("pay", [Step::Return(json!({"receipt": "x".repeat(10_000)}))]);
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(pay).build().await.unwrap();
+    let first = hub.call("pay", json!({})).thread("t").idempotency_key("k").await;
+    first.assert_effect(Effect::Done);
+    tokio::time::sleep(3_600 * SECOND).await;
+    let ended = outcome(&hub, first.id).await.expect("it has an end");
+    ended.assert_effect(Effect::Done).assert_error(ErrorKind::Interrupted);
+    assert!(asked.load(Ordering::Relaxed) < 10, "it is tried again and again: {}", asked.load(Ordering::Relaxed));
+    let again = hub.call("pay", json!({})).thread("t").idempotency_key("k").await;
+    assert!(again.replayed, "{again:?}");
+    assert_eq!(paying.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_takes_any_end_is_asked_now_and_then() {
+    let store: Arc<InterceptedStore> = Arc::default();
+    let id = leave_call_open(&store.memory);
+    let (asked, takes_none) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let (count, never) = (asked.clone(), takes_none.clone());
+    store.before_commits(move |batch| {
+        let refused = never.load(Ordering::Acquire) && writes_table(batch, Table::Calls);
+        count.fetch_add(usize::from(refused), Ordering::Relaxed);
+        Box::pin(async move { if refused { CommitAction::Reject } else { CommitAction::Apply } })
+    });
+    let hub = ToolHub::builder().shared_store(store).tool(scripted("pay", []).0).build().await.unwrap();
+    tokio::time::sleep(3_600 * SECOND).await;
+    let times = asked.load(Ordering::Relaxed);
+    assert!((2..40).contains(&times), "{times} times in an hour");
+    takes_none.store(false, Ordering::Release);
+    tokio::time::sleep(1_200 * SECOND).await;
+    outcome(&hub, id).await.expect("it has an end").assert_error(ErrorKind::Interrupted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_call_that_nobody_can_read_holds_its_thread_for_as_long_as_records_are_kept() {
+    let (store, clock) = (Arc::new(Memory::new()), TestClock::new());
+    let thread = ThreadId::new("t").unwrap();
+    let partition = Partition::of_thread(Tenant::default(), thread.clone());
+    let change = Change::Put { value: b"{ nonsense".as_slice().into(), schema: 1, expires: None };
+    let (id, expect, durability) = ("call_x".into(), Expect::Any, Durability::KillSafe);
+    let odd = Write { table: Table::Open, id, expect, change, durability };
+    store.commit(Batch::on(partition).with(odd), clock.now()).await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).clock(clock.clone()).keep_calls(48 * 3_600 * SECOND);
+    let hub = hub.tool(scripted("look", []).0).build().await.unwrap();
+    let open = async || store.scan(Scan::of(Table::Open, Scope::All), clock.now()).await.unwrap().rows.len();
+    for (hours, left) in [(0, 1), (40, 1), (12, 0)] {
+        tokio::time::sleep(hours * 3_600 * SECOND).await;
+        assert_eq!(open().await, left, "after {hours} hours more");
+    }
+    hub.call("look", json!({})).thread("t").await.assert_success();
+}

@@ -1,0 +1,156 @@
+//! What the hub clears away by itself: how often it asks its store to, and what is left when it does not.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use toolhub::{
+    BoxFuture, ContextId, StateKind, StateManagerConfig,
+    backend::{Backend, Batch, Key, Memory, Page, Row, Scan, Scope, StoreError, Table, Watcher},
+    clock::{Clock, Timestamp},
+    prelude::*,
+    testing::TestClock,
+};
+
+/// A memory store that counts how often it is swept.
+#[derive(Default)]
+struct SweepCountingStore {
+    memory: Memory,
+    sweeps: AtomicUsize,
+    /// The next sweep panics.
+    panics: AtomicBool,
+}
+
+impl SweepCountingStore {
+    fn sweeps(&self) -> usize {
+        self.sweeps.load(Ordering::Relaxed)
+    }
+
+    /// How many rows there are, whether or not anybody can see them any more.
+    async fn count_rows(&self, long_ago: Timestamp) -> usize {
+        let mut rows = 0;
+        for table in Table::ALL {
+            rows += self.memory.scan(Scan::of(table, Scope::All), long_ago).await.unwrap().rows.len();
+        }
+        rows
+    }
+}
+
+impl Backend for SweepCountingStore {
+    fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.memory.load(keys, now)
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        self.memory.commit(batch, now)
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.memory.scan(scan, now)
+    }
+
+    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "a bug in the store");
+        self.sweeps.fetch_add(1, Ordering::Relaxed);
+        self.memory.sweep(most, now)
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.memory.watch(table)
+    }
+}
+
+/// A hub with this config, its store, and a state that lives for ten seconds.
+async fn hub_with(config: StateManagerConfig) -> (ToolHub, Arc<SweepCountingStore>, TestClock) {
+    let (store, clock) = (Arc::new(SweepCountingStore::default()), TestClock::new());
+    let hub = ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).state_manager(config);
+    let hub = hub.build().await.unwrap();
+    let ttl = Some(Duration::from_secs(10));
+    hub.state().set_state(&Tenant::default(), &cart(), StateKind::Business, json!({"tea": 1}), ttl).await.unwrap();
+    (hub, store, clock)
+}
+
+fn cart() -> ContextId {
+    "t1/cart".parse().unwrap()
+}
+
+/// Lets this much time pass, and everybody do what is due.
+async fn advance(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_expired_leaves_the_store_as_often_as_the_owner_says() {
+    let every = Duration::from_secs(60);
+    let config = StateManagerConfig { cleanup_interval: every, ..StateManagerConfig::default() };
+    let (hub, store, clock) = hub_with(config).await;
+    let noon = clock.now();
+    advance(Duration::from_secs(59)).await;
+    assert_eq!(
+        (store.sweeps(), store.count_rows(noon).await),
+        (0, 3),
+        "the state, its snapshot and its entry are there yet"
+    );
+    advance(Duration::from_secs(2)).await;
+    assert_eq!((store.sweeps(), store.count_rows(noon).await), (1, 0));
+    advance(10 * every).await;
+    assert_eq!(store.sweeps(), 11);
+    drop(hub);
+    advance(10 * every).await;
+    assert_eq!(store.sweeps(), 11, "it ends with the hub");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_is_cleaned_every_five_minutes_by_default() {
+    let (_hub, store, clock) = hub_with(StateManagerConfig::default()).await;
+    advance(Duration::from_secs(299)).await;
+    assert_eq!(store.sweeps(), 0);
+    advance(Duration::from_secs(2)).await;
+    assert_eq!((store.sweeps(), store.count_rows(clock.now() - Duration::from_secs(300)).await), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_auto_cleanup_nothing_is_removed_and_nobody_sees_what_has_expired() {
+    let config = StateManagerConfig { auto_cleanup: false, ..StateManagerConfig::default() };
+    let (hub, store, clock) = hub_with(config).await;
+    let noon = clock.now();
+    advance(Duration::from_secs(24 * 3600)).await;
+    assert_eq!((store.sweeps(), store.count_rows(noon).await), (0, 3));
+    let state = hub.state().get_state(&Tenant::default(), &cart(), StateKind::Business).await.unwrap();
+    assert_eq!(state, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_is_removed_at_a_time_goes_in_one_cleaning() {
+    let config = StateManagerConfig { cleanup_interval: Duration::from_secs(60), ..StateManagerConfig::default() };
+    let (hub, store, clock) = hub_with(config).await;
+    let (noon, ttl) = (clock.now(), Some(Duration::from_secs(10)));
+    for n in 0..1_500 {
+        let cart = format!("t{n}/cart").parse().unwrap();
+        hub.state().set_state(&Tenant::default(), &cart, StateKind::Cache, json!({}), ttl).await.unwrap();
+    }
+    advance(Duration::from_secs(61)).await;
+    assert_eq!((store.sweeps(), store.count_rows(noon).await), (2, 0), "a thousand at a time, until nothing is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_background_task_that_panics_is_started_again() {
+    let config = StateManagerConfig { cleanup_interval: Duration::from_secs(60), ..StateManagerConfig::default() };
+    let (_hub, store, clock) = hub_with(config).await;
+    store.panics.store(true, Ordering::Relaxed);
+    advance(Duration::from_secs(61)).await;
+    assert_eq!((store.sweeps(), store.panics.load(Ordering::Relaxed)), (0, false), "the first one panicked");
+    advance(Duration::from_secs(62)).await;
+    assert_eq!((store.sweeps(), store.count_rows(clock.now()).await), (1, 0), "the next one did its work");
+}
+
+#[tokio::test]
+async fn an_interval_of_no_time_is_refused_when_the_hub_is_built() {
+    let config = StateManagerConfig { cleanup_interval: Duration::ZERO, ..StateManagerConfig::default() };
+    let refused = ToolHub::builder().state_manager(config).build().await.unwrap_err().to_string();
+    assert!(refused.contains("cleanup_interval") && refused.contains("at least a millisecond"), "{refused}");
+}
