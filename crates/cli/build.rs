@@ -13,20 +13,20 @@ fn main() {
 
 /// The commit the sources are of. Sources that merely lie inside somebody's repository are none of its revisions.
 fn revision() -> Option<String> {
-    said("git", &["ls-files", "--error-unmatch", "Cargo.toml"])?;
+    command_output("git", &["ls-files", "--error-unmatch", "Cargo.toml"])?;
     // It has a line more after each commit and each change of the branch.
-    if let Some(log) = said("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
+    if let Some(log) = command_output("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }
-    said("git", &["rev-parse", "--short=12", "HEAD"])
+    command_output("git", &["rev-parse", "--short=12", "HEAD"])
 }
 
 fn rustc() -> Option<String> {
-    let version = said(&env::var("RUSTC").ok()?, &["--version"])?;
+    let version = command_output(&env::var("RUSTC").ok()?, &["--version"])?;
     version.split_whitespace().nth(1).map(str::to_owned)
 }
 
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
+fn command_output(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())

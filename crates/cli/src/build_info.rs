@@ -3,7 +3,7 @@
 use toolhub::server::Build;
 
 /// What was built.
-pub(crate) fn build() -> Build {
+pub(crate) fn current() -> Build {
     let [version, revision, rustc] = [env!("CARGO_PKG_VERSION"), env!("TOOLHUB_REVISION"), env!("TOOLHUB_RUSTC")];
     Build { version: version.into(), revision: revision.into(), rustc: rustc.into() }
 }

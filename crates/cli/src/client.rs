@@ -10,12 +10,12 @@ mod remote;
 mod request;
 mod transport;
 
-pub(crate) use document::{fetch, without_secrets};
-pub(crate) use events::{Event, Events, Streamed};
+pub(crate) use document::{fetch, redact_url};
+pub(crate) use events::{Event, EventStream, StreamResponse};
 pub(crate) use in_process::InProcess;
 pub(crate) use remote::Remote;
-pub(crate) use request::{Answer, Request};
-pub(crate) use transport::{NO_SERVER, Transport, find};
+pub(crate) use request::{ApiResponse, Request};
+pub(crate) use transport::{NO_SERVER, Transport, connect};
 
 use crate::failure::Failure;
 
@@ -32,7 +32,7 @@ impl Client {
     ///
     /// # Errors
     /// When nobody answered.
-    pub(crate) async fn send(&self, request: Request) -> Result<Answer, Failure> {
+    pub(crate) async fn send(&self, request: Request) -> Result<ApiResponse, Failure> {
         match self {
             Self::Remote(remote) => remote.send(request).await,
             Self::InProcess(hub) => hub.send(request).await,
@@ -43,15 +43,15 @@ impl Client {
     ///
     /// # Errors
     /// When nobody answered, or with a problem.
-    pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Failure> {
-        self.send(request).await?.good()
+    pub(crate) async fn send_checked(&self, request: Request) -> Result<ApiResponse, Failure> {
+        self.send(request).await?.error_for_status()
     }
 
     /// Sends one request that asks for a stream of events, and waits for its beginning.
     ///
     /// # Errors
     /// When nobody answered.
-    pub(crate) async fn stream(&self, request: Request) -> Result<Streamed, Failure> {
+    pub(crate) async fn stream(&self, request: Request) -> Result<StreamResponse, Failure> {
         let request = request.header("accept", Some("text/event-stream"));
         match self {
             Self::Remote(remote) => remote.stream(request).await,
@@ -60,7 +60,7 @@ impl Client {
     }
 
     /// The server that is asked; none where this process does it itself.
-    pub(crate) fn server(&self) -> Option<&str> {
+    pub(crate) fn server_url(&self) -> Option<&str> {
         match self {
             Self::Remote(remote) => Some(remote.url()),
             Self::InProcess(_) => None,

@@ -9,20 +9,20 @@ mod change;
 mod check;
 mod closest;
 pub(crate) mod commands;
+mod dry_run;
 mod environment;
 mod hub;
 mod init;
-mod later;
 mod load;
 mod overlay;
+mod planned_keys;
 mod problem;
 mod raw;
-mod rehearse;
 mod resolve;
+mod salvage;
 mod schema;
 mod shape;
 mod show;
-mod sound;
 mod tree;
 mod variables;
 
@@ -36,15 +36,15 @@ use toolhub::status::StatusSettings;
 
 pub(crate) use self::{
     closest::closest,
-    load::{Asked, FILE_NAME, Loaded, Needed, load, tool},
-    problem::{Problem, Problems, Style, render},
+    dry_run::dry_run,
+    load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_tool},
+    problem::{Problem, Problems, RenderStyle, render},
     raw::{Level, LogFormat, Mode},
-    rehearse::rehearse,
-    show::values,
+    show::masked_values,
 };
 pub(crate) use resolve::{
-    Agent, Agents, Auth, Backend, Execution, Key, Llm, Opened, Policies, Provider, Scheduler, Server, State, Store,
-    StoreTrouble, Telemetry, Threads, Tools,
+    Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, OpenStoreError, Policies, Provider, Scheduler, Server, State,
+    Store, StoreHandle, Telemetry, Threads, Tools,
 };
 
 /// What holds. Each section can be compared with that of another config.
@@ -61,10 +61,10 @@ pub(crate) struct Config {
     pub(crate) tools: Tools,
     pub(crate) agents: Agents,
     /// What whoever runs it should know although nothing is wrong, such as operations that became no tools.
-    pub(crate) words: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     pub(crate) telemetry: Telemetry,
     /// The keys that hold until a restart, as they are written.
-    fixed: BTreeMap<String, serde_json::Value>,
+    restart_only: BTreeMap<String, serde_json::Value>,
 }
 
 /// Writes the config of the demo into a folder; answers which file that is. `upstream` is the address of its service, `program` this
@@ -72,7 +72,7 @@ pub(crate) struct Config {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn demo_file(folder: &Path, upstream: &str, program: &Path) -> io::Result<PathBuf> {
+pub(crate) fn write_demo_config(folder: &Path, upstream: &str, program: &Path) -> io::Result<PathBuf> {
     let file = folder.join(load::FILE_NAME);
     let more = include_str!("config/starter/demo_more.toml");
     let program = toml::Value::from(program.display().to_string()).to_string();

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// It did what was asked.
-    Fine = 0,
+    Success = 0,
     /// Something nobody expected.
     Unexpected = 1,
     /// The command, its arguments or the config cannot be understood.
@@ -31,7 +31,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// The end that belongs to the code of a problem. A code that nobody has placed is unexpected.
-    pub(crate) fn of_code(code: &str) -> Self {
+    pub(crate) fn from_code(code: &str) -> Self {
         match code {
             "usage"
             | "config_invalid"
@@ -86,7 +86,7 @@ mod tests {
     #[track_caller]
     fn check(number: u8, codes: &[&str]) {
         for code in codes {
-            assert_eq!(Exit::of_code(code) as u8, number, "{code}");
+            assert_eq!(Exit::from_code(code) as u8, number, "{code}");
         }
     }
 
@@ -145,7 +145,7 @@ mod tests {
         let unexpected: Vec<&str> = ErrorKind::TABLE
             .iter()
             .map(|row| row.name)
-            .filter(|name| Exit::of_code(name) == Exit::Unexpected)
+            .filter(|name| Exit::from_code(name) == Exit::Unexpected)
             .collect();
         assert_eq!(unexpected, ["state_unreadable", "internal"]);
     }

@@ -15,49 +15,49 @@ use serde_json::{Value, json};
 use crate::{
     config::{self, Problems},
     exit::Exit,
-    output::{Show, plain},
+    output::{Printer, strip_control_chars},
 };
 
-const BAD: Style = AnsiColor::Red.on_default().bold();
-const HELP: Style = AnsiColor::Cyan.on_default();
-const FIELD: Style = Style::new().bold();
+const ERROR_STYLE: Style = AnsiColor::Red.on_default().bold();
+const HELP_STYLE: Style = AnsiColor::Cyan.on_default();
+const FIELD_STYLE: Style = Style::new().bold();
 
 /// Why a command ends without having done what was asked. What it says lies elsewhere, so that results stay small.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Failure(Box<Said>);
+pub(crate) struct Failure(Box<FailureDetails>);
 
 /// What a failure says.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct FailureDetails {
     /// The stable name of what went wrong.
     pub(crate) code: String,
     /// What went wrong, in one sentence.
     pub(crate) message: String,
     /// What is wrong with which part, where the sentence is about several.
-    pub(crate) parts: Vec<(String, String)>,
+    pub(crate) field_errors: Vec<(String, String)>,
     /// Names that may have been meant.
     pub(crate) suggestions: Vec<String>,
     /// What to do about it: a sentence, then commands as they are typed.
     pub(crate) help: Vec<String>,
     /// Where more is to be seen: a word, and the command.
-    pub(crate) see: Option<(&'static str, String)>,
+    pub(crate) see_also: Option<(&'static str, String)>,
     /// The trace of the request, for whoever looks it up.
-    pub(crate) trace: Option<String>,
+    pub(crate) trace_id: Option<String>,
     /// The problems of a config, which have a form of their own: for people and for programs.
-    pub(crate) config: Option<(String, Value)>,
+    pub(crate) config_problems: Option<(String, Value)>,
     /// How the command ends.
     pub(crate) exit: Exit,
 }
 
 impl Deref for Failure {
-    type Target = Said;
-    fn deref(&self) -> &Said {
+    type Target = FailureDetails;
+    fn deref(&self) -> &FailureDetails {
         &self.0
     }
 }
 
 impl DerefMut for Failure {
-    fn deref_mut(&mut self) -> &mut Said {
+    fn deref_mut(&mut self) -> &mut FailureDetails {
         &mut self.0
     }
 }
@@ -65,16 +65,16 @@ impl DerefMut for Failure {
 impl Failure {
     /// A failure with a code of the table in `exit.rs`.
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
-        Self(Box::new(Said {
+        Self(Box::new(FailureDetails {
             code: code.into(),
             message: message.into(),
-            parts: Vec::new(),
+            field_errors: Vec::new(),
             suggestions: Vec::new(),
             help: Vec::new(),
-            see: None,
-            trace: None,
-            config: None,
-            exit: Exit::of_code(code),
+            see_also: None,
+            trace_id: None,
+            config_problems: None,
+            exit: Exit::from_code(code),
         }))
     }
 
@@ -95,31 +95,31 @@ impl Failure {
     }
 
     /// Where more is to be seen.
-    pub(crate) fn see(mut self, word: &'static str, command: impl Into<String>) -> Self {
-        self.see = Some((word, command.into()));
+    pub(crate) fn see_also(mut self, word: &'static str, command: impl Into<String>) -> Self {
+        self.see_also = Some((word, command.into()));
         self
     }
 
     /// Prints it on stderr: as text, or as one line of JSON.
-    pub(crate) fn print(&self, show: &Show) {
+    pub(crate) fn print(&self, show: &Printer) {
         let _ = if show.json {
-            writeln!(std::io::stderr().lock(), "{}", self.line())
+            writeln!(std::io::stderr().lock(), "{}", self.to_json_line())
         } else {
-            write!(anstream::stderr(), "{}", self.text(show.ascii))
+            write!(anstream::stderr(), "{}", self.to_text(show.ascii))
         };
     }
 
     /// What is wrong with the config.
-    pub(crate) fn of_config(problems: &Problems) -> Self {
+    pub(crate) fn from_config_problems(problems: &Problems) -> Self {
         let many = problems.len();
         let message = format!("the config has {many} problem{}", if many == 1 { "" } else { "s" });
         let mut failure = Self::new("config_invalid", message).help("toolhub config check");
-        failure.config = Some((config::render(problems, config::Style::Coloured), problems.to_json()));
+        failure.config_problems = Some((config::render(problems, config::RenderStyle::Coloured), problems.to_json()));
         failure
     }
 
     /// What `application/problem+json` says.
-    pub(crate) fn of_problem(problem: &Value, status: u16) -> Self {
+    pub(crate) fn from_problem(problem: &Value, status: u16) -> Self {
         let text = |name: &str| problem[name].as_str().map(String::from);
         let code = text("code").unwrap_or_else(|| format!("http_{status}"));
         let message =
@@ -128,8 +128,8 @@ impl Failure {
         let ruled = code == "forbidden" && ["callId", "approvalId"].iter().any(|about| !problem[*about].is_null());
         let mut failure = Self::new(if ruled { "forbidden_by_rule" } else { &code }, message);
         failure.code = code;
-        failure.trace = text("traceId");
-        match typed(&failure.code, problem) {
+        failure.trace_id = text("traceId");
+        match suggested_commands(&failure.code, problem) {
             Some(commands) => failure.help.extend(commands),
             None => failure.help.extend(text("hint")),
         }
@@ -137,9 +137,9 @@ impl Failure {
             failure.suggestions.extend(name.as_str().map(String::from));
         }
         for wrong in problem["errors"].as_array().into_iter().flatten() {
-            failure.parts.push(part(wrong));
+            failure.field_errors.push(field_error(wrong));
         }
-        if !failure.parts.is_empty() {
+        if !failure.field_errors.is_empty() {
             // The parts say what the further lines say.
             let first = failure.message.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
             failure.message = first;
@@ -148,37 +148,38 @@ impl Failure {
     }
 
     /// As one line for programs.
-    pub(crate) fn line(&self) -> String {
-        let details = self.parts.iter().map(|(field, text)| json!({"field": field, "detail": text}));
+    pub(crate) fn to_json_line(&self) -> String {
+        let details = self.field_errors.iter().map(|(field, text)| json!({"field": field, "detail": text}));
         let details: Vec<Value> = details.collect();
-        let see = self.see.iter().map(|(word, command)| format!("{word}: {command}"));
+        let see = self.see_also.iter().map(|(word, command)| format!("{word}: {command}"));
         let hint: Vec<String> = self.help.iter().cloned().chain(see).collect();
         let mut error = json!({
             "code": self.code,
             "message": self.message,
             "suggestions": self.suggestions,
             "hint": (!hint.is_empty()).then(|| hint.join("\n")),
-            "traceId": self.trace,
+            "traceId": self.trace_id,
         });
         if !details.is_empty() {
             error["errors"] = Value::from(details);
         }
-        if let Some((_, problems)) = &self.config {
+        if let Some((_, problems)) = &self.config_problems {
             error["problems"] = problems.clone();
         }
         json!({ "error": error }).to_string()
     }
 
     /// As text for people; `ascii` where nothing else can be shown.
-    pub(crate) fn text(&self, ascii: bool) -> String {
-        if let Some((text, _)) = &self.config {
+    pub(crate) fn to_text(&self, ascii: bool) -> String {
+        if let Some((text, _)) = &self.config_problems {
             return text.clone();
         }
-        let mut text = format!("{BAD}error:{BAD:#} {}\n", plain(&self.message));
-        let widest = self.parts.iter().map(|(field, _)| plain(field).chars().count()).max().unwrap_or(0);
+        let mut text = format!("{ERROR_STYLE}error:{ERROR_STYLE:#} {}\n", strip_control_chars(&self.message));
+        let widest =
+            self.field_errors.iter().map(|(field, _)| strip_control_chars(field).chars().count()).max().unwrap_or(0);
         let marks = if ascii { ["|-", "`-"] } else { ["╭─", "╰─"] };
-        for (at, (field, wrong)) in self.parts.iter().enumerate() {
-            let last = at + 1 == self.parts.len();
+        for (at, (field, wrong)) in self.field_errors.iter().enumerate() {
+            let last = at + 1 == self.field_errors.len();
             let mark = if last {
                 marks[1]
             } else if at == 0 || ascii {
@@ -186,23 +187,27 @@ impl Failure {
             } else {
                 "├─"
             };
-            let field = plain(field);
+            let field = strip_control_chars(field);
             let gap = " ".repeat(widest - field.chars().count());
-            let _ = writeln!(text, "  {mark} {FIELD}{field}{FIELD:#}{gap}   {}", plain(wrong).replace('\n', " "));
+            let _ = writeln!(
+                text,
+                "  {mark} {FIELD_STYLE}{field}{FIELD_STYLE:#}{gap}   {}",
+                strip_control_chars(wrong).replace('\n', " ")
+            );
         }
-        let label = |at: usize| if at == 0 { format!("  {HELP}help:{HELP:#} ") } else { " ".repeat(8) };
+        let label = |at: usize| if at == 0 { format!("  {HELP_STYLE}help:{HELP_STYLE:#} ") } else { " ".repeat(8) };
         for (at, line) in self.help.iter().flat_map(|line| line.lines()).enumerate() {
-            let _ = writeln!(text, "{}{}", label(at), plain(line));
+            let _ = writeln!(text, "{}{}", label(at), strip_control_chars(line));
         }
-        if let Some((word, command)) = &self.see {
-            let _ = writeln!(text, "  {HELP}{word}:{HELP:#} {}", plain(command));
+        if let Some((word, command)) = &self.see_also {
+            let _ = writeln!(text, "  {HELP_STYLE}{word}:{HELP_STYLE:#} {}", strip_control_chars(command));
         }
         text
     }
 }
 
 /// The commands to type, where the API names its own addresses.
-fn typed(code: &str, problem: &Value) -> Option<Vec<String>> {
+fn suggested_commands(code: &str, problem: &Value) -> Option<Vec<String>> {
     let run = problem["runId"].as_str();
     match (code, run) {
         ("run_open", Some(run)) => Some(vec![
@@ -220,7 +225,7 @@ fn typed(code: &str, problem: &Value) -> Option<Vec<String>> {
     }
 }
 
-fn part(wrong: &Value) -> (String, String) {
+fn field_error(wrong: &Value) -> (String, String) {
     let text = |name: &str| wrong[name].as_str().unwrap_or_default().to_owned();
     let field = Some(text("field")).filter(|field| !field.is_empty()).unwrap_or_else(|| text("pointer"));
     let field = if field.is_empty() { "arguments".to_owned() } else { field };
@@ -233,8 +238,8 @@ fn part(wrong: &Value) -> (String, String) {
 mod tests {
     use super::*;
 
-    fn shown(failure: &Failure, ascii: bool) -> String {
-        anstream::adapter::strip_str(&failure.text(ascii)).to_string()
+    fn plain_text(failure: &Failure, ascii: bool) -> String {
+        anstream::adapter::strip_str(&failure.to_text(ascii)).to_string()
     }
 
     #[test]
@@ -242,19 +247,19 @@ mod tests {
         let problem = json!({"code": "arguments_invalid", "detail": "the arguments of `weather` are not valid",
             "errors": [{"pointer": "/city", "field": "city", "detail": "missing, required"},
                        {"pointer": "/cty", "field": "cty", "detail": "unknown", "suggestion": "did you mean `city`?"}]});
-        let failure = Failure::of_problem(&problem, 422).see("schema", "toolhub tools show weather --schema");
+        let failure = Failure::from_problem(&problem, 422).see_also("schema", "toolhub tools show weather --schema");
         assert_eq!(
-            shown(&failure, false),
+            plain_text(&failure, false),
             "error: the arguments of `weather` are not valid\n  ╭─ city   missing, required\n  \
              ╰─ cty    unknown; did you mean `city`?\n  schema: toolhub tools show weather --schema\n"
         );
-        assert!(shown(&failure, true).contains("  |- city   missing"));
+        assert!(plain_text(&failure, true).contains("  |- city   missing"));
         assert_eq!(failure.exit, Exit::Usage);
     }
 
     #[test]
     fn a_rule_denies_and_a_key_lacks_the_right_under_one_name() {
-        let of = |problem: Value| Failure::of_problem(&problem, 403);
+        let of = |problem: Value| Failure::from_problem(&problem, 403);
         let ruled = of(json!({"code": "forbidden", "detail": "no", "callId": "call_1"}));
         assert_eq!((ruled.code.as_str(), ruled.exit), ("forbidden", Exit::Denied));
         assert_eq!(of(json!({"code": "forbidden", "detail": "no"})).exit, Exit::Auth);
@@ -262,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_is_open_is_ended_by_a_command() {
-        let of = |problem: Value| Failure::of_problem(&problem, 409).help.join("\n");
+        let of = |problem: Value| Failure::from_problem(&problem, 409).help.join("\n");
         let hint = "POST /api/v1/runs/run_1/cancel ends it";
         for code in ["run_open", "thread_busy"] {
             let help = of(json!({"code": code, "detail": "no", "hint": hint, "runId": "run_1"}));
@@ -276,7 +281,7 @@ mod tests {
     fn programs_get_one_line_with_all_members() {
         let mut failure = Failure::new("tool_not_found", "no").help("a").help("b");
         failure.suggestions.push("weather".into());
-        let line = failure.line();
+        let line = failure.to_json_line();
         let expected = json!({"error": {"code": "tool_not_found", "message": "no", "suggestions": ["weather"],
             "hint": "a\nb", "traceId": null}});
         assert_eq!(line.parse::<Value>().unwrap(), expected);

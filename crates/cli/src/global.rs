@@ -6,17 +6,17 @@ use clap::{ArgAction, Args};
 use toolhub::config::unit::typed_time;
 
 use crate::{
-    config::{Asked, commands::Flags},
+    config::{LoadOptions, commands::ConfigFlags},
     failure::Failure,
-    output::{Color, Show},
+    output::{Color, Printer},
 };
 
 /// What may be said with every command.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
-pub(crate) struct Global {
+pub(crate) struct GlobalFlags {
     #[command(flatten)]
-    pub(crate) flags: Flags,
+    pub(crate) flags: ConfigFlags,
     /// Ask this server [default: the one that serves this config, or the store itself]
     #[arg(
         long,
@@ -60,18 +60,20 @@ pub(crate) struct Global {
     pub(crate) timeout: Option<Duration>,
 }
 
-impl Global {
+impl GlobalFlags {
     /// Which config is asked for.
     ///
     /// # Errors
     /// When the working folder is gone.
-    pub(crate) fn asked(&self) -> Result<Asked, Failure> {
-        self.flags.asked().map_err(|error| Failure::unexpected(format!("the working folder cannot be found: {error}")))
+    pub(crate) fn load_options(&self) -> Result<LoadOptions, Failure> {
+        self.flags
+            .load_options()
+            .map_err(|error| Failure::unexpected(format!("the working folder cannot be found: {error}")))
     }
 
     /// How to show things.
-    pub(crate) fn show(&self) -> Show {
-        Show::find(self.json, self.quiet, self.verbose > 0, self.color)
+    pub(crate) fn printer(&self) -> Printer {
+        Printer::detect(self.json, self.quiet, self.verbose > 0, self.color)
     }
 }
 

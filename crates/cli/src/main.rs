@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "a command fails once, and then it ends")]
 
-mod ask;
+mod approval_prompt;
 mod build_info;
 mod builtin;
 mod client;
@@ -16,11 +16,11 @@ mod editor;
 mod exit;
 mod failure;
 mod global;
-mod local;
+mod local_hub;
 mod output;
 mod serve;
 mod session;
-mod temporary;
+mod temp_folder;
 
 use std::process::ExitCode;
 
@@ -31,13 +31,13 @@ use clap::{
 
 use crate::{
     commands::{
-        approvals, backup, call, calls, chat, completions, demo_words, doctor, import, keys, restore, runs, settings,
-        state, stub_llm, threads, tools, version,
+        approvals, backup, call, calls, chat, completions, config_command, demo_words, doctor, import, keys, restore,
+        runs, state, stub_llm, threads, tools, version,
     },
     exit::Exit,
     failure::Failure,
-    global::Global,
-    output::Show,
+    global::GlobalFlags,
+    output::Printer,
     session::Session,
 };
 
@@ -54,7 +54,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 )]
 struct Cli {
     #[command(flatten)]
-    global: Global,
+    global: GlobalFlags,
     #[command(subcommand)]
     command: Command,
 }
@@ -62,7 +62,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write a toolhub.toml to begin with
-    Init(settings::InitFlags),
+    Init(config_command::InitFlags),
     /// Serve the tools of the config over HTTP
     Serve(serve::Serve),
     /// Serve a few tools to try out, in a folder that goes away; nothing to configure
@@ -73,33 +73,33 @@ enum Command {
     Chat(chat::Chat),
     /// Look at tools and change their statuses
     #[command(subcommand, visible_alias = "tool")]
-    Tools(tools::Tools),
+    Tools(tools::ToolsCommand),
     /// Answer calls that wait for a person
     #[command(subcommand, alias = "approval")]
-    Approvals(approvals::Approvals),
+    Approvals(approvals::ApprovalsCommand),
     /// Look at calls that were made, and cancel those that run
     #[command(subcommand)]
-    Calls(calls::Calls),
+    Calls(calls::CallsCommand),
     /// Look at runs of agents, and cancel those that are open
     #[command(subcommand, alias = "run")]
-    Runs(runs::Runs),
+    Runs(runs::RunsCommand),
     /// Look at conversations and their tools
     #[command(subcommand, alias = "thread")]
-    Threads(threads::Threads),
+    Threads(threads::ThreadsCommand),
     /// Look at what tools remember, and change it
     #[command(subcommand, alias = "states")]
-    State(state::State),
+    State(state::StateCommand),
     /// Check, show and describe the config
     #[command(subcommand)]
-    Config(settings::ConfigCommand),
+    Config(config_command::ConfigCommand),
     /// Write tools into the config that are described elsewhere
     #[command(subcommand)]
-    Import(import::Import),
+    Import(import::ImportCommand),
     /// Make, list and revoke the keys of clients
     #[command(subcommand, alias = "key")]
-    Keys(keys::Keys),
+    Keys(keys::KeysCommand),
     /// Make a backup of the store
-    Backup(backup::Backup),
+    Backup(backup::BackupArgs),
     /// Put a backup in the place of the store
     Restore(restore::Restore),
     /// Check config, model, store, address and clock; say how to mend what is wrong
@@ -116,16 +116,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    commands::guard::if_asked().unwrap_or_else(command)
+    commands::guard::run_if_requested().unwrap_or_else(async_main)
 }
 
 #[tokio::main]
-async fn command() -> ExitCode {
+async fn async_main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return misspelt(&error).into(),
+        Err(error) => return report_usage_error(&error).into(),
     };
-    let show = cli.global.show();
+    let show = cli.global.printer();
     let session = Session::new(cli.global, show.clone());
     // A command that is cut off is dropped, which cancels what it waited for; what it opened is closed all the same.
     let ends_itself =
@@ -133,7 +133,7 @@ async fn command() -> ExitCode {
     let ended = tokio::select! {
         ended = run(&session, cli.command) => ended,
         Ok(()) = tokio::signal::ctrl_c(), if !ends_itself => {
-            session.interrupted().await;
+            session.handle_interrupt().await;
             Ok(Exit::Interrupted)
         }
     };
@@ -152,9 +152,9 @@ async fn command() -> ExitCode {
 
 async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
     match command {
-        Command::Init(init) => settings::init(session, &init),
-        Command::Serve(serve) => serve::serve(&session.global, &session.show, serve).await,
-        Command::Demo(demo) => serve::demo(&session.global, &session.show, demo).await,
+        Command::Init(init) => config_command::init(session, &init),
+        Command::Serve(serve) => serve::serve(&session.global, &session.printer, serve).await,
+        Command::Demo(demo) => serve::demo(&session.global, &session.printer, demo).await,
         Command::Call(call) => call::run(session, call).await,
         Command::Chat(chat) => chat::run(session, chat).await,
         Command::Tools(tools) => tools::run(session, tools).await,
@@ -163,7 +163,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Runs(runs) => runs::run(session, runs).await,
         Command::Threads(threads) => threads::run(session, threads).await,
         Command::State(state) => state::run(session, state).await,
-        Command::Config(config) => settings::run(session, &config).await,
+        Command::Config(config) => config_command::run(session, &config).await,
         Command::Import(import) => import::run(session, import).await,
         Command::Keys(keys) => keys::run(session, keys).await,
         Command::Backup(_) => backup::run(session).await,
@@ -177,7 +177,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
 }
 
 /// What was typed is no command. Help that was asked for comes this way too.
-fn misspelt(error: &clap::Error) -> Exit {
+fn report_usage_error(error: &clap::Error) -> Exit {
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     // The flags could not be read, so this one is looked for by hand.
     let json = std::env::args().take_while(|word| word != "--").any(|word| word == "--json");
@@ -188,17 +188,17 @@ fn misspelt(error: &clap::Error) -> Exit {
         let tip = lines.filter_map(|line| line.trim().strip_prefix("tip: ")).map(String::from);
         let mut failure = Failure::usage(message);
         failure.help.extend(tip);
-        failure.suggestions = suggested(error);
-        failure.print(&Show { json, ..Show::default() });
+        failure.suggestions = clap_suggestions(error);
+        failure.print(&Printer { json, ..Printer::default() });
     } else {
         // Nobody reads any more: then nobody misses it.
         let _ = error.print();
     }
-    if asked { Exit::Fine } else { Exit::Usage }
+    if asked { Exit::Success } else { Exit::Usage }
 }
 
 /// The words that may have been meant.
-fn suggested(error: &clap::Error) -> Vec<String> {
+fn clap_suggestions(error: &clap::Error) -> Vec<String> {
     let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
     let found = kinds.into_iter().filter_map(|kind| error.get(kind));
     found

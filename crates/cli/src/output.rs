@@ -4,27 +4,30 @@
 //! `fields` one thing, `json` documents for programs, `words` statuses and times, `spin` the sign that something goes on.
 
 mod fields;
+mod formatting;
 mod json;
-mod spin;
+mod spinner;
 mod table;
-mod words;
 
 use std::io::{self, IsTerminal, Write as _};
 
 use anstyle::Style;
 
 pub(crate) use fields::Fields;
-pub(crate) use json::indented;
-pub(crate) use spin::Spinner;
+pub(crate) use formatting::{
+    format_ago, format_millis, format_remaining, format_status, format_timestamp, truncate_value, warning_sign,
+    wrap_text,
+};
+pub(crate) use json::indent_json;
+pub(crate) use spinner::Spinner;
 pub(crate) use table::{Column, Table};
-pub(crate) use words::{ago, clock, folded, lasting, mark, short, status, until};
 
 /// What is said but not asked for.
-const QUIET: Style = Style::new().dimmed();
+const DIMMED: Style = Style::new().dimmed();
 
 /// How to show things.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Show {
+pub(crate) struct Printer {
     /// One JSON document instead of text.
     pub(crate) json: bool,
     /// No talk.
@@ -51,9 +54,9 @@ pub(crate) enum Color {
     Never,
 }
 
-impl Show {
+impl Printer {
     /// What this terminal and these flags ask for.
-    pub(crate) fn find(json: bool, quiet: bool, verbose: bool, color: Color) -> Self {
+    pub(crate) fn detect(json: bool, quiet: bool, verbose: bool, color: Color) -> Self {
         match color {
             Color::Auto => anstream::ColorChoice::Auto,
             Color::Always => anstream::ColorChoice::Always,
@@ -76,49 +79,49 @@ impl Show {
     }
 
     /// Puts data on stdout.
-    pub(crate) fn data(&self, text: &str) {
+    pub(crate) fn print(&self, text: &str) {
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
         // Nobody reads any more: whoever closed the pipe knows.
         let _ = write!(anstream::stdout(), "{text}{end}");
     }
 
     /// Puts text of a tool on stdout. On a terminal nothing in it may steer the terminal.
-    pub(crate) fn foreign(&self, text: &str) {
+    pub(crate) fn print_untrusted(&self, text: &str) {
         if self.terminal {
-            return self.data(&plain(text));
+            return self.print(&strip_control_chars(text));
         }
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
         let _ = write!(io::stdout().lock(), "{text}{end}");
     }
 
     /// Puts the document on stdout, as the API gave it.
-    pub(crate) fn document(&self, text: &str) {
-        self.foreign(&indented(text));
+    pub(crate) fn print_json(&self, text: &str) {
+        self.print_untrusted(&indent_json(text));
     }
 
     /// Says something beside the data.
-    pub(crate) fn say(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.json {
             let _ = writeln!(anstream::stderr(), "{text}");
         }
     }
 
     /// Says something that only matters to those who want to know more.
-    pub(crate) fn whisper(&self, text: &str) {
+    pub(crate) fn note_verbose(&self, text: &str) {
         if self.verbose && !self.quiet {
-            let _ = writeln!(anstream::stderr(), "{QUIET}{}{QUIET:#}", plain(text));
+            let _ = writeln!(anstream::stderr(), "{DIMMED}{}{DIMMED:#}", strip_control_chars(text));
         }
     }
 }
 
 /// The text without anything that steers a terminal. Line ends and tabs stay.
-pub(crate) fn plain(text: &str) -> String {
-    let harmless = |c: &char| !c.is_control() && !is_invisible(*c) || matches!(c, '\n' | '\t');
+pub(crate) fn strip_control_chars(text: &str) -> String {
+    let harmless = |c: &char| !c.is_control() && !is_bidi_control(*c) || matches!(c, '\n' | '\t');
     text.chars().filter(harmless).collect()
 }
 
 /// Marks that turn the direction of writing, and so show another text than there is.
-fn is_invisible(c: char) -> bool {
+fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -128,8 +131,8 @@ mod tests {
 
     #[test]
     fn a_tool_cannot_steer_the_terminal() {
-        assert_eq!(plain("a\x1b[31mred\x1b]0;title\x07\r\n\tb\u{9b}2J"), "a[31mred]0;title\n\tb2J");
-        assert_eq!(plain("txt.\u{202e}exe"), "txt.exe");
-        assert_eq!(plain("天气 ● ok"), "天气 ● ok");
+        assert_eq!(strip_control_chars("a\x1b[31mred\x1b]0;title\x07\r\n\tb\u{9b}2J"), "a[31mred]0;title\n\tb2J");
+        assert_eq!(strip_control_chars("txt.\u{202e}exe"), "txt.exe");
+        assert_eq!(strip_control_chars("天气 ● ok"), "天气 ● ok");
     }
 }

@@ -4,10 +4,10 @@
 //! belongs to it; `logs` says on stderr what happens; `signals` and `watch` are how a person reaches a running server.
 
 mod agents;
+mod api_tools;
+mod banner;
 mod daemon;
-mod greeting;
 mod logs;
-mod made;
 mod signals;
 mod upstream;
 mod watch;
@@ -28,8 +28,8 @@ use toolhub::{
 };
 
 use crate::{
-    config::Asked, demo as tour, exit::Exit, failure::Failure, global::Global, local::Local, output::Show,
-    temporary::Temporary,
+    config::LoadOptions, demo as tour, exit::Exit, failure::Failure, global::GlobalFlags, local_hub::LocalHub,
+    output::Printer, temp_folder::TempFolder,
 };
 use daemon::Daemon;
 pub(crate) use signals::ShutdownSignals;
@@ -64,31 +64,32 @@ pub(crate) struct Demo {
 }
 
 /// Serves until it is told to stop.
-pub(crate) async fn serve(global: &Global, show: &Show, serve: Serve) -> Result<Exit, Failure> {
-    let mut asked = global.asked()?;
+pub(crate) async fn serve(global: &GlobalFlags, show: &Printer, serve: Serve) -> Result<Exit, Failure> {
+    let mut asked = global.load_options()?;
     (asked.host, asked.port) = (serve.host, serve.port);
-    let local = Local::load(asked)?;
-    logs::begin(&local.loaded.config.telemetry);
-    let daemon = Arc::new(Daemon::open(&local, local.file()).await?);
-    run(&daemon, serve.watch, |url| greeting::serve(show, url, &daemon)).await
+    let local = LocalHub::load(asked)?;
+    logs::init(&local.loaded.config.telemetry);
+    let daemon = Arc::new(Daemon::open(&local, local.config_file()).await?);
+    run(&daemon, serve.watch, |url| banner::print_serve(show, url, &daemon)).await
 }
 
 /// Serves the demo, or walks through the tour.
-pub(crate) async fn demo(global: &Global, show: &Show, demo: Demo) -> Result<Exit, Failure> {
+pub(crate) async fn demo(global: &GlobalFlags, show: &Printer, demo: Demo) -> Result<Exit, Failure> {
     if demo.tour || demo.work_on.is_some() {
         return tour::run(demo.work_on).await.map_err(|error| Failure::unexpected(error.to_string()));
     }
-    let folder = Temporary::new().map_err(|error| Failure::unexpected(format!("no temporary folder: {error}")))?;
-    let upstream = Upstream::begin().await.map_err(|error| Failure::unexpected(format!("no free port: {error}")))?;
+    let folder = TempFolder::new().map_err(|error| Failure::unexpected(format!("no temporary folder: {error}")))?;
+    let upstream = Upstream::start().await.map_err(|error| Failure::unexpected(format!("no free port: {error}")))?;
     let service = format!("http://{}", upstream.address);
     let program = std::env::current_exe().unwrap_or_else(|_| "toolhub".into());
-    let file = crate::config::demo_file(folder.path(), &service, &program)
+    let file = crate::config::write_demo_config(folder.path(), &service, &program)
         .map_err(|error| Failure::unexpected(format!("the demo's config cannot be written: {error}")))?;
     // Neither the variables nor the files of whoever tries it out are meant for a demo.
     let folder_path = folder.path().to_owned();
-    let asked = Asked { config: Some(file), port: Some(demo.port), folder: folder_path, ..Asked::default() };
-    let local = Local::load(asked)?;
-    logs::begin(&local.loaded.config.telemetry);
+    let asked =
+        LoadOptions { config: Some(file), port: Some(demo.port), folder: folder_path, ..LoadOptions::default() };
+    let local = LocalHub::load(asked)?;
+    logs::init(&local.loaded.config.telemetry);
     let daemon = Arc::new(Daemon::open(&local, None).await?);
     let thread = ThreadId::new("demo").ok();
     daemon
@@ -96,7 +97,7 @@ pub(crate) async fn demo(global: &Global, show: &Show, demo: Demo) -> Result<Exi
         .create_thread(&Tenant::default(), thread)
         .await
         .map_err(|error| Failure::unexpected(error.to_string()))?;
-    let greet = |url: &str| greeting::demo(show, url, &flags(global, url), &service, &daemon);
+    let greet = |url: &str| banner::print_demo(show, url, &target_flags(global, url), &service, &daemon);
     let ended = run(&daemon, false, greet).await;
     drop((daemon, folder, upstream));
     ended
@@ -104,14 +105,14 @@ pub(crate) async fn demo(global: &Global, show: &Show, demo: Demo) -> Result<Exi
 
 /// What must be typed behind a command so that it reaches the demo at this address: nothing where a command would look there
 /// by itself.
-fn flags(global: &Global, url: &str) -> String {
-    let by_itself = |local: Local| local.file().is_none() && local.url() == url;
-    let found = global.server.is_none() && Local::find(global).is_ok_and(by_itself);
+fn target_flags(global: &GlobalFlags, url: &str) -> String {
+    let by_itself = |local: LocalHub| local.config_file().is_none() && local.url() == url;
+    let found = global.server.is_none() && LocalHub::find(global).is_ok_and(by_itself);
     if found { String::new() } else { format!(" --server {url}") }
 }
 
 /// A hub on the store of this folder, and the routes to it.
-pub(crate) struct Opened {
+pub(crate) struct InProcessHub {
     /// The routes, served as to whoever sits at this machine.
     pub(crate) router: Router,
     /// The hub behind them.
@@ -124,35 +125,35 @@ pub(crate) struct Opened {
 ///
 /// # Errors
 /// When the store is in use or cannot be opened.
-pub(crate) async fn open(local: &Local) -> Result<Opened, Failure> {
-    let daemon = Arc::new(Daemon::open(local, local.file()).await?);
-    Ok(Opened { router: daemon.clone().local_router(), hub: daemon.hub.clone(), agents: daemon.agents.clone() })
+pub(crate) async fn open_in_process(local: &LocalHub) -> Result<InProcessHub, Failure> {
+    let daemon = Arc::new(Daemon::open(local, local.config_file()).await?);
+    Ok(InProcessHub { router: daemon.clone().local_router(), hub: daemon.hub.clone(), agents: daemon.agents.clone() })
 }
 
 /// Listens, greets and serves until a signal comes.
 async fn run(daemon: &Arc<Daemon>, watch: bool, greet: impl FnOnce(&str)) -> Result<Exit, Failure> {
-    let bound = daemon.clone().server().bind().await.map_err(cannot_serve)?;
+    let bound = daemon.clone().server().bind().await.map_err(serve_failure)?;
     let mut first = Some(signals::reload_on_hangup(daemon.clone()).boxed());
-    let reloads = background("reload on SIGHUP", daemon, move |daemon| {
+    let reloads = spawn_supervised("reload on SIGHUP", daemon, move |daemon| {
         first.take().unwrap_or_else(|| signals::reload_on_hangup(daemon).boxed())
     });
-    let (twice, stop) = (signals::asked_twice(), signals::asked_to_stop());
+    let (twice, stop) = (signals::second_stop_requested(), signals::stop_requested());
     greet(&daemon.url(bound.address()));
     let watching =
-        watch.then(|| background("reload on change", daemon, |daemon| watch::reload_on_change(daemon).boxed()));
+        watch.then(|| spawn_supervised("reload on change", daemon, |daemon| watch::reload_on_change(daemon).boxed()));
     let served = tokio::select! {
         // The counter is polled first: otherwise the second signal could come before the first was counted.
         biased;
         () = twice => Ok(Exit::Interrupted),
-        served = bound.serve(stop) => served.map(|()| Exit::Fine),
+        served = bound.serve(stop) => served.map(|()| Exit::Success),
     };
     reloads.abort();
     watching.iter().for_each(JoinHandle::abort);
-    served.map_err(cannot_serve)
+    served.map_err(serve_failure)
 }
 
 /// Starts a task of the server, which is started again if it panics. It runs until it is aborted.
-fn background(
+fn spawn_supervised(
     name: &'static str,
     daemon: &Arc<Daemon>,
     mut make: impl FnMut(Arc<Daemon>) -> BoxFuture<'static, ()> + Send + 'static,
@@ -161,7 +162,7 @@ fn background(
     tokio::spawn(supervise(name, CancellationToken::new(), Box::new(move || make(daemon.clone()))))
 }
 
-fn cannot_serve(error: ServeError) -> Failure {
+fn serve_failure(error: ServeError) -> Failure {
     let failure = Failure::new(if error.is_config() { "config_invalid" } else { "unreachable" }, error.to_string());
     match error {
         ServeError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {

@@ -7,29 +7,29 @@
 /// # Errors
 /// When it is no expression, is nested too deeply, or has no finite value.
 pub(crate) fn evaluate(text: &str) -> Result<f64, String> {
-    let mut reader = Reader { left: text.trim_start(), depth: 0 };
+    let mut reader = Parser { rest: text.trim_start(), depth: 0 };
     let value = reader.sum()?;
-    if !reader.left.is_empty() {
-        return Err(format!("cannot go on at `{}`", reader.left));
+    if !reader.rest.is_empty() {
+        return Err(format!("cannot go on at `{}`", reader.rest));
     }
     if value.is_finite() { Ok(value) } else { Err("it has no finite value".into()) }
 }
 
 /// Brackets inside brackets, at most: the reader calls itself for each.
-const DEEPEST: usize = 50;
+const MAX_DEPTH: usize = 50;
 
-struct Reader<'a> {
-    left: &'a str,
+struct Parser<'a> {
+    rest: &'a str,
     depth: usize,
 }
 
-impl Reader<'_> {
+impl Parser<'_> {
     fn sum(&mut self) -> Result<f64, String> {
         let mut value = self.product()?;
         loop {
-            if self.takes('+') {
+            if self.eat('+') {
                 value += self.product()?;
-            } else if self.takes('-') {
+            } else if self.eat('-') {
                 value -= self.product()?;
             } else {
                 return Ok(value);
@@ -38,28 +38,28 @@ impl Reader<'_> {
     }
 
     fn product(&mut self) -> Result<f64, String> {
-        let mut value = self.part()?;
+        let mut value = self.factor()?;
         loop {
-            if self.takes('*') {
-                value *= self.part()?;
-            } else if self.takes('/') {
-                value /= self.part()?;
+            if self.eat('*') {
+                value *= self.factor()?;
+            } else if self.eat('/') {
+                value /= self.factor()?;
             } else {
                 return Ok(value);
             }
         }
     }
 
-    fn part(&mut self) -> Result<f64, String> {
+    fn factor(&mut self) -> Result<f64, String> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(format!("it is nested deeper than {DEEPEST}"));
+        if self.depth > MAX_DEPTH {
+            return Err(format!("it is nested deeper than {MAX_DEPTH}"));
         }
-        let value = if self.takes('-') {
-            -self.part()?
-        } else if self.takes('(') {
+        let value = if self.eat('-') {
+            -self.factor()?
+        } else if self.eat('(') {
             let value = self.sum()?;
-            if !self.takes(')') {
+            if !self.eat(')') {
                 return Err("a bracket is not closed".into());
             }
             value
@@ -71,17 +71,17 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> Result<f64, String> {
-        let end = self.left.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(self.left.len());
-        let (digits, rest) = self.left.split_at(end);
-        let found = if self.left.is_empty() { "the end".into() } else { format!("`{}`", self.left) };
+        let end = self.rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(self.rest.len());
+        let (digits, rest) = self.rest.split_at(end);
+        let found = if self.rest.is_empty() { "the end".into() } else { format!("`{}`", self.rest) };
         let value = digits.parse().map_err(|_| format!("a number is missing before {found}"))?;
-        self.left = rest.trim_start();
+        self.rest = rest.trim_start();
         Ok(value)
     }
 
-    fn takes(&mut self, sign: char) -> bool {
-        let rest = self.left.strip_prefix(sign);
-        self.left = rest.map_or(self.left, str::trim_start);
+    fn eat(&mut self, sign: char) -> bool {
+        let rest = self.rest.strip_prefix(sign);
+        self.rest = rest.map_or(self.rest, str::trim_start);
         rest.is_some()
     }
 }

@@ -9,32 +9,32 @@ use toolhub_net::{Bytes, Client, Request, Response, Url, header::LOCATION, reque
 use crate::failure::Failure;
 
 /// How long it may take in all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a document may be.
-const LARGEST: usize = 64 << 20;
+const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 /// How many redirects are followed.
-const MOST_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 
 /// Fetches it.
 ///
 /// # Errors
 /// When it is not there, or is no text, or too long.
 pub(crate) async fn fetch(url: &str) -> Result<String, Failure> {
-    let shown = without_secrets(url);
+    let shown = redact_url(url);
     let failed = |why: String| Failure::usage(format!("{shown} cannot be fetched: {why}")).help("check the address");
-    let fetched = tokio::time::timeout(PATIENCE, read(url)).await;
-    fetched.unwrap_or_else(|_| Err(format!("it took longer than {PATIENCE:?}"))).map_err(failed)
+    let fetched = tokio::time::timeout(FETCH_TIMEOUT, fetch_text(url)).await;
+    fetched.unwrap_or_else(|_| Err(format!("it took longer than {FETCH_TIMEOUT:?}"))).map_err(failed)
 }
 
-async fn read(url: &str) -> Result<String, String> {
-    let mut answer = follow(Url::parse(url).map_err(|error| error.to_string())?).await?;
+async fn fetch_text(url: &str) -> Result<String, String> {
+    let mut answer = follow_redirects(Url::parse(url).map_err(|error| error.to_string())?).await?;
     if !answer.status.is_success() {
         return Err(format!("the server answered {}", answer.status));
     }
     let mut bytes = Vec::new();
     while let Some(piece) = answer.chunk().await.map_err(|error| error.to_string())? {
         bytes.extend_from_slice(&piece);
-        if bytes.len() > LARGEST {
+        if bytes.len() > MAX_DOCUMENT_BYTES {
             return Err("it is longer than 64 MiB".into());
         }
     }
@@ -42,13 +42,13 @@ async fn read(url: &str) -> Result<String, String> {
 }
 
 /// The answer at the end of all redirects. User and password of an address are sent to its own origin alone.
-async fn follow(mut url: Url) -> Result<Response, String> {
-    for _ in 0..=MOST_REDIRECTS {
-        let client = Client::new(&url, PATIENCE).ok_or("only http and https are spoken here")?;
+async fn follow_redirects(mut url: Url) -> Result<Response, String> {
+    for _ in 0..=MAX_REDIRECTS {
+        let client = Client::new(&url, FETCH_TIMEOUT).ok_or("only http and https are spoken here")?;
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = request_target(&url).parse().map_err(|error| format!("{error}"))?;
         let answer = client.send(request).await.map_err(|error| error.to_string())?;
-        let Some(place) = location(&answer) else { return Ok(answer) };
+        let Some(place) = redirect_location(&answer) else { return Ok(answer) };
         let mut next = url.join(place).map_err(|error| format!("it points to no address: {error}"))?;
         if next.origin() == url.origin() && next.username().is_empty() {
             // Both addresses have a host, so neither is refused.
@@ -56,11 +56,11 @@ async fn follow(mut url: Url) -> Result<Response, String> {
         }
         url = next;
     }
-    Err(format!("more than {MOST_REDIRECTS} redirects"))
+    Err(format!("more than {MAX_REDIRECTS} redirects"))
 }
 
 /// Where an answer points to, if it is a redirect.
-fn location(answer: &Response) -> Option<&str> {
+fn redirect_location(answer: &Response) -> Option<&str> {
     if !matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
@@ -68,7 +68,7 @@ fn location(answer: &Response) -> Option<&str> {
 }
 
 /// An address without what may be a secret in it: user, password, query.
-pub(crate) fn without_secrets(url: &str) -> String {
+pub(crate) fn redact_url(url: &str) -> String {
     let Ok(mut address) = Url::parse(url) else { return "the address".into() };
     // Only an address without a host can refuse, and that has neither.
     let _ = (address.set_username(""), address.set_password(None));

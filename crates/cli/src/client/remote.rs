@@ -11,13 +11,13 @@ use toolhub_net::{
 };
 
 use super::{
-    events::{Events, Source, Streamed},
-    request::{Answer, Request},
+    events::{ByteSource, EventStream, StreamResponse},
+    request::{ApiResponse, Request},
 };
 use crate::failure::Failure;
 
 /// How long a server may take to take the connection.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server somewhere.
 pub(crate) struct Remote {
@@ -25,7 +25,7 @@ pub(crate) struct Remote {
     /// Without a slash at its end.
     url: String,
     token: Option<Secret>,
-    named: bool,
+    explicit: bool,
 }
 
 impl Remote {
@@ -45,28 +45,28 @@ impl Remote {
         if !read.username().is_empty() || read.password().is_some() {
             return Err(wrong("a key belongs into --token or TOOLHUB_TOKEN, not into the address"));
         }
-        let http = Client::new(&read, CONNECT).ok_or_else(|| wrong("it names no host"))?;
-        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token: token.map(Secret::plain), named })
+        let http = Client::new(&read, CONNECT_TIMEOUT).ok_or_else(|| wrong("it names no host"))?;
+        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token: token.map(Secret::plain), explicit: named })
     }
 
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    pub(super) async fn send(&self, request: Request) -> Result<Answer, Failure> {
-        self.whole(self.ask(request).await?).await
+    pub(super) async fn send(&self, request: Request) -> Result<ApiResponse, Failure> {
+        self.read_body(self.dispatch(request).await?).await
     }
 
-    pub(super) async fn stream(&self, request: Request) -> Result<Streamed, Failure> {
-        let answer = self.ask(request).await?;
+    pub(super) async fn stream(&self, request: Request) -> Result<StreamResponse, Failure> {
+        let answer = self.dispatch(request).await?;
         let media = answer.headers.get("content-type").and_then(|media| media.to_str().ok()).unwrap_or_default();
         if media.starts_with("text/event-stream") {
-            return Ok(Streamed::Events(Events::new(Source::Remote(Box::new(answer)))));
+            return Ok(StreamResponse::Events(EventStream::new(ByteSource::Remote(Box::new(answer)))));
         }
-        self.whole(answer).await.map(Streamed::Answer)
+        self.read_body(answer).await.map(StreamResponse::Response)
     }
 
-    async fn ask(&self, request: Request) -> Result<Response, Failure> {
+    async fn dispatch(&self, request: Request) -> Result<Response, Failure> {
         let unsendable =
             |error: &dyn std::fmt::Display| Failure::unexpected(format!("the request is not valid: {error}"));
         let url = Url::parse(&format!("{}{}", self.url, request.target)).map_err(|error| unsendable(&error))?;
@@ -85,24 +85,24 @@ impl Remote {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *sent.body_mut() = Bytes::from(body.to_string());
         }
-        self.http.send(sent).await.map_err(|error| self.nobody(&error))
+        self.http.send(sent).await.map_err(|error| self.unreachable_failure(&error))
     }
 
-    async fn whole(&self, mut answer: Response) -> Result<Answer, Failure> {
+    async fn read_body(&self, mut answer: Response) -> Result<ApiResponse, Failure> {
         let (status, mut body) = (answer.status.as_u16(), Vec::new());
-        while let Some(piece) = answer.chunk().await.map_err(|error| self.nobody(&error))? {
+        while let Some(piece) = answer.chunk().await.map_err(|error| self.unreachable_failure(&error))? {
             body.extend_from_slice(&piece);
         }
-        Ok(Answer { status, body })
+        Ok(ApiResponse { status, body })
     }
 
-    fn nobody(&self, error: &SendError) -> Failure {
+    fn unreachable_failure(&self, error: &SendError) -> Failure {
         let cause = match error {
             SendError::Dial(DialError::Unreachable { reason, .. }) | SendError::Broken { reason, .. } => reason.clone(),
             other => other.to_string(),
         };
         let failure = Failure::new("unreachable", format!("the server at {} does not answer: {cause}", self.url));
-        if self.named {
+        if self.explicit {
             failure.help("start one with `toolhub serve`, or leave --server and TOOLHUB_URL out to use the store here")
         } else {
             failure

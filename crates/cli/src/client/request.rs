@@ -35,13 +35,13 @@ impl Request {
 
     /// A request for the parts of a path under `/api/v1`.
     pub(crate) fn new<'a>(method: Method, path: impl IntoIterator<Item = &'a str>) -> Self {
-        let parts = path.into_iter().fold(String::from("/api/v1"), |path, part| path + "/" + &encoded(part));
+        let parts = path.into_iter().fold(String::from("/api/v1"), |path, part| path + "/" + &percent_encode(part));
         Self { method, target: parts, headers: Vec::new(), body: None }
     }
 
     /// A request for the parts of a path at the root.
     pub(crate) fn at_root<'a>(method: Method, path: impl IntoIterator<Item = &'a str>) -> Self {
-        let parts = path.into_iter().fold(String::new(), |path, part| path + "/" + &encoded(part));
+        let parts = path.into_iter().fold(String::new(), |path, part| path + "/" + &percent_encode(part));
         Self { method, target: parts, headers: Vec::new(), body: None }
     }
 
@@ -49,7 +49,7 @@ impl Request {
     pub(crate) fn query(mut self, name: &str, value: Option<impl ToString>) -> Self {
         if let Some(value) = value {
             let sign = if self.target.contains('?') { '&' } else { '?' };
-            self.target += &format!("{sign}{name}={}", encoded(&value.to_string()));
+            self.target += &format!("{sign}{name}={}", percent_encode(&value.to_string()));
         }
         self
     }
@@ -68,7 +68,7 @@ impl Request {
 }
 
 /// One part of a path, or one value of a query.
-fn encoded(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     text.bytes().fold(String::new(), |out, byte| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out + &char::from(byte).to_string(),
         _ => out + &format!("%{byte:02X}"),
@@ -77,21 +77,21 @@ fn encoded(text: &str) -> String {
 
 /// What came back.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl ApiResponse {
     /// The answer, or the problem it holds.
-    pub(crate) fn good(self) -> Result<Self, Failure> {
+    pub(crate) fn error_for_status(self) -> Result<Self, Failure> {
         if (200..300).contains(&self.status) { Ok(self) } else { Err(self.failure()) }
     }
 
     /// The problem it holds.
     pub(crate) fn failure(&self) -> Failure {
         let problem = serde_json::from_slice::<Value>(&self.body).unwrap_or_default();
-        let mut failure = Failure::of_problem(&problem, self.status);
+        let mut failure = Failure::from_problem(&problem, self.status);
         match failure.code.as_str() {
             // What the API says about headers helps nobody who types commands.
             "unauthenticated" => {
@@ -108,7 +108,7 @@ impl Answer {
     ///
     /// # Errors
     /// When it is no JSON: somebody else answered.
-    pub(crate) fn value(&self) -> Result<Value, Failure> {
+    pub(crate) fn json(&self) -> Result<Value, Failure> {
         serde_json::from_slice(&self.body)
             .map_err(|_| Failure::unexpected("the answer is no JSON").help("is this the address of a toolhub server?"))
     }
@@ -120,13 +120,13 @@ impl Answer {
 
     /// The items of a list.
     pub(crate) fn items(&self) -> Result<Vec<Value>, Failure> {
-        let value = self.value()?;
+        let value = self.json()?;
         Ok(value["items"].as_array().cloned().unwrap_or_default())
     }
 
     /// Where a list goes on.
-    pub(crate) fn next(&self) -> Option<String> {
-        self.value().ok()?["nextCursor"].as_str().map(String::from)
+    pub(crate) fn next_cursor(&self) -> Option<String> {
+        self.json().ok()?["nextCursor"].as_str().map(String::from)
     }
 }
 

@@ -8,10 +8,10 @@ use std::{path::Path, time::Duration};
 use serde_json::Value;
 
 use super::{Client, InProcess, Remote, Request};
-use crate::{failure::Failure, global::Global, local::Local, output::Show, serve};
+use crate::{failure::Failure, global::GlobalFlags, local_hub::LocalHub, output::Printer, serve};
 
 /// How long a server on this machine may take to say who it is.
-const KNOCK: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The code of a failure that only says: no server runs.
 pub(crate) const NO_SERVER: &str = "no_server";
@@ -29,43 +29,43 @@ pub(crate) enum Transport {
 ///
 /// # Errors
 /// When the config is bad, the address is none, or the store cannot be opened.
-pub(crate) async fn find(global: &Global, show: &Show, transport: Transport) -> Result<Client, Failure> {
+pub(crate) async fn connect(global: &GlobalFlags, show: &Printer, transport: Transport) -> Result<Client, Failure> {
     if let Some(url) = &global.server {
         return Remote::new(url, global.token.clone(), true).map(Client::Remote);
     }
-    let local = Local::find(global)?;
-    if let Some(running) = running(&local, global.token.clone()).await? {
-        show.whisper(&format!("asking the server at {}", local.url()));
+    let local = LocalHub::find(global)?;
+    if let Some(running) = find_running_server(&local, global.token.clone()).await? {
+        show.note_verbose(&format!("asking the server at {}", local.url()));
         return Ok(Client::Remote(running));
     }
     if transport == Transport::Server {
         return Err(Failure::new(NO_SERVER, "no server runs here"));
     }
-    show.whisper("no server runs on this config: opening the store");
-    let opened = serve::open(&local).await?;
+    show.note_verbose("no server runs on this config: opening the store");
+    let opened = serve::open_in_process(&local).await?;
     Ok(Client::InProcess(Box::new(InProcess::new(opened))))
 }
 
 /// The server that runs on this config, if one does.
-async fn running(local: &Local, token: Option<String>) -> Result<Option<Remote>, Failure> {
+async fn find_running_server(local: &LocalHub, token: Option<String>) -> Result<Option<Remote>, Failure> {
     let remote = Remote::new(&local.url(), token, false)?;
-    let Ok(Ok(answer)) = tokio::time::timeout(KNOCK, remote.send(Request::get(["info"]))).await else {
+    let Ok(Ok(answer)) = tokio::time::timeout(PROBE_TIMEOUT, remote.send(Request::get(["info"]))).await else {
         return Ok(None);
     };
     match answer.status {
-        200 if answer.value().is_ok_and(|info| is_ours(&info, local)) => Ok(Some(remote)),
+        200 if answer.json().is_ok_and(|info| serves_config(&info, local)) => Ok(Some(remote)),
         // This config says that keys are needed, and somebody asks for one at its address: that is its server.
-        401 | 403 if local.wants_keys() => Err(answer.failure()),
+        401 | 403 if local.requires_keys() => Err(answer.failure()),
         _ => Ok(None),
     }
 }
 
-fn is_ours(info: &Value, local: &Local) -> bool {
+fn serves_config(info: &Value, local: &LocalHub) -> bool {
     match info.get("configFile") {
-        Some(theirs) => same_file(theirs.as_str(), local.file()),
+        Some(theirs) => same_file(theirs.as_str(), local.config_file()),
         // Only those who may do everything are told. A server that takes a key of ours, where this config asks for keys, is
         // its server.
-        None => local.wants_keys() && info.get("scopes").is_some(),
+        None => local.requires_keys() && info.get("scopes").is_some(),
     }
 }
 

@@ -3,9 +3,9 @@
 //! In: a tool's name and arguments as they are typed. Out: what the tool returned on stdout. A call that waits for a person
 //! asks whoever sits here, or says who must be asked. `arguments` reads what was typed, `end` shows how it ended.
 
+pub(crate) mod approval_dialog;
 mod arguments;
-mod end;
-pub(crate) mod question;
+mod outcome;
 
 use std::{
     io::Read as _,
@@ -14,10 +14,10 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use arguments::{object, untyped};
-pub(crate) use end::{ended, failed, has_ended};
+pub(crate) use arguments::{parse_object, parse_untyped};
+pub(crate) use outcome::{call_failure, has_ended, show_outcome};
 
-use super::list::text;
+use super::paging::pointer_text;
 use crate::{client::Request, exit::Exit, failure::Failure, session::Session};
 
 /// Call a tool.
@@ -50,9 +50,9 @@ pub(crate) struct Call {
 }
 
 pub(crate) async fn run(session: &Session, call: Call) -> Result<Exit, Failure> {
-    let typed = Typed::new(&call);
-    let arguments = read(session, &call, &typed).await?;
-    let here = session.client().await?.server().is_none();
+    let typed = TypedCommand::new(&call);
+    let arguments = read_arguments(session, &call, &typed).await?;
+    let here = session.client().await?.server_url().is_none();
     if call.detached && here {
         return Err(Failure::usage("a call can go on alone only in a server, and none runs here")
             .help("start one with `toolhub serve`, or leave --async out"));
@@ -68,46 +68,46 @@ pub(crate) async fn run(session: &Session, call: Call) -> Result<Exit, Failure> 
         .header("idempotency-key", call.idempotency_key.as_deref())
         .header("prefer", call.detached.then_some("respond-async"))
         .body(body);
-    let answer = session.call(request).await?;
+    let answer = session.send_call(request).await?;
     if answer.status >= 300 {
-        return Err(explained(session, answer.failure(), &typed));
+        return Err(with_help(session, answer.failure(), &typed));
     }
-    let record = answer.value()?;
+    let record = answer.json()?;
     match answer.status {
-        202 if text(&record, "/status") == "awaiting_approval" => {
-            question::settle(session, &record, &answer.text(), typed.took_stdin).await
+        202 if pointer_text(&record, "/status") == "awaiting_approval" => {
+            approval_dialog::resolve_interactively(session, &record, &answer.text(), typed.took_stdin).await
         }
         202 => {
-            on_its_way(session, &record, &answer.text());
-            Ok(Exit::Fine)
+            report_accepted(session, &record, &answer.text());
+            Ok(Exit::Success)
         }
-        _ => ended(session, &record, &answer.text()),
+        _ => show_outcome(session, &record, &answer.text()),
     }
 }
 
 /// What was typed, for the commands that help suggests.
-struct Typed {
+struct TypedCommand {
     tool: String,
-    rest: String,
+    arguments: String,
     took_stdin: bool,
 }
 
-impl Typed {
+impl TypedCommand {
     fn new(call: &Call) -> Self {
-        let pairs = call.pairs.iter().map(|pair| format!(" {}", quoted(pair)));
-        let args = call.args.iter().map(|args| format!(" --args {}", quoted(args)));
-        let file = call.args_file.iter().map(|file| format!(" --args-file {}", quoted(&file.to_string_lossy())));
+        let pairs = call.pairs.iter().map(|pair| format!(" {}", shell_quote(pair)));
+        let args = call.args.iter().map(|args| format!(" --args {}", shell_quote(args)));
+        let file = call.args_file.iter().map(|file| format!(" --args-file {}", shell_quote(&file.to_string_lossy())));
         let from_stdin = call.pairs.first().is_some_and(|pair| pair == "-");
         Self {
             tool: call.tool.clone(),
-            rest: pairs.chain(args).chain(file).collect(),
+            arguments: pairs.chain(args).chain(file).collect(),
             took_stdin: from_stdin || call.args_file.as_deref() == Some(Path::new("-")),
         }
     }
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     let simple = |c: char| c.is_alphanumeric() || "-_=./:,@+%".contains(c);
     if !word.is_empty() && word.chars().all(simple) {
         word.into()
@@ -116,7 +116,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-async fn read(session: &Session, call: &Call, typed: &Typed) -> Result<Map<String, Value>, Failure> {
+async fn read_arguments(session: &Session, call: &Call, typed: &TypedCommand) -> Result<Map<String, Value>, Failure> {
     let whole = match (&call.args, &call.args_file) {
         (Some(text), _) => Some(("--args", text.clone())),
         (None, Some(file)) if file != Path::new("-") => {
@@ -132,20 +132,20 @@ async fn read(session: &Session, call: &Call, typed: &Typed) -> Result<Map<Strin
         _ => None,
     };
     if let Some((from, text)) = whole {
-        return arguments::object(from, &text);
+        return arguments::parse_object(from, &text);
     }
     if call.pairs.is_empty() {
         return Ok(Map::new());
     }
-    let tool = match session.ask(Request::get(["tools", &call.tool])).await {
-        Ok(answer) => answer.value()?,
-        Err(failure) => return Err(explained(session, failure, typed)),
+    let tool = match session.send_checked(Request::get(["tools", &call.tool])).await {
+        Ok(answer) => answer.json()?,
+        Err(failure) => return Err(with_help(session, failure, typed)),
     };
-    arguments::typed(&call.tool, &call.pairs, &tool["parameters"])
+    arguments::parse_typed(&call.tool, &call.pairs, &tool["parameters"])
 }
 
 /// A refusal with the command that would have been right.
-fn explained(session: &Session, mut failure: Failure, typed: &Typed) -> Failure {
+fn with_help(session: &Session, mut failure: Failure, typed: &TypedCommand) -> Failure {
     let tool = &typed.tool;
     match failure.code.as_str() {
         "tool_not_found" => {
@@ -154,8 +154,8 @@ fn explained(session: &Session, mut failure: Failure, typed: &Typed) -> Failure 
             match failure.suggestions.first().cloned() {
                 Some(closest) => failure.help(format!("a tool with a similar name exists: `{closest}`")).help(format!(
                     "toolhub call {closest}{}{}",
-                    typed.rest,
-                    session.flags()
+                    typed.arguments,
+                    session.target_flags()
                 )),
                 None => failure.help("toolhub tools list"),
             }
@@ -163,21 +163,21 @@ fn explained(session: &Session, mut failure: Failure, typed: &Typed) -> Failure 
         "arguments_invalid" => {
             failure.help.clear();
             failure.message = format!("arguments of `{tool}` are not valid");
-            failure.see("schema", format!("toolhub tools show {tool} --schema{}", session.flags()))
+            failure.see_also("schema", format!("toolhub tools show {tool} --schema{}", session.target_flags()))
         }
         "dependency_not_met" | "tool_failed_status" | "tool_maintenance" | "tool_unavailable" | "rate_limited" => {
             let thread = session.global.thread.as_ref().map_or(String::new(), |thread| format!(" --thread {thread}"));
-            failure.see("why", format!("toolhub tools explain {tool}{thread}{}", session.flags()))
+            failure.see_also("why", format!("toolhub tools explain {tool}{thread}{}", session.target_flags()))
         }
         _ => failure,
     }
 }
 
-fn on_its_way(session: &Session, record: &Value, document: &str) {
-    if session.show.json {
-        return session.show.document(document);
+fn report_accepted(session: &Session, record: &Value, document: &str) {
+    if session.printer.json {
+        return session.printer.print_json(document);
     }
-    let id = text(record, "/id");
-    session.show.data(&id);
-    session.show.say(&format!("it goes on alone: toolhub calls show {id}{}", session.flags()));
+    let id = pointer_text(record, "/id");
+    session.printer.print(&id);
+    session.printer.note(&format!("it goes on alone: toolhub calls show {id}{}", session.target_flags()));
 }

@@ -6,20 +6,20 @@ use toolhub::clock::{Clock as _, SystemClock, Timestamp};
 
 use super::{
     call,
-    list::{self, Paging, text},
+    paging::{self, Paging, pointer_text},
 };
 use crate::{
     client::Request,
     exit::Exit,
     failure::Failure,
     global,
-    output::{Column, Fields, Show, Table, ago, clock, indented, lasting, status},
+    output::{Column, Fields, Printer, Table, format_ago, format_millis, format_status, format_timestamp, indent_json},
     session::Session,
 };
 
 /// Look at calls that were made, and cancel those that run.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Calls {
+pub(crate) enum CallsCommand {
     /// List calls, the newest first; with --thread, those of that thread
     #[command(alias = "ls")]
     List(List),
@@ -67,99 +67,102 @@ fn past(text: &str) -> Result<Timestamp, String> {
 
 const COLUMNS: [Column; 6] = [
     Column::new("ID"),
-    Column::new("TOOL").cut(6),
+    Column::new("TOOL").shrink_to(6),
     Column::new("STATUS"),
-    Column::new("TOOK").right().goes(3),
-    Column::new("WHEN").goes(1),
-    Column::new("THREAD").goes(2).cut(8),
+    Column::new("TOOK").align_right().drop_order(3),
+    Column::new("WHEN").drop_order(1),
+    Column::new("THREAD").drop_order(2).shrink_to(8),
 ];
 
-pub(crate) async fn run(session: &Session, asked: Calls) -> Result<Exit, Failure> {
+pub(crate) async fn run(session: &Session, asked: CallsCommand) -> Result<Exit, Failure> {
     match asked {
-        Calls::List(asked) => made(session, asked).await,
-        Calls::Show { id } => {
-            let answer = session.ask(Request::get(["calls", &id])).await.map_err(unknown)?;
-            if session.show.json {
-                session.show.document(&answer.text());
+        CallsCommand::List(asked) => list_calls(session, asked).await,
+        CallsCommand::Show { id } => {
+            let answer = session.send_checked(Request::get(["calls", &id])).await.map_err(with_not_found_help)?;
+            if session.printer.json {
+                session.printer.print_json(&answer.text());
             } else {
-                session.show.data(&about(&answer.value()?, &session.show));
+                session.printer.print(&render_call(&answer.json()?, &session.printer));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
-        Calls::Cancel { id } => {
-            let answer = session.ask(Request::post(["calls", &id, "cancel"])).await.map_err(unknown)?;
-            if session.show.json {
-                session.show.document(&answer.text());
-                return Ok(Exit::Fine);
+        CallsCommand::Cancel { id } => {
+            let answer =
+                session.send_checked(Request::post(["calls", &id, "cancel"])).await.map_err(with_not_found_help)?;
+            if session.printer.json {
+                session.printer.print_json(&answer.text());
+                return Ok(Exit::Success);
             }
-            let call = call::question::once(session, &id, call::has_ended).await?;
-            let (word, style) = status(&text(&call, "/status"), session.show.ascii);
-            session.show.data(&format!("{style}{word}{style:#}  {}", text(&call, "/tool")));
+            let call = call::approval_dialog::poll_until(session, &id, call::has_ended).await?;
+            let (word, style) = format_status(&pointer_text(&call, "/status"), session.printer.ascii);
+            session.printer.print(&format!("{style}{word}{style:#}  {}", pointer_text(&call, "/tool")));
             if !call::has_ended(&call) {
-                session.show.say(&format!("it was asked to stop: toolhub calls show {id}{}", session.flags()));
+                session
+                    .printer
+                    .note(&format!("it was asked to stop: toolhub calls show {id}{}", session.target_flags()));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
     }
 }
 
-async fn made(session: &Session, asked: List) -> Result<Exit, Failure> {
+async fn list_calls(session: &Session, asked: List) -> Result<Exit, Failure> {
     let request = Request::get(["calls"])
         .query("tool", asked.tool.as_deref())
         .query("threadId", session.global.thread.as_deref())
         .query("status", asked.status.as_deref())
         .query("since", asked.since)
         .query("until", asked.until);
-    let Some(calls) = list::items(session, request, &asked.paging).await? else { return Ok(Exit::Fine) };
-    let (show, now) = (&session.show, SystemClock.now());
+    let Some(calls) = paging::fetch_items(session, request, &asked.paging).await? else { return Ok(Exit::Success) };
+    let (show, now) = (&session.printer, SystemClock.now());
     if calls.is_empty() {
-        show.say("no calls");
-        return Ok(Exit::Fine);
+        show.note("no calls");
+        return Ok(Exit::Success);
     }
     let mut table = Table::new(COLUMNS);
     for call in &calls {
-        let (word, style) = status(&text(call, "/status"), show.ascii);
+        let (word, style) = format_status(&pointer_text(call, "/status"), show.ascii);
         let plain = |text: String| (text, anstyle::Style::new());
-        table.styled([
-            plain(text(call, "/id")),
-            plain(text(call, "/tool")),
+        table.add_styled_row([
+            plain(pointer_text(call, "/id")),
+            plain(pointer_text(call, "/tool")),
             (word, style),
-            plain(call["durationMs"].as_f64().map(lasting).unwrap_or_default()),
-            plain(ago(&text(call, "/startedAt"), now)),
-            plain(text(call, "/threadId")),
+            plain(call["durationMs"].as_f64().map(format_millis).unwrap_or_default()),
+            plain(format_ago(&pointer_text(call, "/startedAt"), now)),
+            plain(pointer_text(call, "/threadId")),
         ]);
     }
-    show.data(&table.lines(show.width, show.ascii));
-    Ok(Exit::Fine)
+    show.print(&table.render(show.width, show.ascii));
+    Ok(Exit::Success)
 }
 
-fn about(record: &Value, show: &Show) -> String {
+fn render_call(record: &Value, show: &Printer) -> String {
     let mut fields = Fields::default();
-    fields.add("id", text(record, "/id"));
-    fields.add("tool", text(record, "/tool"));
-    let (word, style) = status(&text(record, "/status"), show.ascii);
-    fields.styled("status", word, style);
-    if let Some(failure) = call::failed(record) {
-        fields.add("error", format!("{}: {}", failure.code, text(record, "/error/detail")));
+    fields.add("id", pointer_text(record, "/id"));
+    fields.add("tool", pointer_text(record, "/tool"));
+    let (word, style) = format_status(&pointer_text(record, "/status"), show.ascii);
+    fields.add_styled("status", word, style);
+    if let Some(failure) = call::call_failure(record) {
+        fields.add("error", format!("{}: {}", failure.code, pointer_text(record, "/error/detail")));
     }
-    fields.add("effect", text(record, "/effect"));
-    fields.add("thread", text(record, "/threadId"));
-    fields.add("caller", text(record, "/caller"));
-    fields.add("key", text(record, "/idempotencyKey"));
-    fields.add("approval", text(record, "/approval/id"));
-    fields.add("began", clock(&text(record, "/startedAt")));
+    fields.add("effect", pointer_text(record, "/effect"));
+    fields.add("thread", pointer_text(record, "/threadId"));
+    fields.add("caller", pointer_text(record, "/caller"));
+    fields.add("key", pointer_text(record, "/idempotencyKey"));
+    fields.add("approval", pointer_text(record, "/approval/id"));
+    fields.add("began", format_timestamp(&pointer_text(record, "/startedAt")));
     let attempts = record["attempts"].as_u64().filter(|many| *many > 1).map(|many| format!(", {many} attempts"));
-    let took = record["durationMs"].as_f64().map(lasting);
+    let took = record["durationMs"].as_f64().map(format_millis);
     fields.add("took", took.map(|took| took + &attempts.unwrap_or_default()).unwrap_or_default());
-    fields.add("trace", text(record, "/traceId"));
-    fields.add("arguments", indented(&record["arguments"].to_string()));
+    fields.add("trace", pointer_text(record, "/traceId"));
+    fields.add("arguments", indent_json(&record["arguments"].to_string()));
     if !record["output"].is_null() {
-        fields.add("output", indented(&record["output"].to_string()));
+        fields.add("output", indent_json(&record["output"].to_string()));
     }
-    fields.lines(show.width, 0)
+    fields.render(show.width, 0)
 }
 
-fn unknown(failure: Failure) -> Failure {
+fn with_not_found_help(failure: Failure) -> Failure {
     match failure.code.as_str() {
         "call_not_found" => failure.help("toolhub calls list"),
         _ => failure,

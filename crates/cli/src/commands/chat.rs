@@ -10,10 +10,10 @@ use std::io::{self, IsTerminal, Read as _};
 
 use serde_json::{Value, json};
 
-use super::list::text;
+use super::paging::pointer_text;
 use crate::{client::Request, exit::Exit, failure::Failure, session::Session};
 use screen::Screen;
-use turn::{Ended, Keyboard, turn};
+use turn::{Keyboard, TurnEnd, run_turn};
 
 /// Talk to an agent.
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ pub(crate) struct Chat {
 }
 
 /// Words that end a conversation.
-const ENDS: [&str; 4] = ["/quit", "/exit", "/q", "/bye"];
+const EXIT_COMMANDS: [&str; 4] = ["/quit", "/exit", "/q", "/bye"];
 
 pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> {
     let from_terminal = io::stdin().is_terminal();
@@ -57,19 +57,19 @@ pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> 
     if empty {
         return Err(Failure::usage("there is nothing to say").help("toolhub chat -p \"what is 2+3*4?\""));
     }
-    let once = chat.print || session.show.json || !from_terminal || !io::stdout().is_terminal();
+    let once = chat.print || session.printer.json || !from_terminal || !io::stdout().is_terminal();
     let somebody = from_terminal && io::stderr().is_terminal() && !session.global.no_input;
     let mut keyboard = Keyboard::new(somebody, chat.yes_readonly);
-    let mut screen = Screen::new(session.show.clone(), chat.print);
+    let mut screen = Screen::new(session.printer.clone(), chat.print);
     let thread = match &session.global.thread {
         Some(thread) => {
             // Whoever wants only the answer does not want an older one.
             screen.mute(chat.print);
-            go_on(session, thread, &mut screen, &mut keyboard).await?;
+            resume_thread(session, thread, &mut screen, &mut keyboard).await?;
             screen.mute(false);
             thread.clone()
         }
-        None => text(&session.ask(Request::post(["threads"]).body(json!({}))).await?.value()?, "/id"),
+        None => pointer_text(&session.send_checked(Request::post(["threads"]).body(json!({}))).await?.json()?, "/id"),
     };
     let message = |content: &str| {
         let mut body = json!({ "content": content });
@@ -80,75 +80,84 @@ pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> 
     };
     let come_back = |session: &Session| {
         if session.global.thread.is_none() {
-            session.show.say(&format!("toolhub chat --thread {thread}{} goes on with this", session.flags()));
+            session
+                .printer
+                .note(&format!("toolhub chat --thread {thread}{} goes on with this", session.target_flags()));
         }
     };
     if let Some(prompt) = &first {
-        let ended = turn(session, message(prompt.trim()), None, &mut screen, &mut keyboard).await;
+        let ended = run_turn(session, message(prompt.trim()), None, &mut screen, &mut keyboard).await;
         if once {
             return match ended? {
-                Ended::Completed => {
+                TurnEnd::Completed => {
                     come_back(session);
-                    Ok(Exit::Fine)
+                    Ok(Exit::Success)
                 }
-                Ended::Cancelled => Err(Failure::new("cancelled", "the run was cancelled")),
-                Ended::Interrupted => Ok(Exit::Interrupted),
+                TurnEnd::Cancelled => Err(Failure::new("cancelled", "the run was cancelled")),
+                TurnEnd::Interrupted => Ok(Exit::Interrupted),
             };
         }
-        tell(session, ended)?;
+        report_turn(session, ended)?;
     }
     if once {
         return Err(Failure::usage("there is nothing to say").help("toolhub chat \"what is 2+3*4?\""));
     }
-    session.show.say("Ctrl-D ends the conversation, Ctrl-C stops what runs.");
-    while let Some(line) = keyboard.line("you> ").await {
+    session.printer.note("Ctrl-D ends the conversation, Ctrl-C stops what runs.");
+    while let Some(line) = keyboard.read_line("you> ").await {
         match line.trim() {
             "" => {}
-            word if ENDS.contains(&word) => break,
-            said => tell(session, turn(session, message(said), None, &mut screen, &mut keyboard).await)?,
+            word if EXIT_COMMANDS.contains(&word) => break,
+            said => report_turn(session, run_turn(session, message(said), None, &mut screen, &mut keyboard).await)?,
         }
     }
     come_back(session);
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Says how a turn ended, in a conversation that goes on; only what would end every turn ends it.
-fn tell(session: &Session, ended: Result<Ended, Failure>) -> Result<(), Failure> {
+fn report_turn(session: &Session, ended: Result<TurnEnd, Failure>) -> Result<(), Failure> {
     match ended {
-        Ok(Ended::Completed) => {}
-        Ok(Ended::Cancelled | Ended::Interrupted) => session.show.say("it was stopped; the conversation goes on"),
+        Ok(TurnEnd::Completed) => {}
+        Ok(TurnEnd::Cancelled | TurnEnd::Interrupted) => {
+            session.printer.note("it was stopped; the conversation goes on")
+        }
         Err(failure) if matches!(failure.exit, Exit::Auth | Exit::Usage) || failure.code == "unreachable" => {
             return Err(failure);
         }
-        Err(failure) => failure.print(&session.show),
+        Err(failure) => failure.print(&session.printer),
     }
     Ok(())
 }
 
 /// Says that a conversation is gone on with, and sees a run to its end that is still open in it.
-async fn go_on(session: &Session, thread: &str, screen: &mut Screen, keyboard: &mut Keyboard) -> Result<(), Failure> {
-    let runs = match session.ask(Request::get(["threads", thread, "runs"]).query("limit", Some(1))).await {
+async fn resume_thread(
+    session: &Session,
+    thread: &str,
+    screen: &mut Screen,
+    keyboard: &mut Keyboard,
+) -> Result<(), Failure> {
+    let runs = match session.send_checked(Request::get(["threads", thread, "runs"]).query("limit", Some(1))).await {
         Ok(answer) => answer.items()?,
         // It is made by the first message.
         Err(failure) if failure.code == "thread_not_found" => return Ok(()),
         Err(failure) => return Err(failure),
     };
     let Some(last) = runs.first() else { return Ok(()) };
-    let agent = text(last, "/agent");
-    session.show.say(&format!("going on with the conversation {thread} (agent {agent})"));
+    let agent = pointer_text(last, "/agent");
+    session.printer.note(&format!("going on with the conversation {thread} (agent {agent})"));
     if has_ended(last) {
         return Ok(());
     }
-    let id = text(last, "/id");
-    session.show.say(&format!("its last run is still open: {id}"));
+    let id = pointer_text(last, "/id");
+    session.printer.note(&format!("its last run is still open: {id}"));
     let events = Request::get(["runs", &id, "events"]);
     let asked = last["calls"].as_array().into_iter().flatten();
     let asked = asked.filter_map(|call| call["approvalId"].as_str().map(String::from)).collect();
-    keyboard.owed(asked);
-    match turn(session, events, Some(id), screen, keyboard).await {
+    keyboard.set_pending_approvals(asked);
+    match run_turn(session, events, Some(id), screen, keyboard).await {
         // It stays open until somebody answers; nothing can be said before that.
         Err(failure) if failure.code == "approval_required" => Err(failure),
-        ended => tell(session, ended),
+        ended => report_turn(session, ended),
     }
 }
 

@@ -16,6 +16,6 @@ pub(crate) struct Completions {
 pub(crate) fn run(session: &Session, asked: &Completions, commands: &mut clap::Command) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(asked.shell, commands, "toolhub", &mut script);
-    session.show.data(&String::from_utf8_lossy(&script));
-    Ok(Exit::Fine)
+    session.printer.print(&String::from_utf8_lossy(&script));
+    Ok(Exit::Success)
 }

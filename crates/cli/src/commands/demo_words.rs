@@ -16,5 +16,5 @@ pub(crate) fn run() -> Result<Exit, Failure> {
     let text = asked["arguments"]["text"].as_str().unwrap_or_default();
     let letters = text.chars().filter(|letter| letter.is_alphanumeric()).count();
     println!("{}", json!({ "words": text.split_whitespace().count(), "letters": letters }));
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{
     exit::Exit,
     failure::Failure,
-    output::{Show, plain},
+    output::{Printer, strip_control_chars},
     session::Session,
 };
 
@@ -21,25 +21,25 @@ pub(crate) struct Doctor {}
 
 /// How one check went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    Good,
-    Odd,
-    Bad(Exit),
+enum CheckStatus {
+    Pass,
+    Warn,
+    Fail(Exit),
 }
 
 /// One check.
 #[derive(Debug)]
 struct Check {
     name: &'static str,
-    found: Found,
+    status: CheckStatus,
     detail: String,
     /// What to do about it.
     fix: Option<String>,
 }
 
 impl Check {
-    fn new(name: &'static str, found: Found, detail: impl Into<String>) -> Self {
-        Self { name, found, detail: detail.into(), fix: None }
+    fn new(name: &'static str, found: CheckStatus, detail: impl Into<String>) -> Self {
+        Self { name, status: found, detail: detail.into(), fix: None }
     }
 
     fn fix(mut self, fix: impl Into<String>) -> Self {
@@ -49,42 +49,43 @@ impl Check {
 }
 
 pub(crate) async fn run(session: &Session) -> Result<Exit, Failure> {
-    let checks = checks::all(session).await;
-    if session.show.json {
+    let checks = checks::run_all(session).await;
+    if session.printer.json {
         let all = checks.iter().map(
-            |check| json!({"name": check.name, "status": word(check.found), "detail": check.detail, "fix": check.fix}),
+            |check| json!({"name": check.name, "status": status_word(check.status), "detail": check.detail, "fix": check.fix}),
         );
-        session.show.document(&json!({ "checks": all.collect::<Vec<_>>() }).to_string());
+        session.printer.print_json(&json!({ "checks": all.collect::<Vec<_>>() }).to_string());
     } else {
-        session.show.data(&lines(&checks, &session.show));
+        session.printer.print(&render(&checks, &session.printer));
     }
-    let worst = checks.iter().find_map(|check| if let Found::Bad(exit) = check.found { Some(exit) } else { None });
-    Ok(worst.unwrap_or(Exit::Fine))
+    let worst =
+        checks.iter().find_map(|check| if let CheckStatus::Fail(exit) = check.status { Some(exit) } else { None });
+    Ok(worst.unwrap_or(Exit::Success))
 }
 
-fn word(found: Found) -> &'static str {
+fn status_word(found: CheckStatus) -> &'static str {
     match found {
-        Found::Good => "ok",
-        Found::Odd => "warning",
-        Found::Bad(_) => "error",
+        CheckStatus::Pass => "ok",
+        CheckStatus::Warn => "warning",
+        CheckStatus::Fail(_) => "error",
     }
 }
 
-fn lines(checks: &[Check], show: &Show) -> String {
+fn render(checks: &[Check], show: &Printer) -> String {
     let widest = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for check in checks {
-        let (sign, letter, style) = match check.found {
-            Found::Good => ("✔", "+", AnsiColor::Green.on_default()),
-            Found::Odd => ("!", "!", AnsiColor::Yellow.on_default()),
-            Found::Bad(_) => ("✖", "x", AnsiColor::Red.on_default()),
+        let (sign, letter, style) = match check.status {
+            CheckStatus::Pass => ("✔", "+", AnsiColor::Green.on_default()),
+            CheckStatus::Warn => ("!", "!", AnsiColor::Yellow.on_default()),
+            CheckStatus::Fail(_) => ("✖", "x", AnsiColor::Red.on_default()),
         };
         let sign = if show.ascii { letter } else { sign };
         let (name, bold) = (check.name, Style::new().bold());
-        let word = format!("{style}{sign} {:<7}{style:#}", word(check.found));
-        text += &format!("{word}  {bold}{name:<widest$}{bold:#}  {}\n", plain(&check.detail));
+        let word = format!("{style}{sign} {:<7}{style:#}", status_word(check.status));
+        text += &format!("{word}  {bold}{name:<widest$}{bold:#}  {}\n", strip_control_chars(&check.detail));
         for line in check.fix.iter().flat_map(|fix| fix.lines()) {
-            text += &format!("{:>pad$}  fix: {}\n", "", plain(line), pad = 11 + widest);
+            text += &format!("{:>pad$}  fix: {}\n", "", strip_control_chars(line), pad = 11 + widest);
         }
     }
     text

@@ -7,6 +7,6 @@ use std::process::ExitCode;
 
 use toolhub::command::guard;
 
-pub(crate) fn if_asked() -> Option<ExitCode> {
+pub(crate) fn run_if_requested() -> Option<ExitCode> {
     guard::if_asked(std::env::args_os())
 }

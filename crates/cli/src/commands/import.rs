@@ -14,22 +14,22 @@ use toolhub::openapi::{self, Imported, Options, Scheme, SchemeKind};
 
 use crate::{
     client,
-    config::{self, Asked, Needed},
+    config::{self, FileRequirement, LoadOptions},
     exit::Exit,
     failure::Failure,
-    output::{Column, Table, plain},
+    output::{Column, Table, strip_control_chars},
     session::Session,
 };
 
 /// Write tools into the config that are described elsewhere.
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Import {
+pub(crate) enum ImportCommand {
     /// Make a tool of each operation of an OpenAPI document (3.0 or 3.1, JSON or YAML)
-    Openapi(OpenApi),
+    Openapi(OpenApiArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct OpenApi {
+pub(crate) struct OpenApiArgs {
     /// The document: a file, or an http(s) address. What comes from an address is kept in `specs/` beside the config
     spec: String,
     /// Tools are called PREFIX__operation
@@ -52,16 +52,16 @@ pub(crate) struct OpenApi {
     dry_run: bool,
 }
 
-impl OpenApi {
-    fn is_address(&self) -> bool {
+impl OpenApiArgs {
+    fn is_url(&self) -> bool {
         self.spec.starts_with("http://") || self.spec.starts_with("https://")
     }
 }
 
-pub(crate) async fn run(session: &Session, import: Import) -> Result<Exit, Failure> {
-    let Import::Openapi(said) = import;
-    let asked = session.global.asked()?;
-    let is_address = said.is_address();
+pub(crate) async fn run(session: &Session, import: ImportCommand) -> Result<Exit, Failure> {
+    let ImportCommand::Openapi(said) = import;
+    let asked = session.global.load_options()?;
+    let is_address = said.is_url();
     let text = if is_address {
         client::fetch(&said.spec).await?
     } else {
@@ -75,7 +75,7 @@ pub(crate) async fn run(session: &Session, import: Import) -> Result<Exit, Failu
         include: said.include.clone(),
         exclude: said.exclude.clone(),
         base_url: said.base_url.clone(),
-        document_url: is_address.then(|| client::without_secrets(&said.spec)),
+        document_url: is_address.then(|| client::redact_url(&said.spec)),
         ..Options::default()
     };
     let imported = openapi::import(&text, &options).map_err(|error| Failure::usage(error.to_string()))?;
@@ -83,16 +83,16 @@ pub(crate) async fn run(session: &Session, import: Import) -> Result<Exit, Failu
         true => None,
         false => {
             let written = write(&asked, &said, is_address.then_some(text.as_str()), &imported).await;
-            Some(written.inspect_err(|_| session.show.say("nothing was written"))?)
+            Some(written.inspect_err(|_| session.printer.note("nothing was written"))?)
         }
     };
     show(session, &said, &imported, written.as_deref());
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
-fn show(session: &Session, said: &OpenApi, imported: &Imported, written: Option<&Path>) {
+fn show(session: &Session, said: &OpenApiArgs, imported: &Imported, written: Option<&Path>) {
     let secrets: Vec<&Scheme> = imported.schemes.iter().collect();
-    if session.show.json {
+    if session.printer.json {
         let tools = imported.plans.iter().map(|plan| {
             json!({ "name": plan.name, "method": plan.method, "path": plan.path, "description": plan.description })
         });
@@ -105,31 +105,35 @@ fn show(session: &Session, said: &OpenApi, imported: &Imported, written: Option<
             "filtered": imported.filtered, "skipped": imported.skipped(), "warnings": warnings,
             "secrets": secrets.collect::<Vec<Value>>(), "written": written.map(Path::display).map(|path| path.to_string()),
         });
-        return session.show.document(&whole.to_string());
+        return session.printer.print_json(&whole.to_string());
     }
     let mut table = Table::new([
         Column::new("TOOL"),
-        Column::new("OPERATION").cut(20),
-        Column::new("WHAT IT DOES").cut(12).goes(1),
+        Column::new("OPERATION").shrink_to(20),
+        Column::new("WHAT IT DOES").shrink_to(12).drop_order(1),
     ]);
     for plan in &imported.plans {
         let first = plan.description.lines().next().unwrap_or_default().to_owned();
-        table.row([plan.name.to_string(), plan.operation(), first]);
+        table.add_row([plan.name.to_string(), plan.operation(), first]);
     }
     // The table has cleaned what stands in the document.
-    session.show.data(&table.lines(session.show.width, session.show.ascii));
+    session.printer.print(&table.render(session.printer.width, session.printer.ascii));
     for warning in &imported.warnings {
-        session.show.say(&plain(&warning.to_string()));
+        session.printer.note(&strip_control_chars(&warning.to_string()));
     }
     for scheme in secrets {
         let variables = scheme.variables.join(" and ");
         let variables = if variables.is_empty() { String::new() } else { format!("; set {variables}") };
-        session.show.say(&plain(&format!("`{}` needs {}{variables}", scheme.name, scheme.kind.words())));
+        session.printer.note(&strip_control_chars(&format!(
+            "`{}` needs {}{variables}",
+            scheme.name,
+            scheme.kind.words()
+        )));
     }
     let (many, left) = (imported.plans.len(), imported.filtered + imported.skipped());
     let counted = |many: usize, word: &str| format!("{many} {word}{}", if many == 1 { "" } else { "s" });
     let what = format!("{} of \"{}\", {} left out", counted(many, "tool"), imported.title, counted(left, "operation"));
-    session.show.say(&plain(&match written {
+    session.printer.note(&strip_control_chars(&match written {
         Some(file) => {
             format!("{what}; written into {}. Next: toolhub serve, or a reload of the server", file.display())
         }
@@ -139,40 +143,46 @@ fn show(session: &Session, said: &OpenApi, imported: &Imported, written: Option<
 }
 
 /// Writes the lines, and the document where it came from an address. Answers which file has them.
-async fn write(asked: &Asked, said: &OpenApi, text: Option<&str>, imported: &Imported) -> Result<PathBuf, Failure> {
+async fn write(
+    asked: &LoadOptions,
+    said: &OpenApiArgs,
+    text: Option<&str>,
+    imported: &Imported,
+) -> Result<PathBuf, Failure> {
     let file = project_file(asked)?;
     let folder = file.parent().unwrap_or(Path::new("."));
-    let before = fs::read_to_string(&file).map_err(|error| failed(&file, &error))?;
-    let with = |spec: &str| format!("{}\n\n{}", before.trim_end(), lines(asked, said, spec, imported));
+    let before = fs::read_to_string(&file).map_err(|error| io_failure(&file, &error))?;
+    let with = |spec: &str| format!("{}\n\n{}", before.trim_end(), config_lines(asked, said, spec, imported));
     let Some(text) = text else {
-        let whole = with(&relative(&asked.folder.join(&said.spec), folder));
+        let whole = with(&relative_path(&asked.folder.join(&said.spec), folder));
         check(asked, &file, &whole).await?;
-        replace(&file, &whole).map_err(|error| failed(&file, &error))?;
+        atomic_replace(&file, &whole).map_err(|error| io_failure(&file, &error))?;
         return Ok(file);
     };
     let ending = if text.trim_start().starts_with('{') { "json" } else { "yaml" };
-    let name = format!("{}.{ending}", file_name(said.prefix.as_deref().unwrap_or(&imported.title)));
+    let name = format!("{}.{ending}", spec_file_name(said.prefix.as_deref().unwrap_or(&imported.title)));
     let place = folder.join("specs").join(&name);
     if place.exists() {
         let words = format!("{} is there already", place.display());
         return Err(Failure::usage(words).help("give a --prefix of its own, or remove the file first"));
     }
     // Looked at elsewhere, until the config was found good with it.
-    let aside = Aside::new(&std::env::temp_dir().join(format!("toolhub-import-{}", std::process::id())), &name, text)?;
-    check(asked, &file, &with(&aside.file.display().to_string())).await?;
+    let aside =
+        TempDocument::new(&std::env::temp_dir().join(format!("toolhub-import-{}", std::process::id())), &name, text)?;
+    check(asked, &file, &with(&aside.path.display().to_string())).await?;
     drop(aside);
-    let kept = Aside::new(&folder.join("specs"), &name, text)?;
-    replace(&file, &with(&relative(&place, folder))).map_err(|error| failed(&file, &error))?;
-    kept.stays();
+    let kept = TempDocument::new(&folder.join("specs"), &name, text)?;
+    atomic_replace(&file, &with(&relative_path(&place, folder))).map_err(|error| io_failure(&file, &error))?;
+    kept.persist();
     Ok(file)
 }
 
 /// The file that is to have the tools: the project's, or the one that was named. The user's own holds everywhere, and is changed
 /// by nobody who did not name it.
-fn project_file(asked: &Asked) -> Result<PathBuf, Failure> {
+fn project_file(asked: &LoadOptions) -> Result<PathBuf, Failure> {
     let found = asked.files().pop().filter(|(file, _)| file.is_file());
     let own = asked.user_file();
-    let found = found.filter(|(file, needed)| *needed != Needed::No || Some(file) != own.as_ref());
+    let found = found.filter(|(file, needed)| *needed != FileRequirement::Optional || Some(file) != own.as_ref());
     found.map(|(file, _)| file).ok_or_else(|| {
         let place = asked.folder.join(config::FILE_NAME);
         Failure::usage("there is no toolhub.toml that could have the tools")
@@ -182,61 +192,61 @@ fn project_file(asked: &Asked) -> Result<PathBuf, Failure> {
 }
 
 /// Looks whether a config would be good with another text in one of its files.
-async fn check(asked: &Asked, file: &Path, text: &str) -> Result<(), Failure> {
-    let asked = Asked { instead: Some((file.to_owned(), text.to_owned())), ..asked.clone() };
-    let loaded = config::load(&asked).map_err(|problems| Failure::of_config(&problems))?;
-    config::rehearse(&loaded).await.map_err(|problems| Failure::of_config(&problems))
+async fn check(asked: &LoadOptions, file: &Path, text: &str) -> Result<(), Failure> {
+    let asked = LoadOptions { file_override: Some((file.to_owned(), text.to_owned())), ..asked.clone() };
+    let loaded = config::load(&asked).map_err(|problems| Failure::from_config_problems(&problems))?;
+    config::dry_run(&loaded).await.map_err(|problems| Failure::from_config_problems(&problems))
 }
 
 /// A document in a file of its own, which is gone with this unless it is to stay.
-struct Aside {
-    file: PathBuf,
+struct TempDocument {
+    path: PathBuf,
     /// The folder, where there was none before.
-    folder: Option<PathBuf>,
+    created_folder: Option<PathBuf>,
 }
 
-impl Aside {
+impl TempDocument {
     fn new(folder: &Path, name: &str, text: &str) -> Result<Self, Failure> {
         let made = (!folder.exists()).then(|| folder.to_owned());
-        fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-        let this = Self { file: folder.join(name), folder: made };
-        let written = fs::File::create_new(&this.file).and_then(|mut file| file.write_all(text.as_bytes()));
-        written.map_err(|error| failed(&this.file, &error))?;
+        fs::create_dir_all(folder).map_err(|error| io_failure(folder, &error))?;
+        let this = Self { path: folder.join(name), created_folder: made };
+        let written = fs::File::create_new(&this.path).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|error| io_failure(&this.path, &error))?;
         Ok(this)
     }
 
-    fn stays(mut self) {
-        (self.file, self.folder) = (PathBuf::new(), None);
+    fn persist(mut self) {
+        (self.path, self.created_folder) = (PathBuf::new(), None);
     }
 }
 
-impl Drop for Aside {
+impl Drop for TempDocument {
     fn drop(&mut self) {
         // What cannot be taken away lies there, and is in nobody's way.
-        let _ = fs::remove_file(&self.file);
-        let _ = self.folder.take().map(fs::remove_dir);
+        let _ = fs::remove_file(&self.path);
+        let _ = self.created_folder.take().map(fs::remove_dir);
     }
 }
 
-fn failed(what: &Path, error: &io::Error) -> Failure {
+fn io_failure(what: &Path, error: &io::Error) -> Failure {
     Failure::unexpected(format!("{}: {error}", what.display()))
 }
 
 /// Puts a text in the place of a file's, whole or not at all: the file is the user's own, and a disk may be full. A link stays one, and
 /// whoever could not read the file still cannot.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
+fn atomic_replace(file: &Path, text: &str) -> io::Result<()> {
     let file = file.canonicalize()?;
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let aside = file.with_file_name(name);
-    let written = write_aside(&aside, text, file.metadata()?.permissions()).and_then(|()| fs::rename(&aside, &file));
+    let written = write_temp(&aside, text, file.metadata()?.permissions()).and_then(|()| fs::rename(&aside, &file));
     let Err(error) = written else { return Ok(()) };
     let _ = fs::remove_file(&aside);
     // One that is mounted by itself, as containers do, can only be written in its place.
     if error.kind() == io::ErrorKind::ResourceBusy { fs::write(&file, text) } else { Err(error) }
 }
 
-fn write_aside(file: &Path, text: &str, permissions: fs::Permissions) -> io::Result<()> {
+fn write_temp(file: &Path, text: &str, permissions: fs::Permissions) -> io::Result<()> {
     let mut written = fs::File::create(file)?;
     written.set_permissions(permissions)?;
     written.write_all(text.as_bytes())?;
@@ -244,9 +254,9 @@ fn write_aside(file: &Path, text: &str, permissions: fs::Permissions) -> io::Res
 }
 
 /// What is written into the config.
-fn lines(asked: &Asked, said: &OpenApi, spec: &str, imported: &Imported) -> String {
+fn config_lines(asked: &LoadOptions, said: &OpenApiArgs, spec: &str, imported: &Imported) -> String {
     // `${` would be read as a variable.
-    let text = |text: &str| quoted(&text.replace("${", "$${"));
+    let text = |text: &str| toml_string(&text.replace("${", "$${"));
     let list = |words: &[String]| format!("[{}]", words.iter().map(|word| text(word)).collect::<Vec<_>>().join(", "));
     let mut lines = vec![format!("[[imports.openapi]]\nspec = {}", text(spec))];
     let one = |key: &str, value: &Option<String>| value.as_deref().map(|value| format!("{key} = {}", text(value)));
@@ -255,8 +265,8 @@ fn lines(asked: &Asked, said: &OpenApi, spec: &str, imported: &Imported) -> Stri
     for (key, words) in [("include", &said.include), ("exclude", &said.exclude), ("allow_hosts", &said.allow_host)] {
         lines.extend((!words.is_empty()).then(|| format!("{key} = {}", list(words))));
     }
-    if said.is_address() {
-        lines.push(format!("document_url = {}", text(&client::without_secrets(&said.spec))));
+    if said.is_url() {
+        lines.push(format!("document_url = {}", text(&client::redact_url(&said.spec))));
     }
     for scheme in &imported.schemes {
         let Some(last) = scheme.variables.last() else { continue };
@@ -272,25 +282,25 @@ fn lines(asked: &Asked, said: &OpenApi, spec: &str, imported: &Imported) -> Stri
         };
         // Who asks is no secret, and nobody here knows it.
         let mark = if given.contains('…') { "# " } else { mark };
-        lines.push(format!("{mark}credentials.{} = {{ {given} }}", key(&scheme.name)));
+        lines.push(format!("{mark}credentials.{} = {{ {given} }}", toml_key(&scheme.name)));
     }
     lines.join("\n") + "\n"
 }
 
 /// A key of TOML.
-fn key(name: &str) -> String {
+fn toml_key(name: &str) -> String {
     let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    if bare { name.into() } else { quoted(name) }
+    if bare { name.into() } else { toml_string(name) }
 }
 
 /// A text of TOML, on one line whatever it holds: it may stand behind a `#`, and may come from a stranger. What JSON escapes, TOML
 /// reads in the same way; one character more may not stand in it as it is.
-fn quoted(text: &str) -> String {
+fn toml_string(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// A name for a file.
-fn file_name(words: &str) -> String {
+fn spec_file_name(words: &str) -> String {
     let name: String = words
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' })
@@ -302,6 +312,6 @@ fn file_name(words: &str) -> String {
 }
 
 /// A path as it is written in a file of a folder.
-fn relative(path: &Path, folder: &Path) -> String {
+fn relative_path(path: &Path, folder: &Path) -> String {
     path.strip_prefix(folder).unwrap_or(path).display().to_string()
 }

@@ -10,19 +10,19 @@ use toolhub::{
     server::NewKey,
 };
 
-use super::list::{self, Paging, text};
+use super::paging::{self, Paging, pointer_text};
 use crate::{
     client::Request,
     exit::Exit,
     failure::Failure,
     global,
-    output::{Column, Table, ago, until},
+    output::{Column, Table, format_ago, format_remaining},
     session::Session,
 };
 
 /// Make, list and revoke the keys of clients.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Keys {
+pub(crate) enum KeysCommand {
     /// Make a key: in the server that runs, or lines for the config
     Create(Create),
     /// List the keys that were made in the server
@@ -56,52 +56,52 @@ pub(crate) struct Create {
 const COLUMNS: [Column; 6] = [
     Column::new("ID"),
     Column::new("NAME"),
-    Column::new("TENANT").goes(2),
-    Column::new("SCOPES").goes(1).cut(12),
-    Column::new("LAST USED").goes(3),
-    Column::new("LEFT").goes(4),
+    Column::new("TENANT").drop_order(2),
+    Column::new("SCOPES").drop_order(1).shrink_to(12),
+    Column::new("LAST USED").drop_order(3),
+    Column::new("LEFT").drop_order(4),
 ];
 
-pub(crate) async fn run(session: &Session, asked: Keys) -> Result<Exit, Failure> {
+pub(crate) async fn run(session: &Session, asked: KeysCommand) -> Result<Exit, Failure> {
     match asked {
-        Keys::Create(create) => match session.server().await? {
-            Some(_) => in_server(session, &create).await,
-            None => for_config(session, &create),
+        KeysCommand::Create(create) => match session.server_client().await? {
+            Some(_) => create_in_server(session, &create).await,
+            None => create_for_config(session, &create),
         },
-        Keys::List => all(session).await,
-        Keys::Revoke { id } => {
+        KeysCommand::List => list_keys(session).await,
+        KeysCommand::Revoke { id } => {
             let wrong = |failure: Failure| match failure.code.as_str() {
                 "key_not_found" => failure.help("toolhub keys list; a key of the config is taken back in its file"),
                 _ => failure,
             };
-            session.ask(Request::new(Method::DELETE, ["keys", &id])).await.map_err(wrong)?;
-            if session.show.json {
-                session.show.document(&json!({"revoked": id}).to_string());
+            session.send_checked(Request::new(Method::DELETE, ["keys", &id])).await.map_err(wrong)?;
+            if session.printer.json {
+                session.printer.print_json(&json!({"revoked": id}).to_string());
             } else {
-                session.show.say(&format!("{id} is taken back"));
+                session.printer.note(&format!("{id} is taken back"));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
     }
 }
 
-async fn in_server(session: &Session, create: &Create) -> Result<Exit, Failure> {
+async fn create_in_server(session: &Session, create: &Create) -> Result<Exit, Failure> {
     let mut body = json!({"name": create.name, "tenant": create.tenant, "scopes": create.scopes});
     if let Some(time) = create.expires_in {
         body["expiresIn"] = format!("{}s", time.as_secs()).into();
     }
-    let answer = session.ask(Request::post(["keys"]).body(body)).await?;
-    if session.show.json {
-        session.show.document(&answer.text());
+    let answer = session.send_checked(Request::post(["keys"]).body(body)).await?;
+    if session.printer.json {
+        session.printer.print_json(&answer.text());
     } else {
-        session.show.data(&text(&answer.value()?, "/key"));
-        session.show.say("this is shown once and kept nowhere; give it with --token or TOOLHUB_TOKEN");
+        session.printer.print(&pointer_text(&answer.json()?, "/key"));
+        session.printer.note("this is shown once and kept nowhere; give it with --token or TOOLHUB_TOKEN");
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// No server runs: the key's holder gets the key, the config its digest.
-fn for_config(session: &Session, create: &Create) -> Result<Exit, Failure> {
+fn create_for_config(session: &Session, create: &Create) -> Result<Exit, Failure> {
     let made = NewKey::make().map_err(|error| Failure::unexpected(format!("no key can be made: {error}")))?;
     let mut lines = format!(
         "[[auth.keys]]\nname = {}\ntenant = {}\nhash = {}\nscopes = {}\n",
@@ -112,38 +112,40 @@ fn for_config(session: &Session, create: &Create) -> Result<Exit, Failure> {
     );
     let expires = create.expires_in.map(|time| SystemClock.now() + time);
     lines.extend(expires.map(|moment| format!("expires = {}\n", json!(moment))));
-    if session.show.json {
+    if session.printer.json {
         let told = json!({"name": create.name, "tenant": create.tenant, "scopes": create.scopes, "key": made.key,
             "hash": made.hash, "expiresAt": expires, "config": lines});
-        session.show.document(&told.to_string());
-        return Ok(Exit::Fine);
+        session.printer.print_json(&told.to_string());
+        return Ok(Exit::Success);
     }
-    session.show.data(&made.key);
-    session.show.say("this is shown once and kept nowhere. No server runs here, so put this into toolhub.toml:\n");
-    session.show.say(&format!("[auth]\nmode = \"keys\"\n\n{lines}"));
-    Ok(Exit::Fine)
+    session.printer.print(&made.key);
+    session.printer.note("this is shown once and kept nowhere. No server runs here, so put this into toolhub.toml:\n");
+    session.printer.note(&format!("[auth]\nmode = \"keys\"\n\n{lines}"));
+    Ok(Exit::Success)
 }
 
-async fn all(session: &Session) -> Result<Exit, Failure> {
-    let Some(keys) = list::items(session, Request::get(["keys"]), &Paging::all()).await? else { return Ok(Exit::Fine) };
-    let (show, now) = (&session.show, SystemClock.now());
+async fn list_keys(session: &Session) -> Result<Exit, Failure> {
+    let Some(keys) = paging::fetch_items(session, Request::get(["keys"]), &Paging::all()).await? else {
+        return Ok(Exit::Success);
+    };
+    let (show, now) = (&session.printer, SystemClock.now());
     if keys.is_empty() {
-        show.say("no keys");
-        return Ok(Exit::Fine);
+        show.note("no keys");
+        return Ok(Exit::Success);
     }
     let mut table = Table::new(COLUMNS);
     for key in &keys {
         let scopes: Vec<&str> = key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let some = |at: String, words: &dyn Fn(&str) -> String| if at.is_empty() { at } else { words(&at) };
-        table.row([
-            text(key, "/id"),
-            text(key, "/name"),
-            text(key, "/tenant"),
+        table.add_row([
+            pointer_text(key, "/id"),
+            pointer_text(key, "/name"),
+            pointer_text(key, "/tenant"),
             scopes.join(" "),
-            some(text(key, "/lastUsedAt"), &|at| ago(at, now)),
-            some(text(key, "/expiresAt"), &|at| until(at, now)),
+            some(pointer_text(key, "/lastUsedAt"), &|at| format_ago(at, now)),
+            some(pointer_text(key, "/expiresAt"), &|at| format_remaining(at, now)),
         ]);
     }
-    show.data(&table.lines(show.width, show.ascii));
-    Ok(Exit::Fine)
+    show.print(&table.render(show.width, show.ascii));
+    Ok(Exit::Success)
 }

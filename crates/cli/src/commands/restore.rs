@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use toolhub::sqlite::{self, OpenError, RestoreError};
 
-use crate::{exit::Exit, failure::Failure, local::Local, session::Session};
+use crate::{exit::Exit, failure::Failure, local_hub::LocalHub, session::Session};
 
 /// Put a backup in the place of the store.
 #[derive(Debug, clap::Args)]
@@ -20,8 +20,8 @@ pub(crate) fn run(session: &Session, restore: &Restore) -> Result<Exit, Failure>
         return Err(Failure::usage("a backup is restored where the store is, not through a server")
             .help("stop the server, then run this beside its config, without --server and TOOLHUB_URL"));
     }
-    let local = Local::find(&session.global)?;
-    let Some(store) = local.store() else {
+    let local = LocalHub::find(&session.global)?;
+    let Some(store) = local.store_path() else {
         return Err(Failure::new("config_invalid", "the config keeps records in memory: there is no store to restore")
             .help("set backend = \"sqlite\" in [store]"));
     };
@@ -29,22 +29,22 @@ pub(crate) fn run(session: &Session, restore: &Restore) -> Result<Exit, Failure>
         let cannot = |error| Failure::unexpected(format!("the folder {} cannot be made: {error}", folder.display()));
         std::fs::create_dir_all(folder).map_err(cannot)?;
     }
-    let restored = sqlite::restore(&restore.file, store).map_err(|error| failure(&error, &restore.file))?;
-    if session.show.json {
+    let restored = sqlite::restore(&restore.file, store).map_err(|error| restore_failure(&error, &restore.file))?;
+    if session.printer.json {
         let told = json!({"store": store, "backup": restored.backup.path, "madeAt": restored.backup.made_at,
             "rows": restored.backup.rows, "kept": restored.kept});
-        session.show.document(&told.to_string());
-        return Ok(Exit::Fine);
+        session.printer.print_json(&told.to_string());
+        return Ok(Exit::Success);
     }
-    session.show.data(&store.display().to_string());
-    session.show.say(&format!("restored as it was at {}: {} rows", restored.backup.made_at, restored.backup.rows));
+    session.printer.print(&store.display().to_string());
+    session.printer.note(&format!("restored as it was at {}: {} rows", restored.backup.made_at, restored.backup.rows));
     if let Some(kept) = restored.kept {
-        session.show.say(&format!("what was there before is kept as {}", kept.display()));
+        session.printer.note(&format!("what was there before is kept as {}", kept.display()));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
-fn failure(error: &RestoreError, file: &Path) -> Failure {
+fn restore_failure(error: &RestoreError, file: &Path) -> Failure {
     match error {
         RestoreError::Store(OpenError::InUse { .. }) => {
             Failure::new("store_in_use", error.to_string()).help("stop the server that has it open, then try again")

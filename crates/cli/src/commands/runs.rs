@@ -7,19 +7,19 @@ use toolhub::clock::{Clock as _, SystemClock};
 
 use super::{
     chat::has_ended,
-    list::{self, Paging, text},
+    paging::{self, Paging, pointer_text},
 };
 use crate::{
     client::Request,
     exit::Exit,
     failure::Failure,
-    output::{Column, Fields, Show, Table, ago, clock, lasting, status},
+    output::{Column, Fields, Printer, Table, format_ago, format_millis, format_status, format_timestamp},
     session::Session,
 };
 
 /// Look at runs of agents, and cancel those that are open.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Runs {
+pub(crate) enum RunsCommand {
     /// List the runs of a thread, the newest first
     #[command(alias = "ls")]
     List {
@@ -45,53 +45,56 @@ pub(crate) enum Runs {
 const COLUMNS: [Column; 6] = [
     Column::new("ID"),
     Column::new("STATUS"),
-    Column::new("STEPS").right().goes(3),
-    Column::new("CALLS").right().goes(2),
-    Column::new("WHEN").goes(1),
-    Column::new("AGENT").goes(4).cut(8),
+    Column::new("STEPS").align_right().drop_order(3),
+    Column::new("CALLS").align_right().drop_order(2),
+    Column::new("WHEN").drop_order(1),
+    Column::new("AGENT").drop_order(4).shrink_to(8),
 ];
 
-pub(crate) async fn run(session: &Session, asked: Runs) -> Result<Exit, Failure> {
+pub(crate) async fn run(session: &Session, asked: RunsCommand) -> Result<Exit, Failure> {
     match asked {
-        Runs::List { of, paging } => {
+        RunsCommand::List { of, paging } => {
             let thread = of.or_else(|| session.global.thread.clone()).ok_or_else(|| {
                 Failure::usage("it is not said which thread")
                     .help("toolhub runs list THREAD")
                     .help("toolhub threads list")
             })?;
-            made(session, &thread, &paging).await
+            list_runs(session, &thread, &paging).await
         }
-        Runs::Show { id } => {
-            let answer = session.ask(Request::get(["runs", &id])).await.map_err(unknown)?;
-            if session.show.json {
-                session.show.document(&answer.text());
+        RunsCommand::Show { id } => {
+            let answer = session.send_checked(Request::get(["runs", &id])).await.map_err(with_not_found_help)?;
+            if session.printer.json {
+                session.printer.print_json(&answer.text());
             } else {
-                session.show.data(&about(&answer.value()?, &session.show));
+                session.printer.print(&render_run(&answer.json()?, &session.printer));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
-        Runs::Cancel { id } => {
-            let answer = session.ask(Request::post(["runs", &id, "cancel"])).await.map_err(unknown)?;
-            if session.show.json {
-                session.show.document(&answer.text());
-                return Ok(Exit::Fine);
+        RunsCommand::Cancel { id } => {
+            let answer =
+                session.send_checked(Request::post(["runs", &id, "cancel"])).await.map_err(with_not_found_help)?;
+            if session.printer.json {
+                session.printer.print_json(&answer.text());
+                return Ok(Exit::Success);
             }
-            let run = ended(session, &id).await?;
-            let (word, style) = status(&text(&run, "/status"), session.show.ascii);
-            session.show.data(&format!("{style}{word}{style:#}  {id}"));
+            let run = wait_until_ended(session, &id).await?;
+            let (word, style) = format_status(&pointer_text(&run, "/status"), session.printer.ascii);
+            session.printer.print(&format!("{style}{word}{style:#}  {id}"));
             if !has_ended(&run) {
-                session.show.say(&format!("it was asked to stop: toolhub runs show {id}{}", session.flags()));
+                session
+                    .printer
+                    .note(&format!("it was asked to stop: toolhub runs show {id}{}", session.target_flags()));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
     }
 }
 
 /// A run as it is at its end, or after a moment: nobody waits here for ever.
-async fn ended(session: &Session, id: &str) -> Result<Value, Failure> {
+async fn wait_until_ended(session: &Session, id: &str) -> Result<Value, Failure> {
     let mut pause = std::time::Duration::from_millis(10);
     loop {
-        let run = session.ask(Request::get(["runs", id])).await?.value()?;
+        let run = session.send_checked(Request::get(["runs", id])).await?.json()?;
         if has_ended(&run) || pause.as_secs() >= 1 {
             return Ok(run);
         }
@@ -100,66 +103,73 @@ async fn ended(session: &Session, id: &str) -> Result<Value, Failure> {
     }
 }
 
-async fn made(session: &Session, thread: &str, paging: &Paging) -> Result<Exit, Failure> {
+async fn list_runs(session: &Session, thread: &str, paging: &Paging) -> Result<Exit, Failure> {
     let request = Request::get(["threads", thread, "runs"]);
-    let Some(runs) = list::items(session, request, paging).await.map_err(super::threads::unknown)? else {
-        return Ok(Exit::Fine);
+    let Some(runs) =
+        paging::fetch_items(session, request, paging).await.map_err(super::threads::with_not_found_help)?
+    else {
+        return Ok(Exit::Success);
     };
-    let (show, now) = (&session.show, SystemClock.now());
+    let (show, now) = (&session.printer, SystemClock.now());
     if runs.is_empty() {
-        show.say("no runs");
-        return Ok(Exit::Fine);
+        show.note("no runs");
+        return Ok(Exit::Success);
     }
     let mut table = Table::new(COLUMNS);
     for run in &runs {
         let plain = |text: String| (text, Style::new());
-        table.styled([
-            plain(text(run, "/id")),
-            status(&text(run, "/status"), show.ascii),
-            plain(text(run, "/steps")),
+        table.add_styled_row([
+            plain(pointer_text(run, "/id")),
+            format_status(&pointer_text(run, "/status"), show.ascii),
+            plain(pointer_text(run, "/steps")),
             plain(run["calls"].as_array().map_or(0, Vec::len).to_string()),
-            plain(ago(&text(run, "/startedAt"), now)),
-            plain(text(run, "/agent")),
+            plain(format_ago(&pointer_text(run, "/startedAt"), now)),
+            plain(pointer_text(run, "/agent")),
         ]);
     }
-    show.data(&table.lines(show.width, show.ascii));
-    Ok(Exit::Fine)
+    show.print(&table.render(show.width, show.ascii));
+    Ok(Exit::Success)
 }
 
-fn about(run: &Value, show: &Show) -> String {
+fn render_run(run: &Value, show: &Printer) -> String {
     let mut fields = Fields::default();
-    fields.add("id", text(run, "/id"));
-    let (word, style) = status(&text(run, "/status"), show.ascii);
-    fields.styled("status", word, style);
+    fields.add("id", pointer_text(run, "/id"));
+    let (word, style) = format_status(&pointer_text(run, "/status"), show.ascii);
+    fields.add_styled("status", word, style);
     if !run["error"].is_null() {
-        fields.add("error", format!("{}: {}", text(run, "/error/code"), text(run, "/error/message")));
+        fields.add("error", format!("{}: {}", pointer_text(run, "/error/code"), pointer_text(run, "/error/message")));
     }
-    fields.add("thread", text(run, "/threadId"));
-    fields.add("agent", text(run, "/agent"));
-    fields.add("began", clock(&text(run, "/startedAt")));
-    fields.add("took", took(run).unwrap_or_default());
-    fields.add("steps", text(run, "/steps"));
-    let (read, wrote) = (text(run, "/usage/inputTokens"), text(run, "/usage/outputTokens"));
+    fields.add("thread", pointer_text(run, "/threadId"));
+    fields.add("agent", pointer_text(run, "/agent"));
+    fields.add("began", format_timestamp(&pointer_text(run, "/startedAt")));
+    fields.add("took", run_duration(run).unwrap_or_default());
+    fields.add("steps", pointer_text(run, "/steps"));
+    let (read, wrote) = (pointer_text(run, "/usage/inputTokens"), pointer_text(run, "/usage/outputTokens"));
     fields.add("tokens", format!("{read} read, {wrote} written"));
     for call in run["calls"].as_array().into_iter().flatten() {
-        let (word, style) = status(&text(call, "/status"), show.ascii);
+        let (word, style) = format_status(&pointer_text(call, "/status"), show.ascii);
         let waits = call["approvalId"].as_str().map(|id| format!("  toolhub approvals approve {id}"));
-        let line = format!("{word}  {}  {}{}", text(call, "/tool"), text(call, "/id"), waits.unwrap_or_default());
-        fields.styled("call", line, style);
+        let line = format!(
+            "{word}  {}  {}{}",
+            pointer_text(call, "/tool"),
+            pointer_text(call, "/id"),
+            waits.unwrap_or_default()
+        );
+        fields.add_styled("call", line, style);
     }
-    fields.add("trace", text(run, "/traceId"));
-    fields.add("answer", text(run, "/content"));
-    fields.lines(show.width, 0)
+    fields.add("trace", pointer_text(run, "/traceId"));
+    fields.add("answer", pointer_text(run, "/content"));
+    fields.render(show.width, 0)
 }
 
 /// How long a run took that has ended.
-fn took(run: &Value) -> Option<String> {
-    let moment = |at: &str| text(run, at).parse::<toolhub::clock::Timestamp>().ok();
+fn run_duration(run: &Value) -> Option<String> {
+    let moment = |at: &str| pointer_text(run, at).parse::<toolhub::clock::Timestamp>().ok();
     let took = moment("/endedAt")?.since(moment("/startedAt")?);
-    Some(lasting(took.as_secs_f64() * 1e3))
+    Some(format_millis(took.as_secs_f64() * 1e3))
 }
 
-fn unknown(failure: Failure) -> Failure {
+fn with_not_found_help(failure: Failure) -> Failure {
     match failure.code.as_str() {
         "run_not_found" => failure.help("toolhub runs list THREAD"),
         _ => failure,

@@ -12,20 +12,20 @@ use toolhub::clock::{Clock as _, SystemClock};
 
 use super::{
     call,
-    list::{self, Paging, text},
+    paging::{self, Paging, pointer_text},
 };
 use crate::{
-    client::{Answer, Request},
+    client::{ApiResponse, Request},
     exit::Exit,
     failure::Failure,
     global,
-    output::{Column, Table, ago, indented, until},
+    output::{Column, Table, format_ago, format_remaining, indent_json},
     session::Session,
 };
 
 /// Look at what tools remember, and change it.
 #[derive(Debug, Subcommand)]
-pub(crate) enum State {
+pub(crate) enum StateCommand {
     /// List what is remembered; with --thread, in that thread
     #[command(alias = "list")]
     Ls {
@@ -36,17 +36,17 @@ pub(crate) enum State {
         paging: Paging,
     },
     /// Print what a state holds
-    Get(Named),
+    Get(StateRef),
     /// Put something into a state, whether it is there or not
     Set(Set),
     /// Remove a state
     #[command(alias = "delete")]
-    Rm(Named),
+    Rm(StateRef),
 }
 
 /// One state.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Named {
+pub(crate) struct StateRef {
     /// The state: thread/state, or ~/state where all threads share it
     #[arg(value_name = "THREAD/STATE")]
     context: String,
@@ -64,7 +64,7 @@ Examples:
   toolhub state set demo/profile - < profile.json")]
 pub(crate) struct Set {
     #[command(flatten)]
-    named: Named,
+    named: StateRef,
     /// A JSON object; key=value and key:=JSON; or - for stdin
     #[arg(required = true, value_name = "DATA")]
     data: Vec<String>,
@@ -82,115 +82,115 @@ pub(crate) struct Set {
 const COLUMNS: [Column; 6] = [
     Column::new("STATE"),
     Column::new("KIND"),
-    Column::new("VERSION").right().goes(2),
-    Column::new("BYTES").right().goes(3),
-    Column::new("CHANGED").goes(1),
-    Column::new("LEFT").goes(4),
+    Column::new("VERSION").align_right().drop_order(2),
+    Column::new("BYTES").align_right().drop_order(3),
+    Column::new("CHANGED").drop_order(1),
+    Column::new("LEFT").drop_order(4),
 ];
 
-pub(crate) async fn run(session: &Session, asked: State) -> Result<Exit, Failure> {
+pub(crate) async fn run(session: &Session, asked: StateCommand) -> Result<Exit, Failure> {
     match asked {
-        State::Ls { tool, paging } => kept(session, tool.as_deref(), &paging).await,
-        State::Get(named) => {
-            let answer = session.ask(request(Method::GET, &named)).await.map_err(unknown)?;
-            if session.show.json {
-                session.show.document(&answer.text());
+        StateCommand::Ls { tool, paging } => list_states(session, tool.as_deref(), &paging).await,
+        StateCommand::Get(named) => {
+            let answer = session.send_checked(state_request(Method::GET, &named)).await.map_err(with_not_found_help)?;
+            if session.printer.json {
+                session.printer.print_json(&answer.text());
             } else {
-                let entry = answer.value()?;
-                session.show.foreign(&indented(&entry["data"].to_string()));
-                session.show.whisper(&format!("version {}", entry["version"]));
+                let entry = answer.json()?;
+                session.printer.print_untrusted(&indent_json(&entry["data"].to_string()));
+                session.printer.note_verbose(&format!("version {}", entry["version"]));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
-        State::Set(set) => put(session, &set).await,
-        State::Rm(named) => {
-            session.ask(request(Method::DELETE, &named)).await.map_err(unknown)?;
-            if session.show.json {
-                session.show.document(&json!({"removed": true}).to_string());
+        StateCommand::Set(set) => set_state(session, &set).await,
+        StateCommand::Rm(named) => {
+            session.send_checked(state_request(Method::DELETE, &named)).await.map_err(with_not_found_help)?;
+            if session.printer.json {
+                session.printer.print_json(&json!({"removed": true}).to_string());
             } else {
-                session.show.say(&format!("{} is gone", named.context));
+                session.printer.note(&format!("{} is gone", named.context));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
     }
 }
 
-fn request(method: Method, named: &Named) -> Request {
+fn state_request(method: Method, named: &StateRef) -> Request {
     Request::new(method, ["state", "contexts", &named.context, &named.kind])
 }
 
-async fn put(session: &Session, set: &Set) -> Result<Exit, Failure> {
-    let data = data(&set.data)?;
+async fn set_state(session: &Session, set: &Set) -> Result<Exit, Failure> {
+    let data = parse_data(&set.data)?;
     let version = set.if_version.map(|version| format!("\"{version}\""));
     let request = if set.merge {
-        request(Method::PATCH, &set.named).body(json!({ "data": data }))
+        state_request(Method::PATCH, &set.named).body(json!({ "data": data }))
     } else {
         let mut body = json!({ "data": data });
         if let Some(ttl) = set.ttl {
             body["ttl"] = format!("{}ms", ttl.as_millis()).into();
         }
-        request(Method::PUT, &set.named).body(body)
+        state_request(Method::PUT, &set.named).body(body)
     };
-    let answer = session.ask(request.header("if-match", version)).await.map_err(unknown)?;
-    told(session, &set.named, &answer)
+    let answer = session.send_checked(request.header("if-match", version)).await.map_err(with_not_found_help)?;
+    print_version(session, &set.named, &answer)
 }
 
-fn told(session: &Session, named: &Named, answer: &Answer) -> Result<Exit, Failure> {
-    if session.show.json {
-        session.show.document(&answer.text());
+fn print_version(session: &Session, named: &StateRef, answer: &ApiResponse) -> Result<Exit, Failure> {
+    if session.printer.json {
+        session.printer.print_json(&answer.text());
     } else {
-        let entry = answer.value()?;
-        session.show.data(&format!("{}  version {}", named.context, entry["version"]));
+        let entry = answer.json()?;
+        session.printer.print(&format!("{}  version {}", named.context, entry["version"]));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
-fn data(words: &[String]) -> Result<Map<String, Value>, Failure> {
+fn parse_data(words: &[String]) -> Result<Map<String, Value>, Failure> {
     match words {
         [one] if one == "-" => {
             let mut text = String::new();
             let cannot = |error| Failure::usage(format!("stdin cannot be read: {error}"));
             std::io::stdin().read_to_string(&mut text).map_err(cannot)?;
-            call::object("stdin", &text)
+            call::parse_object("stdin", &text)
         }
-        [one] if one.trim_start().starts_with(['{', '[', '"']) => call::object("the data", one),
-        pairs => call::untyped(pairs),
+        [one] if one.trim_start().starts_with(['{', '[', '"']) => call::parse_object("the data", one),
+        pairs => call::parse_untyped(pairs),
     }
 }
 
-async fn kept(session: &Session, tool: Option<&str>, paging: &Paging) -> Result<Exit, Failure> {
+async fn list_states(session: &Session, tool: Option<&str>, paging: &Paging) -> Result<Exit, Failure> {
     let request =
         Request::get(["state", "contexts"]).query("threadId", session.global.thread.as_deref()).query("tool", tool);
-    let Some(contexts) = list::items(session, request, paging).await? else { return Ok(Exit::Fine) };
-    let (show, now) = (&session.show, SystemClock.now());
+    let Some(contexts) = paging::fetch_items(session, request, paging).await? else { return Ok(Exit::Success) };
+    let (show, now) = (&session.printer, SystemClock.now());
     if contexts.is_empty() {
-        show.say("nothing is remembered");
-        return Ok(Exit::Fine);
+        show.note("nothing is remembered");
+        return Ok(Exit::Success);
     }
     let mut table = Table::new(COLUMNS);
     for context in &contexts {
         for (kind, about) in context["kinds"].as_object().into_iter().flatten() {
-            let left = first(about, ["/expiresAt", "/expires"]);
-            table.row([
-                first(context, ["/contextId", "/id"]),
+            let left = first_text(about, ["/expiresAt", "/expires"]);
+            table.add_row([
+                first_text(context, ["/contextId", "/id"]),
                 kind.clone(),
-                text(about, "/version"),
-                text(about, "/bytes"),
-                ago(&first(context, ["/updatedAt", "/updated"]), now),
-                if left.is_empty() { left } else { until(&left, now) },
+                pointer_text(about, "/version"),
+                pointer_text(about, "/bytes"),
+                format_ago(&first_text(context, ["/updatedAt", "/updated"]), now),
+                if left.is_empty() { left } else { format_remaining(&left, now) },
             ]);
         }
     }
-    show.data(&table.lines(show.width, show.ascii));
-    Ok(Exit::Fine)
+    show.print(&table.render(show.width, show.ascii));
+    Ok(Exit::Success)
 }
 
-fn first(value: &Value, pointers: [&str; 2]) -> String {
-    let found = pointers.iter().map(|pointer| text(value, pointer)).find(|text| !text.is_empty());
+fn first_text(value: &Value, pointers: [&str; 2]) -> String {
+    let found = pointers.iter().map(|pointer| pointer_text(value, pointer)).find(|text| !text.is_empty());
     found.unwrap_or_default()
 }
 
-fn unknown(failure: Failure) -> Failure {
+fn with_not_found_help(failure: Failure) -> Failure {
     match failure.code.as_str() {
         "state_not_found" if failure.message.contains("is no context id") => {
             let mut failure = failure;

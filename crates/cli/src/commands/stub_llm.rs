@@ -27,27 +27,27 @@ pub(crate) struct StubLlm {
 }
 
 pub(crate) async fn run(session: &Session, stub: StubLlm) -> Result<Exit, Failure> {
-    let script = script(&stub.script)?;
+    let script = load_script(&stub.script)?;
     // From here on a signal is an end in order, not a death.
     let mut signals = ShutdownSignals::listen().map_err(|error| Failure::unexpected(error.to_string()))?;
     let listener = TcpListener::bind(("127.0.0.1", stub.port)).await.map_err(|error| {
         Failure::new("unreachable", format!("port {} cannot be listened on: {error}", stub.port))
             .help("leave --port out, and the system chooses a free one")
     })?;
-    let show = session.show.clone();
-    let tell = Arc::new(move |line: &str| show.say(line));
+    let show = session.printer.clone();
+    let tell = Arc::new(move |line: &str| show.note(line));
     let stub = Stub::serve_on(script, listener, Some(tell)).map_err(|error| Failure::unexpected(error.to_string()))?;
-    if session.show.json {
-        session.show.document(&json!({ "url": stub.base_url() }).to_string());
+    if session.printer.json {
+        session.printer.print_json(&json!({ "url": stub.base_url() }).to_string());
     } else {
-        session.show.data(&stub.base_url());
+        session.printer.print(&stub.base_url());
     }
-    session.show.say("a scripted model for clients of OpenAI and Anthropic; Ctrl-C stops it");
+    session.printer.note("a scripted model for clients of OpenAI and Anthropic; Ctrl-C stops it");
     signals.next().await;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
-fn script(name: &str) -> Result<Script, Failure> {
+fn load_script(name: &str) -> Result<Script, Failure> {
     if name == DEMO {
         return Ok(Script::demo());
     }
@@ -63,10 +63,10 @@ fn script(name: &str) -> Result<Script, Failure> {
     read.map_err(|error| Failure::usage(format!("the script {called} cannot be read: {error}")))?;
     Script::parse(&text).map_err(|error| {
         let mut failure = Failure::usage(format!("the script {called} makes no sense"));
-        failure.parts.extend(error.problems.into_iter().map(|problem| {
+        failure.field_errors.extend(error.problems.into_iter().map(|problem| {
             let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();
             (format!("line {}", problem.line), format!("{}{help}", problem.message))
         }));
-        failure.see("see", "docs/stub-llm.md")
+        failure.see_also("see", "docs/stub-llm.md")
     })
 }

@@ -6,21 +6,21 @@ use clap::Subcommand;
 use serde_json::json;
 use toolhub::clock::{Clock as _, SystemClock};
 
-use super::list::{self, Paging, text};
+use super::paging::{self, Paging, pointer_text};
 use crate::{
-    client::{Answer, Request},
+    client::{ApiResponse, Request},
     exit::Exit,
     failure::Failure,
-    output::{Column, Fields, Table, ago, short, status},
+    output::{Column, Fields, Table, format_ago, format_status, truncate_value},
     session::Session,
 };
 
 /// So much of what a tool was given or returned is shown.
-const WIDE: usize = 200;
+const MAX_VALUE_WIDTH: usize = 200;
 
 /// Look at conversations and their tools.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Threads {
+pub(crate) enum ThreadsCommand {
     /// List the threads
     #[command(alias = "ls")]
     List {
@@ -60,125 +60,137 @@ pub(crate) enum Threads {
     },
 }
 
-pub(crate) async fn run(session: &Session, asked: Threads) -> Result<Exit, Failure> {
+pub(crate) async fn run(session: &Session, asked: ThreadsCommand) -> Result<Exit, Failure> {
     match asked {
-        Threads::List { paging } => known(session, &paging).await,
-        Threads::Messages { id, paging } => said(session, &id, &paging).await,
-        Threads::Export { id } => {
-            let answer = session.ask(Request::get(["threads", &id, "export"])).await.map_err(unknown)?;
-            session.show.document(&answer.text());
-            Ok(Exit::Fine)
+        ThreadsCommand::List { paging } => list_threads(session, &paging).await,
+        ThreadsCommand::Messages { id, paging } => show_messages(session, &id, &paging).await,
+        ThreadsCommand::Export { id } => {
+            let answer =
+                session.send_checked(Request::get(["threads", &id, "export"])).await.map_err(with_not_found_help)?;
+            session.printer.print_json(&answer.text());
+            Ok(Exit::Success)
         }
-        Threads::Delete { id } => {
-            session.ask(Request::new(Method::DELETE, ["threads", &id])).await.map_err(unknown)?;
-            if session.show.json {
-                session.show.document(&json!({"removed": true}).to_string());
+        ThreadsCommand::Delete { id } => {
+            session.send_checked(Request::new(Method::DELETE, ["threads", &id])).await.map_err(with_not_found_help)?;
+            if session.printer.json {
+                session.printer.print_json(&json!({"removed": true}).to_string());
             } else {
-                session.show.say(&format!("{id} is gone, with everything that was kept of it"));
+                session.printer.note(&format!("{id} is gone, with everything that was kept of it"));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
-        Threads::States { id } => states(session, &id).await,
-        Threads::Reset { id, tool } => {
+        ThreadsCommand::States { id } => show_tool_states(session, &id).await,
+        ThreadsCommand::Reset { id, tool } => {
             let request = Request::at_root(Method::POST, ["agents", &id, "tool-states", "reset"]);
             let request = request.body(tool.map_or_else(|| json!({}), |tool| json!({"toolName": tool})));
-            let answer = session.ask(request).await.map_err(unknown)?;
-            shown(session, &answer)?;
-            let reset = answer.value()?["data"]["reset"].as_array().map_or(0, Vec::len);
-            session.show.say(&format!("{reset} reset"));
-            Ok(Exit::Fine)
+            let answer = session.send_checked(request).await.map_err(with_not_found_help)?;
+            print_tool_states(session, &answer)?;
+            let reset = answer.json()?["data"]["reset"].as_array().map_or(0, Vec::len);
+            session.printer.note(&format!("{reset} reset"));
+            Ok(Exit::Success)
         }
     }
 }
 
 /// How each tool stands in a thread.
-pub(super) async fn states(session: &Session, thread: &str) -> Result<Exit, Failure> {
+pub(super) async fn show_tool_states(session: &Session, thread: &str) -> Result<Exit, Failure> {
     let request = Request::at_root(Method::GET, ["agents", thread, "tool-states"]);
-    shown(session, &session.ask(request).await.map_err(unknown)?)?;
-    Ok(Exit::Fine)
+    print_tool_states(session, &session.send_checked(request).await.map_err(with_not_found_help)?)?;
+    Ok(Exit::Success)
 }
 
-async fn known(session: &Session, paging: &Paging) -> Result<Exit, Failure> {
-    let Some(threads) = list::items(session, Request::get(["threads"]), paging).await? else { return Ok(Exit::Fine) };
-    let (show, now) = (&session.show, SystemClock.now());
+async fn list_threads(session: &Session, paging: &Paging) -> Result<Exit, Failure> {
+    let Some(threads) = paging::fetch_items(session, Request::get(["threads"]), paging).await? else {
+        return Ok(Exit::Success);
+    };
+    let (show, now) = (&session.printer, SystemClock.now());
     if threads.is_empty() {
-        show.say("no threads");
-        return Ok(Exit::Fine);
+        show.note("no threads");
+        return Ok(Exit::Success);
     }
     let columns = [
         Column::new("ID"),
-        Column::new("CALLS").right().goes(2),
+        Column::new("CALLS").align_right().drop_order(2),
         Column::new("LAST ACTIVE"),
-        Column::new("MADE").goes(1),
+        Column::new("MADE").drop_order(1),
     ];
     let mut table = Table::new(columns);
     for thread in &threads {
-        table.row([
-            text(thread, "/id"),
-            text(thread, "/calls"),
-            ago(&text(thread, "/lastActiveAt"), now),
-            ago(&text(thread, "/createdAt"), now),
+        table.add_row([
+            pointer_text(thread, "/id"),
+            pointer_text(thread, "/calls"),
+            format_ago(&pointer_text(thread, "/lastActiveAt"), now),
+            format_ago(&pointer_text(thread, "/createdAt"), now),
         ]);
     }
-    show.data(&table.lines(show.width, show.ascii));
-    Ok(Exit::Fine)
+    show.print(&table.render(show.width, show.ascii));
+    Ok(Exit::Success)
 }
 
 /// What was said in a thread, the oldest first.
-async fn said(session: &Session, id: &str, paging: &Paging) -> Result<Exit, Failure> {
+async fn show_messages(session: &Session, id: &str, paging: &Paging) -> Result<Exit, Failure> {
     let request = Request::get(["threads", id, "messages"]);
-    let Some(messages) = list::items(session, request, paging).await.map_err(unknown)? else { return Ok(Exit::Fine) };
-    let show = &session.show;
+    let Some(messages) = paging::fetch_items(session, request, paging).await.map_err(with_not_found_help)? else {
+        return Ok(Exit::Success);
+    };
+    let show = &session.printer;
     if messages.is_empty() {
-        show.say("nothing was said here");
+        show.note("nothing was said here");
     }
     let mut fields = Fields::default();
     for message in &messages {
-        match text(message, "/role").as_str() {
-            "user" => fields.add("you", text(message, "/content")),
-            "assistant" => fields.add("agent", text(message, "/content")),
+        match pointer_text(message, "/role").as_str() {
+            "user" => fields.add("you", pointer_text(message, "/content")),
+            "assistant" => fields.add("agent", pointer_text(message, "/content")),
             _ => {}
         }
         for call in message["calls"].as_array().into_iter().flatten() {
-            fields.add("call", format!("{} {}", text(call, "/tool"), short(&call["arguments"], WIDE, show.ascii)));
+            fields.add(
+                "call",
+                format!(
+                    "{} {}",
+                    pointer_text(call, "/tool"),
+                    truncate_value(&call["arguments"], MAX_VALUE_WIDTH, show.ascii)
+                ),
+            );
         }
         for result in message["results"].as_array().into_iter().flatten() {
             let name = if result["isError"] == true { "error" } else { "result" };
-            fields.add(name, short(&result["text"], WIDE, show.ascii));
+            fields.add(name, truncate_value(&result["text"], MAX_VALUE_WIDTH, show.ascii));
         }
     }
-    show.data(&fields.lines(show.width, 0));
-    Ok(Exit::Fine)
+    show.print(&fields.render(show.width, 0));
+    Ok(Exit::Success)
 }
 
-fn shown(session: &Session, answer: &Answer) -> Result<(), Failure> {
-    let (show, now) = (&session.show, SystemClock.now());
+fn print_tool_states(session: &Session, answer: &ApiResponse) -> Result<(), Failure> {
+    let (show, now) = (&session.printer, SystemClock.now());
     if show.json {
-        show.document(&answer.text());
+        show.print_json(&answer.text());
         return Ok(());
     }
-    let states = answer.value()?;
+    let states = answer.json()?;
     let columns = [
         Column::new("TOOL"),
         Column::new("STATUS"),
-        Column::new("SINCE").goes(2),
-        Column::new("REASON").goes(1).cut(16),
+        Column::new("SINCE").drop_order(2),
+        Column::new("REASON").drop_order(1).shrink_to(16),
     ];
     let mut table = Table::new(columns);
     for (tool, state) in states["data"]["toolStates"].as_object().into_iter().flatten() {
         let plain = |text: String| (text, Style::new());
-        table.styled([
+        table.add_styled_row([
             plain(tool.clone()),
-            status(&text(state, "/status"), show.ascii),
-            plain(ago(&text(state, "/lastUpdated"), now)),
-            plain(text(state, "/reason")),
+            format_status(&pointer_text(state, "/status"), show.ascii),
+            plain(format_ago(&pointer_text(state, "/lastUpdated"), now)),
+            plain(pointer_text(state, "/reason")),
         ]);
     }
-    show.data(&table.lines(show.width, show.ascii));
+    show.print(&table.render(show.width, show.ascii));
     Ok(())
 }
 
-pub(super) fn unknown(mut failure: Failure) -> Failure {
+pub(super) fn with_not_found_help(mut failure: Failure) -> Failure {
     match (failure.code.as_str(), failure.suggestions.first().cloned()) {
         ("thread_not_found", _) => {
             failure.help("a thread is made by the first call that names it; toolhub threads list")

@@ -3,7 +3,7 @@
 mod explain;
 mod list;
 mod show;
-mod standing;
+mod status;
 
 use clap::Subcommand;
 
@@ -12,7 +12,7 @@ use crate::{client::Request, exit::Exit, failure::Failure, session::Session};
 
 /// Look at tools and change their statuses.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Tools {
+pub(crate) enum ToolsCommand {
     /// List the tools; with --thread, as that thread sees them
     #[command(alias = "ls")]
     List(list::List),
@@ -25,9 +25,9 @@ pub(crate) enum Tools {
     /// Print the tools as a model provider wants them; with --thread, those it is offered
     Export(Export),
     /// Forget what is held against a tool: failures and maintenance; with --thread, in that thread
-    Reset(standing::Reset),
+    Reset(status::Reset),
     /// Take a tool out of service, or bring it back with --off
-    Maintenance(standing::Maintenance),
+    Maintenance(status::Maintenance),
     /// Call a tool, as `toolhub call`
     Call(call::Call),
 }
@@ -40,15 +40,15 @@ pub(crate) struct Export {
     format: String,
 }
 
-pub(crate) async fn run(session: &Session, tools: Tools) -> Result<Exit, Failure> {
+pub(crate) async fn run(session: &Session, tools: ToolsCommand) -> Result<Exit, Failure> {
     match tools {
-        Tools::List(asked) => list::run(session, asked).await,
-        Tools::Show(asked) => show::run(session, &asked).await,
-        Tools::Explain(asked) => explain::run(session, &asked).await,
-        Tools::Export(asked) => export(session, &asked).await,
-        Tools::Reset(asked) => standing::reset(session, &asked).await,
-        Tools::Maintenance(asked) => standing::maintenance(session, &asked).await,
-        Tools::Call(asked) => call::run(session, asked).await,
+        ToolsCommand::List(asked) => list::run(session, asked).await,
+        ToolsCommand::Show(asked) => show::run(session, &asked).await,
+        ToolsCommand::Explain(asked) => explain::run(session, &asked).await,
+        ToolsCommand::Export(asked) => export(session, &asked).await,
+        ToolsCommand::Reset(asked) => status::reset(session, &asked).await,
+        ToolsCommand::Maintenance(asked) => status::set_maintenance(session, &asked).await,
+        ToolsCommand::Call(asked) => call::run(session, asked).await,
     }
 }
 
@@ -56,18 +56,18 @@ async fn export(session: &Session, asked: &Export) -> Result<Exit, Failure> {
     let request = Request::get(["tools", "export"])
         .query("format", Some(&asked.format))
         .query("threadId", session.global.thread.as_deref());
-    let answer = session.ask(request).await?;
-    if session.show.json {
-        session.show.document(&answer.text());
+    let answer = session.send_checked(request).await?;
+    if session.printer.json {
+        session.printer.print_json(&answer.text());
     } else {
         // What goes into a request to the provider is the list alone.
-        session.show.document(&answer.value()?["tools"].to_string());
+        session.printer.print_json(&answer.json()?["tools"].to_string());
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// A refusal about a tool, with the command that would have been right.
-fn explained(mut failure: Failure, command: &str, tool: &str) -> Failure {
+fn with_help(mut failure: Failure, command: &str, tool: &str) -> Failure {
     if failure.code != "tool_not_found" {
         return failure;
     }

@@ -10,13 +10,13 @@ use crate::{build_info, exit::Exit, failure::Failure, session::Session};
 pub(crate) struct Version {}
 
 pub(crate) fn run(session: &Session) -> Result<Exit, Failure> {
-    let Build { version, revision, rustc } = build_info::build();
-    if session.show.json {
+    let Build { version, revision, rustc } = build_info::current();
+    if session.printer.json {
         let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
         let about = json!({"version": version, "revision": revision, "rustc": rustc, "os": os, "arch": arch});
-        session.show.document(&about.to_string());
+        session.printer.print_json(&about.to_string());
     } else {
-        session.show.data(&format!("toolhub {version}"));
+        session.printer.print(&format!("toolhub {version}"));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Config, raw::Raw};
+use super::{Config, raw::RawConfig};
 
 /// What is to be done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,8 +40,9 @@ impl Config {
             if old.tools.contains_key(name) { replaced.push(name.clone()) } else { added.push(name.clone()) }
         }
         let removed = old.tools.keys().filter(|name| !self.tools.contains_key(*name)).cloned().collect();
-        let keys: std::collections::BTreeSet<&String> = self.fixed.keys().chain(old.fixed.keys()).collect();
-        let changed = keys.into_iter().filter(|key| self.fixed.get(*key) != old.fixed.get(*key));
+        let keys: std::collections::BTreeSet<&String> =
+            self.restart_only.keys().chain(old.restart_only.keys()).collect();
+        let changed = keys.into_iter().filter(|key| self.restart_only.get(*key) != old.restart_only.get(*key));
         ChangePlan {
             added,
             replaced,
@@ -56,7 +57,7 @@ impl Config {
 }
 
 /// The keys that hold until a restart, by name, as they are written.
-pub(super) fn fixed(raw: &Raw) -> BTreeMap<String, Value> {
+pub(super) fn restart_only_keys(raw: &RawConfig) -> BTreeMap<String, Value> {
     let mut whole = match serde_json::to_value(raw) {
         Ok(Value::Object(whole)) => whole,
         _ => Map::new(),
@@ -71,16 +72,16 @@ pub(super) fn fixed(raw: &Raw) -> BTreeMap<String, Value> {
         server.remove("tool_hosts");
     }
     let mut leaves = BTreeMap::new();
-    spread("", &Value::Object(whole), &mut leaves);
+    flatten("", &Value::Object(whole), &mut leaves);
     leaves
 }
 
-fn spread(path: &str, value: &Value, leaves: &mut BTreeMap<String, Value>) {
+fn flatten(path: &str, value: &Value, leaves: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(table) => {
             for (key, inner) in table {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                spread(&path, inner, leaves);
+                flatten(&path, inner, leaves);
             }
         }
         other => {

@@ -12,21 +12,21 @@ use serde_json::json;
 
 use super::{
     Backend,
+    dry_run::dry_run,
     init::{self, InitError, Starter},
-    load::{Asked, Loaded, load},
-    problem::{self, Problems, Style},
-    rehearse::rehearse,
+    load::{LoadOptions, LoadedConfig, load},
+    problem::{self, Problems, RenderStyle},
     schema, show,
 };
 
 /// All is well.
-const OK: u8 = 0;
+const EXIT_OK: u8 = 0;
 /// The config or the command line is wrong.
-const INVALID: u8 = 2;
+const EXIT_INVALID: u8 = 2;
 
 /// Where the config comes from; the same for every command that needs one.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Flags {
+pub(crate) struct ConfigFlags {
     /// The config file, instead of the nearest toolhub.toml upward (TOOLHUB_CONFIG)
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
     pub(crate) config: Option<PathBuf>,
@@ -38,14 +38,14 @@ pub(crate) struct Flags {
     pub(crate) env_file: Option<PathBuf>,
 }
 
-impl Flags {
+impl ConfigFlags {
     /// What is asked for, in this process.
     ///
     /// # Errors
     /// When the working folder is gone.
-    pub(crate) fn asked(&self) -> io::Result<Asked> {
+    pub(crate) fn load_options(&self) -> io::Result<LoadOptions> {
         let Self { config, set, env_file } = self.clone();
-        Ok(Asked { config, set, env_file, ..Asked::of_process()? })
+        Ok(LoadOptions { config, set, env_file, ..LoadOptions::from_process()? })
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct InitFlags {
 }
 
 /// Where a command writes.
-pub(crate) struct Output<'a> {
+pub(crate) struct CommandOutput<'a> {
     pub(crate) out: &'a mut dyn Write,
     pub(crate) err: &'a mut dyn Write,
     pub(crate) json: bool,
@@ -91,48 +91,48 @@ pub(crate) struct Output<'a> {
 ///
 /// # Errors
 /// When nothing can be written.
-pub(crate) async fn run(command: &ConfigCommand, asked: &Asked, to: &mut Output<'_>) -> io::Result<u8> {
+pub(crate) async fn run(command: &ConfigCommand, asked: &LoadOptions, to: &mut CommandOutput<'_>) -> io::Result<u8> {
     let ran = match command {
         ConfigCommand::Check => check(asked, to).await,
         ConfigCommand::Show { origin } => show(asked, *origin, to),
         ConfigCommand::Schema => print_schema(to),
-        ConfigCommand::Path => path(asked, to),
+        ConfigCommand::Path => print_paths(asked, to),
     };
     // Whoever reads it has seen enough: `config schema | head`.
-    ran.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(OK) } else { Err(error) })
+    ran.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(EXIT_OK) } else { Err(error) })
 }
 
 /// `config check`.
 ///
 /// # Errors
 /// When nothing can be written.
-pub(crate) async fn check(asked: &Asked, to: &mut Output<'_>) -> io::Result<u8> {
+pub(crate) async fn check(asked: &LoadOptions, to: &mut CommandOutput<'_>) -> io::Result<u8> {
     let checked = match load(asked) {
-        Ok(loaded) => rehearse(&loaded).await.map(|()| loaded),
+        Ok(loaded) => dry_run(&loaded).await.map(|()| loaded),
         Err(problems) => Err(problems),
     };
     let loaded = match checked {
         Ok(loaded) => loaded,
         Err(problems) if to.json => {
             writeln!(to.out, "{}", json!({ "ok": false, "problems": problems.to_json() }))?;
-            return Ok(INVALID);
+            return Ok(EXIT_INVALID);
         }
-        Err(problems) => return refuse(&problems, to),
+        Err(problems) => return report_problems(&problems, to),
     };
     if to.json {
         let files: Vec<String> = loaded.files.iter().map(|file| file.display().to_string()).collect();
-        writeln!(to.out, "{}", json!({ "ok": true, "files": files, "problems": [], "words": loaded.config.words }))?;
+        writeln!(to.out, "{}", json!({ "ok": true, "files": files, "problems": [], "words": loaded.config.warnings }))?;
     } else {
-        writeln!(to.out, "{}", good(asked, &loaded))?;
-        for word in &loaded.config.words {
+        writeln!(to.out, "{}", summary(asked, &loaded))?;
+        for word in &loaded.config.warnings {
             writeln!(to.err, "{word}")?;
         }
     }
-    Ok(OK)
+    Ok(EXIT_OK)
 }
 
 /// What a config that is right comes to.
-fn good(asked: &Asked, loaded: &Loaded) -> String {
+fn summary(asked: &LoadOptions, loaded: &LoadedConfig) -> String {
     let near = |path: &std::path::Path| path.strip_prefix(&asked.folder).unwrap_or(path).display().to_string();
     let files: Vec<String> = loaded.files.iter().rev().map(|file| near(file)).collect();
     let what = if files.is_empty() {
@@ -154,38 +154,38 @@ fn good(asked: &Asked, loaded: &Loaded) -> String {
 ///
 /// # Errors
 /// When nothing can be written.
-pub(crate) fn show(asked: &Asked, origin: bool, to: &mut Output<'_>) -> io::Result<u8> {
+pub(crate) fn show(asked: &LoadOptions, origin: bool, to: &mut CommandOutput<'_>) -> io::Result<u8> {
     let loaded = match load(asked) {
         Ok(loaded) => loaded,
-        Err(problems) => return refuse(&problems, to),
+        Err(problems) => return report_problems(&problems, to),
     };
     match (to.json, origin) {
-        (true, true) => writeln!(to.out, "{}", json!({ "items": show::with_origins(&loaded) }))?,
-        (true, false) => writeln!(to.out, "{}", show::values(&loaded))?,
+        (true, true) => writeln!(to.out, "{}", json!({ "items": show::values_with_origins(&loaded) }))?,
+        (true, false) => writeln!(to.out, "{}", show::masked_values(&loaded))?,
         (false, _) => write!(to.out, "{}", show::to_toml(&loaded, origin))?,
     }
-    Ok(OK)
+    Ok(EXIT_OK)
 }
 
 /// `config schema`.
 ///
 /// # Errors
 /// When nothing can be written.
-pub(crate) fn print_schema(to: &mut Output<'_>) -> io::Result<u8> {
-    writeln!(to.out, "{:#}", schema::of_files())?;
-    Ok(OK)
+pub(crate) fn print_schema(to: &mut CommandOutput<'_>) -> io::Result<u8> {
+    writeln!(to.out, "{:#}", schema::file_schema())?;
+    Ok(EXIT_OK)
 }
 
 /// `config path`.
 ///
 /// # Errors
 /// When nothing can be written.
-pub(crate) fn path(asked: &Asked, to: &mut Output<'_>) -> io::Result<u8> {
+pub(crate) fn print_paths(asked: &LoadOptions, to: &mut CommandOutput<'_>) -> io::Result<u8> {
     let (asked, _) = asked.with_env_file();
     let files: Vec<String> = asked.files().into_iter().rev().map(|(path, _)| path.display().to_string()).collect();
     if to.json {
         writeln!(to.out, "{}", json!({ "files": files }))?;
-        return Ok(OK);
+        return Ok(EXIT_OK);
     }
     for file in &files {
         writeln!(to.out, "{file}")?;
@@ -195,14 +195,14 @@ pub(crate) fn path(asked: &Asked, to: &mut Output<'_>) -> io::Result<u8> {
         writeln!(to.err, "there is no toolhub.toml in {} or above{user}; the defaults hold", asked.folder.display())?;
         writeln!(to.err, "help: `toolhub init` writes one")?;
     }
-    Ok(OK)
+    Ok(EXIT_OK)
 }
 
 /// `init`.
 ///
 /// # Errors
 /// When nothing can be written to `to`.
-pub(crate) fn init(flags: &InitFlags, asked: &Asked, to: &mut Output<'_>) -> io::Result<u8> {
+pub(crate) fn init(flags: &InitFlags, asked: &LoadOptions, to: &mut CommandOutput<'_>) -> io::Result<u8> {
     let starter = if flags.empty { Starter::Empty } else { Starter::Demo };
     match init::write(&asked.folder, starter, flags.force) {
         Ok(written) => {
@@ -213,14 +213,14 @@ pub(crate) fn init(flags: &InitFlags, asked: &Asked, to: &mut Output<'_>) -> io:
                 names.iter().try_for_each(|name| writeln!(to.out, "wrote {name}"))?;
                 writeln!(to.err, "next: `toolhub config check`, then `toolhub serve`")?;
             }
-            Ok(OK)
+            Ok(EXIT_OK)
         }
         Err(InitError::Exists(path)) => {
             let message = format!("{} is there already", path.display());
-            complain(&message, "read it with `toolhub config show`, or replace it with `toolhub init --force`", to)
+            report_error(&message, "read it with `toolhub config show`, or replace it with `toolhub init --force`", to)
         }
         Err(InitError::Io(path, error)) => {
-            complain(&format!("{} cannot be written: {error}", path.display()), "check who may write there", to)
+            report_error(&format!("{} cannot be written: {error}", path.display()), "check who may write there", to)
         }
     }
 }
@@ -229,7 +229,7 @@ pub(crate) fn init(flags: &InitFlags, asked: &Asked, to: &mut Output<'_>) -> io:
 ///
 /// # Errors
 /// When nothing can be written.
-pub(crate) fn refuse(problems: &Problems, to: &mut Output<'_>) -> io::Result<u8> {
+pub(crate) fn report_problems(problems: &Problems, to: &mut CommandOutput<'_>) -> io::Result<u8> {
     if to.json {
         let error = json!({
             "code": "config_invalid",
@@ -239,16 +239,16 @@ pub(crate) fn refuse(problems: &Problems, to: &mut Output<'_>) -> io::Result<u8>
         });
         writeln!(to.err, "{}", json!({ "error": error }))?;
     } else {
-        write!(to.err, "{}", problem::render(problems, Style::Coloured))?;
+        write!(to.err, "{}", problem::render(problems, RenderStyle::Coloured))?;
     }
-    Ok(INVALID)
+    Ok(EXIT_INVALID)
 }
 
-fn complain(message: &str, hint: &str, to: &mut Output<'_>) -> io::Result<u8> {
+fn report_error(message: &str, hint: &str, to: &mut CommandOutput<'_>) -> io::Result<u8> {
     if to.json {
         writeln!(to.err, "{}", json!({ "error": { "code": "usage", "message": message, "hint": hint } }))?;
     } else {
         writeln!(to.err, "error: {message}\n  help: {hint}")?;
     }
-    Ok(INVALID)
+    Ok(EXIT_INVALID)
 }

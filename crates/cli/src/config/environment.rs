@@ -13,7 +13,7 @@ use super::{
 /// Variables by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
-    all: BTreeMap<String, Variable>,
+    variables: BTreeMap<String, Variable>,
 }
 
 #[derive(Clone)]
@@ -24,24 +24,24 @@ struct Variable {
 
 impl Environment {
     /// What the process was given. A variable that is no text is not there.
-    pub(crate) fn of_process() -> Self {
+    pub(crate) fn from_process() -> Self {
         let texts =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         texts.collect()
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.all.get(name).map(|variable| variable.value.as_str())
+        self.variables.get(name).map(|variable| variable.value.as_str())
     }
 
     /// Where a variable was set.
     pub(crate) fn origin(&self, name: &str) -> Origin {
-        let file = self.all.get(name).and_then(|variable| variable.file.clone());
+        let file = self.variables.get(name).and_then(|variable| variable.file.clone());
         Origin::Env { name: name.into(), file }
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.all.keys().map(String::as_str)
+        self.variables.keys().map(String::as_str)
     }
 
     /// Adds what stands in a file, where the process was given nothing.
@@ -51,13 +51,13 @@ impl Environment {
         for line in source.text.split_inclusive('\n') {
             let span = at..at + line.trim_end().len();
             at += line.len();
-            match read(line) {
-                Line::Nothing => {}
-                Line::Variable(name, value) => {
+            match parse_line(line) {
+                EnvLine::Blank => {}
+                EnvLine::Variable(name, value) => {
                     let variable = Variable { value, file: Some((source.clone(), span)) };
-                    self.all.entry(name).or_insert(variable);
+                    self.variables.entry(name).or_insert(variable);
                 }
-                Line::Nonsense => {
+                EnvLine::Invalid => {
                     let problem =
                         Problem::new(Origin::File { source: source.clone(), span }, "", "this is no variable".into());
                     problems
@@ -79,34 +79,34 @@ impl fmt::Debug for Variable {
 impl FromIterator<(String, String)> for Environment {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
         let all = variables.into_iter().map(|(name, value)| (name, Variable { value, file: None }));
-        Self { all: all.collect() }
+        Self { variables: all.collect() }
     }
 }
 
-enum Line {
-    Nothing,
+enum EnvLine {
+    Blank,
     Variable(String, String),
-    Nonsense,
+    Invalid,
 }
 
-fn read(line: &str) -> Line {
+fn parse_line(line: &str) -> EnvLine {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
-        return Line::Nothing;
+        return EnvLine::Blank;
     }
     let Some((name, value)) = line.strip_prefix("export ").unwrap_or(line).split_once('=') else {
-        return Line::Nonsense;
+        return EnvLine::Invalid;
     };
     let (name, value) = (name.trim(), value.trim());
-    if !is_name(name) {
-        return Line::Nonsense;
+    if !is_variable_name(name) {
+        return EnvLine::Invalid;
     }
     let quoted = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
-    Line::Variable(name.into(), quoted.unwrap_or(value).into())
+    EnvLine::Variable(name.into(), quoted.unwrap_or(value).into())
 }
 
 /// Whether a text can be the name of a variable.
-pub(crate) fn is_name(text: &str) -> bool {
+pub(crate) fn is_variable_name(text: &str) -> bool {
     let mut all = text.chars();
     all.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && all.all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use toolhub::{HubBuilder, Policy, Rule, ToolBuilder, ToolHub, status::StatusSettings};
 
-use super::{Config, change::ChangePlan, resolve::Opened};
+use super::{Config, change::ChangePlan, resolve::StoreHandle};
 
 /// What a running hub is to be told: tools that come or are replaced, tools that go, and all policies and rules, which take the
 /// place of the earlier ones.
-pub(crate) struct Pieces {
+pub(crate) struct HubUpdate {
     pub(crate) put: Vec<ToolBuilder>,
     pub(crate) remove: Vec<String>,
     pub(crate) defaults: Policy,
@@ -22,16 +22,16 @@ pub(crate) struct Pieces {
 
 impl Config {
     /// A hub in the making, with all that the config says and this store.
-    pub(crate) fn hub(&self, store: &Opened) -> HubBuilder {
-        let builder = self.builder();
+    pub(crate) fn hub_builder(&self, store: &StoreHandle) -> HubBuilder {
+        let builder = self.base_builder();
         match store {
-            Opened::Memory(store) => builder.store(Arc::clone(store)),
-            Opened::Sqlite(store) => builder.store(Arc::clone(store)),
+            StoreHandle::Memory(store) => builder.store(Arc::clone(store)),
+            StoreHandle::Sqlite(store) => builder.store(Arc::clone(store)),
         }
     }
 
     /// The same without a store: in memory.
-    pub(crate) fn builder(&self) -> HubBuilder {
+    pub(crate) fn base_builder(&self) -> HubBuilder {
         let (scheduler, threads) = (&self.scheduler, &self.threads);
         let mut builder = ToolHub::builder()
             .tools(self.tool_builders())
@@ -40,13 +40,13 @@ impl Config {
             .state_manager(self.state.manager.clone())
             .business_state(self.state.business.clone())
             .managers(toolhub::open_store)
-            .queue_bounds(scheduler.queue_per_tool, scheduler.queue_in_all)
+            .queue_bounds(scheduler.max_queued_per_tool, scheduler.max_queued)
             .run_limits(scheduler.run_limits.clone())
-            .blocking_places(scheduler.blocking_places)
+            .blocking_places(scheduler.max_blocking_threads)
             .instance_idle(threads.instance_idle)
-            .instance_caps(threads.instances_per_thread, threads.instances_in_all)
-            .keep_calls(self.store.keep_calls)
-            .keep_events(self.store.keep_events)
+            .instance_caps(threads.instances_per_thread, threads.max_instances)
+            .keep_calls(self.store.call_retention)
+            .keep_events(self.store.event_retention)
             .idle_threads(self.store.idle_threads);
         if let Some(calls) = scheduler.max_concurrency {
             builder = builder.max_concurrency(calls);
@@ -63,9 +63,9 @@ impl Config {
     }
 
     /// The pieces of a change to this config.
-    pub(crate) fn pieces(&self, plan: &ChangePlan) -> Pieces {
+    pub(crate) fn hub_update(&self, plan: &ChangePlan) -> HubUpdate {
         let put = plan.added.iter().chain(&plan.replaced);
-        Pieces {
+        HubUpdate {
             put: put.filter_map(|name| self.tools.get(name)?.builder(name)).collect(),
             remove: plan.removed.clone(),
             defaults: self.policies.defaults.clone(),

@@ -39,7 +39,7 @@ pub(crate) enum InitError {
 }
 
 /// What git is told not to keep.
-const IGNORED: &str = ".toolhub/";
+const GITIGNORE_ENTRY: &str = ".toolhub/";
 
 /// Writes the file into a folder; and tells git about the folder of the store. Gives back what was written.
 ///
@@ -71,7 +71,7 @@ pub(crate) fn write(folder: &Path, starter: Starter, force: bool) -> Result<Vec<
     let known = old.lines().any(|line| line.trim().trim_start_matches('/').trim_end_matches('/') == ".toolhub");
     if !known {
         let gap = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
-        fs::write(&ignore, format!("{old}{gap}{IGNORED}\n")).map_err(io(&ignore))?;
+        fs::write(&ignore, format!("{old}{gap}{GITIGNORE_ENTRY}\n")).map_err(io(&ignore))?;
         written.push(ignore);
     }
     Ok(written)

@@ -10,9 +10,9 @@ use super::{
     check,
     closest::closest,
     environment::Environment,
-    later,
+    planned_keys,
     problem::Problem,
-    shape::{Shape, Table},
+    shape::{Shape, TableShape},
     tree::{self, Node, Origin, Path, Source, Step, Value},
 };
 
@@ -20,7 +20,7 @@ use super::{
 const PREFIX: &str = "TOOLHUB__";
 
 /// Lays every variable that sets a key over the tree.
-pub(crate) fn environment(tree: &mut Node, shape: &Shape, environment: &Environment) -> Vec<Problem> {
+pub(crate) fn apply_environment(tree: &mut Node, shape: &Shape, environment: &Environment) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut names: Vec<&str> = environment.names().filter(|name| name.starts_with(PREFIX)).collect();
     // Places of lists by number: the tenth comes after the second.
@@ -29,9 +29,9 @@ pub(crate) fn environment(tree: &mut Node, shape: &Shape, environment: &Environm
         let origin = environment.origin(name);
         let parts: Vec<&str> = name[PREFIX.len()..].split("__").collect();
         let value = environment.get(name).unwrap_or_default();
-        let walk = Walk { tree, whole: shape, origin: &origin };
-        match walk.by_variable(&parts) {
-            Ok((path, shape_there)) => put(tree, shape, &path, shape_there, value, &origin, &mut problems),
+        let walk = KeyResolver { tree, root: shape, origin: &origin };
+        match walk.resolve_variable(&parts) {
+            Ok((path, shape_there)) => set_value(tree, shape, &path, shape_there, value, &origin, &mut problems),
             Err(problem) => problems.push(problem),
         }
     }
@@ -39,15 +39,17 @@ pub(crate) fn environment(tree: &mut Node, shape: &Shape, environment: &Environm
 }
 
 /// Lays one `key=value` of a flag over the tree.
-pub(crate) fn flag(tree: &mut Node, shape: &Shape, said: &str, origin: &Origin) -> Vec<Problem> {
+pub(crate) fn apply_flag(tree: &mut Node, shape: &Shape, said: &str, origin: &Origin) -> Vec<Problem> {
     let mut problems = Vec::new();
     let Some((key, value)) = said.split_once('=') else {
         let problem = Problem::new(origin.clone(), "", format!("`{said}` sets nothing"));
         return vec![problem.help("write --set key=value, such as --set server.port=8080")];
     };
-    let walk = Walk { tree, whole: shape, origin };
-    match steps(key.trim()).map(|steps| walk.by_keys(&steps)) {
-        Some(Ok((path, shape_there))) => put(tree, shape, &path, shape_there, value.trim(), origin, &mut problems),
+    let walk = KeyResolver { tree, root: shape, origin };
+    match parse_key_path(key.trim()).map(|steps| walk.resolve_keys(&steps)) {
+        Some(Ok((path, shape_there))) => {
+            set_value(tree, shape, &path, shape_there, value.trim(), origin, &mut problems)
+        }
         Some(Err(problem)) => problems.push(problem),
         None => {
             let problem = Problem::new(origin.clone(), "", format!("`{}` is no key", key.trim()));
@@ -58,7 +60,7 @@ pub(crate) fn flag(tree: &mut Node, shape: &Shape, said: &str, origin: &Origin) 
 }
 
 /// The parts of a key with dots, as TOML reads it.
-fn steps(key: &str) -> Option<Vec<String>> {
+fn parse_key_path(key: &str) -> Option<Vec<String>> {
     if key.contains(['\n', '=', '#']) {
         return None;
     }
@@ -76,7 +78,7 @@ fn steps(key: &str) -> Option<Vec<String>> {
 }
 
 /// Reads the value and puts it in its place.
-fn put(
+fn set_value(
     tree: &mut Node,
     whole: &Shape,
     path: &Path,
@@ -85,8 +87,8 @@ fn put(
     origin: &Origin,
     problems: &mut Vec<Problem>,
 ) {
-    let node = value(text, shape, origin);
-    let wrong = check::part(&node, path, shape, whole);
+    let node = parse_value(text, shape, origin);
+    let wrong = check::validate_partial(&node, path, shape, whole);
     if !wrong.is_empty() {
         return problems.extend(wrong);
     }
@@ -97,7 +99,7 @@ fn put(
 
 fn insert(tree: &mut Node, steps: &[Step], path: &Path, node: Node) -> Result<(), Problem> {
     let Some((step, rest)) = steps.split_first() else {
-        tree.overlay(node);
+        tree.merge(node);
         return Ok(());
     };
     let origin = node.origin.clone();
@@ -132,7 +134,7 @@ fn insert(tree: &mut Node, steps: &[Step], path: &Path, node: Node) -> Result<()
 }
 
 /// What a text means where this shape is wanted.
-fn value(text: &str, shape: &Shape, origin: &Origin) -> Node {
+fn parse_value(text: &str, shape: &Shape, origin: &Origin) -> Node {
     let plain = || Node::new(Value::Text(text.into()), origin);
     match shape {
         Shape::Text(_) => plain(),
@@ -141,30 +143,33 @@ fn value(text: &str, shape: &Shape, origin: &Origin) -> Node {
             let list = items.map(|item| Node::new(Value::Text(item.into()), origin)).collect();
             Node::new(Value::List(list), origin)
         }
-        Shape::Either(all) if !text.trim_start().starts_with(['[', '{']) => {
+        Shape::AnyOf(all) if !text.trim_start().starts_with(['[', '{']) => {
             let texts = all.iter().find(|shape| matches!(shape, Shape::Text(_) | Shape::List { .. }));
-            texts.map_or_else(|| as_toml(text, origin).unwrap_or_else(plain), |shape| value(text, shape, origin))
+            texts.map_or_else(
+                || parse_toml_value(text, origin).unwrap_or_else(plain),
+                |shape| parse_value(text, shape, origin),
+            )
         }
-        _ => as_toml(text, origin).unwrap_or_else(plain),
+        _ => parse_toml_value(text, origin).unwrap_or_else(plain),
     }
 }
 
-fn as_toml(text: &str, origin: &Origin) -> Option<Node> {
+fn parse_toml_value(text: &str, origin: &Origin) -> Option<Node> {
     // A line end could begin another key.
     let text = format!("value = {}", text.replace(['\n', '\r'], " "));
     let source = Arc::new(Source { name: String::new(), path: "".into(), text });
     let (node, problems) = tree::parse(&source);
     let Value::Table(table) = node.value else { return None };
     let found = table.into_iter().next().filter(|_| problems.is_empty())?.1;
-    Some(said_by(found, origin))
+    Some(with_origin(found, origin))
 }
 
 /// The same value, said elsewhere.
-fn said_by(node: Node, origin: &Origin) -> Node {
+fn with_origin(node: Node, origin: &Origin) -> Node {
     let value = match node.value {
-        Value::List(list) => Value::List(list.into_iter().map(|node| said_by(node, origin)).collect()),
+        Value::List(list) => Value::List(list.into_iter().map(|node| with_origin(node, origin)).collect()),
         Value::Table(table) => {
-            Value::Table(table.into_iter().map(|(key, node)| (key, said_by(node, origin))).collect())
+            Value::Table(table.into_iter().map(|(key, node)| (key, with_origin(node, origin))).collect())
         }
         other => other,
     };
@@ -172,29 +177,29 @@ fn said_by(node: Node, origin: &Origin) -> Node {
 }
 
 /// Finds the way to a key through the shape.
-struct Walk<'t, 'a> {
+struct KeyResolver<'t, 'a> {
     tree: &'t Node,
-    whole: &'a Shape,
+    root: &'a Shape,
     origin: &'t Origin,
 }
 
-impl<'a> Walk<'_, 'a> {
+impl<'a> KeyResolver<'_, 'a> {
     /// Names of variables have no small letters, so each part is compared with what is known; names of tools may hold `__`.
-    fn by_variable(&self, parts: &[&str]) -> Result<(Path, &'a Shape), Problem> {
-        let (mut path, mut shape, mut at) = (Path::default(), self.whole, 0);
+    fn resolve_variable(&self, parts: &[&str]) -> Result<(Path, &'a Shape), Problem> {
+        let (mut path, mut shape, mut at) = (Path::default(), self.root, 0);
         while at < parts.len() {
             let (step, used) = match shape.table() {
-                Some(table) => self.part(table, &path, &parts[at..]),
+                Some(table) => self.match_key(table, &path, &parts[at..]),
                 None => (parts[at].to_lowercase(), 1),
             };
-            (path, shape) = self.step(&path, shape, &step)?;
+            (path, shape) = self.resolve_step(&path, shape, &step)?;
             at += used;
         }
         Ok((path, shape))
     }
 
     /// The next key that the parts begin with, and of how many parts it is made.
-    fn part(&self, table: &Table, path: &Path, parts: &[&str]) -> (String, usize) {
+    fn match_key(&self, table: &TableShape, path: &Path, parts: &[&str]) -> (String, usize) {
         let there = self.tree.get(path).and_then(|node| match &node.value {
             Value::Table(table) => Some(table.keys()),
             _ => None,
@@ -210,11 +215,11 @@ impl<'a> Walk<'_, 'a> {
         (parts[0].to_lowercase(), 1)
     }
 
-    fn by_keys(&self, keys: &[String]) -> Result<(Path, &'a Shape), Problem> {
-        keys.iter().try_fold((Path::default(), self.whole), |(path, shape), key| self.step(&path, shape, key))
+    fn resolve_keys(&self, keys: &[String]) -> Result<(Path, &'a Shape), Problem> {
+        keys.iter().try_fold((Path::default(), self.root), |(path, shape), key| self.resolve_step(&path, shape, key))
     }
 
-    fn step(&self, path: &Path, shape: &'a Shape, key: &str) -> Result<(Path, &'a Shape), Problem> {
+    fn resolve_step(&self, path: &Path, shape: &'a Shape, key: &str) -> Result<(Path, &'a Shape), Problem> {
         let next = path.key(key);
         if let (Some(items), Ok(place)) = (shape.items(), key.parse()) {
             return Ok((path.place(place), items));
@@ -224,16 +229,17 @@ impl<'a> Walk<'_, 'a> {
         }
         let Some(table) = shape.table() else {
             let problem = Problem::at(self.origin, &next, format!("there is nothing below `{path}`"));
-            return Err(problem.help(format!("`{path}` is {}", shape.words())));
+            return Err(problem.help(format!("`{path}` is {}", shape.describe())));
         };
-        match (table.keys.get(key), &table.others) {
+        match (table.keys.get(key), &table.additional) {
             (Some(key), _) => Ok((next, &key.shape)),
             (None, Some(others)) => Ok((next, others)),
             (None, None) => {
                 let problem = Problem::at(self.origin, &next, format!("there is no key `{next}`"));
                 let known = || format!("known: {}", table.keys.keys().cloned().collect::<Vec<_>>().join(", "));
                 let close = closest(key, table.keys.keys().map(String::as_str));
-                let help = later::key(&next).or_else(|| close.map(|key| format!("did you mean `{}`?", path.key(key))));
+                let help = planned_keys::key_help(&next)
+                    .or_else(|| close.map(|key| format!("did you mean `{}`?", path.key(key))));
                 Err(problem.help(help.unwrap_or_else(known)))
             }
         }

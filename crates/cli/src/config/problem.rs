@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::json;
 
-pub(crate) use render::{Place, Style, render, sounds_secret};
+pub(crate) use render::{RenderStyle, TextPosition, is_secret_name, render};
 
 use super::tree::{Origin, Path};
 
@@ -43,10 +43,10 @@ impl Problem {
     }
 
     /// Where it is, in one word: file, line and column, a variable or a flag.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         match &self.origin {
             Origin::File { source, span } => {
-                let place = Place::of(&source.text, span);
+                let place = TextPosition::locate(&source.text, span);
                 format!("{}:{}:{}", source.name, place.line, place.column)
             }
             Origin::Env { name, .. } => name.clone(),
@@ -91,7 +91,7 @@ impl Problems {
             let mut told = json!({ "key": problem.key, "message": problem.message, "help": problem.help });
             match &problem.origin {
                 Origin::File { source, span } => {
-                    let place = Place::of(&source.text, span);
+                    let place = TextPosition::locate(&source.text, span);
                     told["file"] = source.name.clone().into();
                     told["line"] = place.line.into();
                     told["column"] = place.column.into();
@@ -107,7 +107,7 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&render(self, Style::Plain))
+        f.write_str(&render(self, RenderStyle::Plain))
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) use imports::{Credential, Imports, OpenApi};
 pub(crate) use server::Server;
 pub(crate) use state::{Format, Manager, State};
 pub(crate) use store::{Backend, Retention, Store};
-pub(crate) use telemetry::{Level, LogFormat, REDACTED, Telemetry};
+pub(crate) use telemetry::{Level, LogFormat, SECRET_NAME_GLOBS, Telemetry};
 pub(crate) use tools::Tool;
 
 use toolhub::config::{Calls, Delay, Time};
@@ -34,7 +34,7 @@ use toolhub::config::{Calls, Delay, Time};
 /// The config of toolhub: `toolhub.toml`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub(crate) struct Raw {
+pub(crate) struct RawConfig {
     /// How the server listens, and what it takes from clients.
     pub(crate) server: Server,
     /// Who may use the server.

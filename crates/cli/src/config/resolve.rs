@@ -22,17 +22,17 @@ use toolhub::{
 };
 
 pub(crate) use agents::{Agent, Agents, Execution, Llm, Provider};
-pub(crate) use auth::{Auth, Key};
+pub(crate) use auth::{ApiKey, Auth};
 pub(crate) use server::Server;
 pub(crate) use state::State;
-pub(crate) use store::{Backend, Opened, Store, StoreTrouble};
+pub(crate) use store::{Backend, OpenStoreError, Store, StoreHandle};
 pub(crate) use tools::{Tool, Tools};
 
 use super::{
     Config,
     environment::Environment,
     problem::{Problem, Problems},
-    raw::{self, Raw},
+    raw::{self, RawConfig},
     tree::{Node, Origin, Path},
 };
 
@@ -40,9 +40,9 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scheduler {
     pub(crate) max_concurrency: Option<usize>,
-    pub(crate) queue_per_tool: usize,
-    pub(crate) queue_in_all: usize,
-    pub(crate) blocking_places: usize,
+    pub(crate) max_queued_per_tool: usize,
+    pub(crate) max_queued: usize,
+    pub(crate) max_blocking_threads: usize,
     pub(crate) run_limits: RunLimits,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Scheduler {
 pub(crate) struct Threads {
     pub(crate) instance_idle: std::time::Duration,
     pub(crate) instances_per_thread: usize,
-    pub(crate) instances_in_all: usize,
+    pub(crate) max_instances: usize,
 }
 
 /// Logs, metrics, and what is hidden in them.
@@ -79,13 +79,13 @@ pub(crate) struct Policies {
 /// # Errors
 /// Everything that is wrong, at once.
 pub(crate) fn resolve(
-    raw: &Raw,
+    raw: &RawConfig,
     tree: &Node,
     folder: &FilePath,
     environment: &Environment,
     here: &FilePath,
 ) -> Result<Config, Problems> {
-    let (ground, said) = (Files { tree, folder, here, environment }, |path: &Path| tree.get(path).is_some());
+    let (ground, said) = (FileEnv { tree, folder, cwd: here, environment }, |path: &Path| tree.get(path).is_some());
     let mut desk = Desk::new(&ground, &said);
     let (imported, mut words) = imports::resolve(&raw.imports, &mut desk);
     let tools = tools::resolve(&raw.tools, imported, &mut desk);
@@ -95,50 +95,50 @@ pub(crate) fn resolve(
         auth: auth::resolve(&raw.auth, &mut desk),
         store: store::resolve(&raw.store, &mut desk),
         state: state::resolve(&raw.state, &raw.tools, &mut desk),
-        status: status(&raw.status, &mut desk),
-        scheduler: scheduler(&raw.scheduler),
+        status: resolve_status(&raw.status, &mut desk),
+        scheduler: resolve_scheduler(&raw.scheduler),
         threads: Threads {
             instance_idle: raw.threads.instance_idle.0,
-            instances_per_thread: count(raw.threads.instances_per_thread),
-            instances_in_all: count(raw.threads.instances_in_all),
+            instances_per_thread: to_usize(raw.threads.instances_per_thread),
+            max_instances: to_usize(raw.threads.instances_in_all),
         },
         policies: calls::resolve(raw, &mut desk),
         tools,
         agents,
-        words,
+        warnings: words,
         telemetry: Telemetry {
             format: raw.telemetry.log.format,
             level: raw.telemetry.log.level,
             metrics: raw.telemetry.metrics,
             redact: raw.telemetry.redact.clone(),
         },
-        fixed: super::change::fixed(raw),
+        restart_only: super::change::restart_only_keys(raw),
     };
-    let problems: Vec<Problem> = desk.into_problems().into_iter().map(|problem| ground.placed(problem)).collect();
+    let problems: Vec<Problem> = desk.into_problems().into_iter().map(|problem| ground.locate(problem)).collect();
     if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
 }
 
 /// What a config stands on: the files its keys were written in, and the variables.
-struct Files<'a> {
+struct FileEnv<'a> {
     tree: &'a Node,
     folder: &'a FilePath,
-    here: &'a FilePath,
+    cwd: &'a FilePath,
     environment: &'a Environment,
 }
 
-impl Files<'_> {
+impl FileEnv<'_> {
     /// A problem, at the value it is about or where that would stand.
-    fn placed(&self, problem: toolhub::config::Problem) -> Problem {
+    fn locate(&self, problem: toolhub::config::Problem) -> Problem {
         let toolhub::config::Problem { key, message, help } = problem;
         let origin = match self.tree.get(&key) {
             Some(node) => &node.origin,
-            None => &self.tree.nearest(&key).key,
+            None => &self.tree.nearest(&key).key_origin,
         };
         Problem::at(origin, &key, message).help(help)
     }
 }
 
-impl Ground for Files<'_> {
+impl Ground for FileEnv<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         self.environment.get(name).map(str::to_owned)
     }
@@ -146,8 +146,8 @@ impl Ground for Files<'_> {
     /// A path, relative to the file it stands in.
     fn file(&self, key: &Path, path: &str) -> PathBuf {
         let from = match self.tree.get(key).map(|node| &node.origin) {
-            Some(Origin::File { source, .. }) => source.path.parent().unwrap_or(self.here),
-            Some(Origin::Env { .. } | Origin::Flag(_)) => self.here,
+            Some(Origin::File { source, .. }) => source.path.parent().unwrap_or(self.cwd),
+            Some(Origin::Env { .. } | Origin::Flag(_)) => self.cwd,
             None => self.folder,
         };
         from.join(path.strip_prefix("./").unwrap_or(path))
@@ -158,7 +158,7 @@ impl Ground for Files<'_> {
     }
 }
 
-fn status(said: &raw::Status, desk: &mut Desk<'_>) -> StatusSettings {
+fn resolve_status(said: &raw::Status, desk: &mut Desk<'_>) -> StatusSettings {
     let minute = std::time::Duration::from_secs(60);
     let failure_window = said.failure_rate.map(|failure_rate| FailureWindow {
         failure_rate,
@@ -187,22 +187,22 @@ fn status(said: &raw::Status, desk: &mut Desk<'_>) -> StatusSettings {
     }
 }
 
-fn scheduler(said: &raw::Scheduler) -> Scheduler {
+fn resolve_scheduler(said: &raw::Scheduler) -> Scheduler {
     Scheduler {
-        max_concurrency: said.max_concurrency.map(count),
-        queue_per_tool: count(said.queue_per_tool),
-        queue_in_all: count(said.queue_in_all),
-        blocking_places: count(said.blocking_places),
+        max_concurrency: said.max_concurrency.map(to_usize),
+        max_queued_per_tool: to_usize(said.queue_per_tool),
+        max_queued: to_usize(said.queue_in_all),
+        max_blocking_threads: to_usize(said.blocking_places),
         run_limits: RunLimits { same_call: said.run_same_call, calls: said.run_calls },
     }
 }
 
-fn count(number: u32) -> usize {
+fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// A date, or a date and a time, as people write it.
-pub(crate) fn moment(text: &str) -> Option<Timestamp> {
+pub(crate) fn parse_datetime(text: &str) -> Option<Timestamp> {
     let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.replacen(' ', "T", 1) };
     whole.parse().ok()
 }

@@ -6,29 +6,29 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::raw::Raw;
+use super::raw::RawConfig;
 use crate::builtin;
 
 /// What the values of a config are held to, once every `${VAR}` is replaced.
-pub(crate) fn of_values() -> Value {
-    let root = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Raw>();
+pub(crate) fn value_schema() -> Value {
+    let root = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<RawConfig>();
     let mut schema = root.to_value();
     // The library knows no tools; these are the binary's own.
     schema["$defs"]["Tool"]["properties"]["builtin"]["enum"] = builtin::ALL.map(|builtin| builtin.name).to_vec().into();
-    each(&mut schema, &mut tidy);
+    visit_schemas(&mut schema, &mut normalize);
     schema
 }
 
 /// What a file is held to: the schema for editors and other programs.
-pub(crate) fn of_files() -> Value {
-    let mut schema = of_values();
-    each(&mut schema, &mut open_to_variables);
+pub(crate) fn file_schema() -> Value {
+    let mut schema = value_schema();
+    visit_schemas(&mut schema, &mut allow_variables);
     schema["title"] = "toolhub.toml".into();
     schema
 }
 
 /// TOML knows no null, and a key that nobody knows is a mistake.
-fn tidy(schema: &mut Map<String, Value>) {
+fn normalize(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|word| word != "null");
         if let [only] = types.as_slice() {
@@ -62,7 +62,7 @@ fn tidy(schema: &mut Map<String, Value>) {
     }
 }
 
-fn open_to_variables(schema: &mut Map<String, Value>) {
+fn allow_variables(schema: &mut Map<String, Value>) {
     let variable = r"\$\{";
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
         schema.insert("pattern".into(), format!("{pattern}|{variable}").into());
@@ -77,21 +77,21 @@ fn open_to_variables(schema: &mut Map<String, Value>) {
 }
 
 /// Every schema inside a schema, the innermost first.
-fn each(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
+fn visit_schemas(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
     let Value::Object(schema) = schema else { return };
     for key in ["properties", "$defs"] {
         if let Some(Value::Object(inner)) = schema.get_mut(key) {
-            inner.values_mut().for_each(|inner| each(inner, change));
+            inner.values_mut().for_each(|inner| visit_schemas(inner, change));
         }
     }
     for key in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get_mut(key) {
-            each(inner, change);
+            visit_schemas(inner, change);
         }
     }
     for key in ["anyOf", "oneOf"] {
         if let Some(Value::Array(inner)) = schema.get_mut(key) {
-            inner.iter_mut().for_each(|inner| each(inner, change));
+            inner.iter_mut().for_each(|inner| visit_schemas(inner, change));
         }
     }
     change(schema);

@@ -25,60 +25,60 @@ pub(crate) enum Shape {
         min: f64,
         max: f64,
     },
-    Text(Text),
+    Text(TextShape),
     List {
         items: Box<Shape>,
-        at_least: usize,
+        min_items: usize,
     },
-    Table(Table),
+    Table(TableShape),
     /// One of these, told apart by what sort of value it is.
-    Either(Vec<Shape>),
+    AnyOf(Vec<Shape>),
 }
 
 /// What a text must look like.
 #[derive(Debug, Clone)]
-pub(crate) enum Text {
+pub(crate) enum TextShape {
     /// So many characters.
     Plain { min: usize, max: usize },
     /// A number with a unit.
     Unit(Unit),
     /// A date, or a date and a time with its offset.
-    Moment,
+    Datetime,
     /// One of these words.
     Choice(Vec<String>),
 }
 
 /// What a table must look like.
 #[derive(Debug, Clone)]
-pub(crate) struct Table {
-    pub(crate) keys: BTreeMap<String, Key>,
+pub(crate) struct TableShape {
+    pub(crate) keys: BTreeMap<String, KeyShape>,
     /// What stands under any other name; nothing may where absent.
-    pub(crate) others: Option<Box<Shape>>,
+    pub(crate) additional: Option<Box<Shape>>,
     /// How many of the keys there must be.
-    pub(crate) at_least: usize,
-    pub(crate) at_most: usize,
+    pub(crate) min_keys: usize,
+    pub(crate) max_keys: usize,
 }
 
 /// A key of a table.
 #[derive(Debug, Clone)]
-pub(crate) struct Key {
+pub(crate) struct KeyShape {
     pub(crate) shape: Shape,
     pub(crate) required: bool,
-    pub(crate) about: String,
+    pub(crate) description: String,
 }
 
 impl Shape {
     /// The shape of a whole config.
     pub(crate) fn of_config() -> Self {
-        let schema = schema::of_values();
-        Reader { whole: &schema }.read(&schema)
+        let schema = schema::value_schema();
+        SchemaReader { root: &schema }.read(&schema)
     }
 
     /// The table it is, or may be.
-    pub(crate) fn table(&self) -> Option<&Table> {
+    pub(crate) fn table(&self) -> Option<&TableShape> {
         match self {
             Self::Table(table) => Some(table),
-            Self::Either(all) => all.iter().find_map(Self::table),
+            Self::AnyOf(all) => all.iter().find_map(Self::table),
             _ => None,
         }
     }
@@ -87,45 +87,45 @@ impl Shape {
     pub(crate) fn items(&self) -> Option<&Shape> {
         match self {
             Self::List { items, .. } => Some(items),
-            Self::Either(all) => all.iter().find_map(Self::items),
+            Self::AnyOf(all) => all.iter().find_map(Self::items),
             _ => None,
         }
     }
 
     /// What it must be, for people.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Any => "anything".into(),
             Self::Bool => "true or false".into(),
             Self::Integer { .. } => "a whole number".into(),
             Self::Number { .. } => "a number".into(),
-            Self::Text(Text::Plain { .. }) => "text".into(),
-            Self::Text(Text::Unit(unit)) => unit.words().into(),
-            Self::Text(Text::Moment) => "a date, such as \"2027-01-31\"".into(),
-            Self::Text(Text::Choice(words)) => one_of(words),
-            Self::List { items, .. } => format!("a list of {}", items.plural()),
+            Self::Text(TextShape::Plain { .. }) => "text".into(),
+            Self::Text(TextShape::Unit(unit)) => unit.words().into(),
+            Self::Text(TextShape::Datetime) => "a date, such as \"2027-01-31\"".into(),
+            Self::Text(TextShape::Choice(words)) => format_choices(words),
+            Self::List { items, .. } => format!("a list of {}", items.describe_plural()),
             Self::Table(_) => "a table".into(),
-            Self::Either(all) if all.iter().filter_map(Self::table).any(|table| table.keys.contains_key("env")) => {
+            Self::AnyOf(all) if all.iter().filter_map(Self::table).any(|table| table.keys.contains_key("env")) => {
                 "text, { env = \"NAME\" } or { file = \"path\" }".into()
             }
-            Self::Either(all) => all.iter().map(Self::words).collect::<Vec<_>>().join(" or "),
+            Self::AnyOf(all) => all.iter().map(Self::describe).collect::<Vec<_>>().join(" or "),
         }
     }
 
-    fn plural(&self) -> String {
+    fn describe_plural(&self) -> String {
         match self {
-            Self::Text(Text::Plain { .. }) => "texts".into(),
+            Self::Text(TextShape::Plain { .. }) => "texts".into(),
             Self::Table(_) => "tables".into(),
-            Self::Text(Text::Choice(words)) => {
+            Self::Text(TextShape::Choice(words)) => {
                 words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
             }
-            other => other.words(),
+            other => other.describe(),
         }
     }
 }
 
 /// `"a", "b" or "c"`.
-pub(crate) fn one_of(words: &[String]) -> String {
+pub(crate) fn format_choices(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
     match words.as_slice() {
         [] => String::new(),
@@ -134,28 +134,28 @@ pub(crate) fn one_of(words: &[String]) -> String {
     }
 }
 
-struct Reader<'a> {
-    whole: &'a Value,
+struct SchemaReader<'a> {
+    root: &'a Value,
 }
 
-impl Reader<'_> {
+impl SchemaReader<'_> {
     fn read(&self, schema: &Value) -> Shape {
-        let referred = schema["$ref"].as_str().and_then(|to| self.whole.pointer(to.trim_start_matches('#')));
+        let referred = schema["$ref"].as_str().and_then(|to| self.root.pointer(to.trim_start_matches('#')));
         if let Some(referred) = referred {
             return self.read(referred);
         }
         if let Some(choices) = schema["anyOf"].as_array() {
-            return Shape::Either(choices.iter().map(|choice| self.read(choice)).collect());
+            return Shape::AnyOf(choices.iter().map(|choice| self.read(choice)).collect());
         }
         if let Some(choices) = schema["oneOf"].as_array() {
             let words = choices.iter().flat_map(|choice| match &choice["enum"] {
                 Value::Array(words) => words.clone(),
                 _ => vec![choice["const"].clone()],
             });
-            return Shape::Text(Text::Choice(words.map(text).collect()));
+            return Shape::Text(TextShape::Choice(words.map(choice_text).collect()));
         }
         if let Some(words) = schema["enum"].as_array() {
-            return Shape::Text(Text::Choice(words.iter().cloned().map(text).collect()));
+            return Shape::Text(TextShape::Choice(words.iter().cloned().map(choice_text).collect()));
         }
         match schema["type"].as_str() {
             Some("boolean") => Shape::Bool,
@@ -167,51 +167,56 @@ impl Reader<'_> {
                 min: schema["minimum"].as_f64().unwrap_or(f64::MIN),
                 max: schema["maximum"].as_f64().unwrap_or(f64::MAX),
             },
-            Some("string") => Shape::Text(self.text(schema)),
+            Some("string") => Shape::Text(self.read_text(schema)),
             Some("array") => Shape::List {
                 items: Box::new(self.read(&schema["items"])),
-                at_least: count(&schema["minItems"]).unwrap_or(0),
+                min_items: as_usize(&schema["minItems"]).unwrap_or(0),
             },
-            Some("object") => Shape::Table(self.table(schema)),
+            Some("object") => Shape::Table(self.read_table(schema)),
             _ => Shape::Any,
         }
     }
 
-    fn text(&self, schema: &Value) -> Text {
+    fn read_text(&self, schema: &Value) -> TextShape {
         let format = schema["format"].as_str().unwrap_or_default();
         if let Some(unit) = Unit::ALL.into_iter().find(|unit| unit.format() == format) {
-            return Text::Unit(unit);
+            return TextShape::Unit(unit);
         }
         if format == "toolhub-moment" {
-            return Text::Moment;
+            return TextShape::Datetime;
         }
-        let (min, max) = (count(&schema["minLength"]), count(&schema["maxLength"]));
-        Text::Plain { min: min.unwrap_or(0), max: max.unwrap_or(usize::MAX) }
+        let (min, max) = (as_usize(&schema["minLength"]), as_usize(&schema["maxLength"]));
+        TextShape::Plain { min: min.unwrap_or(0), max: max.unwrap_or(usize::MAX) }
     }
 
-    fn table(&self, schema: &Value) -> Table {
+    fn read_table(&self, schema: &Value) -> TableShape {
         let required: Vec<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let keys = schema["properties"].as_object().into_iter().flatten().map(|(name, key)| {
             let about = key["description"].as_str().unwrap_or_default().replace('\n', " ");
             let required = required.contains(&name.as_str());
-            (name.clone(), Key { shape: self.read(key), required, about })
+            (name.clone(), KeyShape { shape: self.read(key), required, description: about })
         });
         let others = match &schema["additionalProperties"] {
             Value::Bool(false) => None,
             Value::Object(_) => Some(Box::new(self.read(&schema["additionalProperties"]))),
             _ => Some(Box::new(Shape::Any)),
         };
-        let (at_least, at_most) = (count(&schema["minProperties"]), count(&schema["maxProperties"]));
-        Table { keys: keys.collect(), others, at_least: at_least.unwrap_or(0), at_most: at_most.unwrap_or(usize::MAX) }
+        let (at_least, at_most) = (as_usize(&schema["minProperties"]), as_usize(&schema["maxProperties"]));
+        TableShape {
+            keys: keys.collect(),
+            additional: others,
+            min_keys: at_least.unwrap_or(0),
+            max_keys: at_most.unwrap_or(usize::MAX),
+        }
     }
 }
 
-fn count(value: &Value) -> Option<usize> {
+fn as_usize(value: &Value) -> Option<usize> {
     value.as_u64().and_then(|number| usize::try_from(number).ok())
 }
 
-fn text(word: Value) -> String {
+fn choice_text(word: Value) -> String {
     match word {
         Value::String(word) => word,
         other => other.to_string(),

@@ -9,54 +9,54 @@ use serde_json::{Map, Value, json};
 use toolhub::{Glob, config::Hidden};
 
 use super::{
-    load::Loaded,
-    problem::{Place, sounds_secret},
+    load::LoadedConfig,
+    problem::{TextPosition, is_secret_name},
     tree::{Origin, Path, Step},
 };
 
 /// Everything that holds, without what is secret.
-pub(crate) fn values(loaded: &Loaded) -> Value {
+pub(crate) fn masked_values(loaded: &LoadedConfig) -> Value {
     let globs = loaded.config.telemetry.redact.iter().filter_map(|text| Glob::new(text.to_lowercase()).ok()).collect();
     let mut whole = serde_json::to_value(&loaded.raw).unwrap_or_default();
-    Mask { loaded, globs }.hide(&mut whole, &Path::default());
+    SecretMask { loaded, globs }.mask(&mut whole, &Path::default());
     whole
 }
 
 /// As TOML, with origins behind the values where asked for.
-pub(crate) fn to_toml(loaded: &Loaded, origins: bool) -> String {
-    let mut page = Page { loaded, origins, lines: Vec::new() };
-    if let Value::Object(whole) = values(loaded) {
-        page.table(&whole, &Path::default(), &Path::default());
+pub(crate) fn to_toml(loaded: &LoadedConfig, origins: bool) -> String {
+    let mut page = TomlWriter { loaded, origins, lines: Vec::new() };
+    if let Value::Object(whole) = masked_values(loaded) {
+        page.write_table(&whole, &Path::default(), &Path::default());
     }
-    page.text()
+    page.render()
 }
 
 /// For programs: each value with its key and origin.
-pub(crate) fn with_origins(loaded: &Loaded) -> Value {
+pub(crate) fn values_with_origins(loaded: &LoadedConfig) -> Value {
     let mut all = Vec::new();
-    leaves(&values(loaded), &Path::default(), &mut |path, value| {
-        all.push(json!({ "key": path.to_string(), "value": value, "origin": origin(loaded, path) }));
+    visit_leaves(&masked_values(loaded), &Path::default(), &mut |path, value| {
+        all.push(json!({ "key": path.to_string(), "value": value, "origin": describe_origin(loaded, path) }));
     });
     all.into()
 }
 
-fn leaves(value: &Value, path: &Path, tell: &mut impl FnMut(&Path, &Value)) {
+fn visit_leaves(value: &Value, path: &Path, tell: &mut impl FnMut(&Path, &Value)) {
     match value {
         Value::Object(table) if !table.is_empty() => {
-            table.iter().for_each(|(key, inner)| leaves(inner, &path.key(key), tell));
+            table.iter().for_each(|(key, inner)| visit_leaves(inner, &path.key(key), tell));
         }
         Value::Array(list) if list.iter().any(Value::is_object) => {
-            list.iter().enumerate().for_each(|(at, inner)| leaves(inner, &path.place(at), tell));
+            list.iter().enumerate().for_each(|(at, inner)| visit_leaves(inner, &path.place(at), tell));
         }
         other => tell(path, other),
     }
 }
 
 /// Where the value at a path comes from.
-pub(crate) fn origin(loaded: &Loaded, path: &Path) -> String {
+pub(crate) fn describe_origin(loaded: &LoadedConfig, path: &Path) -> String {
     let Some(node) = loaded.tree.get(path) else { return "default".into() };
     let place = |source: &super::tree::Source, span: &std::ops::Range<usize>| {
-        format!("{}:{}", source.name, Place::of(&source.text, span).line)
+        format!("{}:{}", source.name, TextPosition::locate(&source.text, span).line)
     };
     let mut text = match &node.origin {
         Origin::File { source, span } => place(source, span),
@@ -71,16 +71,16 @@ pub(crate) fn origin(loaded: &Loaded, path: &Path) -> String {
     text
 }
 
-struct Mask<'a> {
-    loaded: &'a Loaded,
+struct SecretMask<'a> {
+    loaded: &'a LoadedConfig,
     globs: Vec<Glob>,
 }
 
-impl Mask<'_> {
-    fn hide(&self, value: &mut Value, path: &Path) {
+impl SecretMask<'_> {
+    fn mask(&self, value: &mut Value, path: &Path) {
         match value {
-            Value::Object(table) => table.iter_mut().for_each(|(key, inner)| self.hide(inner, &path.key(key))),
-            Value::Array(list) => list.iter_mut().enumerate().for_each(|(at, inner)| self.hide(inner, &path.place(at))),
+            Value::Object(table) => table.iter_mut().for_each(|(key, inner)| self.mask(inner, &path.key(key))),
+            Value::Array(list) => list.iter_mut().enumerate().for_each(|(at, inner)| self.mask(inner, &path.place(at))),
             Value::String(text) if self.is_secret(path) && !text.starts_with('•') => {
                 *text = Hidden::new(text.as_str()).masked();
             }
@@ -100,25 +100,25 @@ impl Mask<'_> {
             Step::Place(_) => false,
         });
         let variables = self.loaded.tree.get(path).map(|node| node.variables.as_slice()).unwrap_or_default();
-        named || variables.iter().any(|name| sounds_secret(name))
+        named || variables.iter().any(|name| is_secret_name(name))
     }
 }
 
 /// TOML line by line: what is to be read, and where it comes from.
-struct Page<'a> {
-    loaded: &'a Loaded,
+struct TomlWriter<'a> {
+    loaded: &'a LoadedConfig,
     origins: bool,
     lines: Vec<(String, Option<String>)>,
 }
 
-impl Page<'_> {
+impl TomlWriter<'_> {
     /// A table: its own values first, then the tables in it. `header` is the path as TOML writes it, without places.
-    fn table(&mut self, table: &Map<String, Value>, path: &Path, header: &Path) {
+    fn write_table(&mut self, table: &Map<String, Value>, path: &Path, header: &Path) {
         let is_tables =
             |value: &Value| value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(Value::is_object));
         for (key, value) in table.iter().filter(|(_, value)| !value.is_object() && !is_tables(value)) {
-            let line = format!("{} = {}", Path::of([key.as_str()]), written(value));
-            self.lines.push((line, self.origins.then(|| origin(self.loaded, &path.key(key)))));
+            let line = format!("{} = {}", Path::of([key.as_str()]), toml_literal(value));
+            self.lines.push((line, self.origins.then(|| describe_origin(self.loaded, &path.key(key)))));
         }
         for (key, value) in table {
             let (path, header) = (path.key(key), header.key(key));
@@ -128,12 +128,12 @@ impl Page<'_> {
                     if !bare {
                         self.lines.push((format!("\n[{header}]"), None));
                     }
-                    self.table(inner, &path, &header);
+                    self.write_table(inner, &path, &header);
                 }
                 Value::Array(list) if is_tables(value) => {
                     for (at, inner) in list.iter().enumerate().filter_map(|(at, item)| Some((at, item.as_object()?))) {
                         self.lines.push((format!("\n[[{header}]]"), None));
-                        self.table(inner, &path.place(at), &header);
+                        self.write_table(inner, &path.place(at), &header);
                     }
                 }
                 _ => {}
@@ -142,10 +142,10 @@ impl Page<'_> {
     }
 
     /// The lines, with the origins in a column.
-    fn text(&self) -> String {
-        const WIDEST: usize = 44;
+    fn render(&self) -> String {
+        const MAX_COLUMN: usize = 44;
         let lengths = self.lines.iter().filter(|(_, origin)| origin.is_some()).map(|(line, _)| line.chars().count());
-        let column = lengths.filter(|length| *length <= WIDEST).max().unwrap_or(0);
+        let column = lengths.filter(|length| *length <= MAX_COLUMN).max().unwrap_or(0);
         let mut text = String::new();
         for (line, origin) in &self.lines {
             // Writing into a string cannot fail.
@@ -159,13 +159,14 @@ impl Page<'_> {
 }
 
 /// A value as TOML.
-fn written(value: &Value) -> String {
+fn toml_literal(value: &Value) -> String {
     match value {
         Value::Null => "\"\"".into(),
         Value::String(text) => toml::Value::String(text.clone()).to_string(),
-        Value::Array(list) => format!("[{}]", list.iter().map(written).collect::<Vec<_>>().join(", ")),
+        Value::Array(list) => format!("[{}]", list.iter().map(toml_literal).collect::<Vec<_>>().join(", ")),
         Value::Object(table) => {
-            let inner = table.iter().map(|(key, value)| format!("{} = {}", Path::of([key.as_str()]), written(value)));
+            let inner =
+                table.iter().map(|(key, value)| format!("{} = {}", Path::of([key.as_str()]), toml_literal(value)));
             format!("{{ {} }}", inner.collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),

@@ -9,27 +9,27 @@ use std::ops::Deref;
 
 use toolhub_testkit::TempFolder;
 
-use super::{Asked, Config, Loaded, Problems, load};
+use super::{Config, LoadOptions, LoadedConfig, Problems, load};
 
 /// A temporary folder with a config in it.
 #[derive(Default)]
-pub(super) struct Folder(TempFolder);
+pub(super) struct ConfigFolder(TempFolder);
 
-impl Folder {
+impl ConfigFolder {
     pub(super) fn new() -> Self {
         Self::default()
     }
 
     /// What is asked for in this folder, with these variables alone.
-    pub(super) fn asked(&self, variables: &[(&str, &str)]) -> Asked {
+    pub(super) fn load_options(&self, variables: &[(&str, &str)]) -> LoadOptions {
         let home = self.0.join("home").display().to_string();
         let all = variables.iter().copied().chain([("HOME", home.as_str())]);
         let environment = all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Asked { folder: self.path().to_owned(), environment, ..Asked::default() }
+        LoadOptions { folder: self.path().to_owned(), environment, ..LoadOptions::default() }
     }
 }
 
-impl Deref for Folder {
+impl Deref for ConfigFolder {
     type Target = TempFolder;
 
     fn deref(&self) -> &TempFolder {
@@ -38,12 +38,12 @@ impl Deref for Folder {
 }
 
 /// The config of a text.
-pub(super) fn config(text: &str) -> Config {
-    loaded(text).map(|loaded| loaded.config).unwrap_or_else(|problems| panic!("{problems}"))
+pub(super) fn load_config(text: &str) -> Config {
+    load_text(text).map(|loaded| loaded.config).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-pub(super) fn loaded(text: &str) -> Result<Loaded, Problems> {
-    let folder = Folder::new();
+pub(super) fn load_text(text: &str) -> Result<LoadedConfig, Problems> {
+    let folder = ConfigFolder::new();
     folder.write("toolhub.toml", text);
-    load(&folder.asked(&[]))
+    load(&folder.load_options(&[]))
 }

@@ -44,11 +44,11 @@ pub(crate) struct Node {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
     /// Where its key was said.
-    pub(crate) key: Origin,
+    pub(crate) key_origin: Origin,
     /// The variables that were put into it.
     pub(crate) variables: Vec<String>,
     /// Nobody knows what it is, because a variable is not set.
-    pub(crate) unknown: bool,
+    pub(crate) unresolved: bool,
 }
 
 /// What TOML can say.
@@ -59,14 +59,14 @@ pub(crate) enum Value {
     Float(f64),
     Bool(bool),
     /// A date or a time, as it is written.
-    Moment(String),
+    Datetime(String),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
 }
 
 impl Node {
     pub(crate) fn new(value: Value, origin: &Origin) -> Self {
-        Self { value, origin: origin.clone(), key: origin.clone(), variables: Vec::new(), unknown: false }
+        Self { value, origin: origin.clone(), key_origin: origin.clone(), variables: Vec::new(), unresolved: false }
     }
 
     /// An empty config.
@@ -91,12 +91,12 @@ impl Node {
     }
 
     /// Lays another tree over this one.
-    pub(crate) fn overlay(&mut self, over: Self) {
+    pub(crate) fn merge(&mut self, over: Self) {
         match (&mut self.value, over.value) {
             (Value::Table(under), Value::Table(over)) => {
                 for (key, node) in over {
                     match under.get_mut(&key) {
-                        Some(there) => there.overlay(node),
+                        Some(there) => there.merge(node),
                         None => drop(under.insert(key, node)),
                     }
                 }
@@ -108,7 +108,7 @@ impl Node {
     /// The same value without places.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match &self.value {
-            Value::Text(text) | Value::Moment(text) => text.clone().into(),
+            Value::Text(text) | Value::Datetime(text) => text.clone().into(),
             Value::Integer(number) => (*number).into(),
             Value::Float(number) => (*number).into(),
             Value::Bool(yes) => (*yes).into(),
@@ -132,20 +132,20 @@ impl fmt::Debug for Value {
         match self {
             Self::List(list) => list.fmt(f),
             Self::Table(table) => table.fmt(f),
-            other => f.write_str(other.sort()),
+            other => f.write_str(other.type_name()),
         }
     }
 }
 
 impl Value {
     /// What it is, for people.
-    pub(crate) fn sort(&self) -> &'static str {
+    pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
             Self::Integer(_) => "a whole number",
             Self::Float(_) => "a number",
             Self::Bool(_) => "true or false",
-            Self::Moment(_) => "a date or time",
+            Self::Datetime(_) => "a date or time",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
         }
@@ -153,7 +153,7 @@ impl Value {
 }
 
 /// How deep tables and lists may be nested: everything that walks a tree calls itself.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Reads a file. What could be read is returned although there are problems.
 pub(crate) fn parse(source: &Arc<Source>) -> (Node, Vec<Problem>) {
@@ -162,23 +162,23 @@ pub(crate) fn parse(source: &Arc<Source>) -> (Node, Vec<Problem>) {
         .iter()
         .map(|error| {
             let span = error.span().unwrap_or(0..0);
-            let help = syntax::help(&source.text, &span);
+            let help = syntax::syntax_help(&source.text, &span);
             let origin = Origin::File { source: source.clone(), span };
             Problem::new(origin, "", format!("this is no TOML: {}", error.message())).help(help)
         })
         .collect();
     let span = table.span();
     let origin = Origin::File { source: source.clone(), span };
-    let value = Reader { source, problems: &mut problems }.table(table.into_inner(), 0);
+    let value = TreeBuilder { source, problems: &mut problems }.table(table.into_inner(), 0);
     (Node::new(value, &origin), problems)
 }
 
-struct Reader<'a> {
+struct TreeBuilder<'a> {
     source: &'a Arc<Source>,
     problems: &'a mut Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl TreeBuilder<'_> {
     fn origin(&self, span: Range<usize>) -> Origin {
         Origin::File { source: self.source.clone(), span }
     }
@@ -187,7 +187,7 @@ impl Reader<'_> {
         let read = table.into_iter().map(|(key, value)| {
             let key_origin = self.origin(key.span());
             let mut node = self.node(value, depth + 1);
-            node.key = key_origin;
+            node.key_origin = key_origin;
             (key.into_inner().into_owned(), node)
         });
         Value::Table(read.collect())
@@ -195,9 +195,9 @@ impl Reader<'_> {
 
     fn node(&mut self, value: Spanned<DeValue<'_>>, depth: usize) -> Node {
         let origin = self.origin(value.span());
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             self.problems.push(
-                Problem::new(origin.clone(), "", format!("this is nested deeper than {DEEPEST}"))
+                Problem::new(origin.clone(), "", format!("this is nested deeper than {MAX_DEPTH}"))
                     .help("no setting needs that: look for a bracket too many"),
             );
             return Node::new(Value::Bool(false), &origin);
@@ -215,7 +215,7 @@ impl Reader<'_> {
             },
             DeValue::Float(number) => Value::Float(number.as_str().parse().unwrap_or(f64::NAN)),
             DeValue::Boolean(yes) => Value::Bool(yes),
-            DeValue::Datetime(moment) => Value::Moment(moment.to_string()),
+            DeValue::Datetime(moment) => Value::Datetime(moment.to_string()),
             DeValue::Array(list) => Value::List(list.into_iter().map(|value| self.node(value, depth + 1)).collect()),
             DeValue::Table(table) => self.table(table, depth),
         };

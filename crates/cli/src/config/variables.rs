@@ -5,20 +5,20 @@
 
 use super::{
     closest::closest,
-    environment::{Environment, is_name},
+    environment::{Environment, is_variable_name},
     problem::Problem,
     tree::{Node, Path, Value},
 };
 
 /// Replaces every variable in a tree.
-pub(crate) fn fill(node: &mut Node, path: &Path, environment: &Environment, problems: &mut Vec<Problem>) {
+pub(crate) fn expand(node: &mut Node, path: &Path, environment: &Environment, problems: &mut Vec<Problem>) {
     match &mut node.value {
         Value::Text(text) if text.contains("${") => {
-            let filled = replaced(text, environment);
-            node.variables = filled.used;
-            node.unknown = !filled.wrong.is_empty();
+            let filled = expand_text(text, environment);
+            node.variables = filled.variables;
+            node.unresolved = !filled.problems.is_empty();
             let wrong = filled
-                .wrong
+                .problems
                 .into_iter()
                 .map(|(message, help)| Problem::at(&node.origin, path, format!("{message}, in `{path}`")).help(help));
             problems.extend(wrong);
@@ -26,12 +26,12 @@ pub(crate) fn fill(node: &mut Node, path: &Path, environment: &Environment, prob
         }
         Value::List(list) => {
             for (at, item) in list.iter_mut().enumerate() {
-                fill(item, &path.place(at), environment, problems);
+                expand(item, &path.place(at), environment, problems);
             }
         }
         Value::Table(table) => {
             for (key, inner) in table {
-                fill(inner, &path.key(key), environment, problems);
+                expand(inner, &path.key(key), environment, problems);
             }
         }
         _ => {}
@@ -39,15 +39,15 @@ pub(crate) fn fill(node: &mut Node, path: &Path, environment: &Environment, prob
 }
 
 #[derive(Default)]
-struct Filled {
+struct VariableExpansion {
     text: String,
-    used: Vec<String>,
+    variables: Vec<String>,
     /// What is wrong, and what to do.
-    wrong: Vec<(String, String)>,
+    problems: Vec<(String, String)>,
 }
 
-fn replaced(text: &str, environment: &Environment) -> Filled {
-    let mut filled = Filled::default();
+fn expand_text(text: &str, environment: &Environment) -> VariableExpansion {
+    let mut filled = VariableExpansion::default();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         let (before, from) = rest.split_at(at);
@@ -60,29 +60,29 @@ fn replaced(text: &str, environment: &Environment) -> Filled {
         filled.text += before;
         let Some(end) = from.find('}') else {
             let help = "write ${NAME}, or $${ for the characters themselves";
-            filled.wrong.push(("a variable is not closed with }".into(), help.into()));
+            filled.problems.push(("a variable is not closed with }".into(), help.into()));
             rest = "";
             break;
         };
-        filled.variable(&from[2..end], environment);
+        filled.expand_variable(&from[2..end], environment);
         rest = &from[end + 1..];
     }
     filled.text += rest;
     filled
 }
 
-impl Filled {
-    fn variable(&mut self, inside: &str, environment: &Environment) {
+impl VariableExpansion {
+    fn expand_variable(&mut self, inside: &str, environment: &Environment) {
         let (name, default) = match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inside, None),
         };
-        if !is_name(name) {
+        if !is_variable_name(name) {
             let help = "write ${NAME} or ${NAME:-default}: letters, digits and _; $${ for the characters themselves";
-            self.wrong.push((format!("`${{{inside}}}` names no variable"), help.into()));
+            self.problems.push((format!("`${{{inside}}}` names no variable"), help.into()));
             return;
         }
-        self.used.push(name.into());
+        self.variables.push(name.into());
         // As in a shell, a variable that is set to nothing gives way to the default.
         match (environment.get(name), default) {
             (Some(""), Some(default)) | (None, Some(default)) => self.text += default,
@@ -95,7 +95,7 @@ impl Filled {
                     _ => "set it,".into(),
                 };
                 let help = format!("{help} or write ${{{name}:-default}}");
-                self.wrong.push((format!("the variable {name} is not set"), help));
+                self.problems.push((format!("the variable {name} is not set"), help));
             }
         }
     }
@@ -109,8 +109,8 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let set = [("CITY", "Oslo"), ("EMPTY", ""), ("TRICK", "${CITY}")];
         let environment = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let filled = replaced(text, &environment);
-        let got = filled.wrong.first().map_or(filled.text, |(message, _)| format!("! {message}"));
+        let filled = expand_text(text, &environment);
+        let got = filled.problems.first().map_or(filled.text, |(message, _)| format!("! {message}"));
         assert_eq!(got, expected, "{text}");
     }
 

@@ -12,17 +12,17 @@ use toolhub::{Sqlite, prelude::*, sqlite::Options, status::StatusSettings};
 use crate::builtin::{self, Notes};
 
 /// What the crashing tool says.
-pub(super) const ON_PURPOSE: &str = "this crash is part of the demo";
+pub(super) const CRASH_MESSAGE: &str = "this crash is part of the demo";
 
 /// How long a failing tool is withheld in the demo. Five minutes unless said otherwise, which nobody wants to watch.
-pub(super) const WITHHELD: Duration = Duration::from_millis(400);
+pub(super) const FAILURE_DURATION: Duration = Duration::from_millis(400);
 
 /// A hub with all demo tools, which keeps its records in this file.
-pub(crate) async fn hub(store: &Path) -> Result<ToolHub, Box<dyn Error>> {
+pub(crate) async fn build_hub(store: &Path) -> Result<ToolHub, Box<dyn Error>> {
     let hub = ToolHub::builder()
         .store(Sqlite::open(store, Options::default())?)
-        .status(StatusSettings { failure_duration: WITHHELD, ..StatusSettings::default() })
-        .resource(Shaky::default())
+        .status(StatusSettings { failure_duration: FAILURE_DURATION, ..StatusSettings::default() })
+        .resource(FlakyService::default())
         .rule(Rule::deny("dangerous").when("/folder", "^/$").because("nobody deletes everything"))
         .tools(builtin::ALL.iter().map(|builtin| builtin.tool(builtin.name)))
         .tool(tool("library", library).description("Read a very long book aloud.").read_only().closed_world())
@@ -62,17 +62,17 @@ async fn slow(patience: Patience, cx: CallContext) -> Result<String, ToolError> 
 }
 
 async fn crash(_: NoArguments) -> Result<(), ToolError> {
-    std::panic::panic_any(ON_PURPOSE)
+    std::panic::panic_any(CRASH_MESSAGE)
 }
 
 /// The service behind `hiccup`: answers every third time.
 #[derive(Default)]
-struct Shaky {
-    asked: AtomicU32,
+struct FlakyService {
+    requests: AtomicU32,
 }
 
-async fn hiccup(_: NoArguments, service: Shared<Shaky>) -> Result<&'static str, ToolError> {
-    if service.asked.fetch_add(1, Ordering::Relaxed) % 3 < 2 {
+async fn hiccup(_: NoArguments, service: Shared<FlakyService>) -> Result<&'static str, ToolError> {
+    if service.requests.fetch_add(1, Ordering::Relaxed) % 3 < 2 {
         return Err(ToolError::of(ErrorKind::UpstreamError, "The service has a hiccup."));
     }
     Ok("the service has answered")
@@ -86,10 +86,10 @@ struct Search {
 }
 
 /// How long one search takes.
-pub(super) const SEARCH: Duration = Duration::from_millis(200);
+pub(super) const SEARCH_DURATION: Duration = Duration::from_millis(200);
 
 async fn search(search: Search) -> Result<String, ToolError> {
-    tokio::time::sleep(SEARCH).await;
+    tokio::time::sleep(SEARCH_DURATION).await;
     Ok(format!("{} books about {}", search.word.len(), search.word))
 }
 

@@ -15,38 +15,38 @@ use toolhub::{
 use super::{approval, pack, print, restart};
 
 pub(super) async fn run() -> Result<(), Box<dyn Error>> {
-    let folder = crate::temporary::Temporary::new()?;
-    let hub = pack::hub(&folder.path().join("toolhub.db")).await?;
+    let folder = crate::temp_folder::TempFolder::new()?;
+    let hub = pack::build_hub(&folder.path().join("toolhub.db")).await?;
     let mut counts = BTreeMap::new();
     let mut events = hub.subscribe();
     println!("toolhub {}: a tour of what is built so far", env!("CARGO_PKG_VERSION"));
-    tools(&hub);
-    one_call(&hub).await;
-    mistakes(&hub).await;
-    memory(&hub).await;
-    endings(&hub).await;
-    repetition(&hub).await;
-    too_much(&hub).await?;
-    exports(&hub);
-    retrying(&hub).await;
-    failing(&hub).await?;
-    waiting(&hub).await?;
-    together(&hub).await;
-    too_often(&hub).await;
+    show_tools(&hub);
+    show_call(&hub).await;
+    show_invalid_calls(&hub).await;
+    show_state(&hub).await;
+    show_call_endings(&hub).await;
+    show_idempotency(&hub).await;
+    show_output_limit(&hub).await?;
+    show_exports(&hub);
+    show_retries(&hub).await;
+    show_failing_tool(&hub).await?;
+    show_dependencies(&hub).await?;
+    show_batch(&hub).await;
+    show_rate_limit(&hub).await;
     print::heading(14, "What was acknowledged outlives the process");
-    count(&mut events, &mut counts);
-    let hub = restart::stop(hub, &folder.path().join("toolhub.db")).await?;
+    count_events(&mut events, &mut counts);
+    let hub = restart::run(hub, &folder.path().join("toolhub.db")).await?;
     let mut events = hub.subscribe();
     print::heading(15, "Some calls ask a person first");
-    approval::stop(&hub).await?;
-    count(&mut events, &mut counts);
-    news(&counts);
-    ahead();
+    approval::run(&hub).await?;
+    count_events(&mut events, &mut counts);
+    show_event_counts(&counts);
+    show_unbuilt();
     Ok(())
 }
 
 async fn call(hub: &ToolHub, tool: &str, arguments: Value, thread: Option<&str>) {
-    print::asked(tool, &arguments, &thread.map_or(String::new(), |thread| format!("in thread {thread}")));
+    print::call(tool, &arguments, &thread.map_or(String::new(), |thread| format!("in thread {thread}")));
     let request = hub.call(tool, arguments);
     print::outcome(&match thread {
         Some(thread) => request.thread(thread).await,
@@ -54,7 +54,7 @@ async fn call(hub: &ToolHub, tool: &str, arguments: Value, thread: Option<&str>)
     });
 }
 
-fn tools(hub: &ToolHub) {
+fn show_tools(hub: &ToolHub) {
     print::heading(1, "The hub knows its tools");
     for tool in hub.list(&Filter::default()) {
         let definition = &tool.definition;
@@ -62,21 +62,21 @@ fn tools(hub: &ToolHub) {
     }
 }
 
-async fn one_call(hub: &ToolHub) {
+async fn show_call(hub: &ToolHub) {
     print::heading(2, "A call has one outcome");
     call(hub, "calculator", json!({"expression": "(1 + 2) * 14"}), None).await;
     call(hub, "calculator", json!({"expression": "2 x 3"}), None).await;
     call(hub, "clock", json!({}), None).await;
 }
 
-async fn mistakes(hub: &ToolHub) {
+async fn show_invalid_calls(hub: &ToolHub) {
     print::heading(3, "Mistakes are answered in words a model can act on");
     call(hub, "calculater", json!({"expression": "1"}), None).await;
     call(hub, "calculator", json!({"expresion": "1 + 1"}), None).await;
     call(hub, "counter", json!({"by": "three"}), Some("demo")).await;
 }
 
-async fn memory(hub: &ToolHub) {
+async fn show_state(hub: &ToolHub) {
     print::heading(4, "Tools remember, each thread for itself; a failed call leaves no trace");
     call(hub, "notes", json!({"add": "buy milk"}), Some("demo")).await;
     call(hub, "notes", json!({"add": ""}), Some("demo")).await;
@@ -84,30 +84,30 @@ async fn memory(hub: &ToolHub) {
     call(hub, "notes", json!({}), Some("other")).await;
 }
 
-async fn endings(hub: &ToolHub) {
+async fn show_call_endings(hub: &ToolHub) {
     print::heading(5, "Whatever happens, there is an end, and it says what happened to the world");
     call(hub, "slow", json!({"steps": 3}), None).await;
     call(hub, "slow", json!({"steps": 50}), None).await;
     call(hub, "crash", json!({}), None).await;
     let arguments = json!({"steps": 5});
-    print::asked("slow", &arguments, "and cancelled at once");
+    print::call("slow", &arguments, "and cancelled at once");
     let running = hub.call("slow", arguments).start();
     running.cancel();
     print::outcome(&running.await);
 }
 
-async fn repetition(hub: &ToolHub) {
+async fn show_idempotency(hub: &ToolHub) {
     print::heading(6, "The same idempotency key: one effect, one answer");
     let arguments = json!({"by": 5});
     for key in ["order-17", "order-17", "order-18"] {
-        print::asked("counter", &arguments, &format!("in thread demo, key {key}"));
+        print::call("counter", &arguments, &format!("in thread demo, key {key}"));
         print::outcome(&hub.call("counter", arguments.clone()).thread("demo").idempotency_key(key).await);
     }
 }
 
-async fn too_much(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
+async fn show_output_limit(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     print::heading(7, "Too much text is cut for the model and kept for whoever asks");
-    print::asked("library", &json!({}), "");
+    print::call("library", &json!({}), "");
     let outcome = hub.call("library", json!({})).await;
     let text = outcome.model_text();
     print::say(&format!("a model is shown {} characters, which end with:", text.chars().count()));
@@ -122,7 +122,7 @@ async fn too_much(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn exports(hub: &ToolHub) {
+fn show_exports(hub: &ToolHub) {
     print::heading(8, "The same tools for every model provider");
     for format in Format::ALL {
         let first = hub.export(format).into_iter().next().unwrap_or_default();
@@ -131,12 +131,12 @@ fn exports(hub: &ToolHub) {
     }
 }
 
-async fn retrying(hub: &ToolHub) {
+async fn show_retries(hub: &ToolHub) {
     print::heading(9, "A failure that may heal is tried again, where that does no harm");
     call(hub, "hiccup", json!({}), None).await;
 }
 
-async fn failing(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
+async fn show_failing_tool(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     print::heading(10, "A tool that keeps failing is withheld, and comes back by itself");
     let mut events = hub.subscribe();
     for _ in 0..4 {
@@ -144,18 +144,18 @@ async fn failing(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     }
     print::say(&format!(
         "It is withheld for five minutes, in this demo for {} ms. Until then:",
-        pack::WITHHELD.as_millis()
+        pack::FAILURE_DURATION.as_millis()
     ));
-    available(hub, "demo").await?;
+    print_available_tools(hub, "demo").await?;
     // The end of the wait is told without a call. A tour must not hang if it is not.
-    tokio::time::timeout(Duration::from_secs(2), is_back(&mut events)).await?;
+    tokio::time::timeout(Duration::from_secs(2), wait_until_available(&mut events)).await?;
     print::say("The wait is over. One call tries; had it failed, the next wait would be about twice as long.");
     call(hub, "flaky", json!({}), None).await;
     Ok(())
 }
 
 /// Listens to what is said about availability, until a tool is back.
-async fn is_back(events: &mut Subscription) {
+async fn wait_until_available(events: &mut Subscription) {
     loop {
         let event = events.next().await;
         if let News::AvailabilityChanged { tool_name, available, reason } = &event.news {
@@ -168,18 +168,18 @@ async fn is_back(events: &mut Subscription) {
     }
 }
 
-async fn waiting(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
+async fn show_dependencies(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     print::heading(11, "A tool may wait for another, in each thread anew");
-    available(hub, "demo").await?;
+    print_available_tools(hub, "demo").await?;
     call(hub, "digest", json!({}), Some("demo")).await;
     call(hub, "clock", json!({}), Some("demo")).await;
-    available(hub, "demo").await?;
+    print_available_tools(hub, "demo").await?;
     call(hub, "digest", json!({}), Some("demo")).await;
     call(hub, "digest", json!({}), Some("other")).await;
     Ok(())
 }
 
-async fn together(hub: &ToolHub) {
+async fn show_batch(hub: &ToolHub) {
     print::heading(12, "Of the calls of one step, reads run together; any other runs alone, in its turn");
     let calls = [
         ("search", json!({"word": "tea"})),
@@ -191,40 +191,40 @@ async fn together(hub: &ToolHub) {
     let outcomes = hub.batch(requests).await;
     let took = began.elapsed();
     for ((tool, arguments), outcome) in calls.iter().zip(&outcomes) {
-        print::asked(tool, arguments, "in thread demo");
+        print::call(tool, arguments, "in thread demo");
         print::outcome(outcome);
     }
-    let one = pack::SEARCH.as_millis();
+    let one = pack::SEARCH_DURATION.as_millis();
     print::say(&format!("A search takes {one} ms. The whole step took {} ms.", took.as_millis()));
 }
 
-async fn too_often(hub: &ToolHub) {
+async fn show_rate_limit(hub: &ToolHub) {
     print::heading(13, "A tool is called no more often than its owner allows");
     print::say("The catalogue takes two searches a minute, and has had them.");
     call(hub, "search", json!({"word": "honey"}), None).await;
 }
 
-async fn available(hub: &ToolHub, thread: &str) -> Result<(), Box<dyn Error>> {
+async fn print_available_tools(hub: &ToolHub, thread: &str) -> Result<(), Box<dyn Error>> {
     let names = hub.available_tools(&Tenant::default(), &ThreadId::new(thread)?).await;
     let names: Vec<String> = names.map_err(|error| error.operator)?.iter().map(ToString::to_string).collect();
     print::say(&format!("thread {thread} may use: {}", names.join(" ")));
     Ok(())
 }
 
-fn count(events: &mut Subscription, counts: &mut BTreeMap<&'static str, u32>) {
+fn count_events(events: &mut Subscription, counts: &mut BTreeMap<&'static str, u32>) {
     while let Some(event) = events.try_next() {
         *counts.entry(event.name()).or_insert(0) += 1;
     }
 }
 
-fn news(counts: &BTreeMap<&'static str, u32>) {
+fn show_event_counts(counts: &BTreeMap<&'static str, u32>) {
     print::heading(16, "Everything that happened was told to whoever listens");
     for (name, count) in counts {
         println!("   {count:>3} × {name}");
     }
 }
 
-fn ahead() {
+fn show_unbuilt() {
     print::heading(17, "Not built yet");
     print::say("a config file · REST and MCP tools · HTTP, dashboard, agents");
 }

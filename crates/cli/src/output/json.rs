@@ -3,7 +3,7 @@
 //! In: JSON text. Out: the same text, indented. Order and numbers stay as they were written, because programs compare them.
 
 /// The text with line ends and indents. What is no JSON comes back as it is.
-pub(crate) fn indented(text: &str) -> String {
+pub(crate) fn indent_json(text: &str) -> String {
     if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
         return text.to_owned();
     }
@@ -29,18 +29,18 @@ pub(crate) fn indented(text: &str) -> String {
                     Some(close) => out.push(close),
                     None => {
                         depth += 1;
-                        line(&mut out, depth);
+                        push_newline(&mut out, depth);
                     }
                 }
             }
             '}' | ']' => {
                 depth = depth.saturating_sub(1);
-                line(&mut out, depth);
+                push_newline(&mut out, depth);
                 out.push(letter);
             }
             ',' => {
                 out.push(',');
-                line(&mut out, depth);
+                push_newline(&mut out, depth);
             }
             ':' => out.push_str(": "),
             space if space.is_ascii_whitespace() => {}
@@ -50,7 +50,7 @@ pub(crate) fn indented(text: &str) -> String {
     out
 }
 
-fn line(out: &mut String, depth: usize) {
+fn push_newline(out: &mut String, depth: usize) {
     out.push('\n');
     out.extend(std::iter::repeat_n("  ", depth));
 }
@@ -63,9 +63,9 @@ mod tests {
     fn only_space_between_words_changes() {
         let given = r#"{"b":[1.50,{}, [ ]],"a":"x\",{: ","c":{"d":null}}"#;
         let expected = "{\n  \"b\": [\n    1.50,\n    {},\n    []\n  ],\n  \"a\": \"x\\\",{: \",\n  \"c\": {\n    \"d\": null\n  }\n}";
-        assert_eq!(indented(given), expected);
-        assert_eq!(indented(expected), expected);
-        assert_eq!(indented("\"\\\\\""), "\"\\\\\"");
-        assert_eq!(indented("not json"), "not json");
+        assert_eq!(indent_json(given), expected);
+        assert_eq!(indent_json(expected), expected);
+        assert_eq!(indent_json("\"\\\\\""), "\"\\\\\"");
+        assert_eq!(indent_json("not json"), "not json");
     }
 }

@@ -7,10 +7,10 @@
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
-use super::{plain, words::cut};
+use super::{formatting::truncate, strip_control_chars};
 
-const HEAD: Style = Style::new().dimmed();
-const GAP: usize = 2;
+const HEADER_STYLE: Style = Style::new().dimmed();
+const COLUMN_GAP: usize = 2;
 /// How far the second line of a row is moved in.
 const INDENT: usize = 2;
 
@@ -27,38 +27,38 @@ pub(crate) struct Column {
     title: &'static str,
     align: Align,
     /// Those with the highest number go first; 0 stays whatever happens.
-    goes: u8,
+    drop_order: u8,
     /// As narrow as it may be cut; none where it must be whole.
-    least: Option<usize>,
+    min_width: Option<usize>,
 }
 
 impl Column {
     /// A column that stays and is whole.
     pub(crate) const fn new(title: &'static str) -> Self {
-        Self { title, align: Align::Left, goes: 0, least: None }
+        Self { title, align: Align::Left, drop_order: 0, min_width: None }
     }
 
     /// A column of numbers.
-    pub(crate) const fn right(mut self) -> Self {
+    pub(crate) const fn align_right(mut self) -> Self {
         self.align = Align::Right;
         self
     }
 
     /// May be left out; the highest number goes first.
-    pub(crate) const fn goes(mut self, turn: u8) -> Self {
-        self.goes = turn;
+    pub(crate) const fn drop_order(mut self, turn: u8) -> Self {
+        self.drop_order = turn;
         self
     }
 
     /// May be cut to this many cells.
-    pub(crate) const fn cut(mut self, least: usize) -> Self {
-        self.least = Some(least);
+    pub(crate) const fn shrink_to(mut self, least: usize) -> Self {
+        self.min_width = Some(least);
         self
     }
 }
 
 /// What stands on one line of a row: how far it is moved in, the columns, and how wide each is.
-type Line = (usize, Vec<(usize, usize)>);
+type LineLayout = (usize, Vec<(usize, usize)>);
 
 /// A table in the making.
 #[derive(Debug)]
@@ -73,62 +73,63 @@ impl Table {
     }
 
     /// One more row, a text for each column.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.styled(cells.map(|text| (text, Style::new())));
+    pub(crate) fn add_row<const N: usize>(&mut self, cells: [String; N]) {
+        self.add_styled_row(cells.map(|text| (text, Style::new())));
     }
 
     /// One more row, with colours.
-    pub(crate) fn styled<const N: usize>(&mut self, cells: [(String, Style); N]) {
-        let tidy = |(text, style): (String, Style)| (plain(&text).replace(['\n', '\t'], " "), style);
+    pub(crate) fn add_styled_row<const N: usize>(&mut self, cells: [(String, Style); N]) {
+        let tidy = |(text, style): (String, Style)| (strip_control_chars(&text).replace(['\n', '\t'], " "), style);
         self.rows.push(cells.into_iter().map(tidy).collect());
     }
 
     /// The lines, at most this wide.
-    pub(crate) fn lines(&self, width: Option<usize>, ascii: bool) -> String {
-        let shown = self.fit(0, width);
+    pub(crate) fn render(&self, width: Option<usize>, ascii: bool) -> String {
+        let shown = self.layout(0, width);
         let lines = match width {
-            Some(width) if total(&shown) > width && shown.len() > 1 => {
-                vec![(0, vec![shown[0]]), (INDENT, self.fit(1, Some(width.saturating_sub(INDENT))))]
+            Some(width) if total_width(&shown) > width && shown.len() > 1 => {
+                vec![(0, vec![shown[0]]), (INDENT, self.layout(1, Some(width.saturating_sub(INDENT))))]
             }
             _ => vec![(0, shown)],
         };
-        let mut text = self.broken(&lines, ascii, |at| (self.columns[at].title, HEAD));
+        let mut text = self.render_row(&lines, ascii, |at| (self.columns[at].title, HEADER_STYLE));
         for row in &self.rows {
-            text += &self.broken(&lines, ascii, |at| row.get(at).map_or(("", Style::new()), |(t, s)| (t.as_str(), *s)));
+            text +=
+                &self.render_row(&lines, ascii, |at| row.get(at).map_or(("", Style::new()), |(t, s)| (t.as_str(), *s)));
         }
         text
     }
 
     /// One row, on as many lines as it has.
-    fn broken<'a>(&self, lines: &[Line], ascii: bool, cell: impl Fn(usize) -> (&'a str, Style)) -> String {
-        lines.iter().map(|(indent, shown)| " ".repeat(*indent) + &self.line(shown, ascii, &cell)).collect()
+    fn render_row<'a>(&self, lines: &[LineLayout], ascii: bool, cell: impl Fn(usize) -> (&'a str, Style)) -> String {
+        lines.iter().map(|(indent, shown)| " ".repeat(*indent) + &self.render_line(shown, ascii, &cell)).collect()
     }
 
     /// Which columns are shown, from this one on, and how wide.
-    fn fit(&self, first: usize, width: Option<usize>) -> Vec<(usize, usize)> {
+    fn layout(&self, first: usize, width: Option<usize>) -> Vec<(usize, usize)> {
         let natural = |at: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|(text, _)| text.width());
             cells.chain([self.columns[at].title.width()]).max().unwrap_or(0)
         };
         // A column without a word in it says nothing.
         let says = |at: &usize| self.rows.is_empty() || self.rows.iter().any(|row| !row[*at].0.is_empty());
-        let keeps = |at: &usize| self.columns[*at].goes == 0 || says(at);
+        let keeps = |at: &usize| self.columns[*at].drop_order == 0 || says(at);
         let mut shown: Vec<(usize, usize)> =
             (first..self.columns.len()).filter(keeps).map(|at| (at, natural(at))).collect();
         let Some(width) = width else { return shown };
         loop {
-            let over = total(&shown).saturating_sub(width);
+            let over = total_width(&shown).saturating_sub(width);
             if over == 0 {
                 return shown;
             }
             let least: Vec<(usize, usize)> = shown
                 .iter()
-                .map(|(at, wide)| (*at, self.columns[*at].least.map_or(*wide, |least| least.min(*wide))))
+                .map(|(at, wide)| (*at, self.columns[*at].min_width.map_or(*wide, |least| least.min(*wide))))
                 .collect();
-            let goes = shown.iter().enumerate().max_by_key(|(_, (at, _))| self.columns[*at].goes);
+            let goes = shown.iter().enumerate().max_by_key(|(_, (at, _))| self.columns[*at].drop_order);
             match goes {
                 // Even cut to the least it would not fit: one column less.
-                Some((place, (at, _))) if total(&least) > width && self.columns[*at].goes > 0 => {
+                Some((place, (at, _))) if total_width(&least) > width && self.columns[*at].drop_order > 0 => {
                     shown.remove(place);
                 }
                 _ => return self.shrink(shown, &least, over),
@@ -150,12 +151,17 @@ impl Table {
         shown
     }
 
-    fn line<'a>(&self, shown: &[(usize, usize)], ascii: bool, cell: impl Fn(usize) -> (&'a str, Style)) -> String {
+    fn render_line<'a>(
+        &self,
+        shown: &[(usize, usize)],
+        ascii: bool,
+        cell: impl Fn(usize) -> (&'a str, Style),
+    ) -> String {
         let mut line = String::new();
         let mut free = 0;
         for (at, wide) in shown {
             let (text, style) = cell(*at);
-            let text = cut(text, *wide, ascii);
+            let text = truncate(text, *wide, ascii);
             let space = wide - text.width();
             let (before, after) = if self.columns[*at].align == Align::Right { (space, 0) } else { (0, space) };
             if !text.is_empty() {
@@ -165,14 +171,14 @@ impl Table {
             } else {
                 free += before;
             }
-            free += after + GAP;
+            free += after + COLUMN_GAP;
         }
         line + "\n"
     }
 }
 
-fn total(shown: &[(usize, usize)]) -> usize {
-    shown.iter().map(|(_, wide)| wide + GAP).sum::<usize>().saturating_sub(GAP)
+fn total_width(shown: &[(usize, usize)]) -> usize {
+    shown.iter().map(|(_, wide)| wide + COLUMN_GAP).sum::<usize>().saturating_sub(COLUMN_GAP)
 }
 
 #[cfg(test)]
@@ -182,18 +188,18 @@ mod tests {
     fn sample() -> Table {
         let mut table = Table::new([
             Column::new("NAME"),
-            Column::new("KIND").goes(1),
-            Column::new("CALLS").right().goes(2),
-            Column::new("NOTE").goes(3).cut(8),
+            Column::new("KIND").drop_order(1),
+            Column::new("CALLS").align_right().drop_order(2),
+            Column::new("NOTE").drop_order(3).shrink_to(8),
         ]);
-        table.row(["calculator".into(), "stateless".into(), "1204".into(), String::new()]);
-        table.row(["天气".into(), "rest".into(), "98".into(), "3 failures in a row".into()]);
+        table.add_row(["calculator".into(), "stateless".into(), "1204".into(), String::new()]);
+        table.add_row(["天气".into(), "rest".into(), "98".into(), "3 failures in a row".into()]);
         table
     }
 
     #[track_caller]
     fn check(width: Option<usize>, expected: &[&str]) {
-        let lines = sample().lines(width, false);
+        let lines = sample().render(width, false);
         let lines = anstream::adapter::strip_str(&lines).to_string();
         assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
         if let Some(width) = width {
@@ -233,10 +239,10 @@ mod tests {
 
     #[test]
     fn a_row_that_cannot_fit_has_a_line_for_what_names_it_and_one_for_the_rest() {
-        let mut table = Table::new([Column::new("ID"), Column::new("STATUS"), Column::new("WHEN").goes(1)]);
-        table.row(["call_0000000001".into(), "awaiting approval".into(), "just now".into()]);
-        table.row(["call_0000000002".into(), "success".into(), "just now".into()]);
-        let lines = |width| anstream::adapter::strip_str(&table.lines(Some(width), false)).to_string();
+        let mut table = Table::new([Column::new("ID"), Column::new("STATUS"), Column::new("WHEN").drop_order(1)]);
+        table.add_row(["call_0000000001".into(), "awaiting approval".into(), "just now".into()]);
+        table.add_row(["call_0000000002".into(), "success".into(), "just now".into()]);
+        let lines = |width| anstream::adapter::strip_str(&table.render(Some(width), false)).to_string();
         assert_eq!(lines(34).lines().count(), 3);
         assert_eq!(
             lines(33).lines().collect::<Vec<_>>(),

@@ -14,27 +14,27 @@ use toolhub::{
 use crate::config::{self, Agents, Execution, Llm};
 
 /// The plans of all agents, by name.
-pub(super) type Plans = Vec<(String, AgentPlan)>;
+pub(super) type AgentPlans = Vec<(String, AgentPlan)>;
 
 /// Plans the agents of a config.
 ///
 /// # Errors
 /// When a model cannot be made, in words.
-pub(super) fn plans(agents: &Agents) -> Result<Plans, String> {
-    let Some(llm) = &agents.llm else { return Ok(Plans::new()) };
-    let usual = llm.model(&llm.model)?;
+pub(super) fn build_plans(agents: &Agents) -> Result<AgentPlans, String> {
+    let Some(llm) = &agents.llm else { return Ok(AgentPlans::new()) };
+    let usual = llm.build_model(&llm.model)?;
     let one = |(name, agent): (&String, &config::Agent)| {
         let model = match &agent.model {
-            Some(other) if *other != llm.model => llm.model(other)?,
+            Some(other) if *other != llm.model => llm.build_model(other)?,
             _ => usual.clone(),
         };
-        Ok((name.clone(), plan(agent, llm, model)?))
+        Ok((name.clone(), build_plan(agent, llm, model)?))
     };
     agents.agents.iter().map(one).collect()
 }
 
 /// Defines these agents, and takes those away that are not among them.
-pub(super) fn define(service: &AgentService, plans: Plans) {
+pub(super) fn define(service: &AgentService, plans: AgentPlans) {
     let names: Vec<_> = plans.iter().map(|(name, _)| name.as_str().into()).collect();
     for (name, plan) in plans {
         service.define(name, plan);
@@ -42,7 +42,7 @@ pub(super) fn define(service: &AgentService, plans: Plans) {
     service.keep_only(&names);
 }
 
-fn plan(agent: &config::Agent, llm: &Llm, model: Arc<dyn Model>) -> Result<AgentPlan, String> {
+fn build_plan(agent: &config::Agent, llm: &Llm, model: Arc<dyn Model>) -> Result<AgentPlan, String> {
     let tools = match &agent.tools {
         Some(globs) => Toolset::of(globs.iter().map(String::as_str))?,
         None => Toolset::all(),
@@ -65,7 +65,7 @@ fn plan(agent: &config::Agent, llm: &Llm, model: Arc<dyn Model>) -> Result<Agent
 }
 
 /// The toolsets of a config, with the agents that have them.
-pub(super) fn toolsets(agents: &Agents) -> Vec<NamedToolset> {
+pub(super) fn named_toolsets(agents: &Agents) -> Vec<NamedToolset> {
     let sets = agents.toolsets.iter().map(|(name, set)| {
         let have = agents.agents.iter().filter(|(_, agent)| agent.toolsets.contains(name));
         NamedToolset {

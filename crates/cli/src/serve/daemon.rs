@@ -25,30 +25,30 @@ use toolhub::{
     status::Language,
 };
 
-use super::{agents, made};
+use super::{agents, api_tools};
 use crate::{
-    config::{self, Asked, Config, Loaded, Mode, Opened, Problems, StoreTrouble},
+    config::{self, Config, LoadOptions, LoadedConfig, Mode, OpenStoreError, Problems, StoreHandle},
     failure::Failure,
-    local::Local,
+    local_hub::LocalHub,
 };
 
 /// A hub and all that belongs to it.
 pub(crate) struct Daemon {
     pub(crate) hub: ToolHub,
     pub(crate) agents: AgentService,
-    store: Opened,
+    store: StoreHandle,
     /// How the config was asked for, to ask again.
-    asked: Asked,
+    load_options: LoadOptions,
     /// The file it is in; none in a demo.
     file: Option<PathBuf>,
     /// What held at the start; some of it holds until the end.
-    began: Arc<Loaded>,
+    startup_config: Arc<LoadedConfig>,
     /// What holds now.
-    loaded: Mutex<Arc<Loaded>>,
+    loaded: Mutex<Arc<LoadedConfig>>,
     /// The keys of the server, once there is one.
     keys: OnceLock<KeyRing>,
     /// Taken by whoever reads the config again, so that two do not mix.
-    reloading: tokio::sync::Mutex<()>,
+    reload_lock: tokio::sync::Mutex<()>,
 }
 
 impl Daemon {
@@ -56,21 +56,22 @@ impl Daemon {
     ///
     /// # Errors
     /// When the store is in use or cannot be opened, or a tool cannot be made.
-    pub(crate) async fn open(local: &Local, file: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) async fn open(local: &LocalHub, file: Option<&Path>) -> Result<Self, Failure> {
         let config = &local.loaded.config;
-        let store = config.store.open().map_err(|trouble| no_store(&trouble))?;
-        let made =
-            made::all(&backend(&store)).await.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
-        for word in &config.words {
+        let store = config.store.open().map_err(|trouble| store_failure(&trouble))?;
+        let made = api_tools::load_all(&backend(&store))
+            .await
+            .map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
+        for word in &config.warnings {
             tracing::warn!("{word}");
         }
-        let made = made::builders(&made, &config.server.tool_hosts, |name| config.tools.contains_key(name));
-        let plans = agents::plans(&config.agents)
+        let made = api_tools::build_all(&made, &config.server.tool_hosts, |name| config.tools.contains_key(name));
+        let plans = agents::build_plans(&config.agents)
             .map_err(|error| Failure::new("config_invalid", error).help("toolhub config check"))?;
-        let built = config.hub(&store).tools(made).build().await;
+        let built = config.hub_builder(&store).tools(made).build().await;
         let hub =
             built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
-        let service = AgentService::speaking(&hub, language(&local.asked));
+        let service = AgentService::speaking(&hub, log_language(&local.options));
         agents::define(&service, plans);
         // What a process that died has left open goes on here.
         match service.resume().await {
@@ -82,18 +83,18 @@ impl Daemon {
             hub,
             agents: service,
             store,
-            asked: local.asked.clone(),
+            load_options: local.options.clone(),
             file: file.map(Path::to_owned),
-            began: local.loaded.clone(),
+            startup_config: local.loaded.clone(),
             loaded: Mutex::new(local.loaded.clone()),
             keys: OnceLock::new(),
-            reloading: tokio::sync::Mutex::default(),
+            reload_lock: tokio::sync::Mutex::default(),
         })
     }
 
     /// The server for it.
     pub(crate) fn server(self: Arc<Self>) -> Server {
-        let settings = settings(&self.loaded().config);
+        let settings = server_settings(&self.loaded().config);
         let server = Server::with_steward(self.hub.clone(), self.backend(), settings, self.clone());
         let server = server.agents(self.agents.clone());
         let _ = self.keys.set(server.key_ring());
@@ -102,7 +103,7 @@ impl Daemon {
 
     /// The routes for whoever has opened the store on this machine: nobody is asked for a key.
     pub(crate) fn local_router(self: Arc<Self>) -> Router {
-        let mut settings = settings(&self.loaded().config);
+        let mut settings = server_settings(&self.loaded().config);
         settings.auth = Auth::Local;
         let agents = self.agents.clone();
         Server::with_steward(self.hub.clone(), self.backend(), settings, self).agents(agents).router()
@@ -118,7 +119,7 @@ impl Daemon {
     }
 
     /// The config as it holds now.
-    pub(crate) fn loaded(&self) -> Arc<Loaded> {
+    pub(crate) fn loaded(&self) -> Arc<LoadedConfig> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -133,43 +134,48 @@ impl Daemon {
 
     /// Makes a tool, or another in its place; and keeps it. In the order that a crash in between leaves no tool that nobody
     /// asked for. One that cannot be kept is not there.
-    async fn make(&self, name: &str, asked: &Value, there: bool) -> Result<(), ToolChangeError> {
-        let _alone = self.reloading.lock().await;
+    async fn put_tool(&self, name: &str, asked: &Value, there: bool) -> Result<(), ToolChangeError> {
+        let _alone = self.reload_lock.lock().await;
         if self.loaded().config.tools.contains_key(name) {
             return Err(ToolChangeError::Configured);
         }
         if self.hub.get(name).is_some() != there {
             return Err(ToolChangeError::Taken);
         }
-        let tool = self.made(name, asked)?;
-        let before = self.kept(name).await?;
-        self.change(Change::of_tools().put(tool)).await?;
-        self.keep(name, Some(asked), before).await
+        let tool = self.tool_builder(name, asked)?;
+        let before = self.stored_tool(name).await?;
+        self.apply_change(Change::of_tools().put(tool)).await?;
+        self.persist_tool(name, Some(asked), before).await
     }
 
     /// A tool as it was asked for over the API, under what holds now.
-    fn made(&self, name: &str, asked: &Value) -> Result<ToolBuilder, ToolChangeError> {
+    fn tool_builder(&self, name: &str, asked: &Value) -> Result<ToolBuilder, ToolChangeError> {
         let hosts = &self.loaded().config.server.tool_hosts;
-        made::builder(name, asked, hosts, |base| self.hub.get(base).is_some())
+        api_tools::build(name, asked, hosts, |base| self.hub.get(base).is_some())
     }
 
     /// What is kept of a tool.
-    async fn kept(&self, name: &str) -> Result<Option<Value>, ToolChangeError> {
-        made::one(&self.backend(), name).await.map_err(|error| ToolChangeError::Store(error.to_string()))
+    async fn stored_tool(&self, name: &str) -> Result<Option<Value>, ToolChangeError> {
+        api_tools::load_one(&self.backend(), name).await.map_err(|error| ToolChangeError::Store(error.to_string()))
     }
 
-    async fn change(&self, change: Change) -> Result<(), ToolChangeError> {
+    async fn apply_change(&self, change: Change) -> Result<(), ToolChangeError> {
         let changed = self.hub.apply(change).await;
         changed.map(drop).map_err(|error| ToolChangeError::Refused(error.to_string()))
     }
 
     /// Keeps what the hub has already. Where the store does not answer, the hub gets back what it had before.
-    async fn keep(&self, name: &str, asked: Option<&Value>, before: Option<Value>) -> Result<(), ToolChangeError> {
-        let Err(error) = made::keep(&self.backend(), name, asked).await else { return Ok(()) };
-        let back = before.map(|before| self.made(name, &before)).transpose();
+    async fn persist_tool(
+        &self,
+        name: &str,
+        asked: Option<&Value>,
+        before: Option<Value>,
+    ) -> Result<(), ToolChangeError> {
+        let Err(error) = api_tools::save(&self.backend(), name, asked).await else { return Ok(()) };
+        let back = before.map(|before| self.tool_builder(name, &before)).transpose();
         let undone = match back {
-            Ok(Some(tool)) => self.change(Change::of_tools().put(tool)).await,
-            Ok(None) => self.change(Change::of_tools().remove(name)).await,
+            Ok(Some(tool)) => self.apply_change(Change::of_tools().put(tool)).await,
+            Ok(None) => self.apply_change(Change::of_tools().remove(name)).await,
             Err(error) => Err(error),
         };
         if let Err(error) = undone {
@@ -178,31 +184,31 @@ impl Daemon {
         Err(ToolChangeError::Store(error.to_string()))
     }
 
-    async fn take_away(&self, name: &str) -> Result<(), ToolChangeError> {
-        let _alone = self.reloading.lock().await;
+    async fn delete_tool(&self, name: &str) -> Result<(), ToolChangeError> {
+        let _alone = self.reload_lock.lock().await;
         if self.loaded().config.tools.contains_key(name) {
             return Err(ToolChangeError::Configured);
         }
-        let before = self.kept(name).await?;
-        self.change(Change::of_tools().remove(name)).await?;
-        self.keep(name, None, before).await
+        let before = self.stored_tool(name).await?;
+        self.apply_change(Change::of_tools().remove(name)).await?;
+        self.persist_tool(name, None, before).await
     }
 
     /// Reads the config again and applies what changed.
-    pub(crate) async fn read_again(&self) -> Result<Reloaded, StewardError> {
-        let _alone = self.reloading.lock().await;
-        let next = self.next().await?;
+    pub(crate) async fn reload_config(&self) -> Result<Reloaded, StewardError> {
+        let _alone = self.reload_lock.lock().await;
+        let next = self.load_next().await?;
         let mut plan = next.config.change_from(&self.loaded().config);
-        plan.needs_restart = next.config.change_from(&self.began.config).needs_restart;
-        let plans = agents::plans(&next.config.agents).map_err(|error| StewardError::Failed(error.into()))?;
-        let pieces = next.config.pieces(&plan);
+        plan.needs_restart = next.config.change_from(&self.startup_config.config).needs_restart;
+        let plans = agents::build_plans(&next.config.agents).map_err(|error| StewardError::Failed(error.into()))?;
+        let pieces = next.config.hub_update(&plan);
         let change = Change::new().defaults(pieces.defaults).status(pieces.status);
         let change = pieces.put.into_iter().fold(change, Change::put);
         // What the config stood in the way of comes back, as it would after a restart.
-        let made = made::all(&self.backend()).await.map_err(|error| StewardError::Failed(error.into()))?;
+        let made = api_tools::load_all(&self.backend()).await.map_err(|error| StewardError::Failed(error.into()))?;
         let hosts = &next.config.server.tool_hosts;
         let others = |base: &str| next.config.tools.contains_key(base) || self.hub.get(base).is_some();
-        let again = |name: &String| made::builder(name, made.get(name)?, hosts, others).ok();
+        let again = |name: &String| api_tools::build(name, made.get(name)?, hosts, others).ok();
         let mut change = pieces.remove.iter().fold(change, |change, name| match again(name) {
             Some(tool) => change.put(tool),
             None => change.remove(name),
@@ -217,7 +223,7 @@ impl Daemon {
         let change = pieces.rules.into_iter().fold(change, Change::rule);
         let changed = self.hub.apply(change).await.map_err(|error| StewardError::Failed(error.into()))?;
         if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
-            let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key).collect();
+            let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key_setting).collect();
             let told = |wrong: Vec<KeyError>| wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             ring.replace(&keys).map_err(|wrong| StewardError::Failed(told(wrong).into()))?;
         }
@@ -235,12 +241,12 @@ impl Daemon {
     }
 
     /// The config as its files say it now, read and tried where it may block: documents of services are large.
-    async fn next(&self) -> Result<Loaded, StewardError> {
-        let (asked, old, runtime) = (self.asked.clone(), self.loaded(), Handle::current());
+    async fn load_next(&self) -> Result<LoadedConfig, StewardError> {
+        let (asked, old, runtime) = (self.load_options.clone(), self.loaded(), Handle::current());
         let reading = move || {
-            let next = config::load(&asked).map_err(|problems| wrong(&problems))?;
-            lost(&old, &next)?;
-            runtime.block_on(config::rehearse(&next)).map_err(|problems| wrong(&problems))?;
+            let next = config::load(&asked).map_err(|problems| config_error(&problems))?;
+            check_files_present(&old, &next)?;
+            runtime.block_on(config::dry_run(&next)).map_err(|problems| config_error(&problems))?;
             Ok(next)
         };
         #[expect(clippy::disallowed_methods, reason = "one at a time: whoever reloads holds the lock for it")]
@@ -249,7 +255,7 @@ impl Daemon {
     }
 
     async fn make_backup(&self) -> Result<Backup, StewardError> {
-        let Opened::Sqlite(sqlite) = &self.store else {
+        let StoreHandle::Sqlite(sqlite) = &self.store else {
             return Err(StewardError::Unsupported(
                 "records are kept in memory; there is nothing to make a backup of".into(),
             ));
@@ -265,7 +271,7 @@ impl Daemon {
 
 impl Steward for Daemon {
     fn config(&self) -> Value {
-        config::values(&self.loaded())
+        config::masked_values(&self.loaded())
     }
 
     fn config_file(&self) -> Option<&Path> {
@@ -273,7 +279,7 @@ impl Steward for Daemon {
     }
 
     fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>> {
-        Box::pin(self.read_again())
+        Box::pin(self.reload_config())
     }
 
     fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
@@ -281,39 +287,39 @@ impl Steward for Daemon {
     }
 
     fn toolsets(&self) -> Vec<NamedToolset> {
-        agents::toolsets(&self.loaded().config.agents)
+        agents::named_toolsets(&self.loaded().config.agents)
     }
 
     fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
         Box::pin(async move {
             let name = tool["name"].as_str().unwrap_or_default().to_owned();
-            self.make(&name, &tool, false).await
+            self.put_tool(&name, &tool, false).await
         })
     }
 
     fn replace_tool(&self, name: &str, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
         let name = name.to_owned();
-        Box::pin(async move { self.make(&name, &tool, true).await })
+        Box::pin(async move { self.put_tool(&name, &tool, true).await })
     }
 
     fn remove_tool(&self, name: &str) -> BoxFuture<'_, Result<(), ToolChangeError>> {
         let name = name.to_owned();
-        Box::pin(async move { self.take_away(&name).await })
+        Box::pin(async move { self.delete_tool(&name).await })
     }
 }
 
-fn backend(store: &Opened) -> Arc<dyn Backend> {
+fn backend(store: &StoreHandle) -> Arc<dyn Backend> {
     match store {
-        Opened::Memory(memory) => memory.clone(),
-        Opened::Sqlite(sqlite) => sqlite.clone(),
+        StoreHandle::Memory(memory) => memory.clone(),
+        StoreHandle::Sqlite(sqlite) => sqlite.clone(),
     }
 }
 
 /// Refuses a config of which a file is gone or has become empty: it is being written, or was lost. Whoever wants a server without
 /// tools and keys says so, or starts one.
-fn lost(old: &Loaded, new: &Loaded) -> Result<(), StewardError> {
+fn check_files_present(old: &LoadedConfig, new: &LoadedConfig) -> Result<(), StewardError> {
     let gone = old.files.iter().filter(|file| !new.files.contains(file)).map(|file| (file, "is gone"));
-    let emptied = new.blank.iter().filter(|file| !old.blank.contains(file)).map(|file| (file, "is empty"));
+    let emptied = new.blank_files.iter().filter(|file| !old.blank_files.contains(file)).map(|file| (file, "is empty"));
     let told = gone.chain(emptied).map(|(file, what)| ConfigProblem {
         place: file.display().to_string(),
         key: String::new(),
@@ -325,9 +331,9 @@ fn lost(old: &Loaded, new: &Loaded) -> Result<(), StewardError> {
 }
 
 /// All problems of a config, as the server tells them.
-fn wrong(problems: &Problems) -> StewardError {
+fn config_error(problems: &Problems) -> StewardError {
     let told = problems.iter().map(|problem| ConfigProblem {
-        place: problem.place(),
+        place: problem.location(),
         key: problem.key.clone(),
         detail: problem.message.clone(),
         hint: problem.help.clone(),
@@ -336,7 +342,7 @@ fn wrong(problems: &Problems) -> StewardError {
 }
 
 /// What the config says about the server.
-fn settings(config: &Config) -> Settings {
+fn server_settings(config: &Config) -> Settings {
     let (said, mut settings) = (&config.server, Settings::default());
     settings.host = said.host.to_string();
     settings.port = said.port;
@@ -344,8 +350,8 @@ fn settings(config: &Config) -> Settings {
     settings.allowed_hosts.clone_from(&said.allowed_hosts);
     settings.drain = said.drain_timeout;
     settings.metrics = config.telemetry.metrics;
-    settings.keep_audit = config.store.keep_audit;
-    settings.build = crate::build_info::build();
+    settings.keep_audit = config.store.audit_retention;
+    settings.build = crate::build_info::current();
     settings.limits = Limits {
         body: said.body_limit,
         headers: said.header_limit,
@@ -357,12 +363,12 @@ fn settings(config: &Config) -> Settings {
     };
     settings.auth = match config.auth.mode {
         Mode::Local => Auth::Local,
-        Mode::Keys => Auth::Keys(config.auth.keys.iter().map(key).collect()),
+        Mode::Keys => Auth::Keys(config.auth.keys.iter().map(key_setting).collect()),
     };
     settings
 }
 
-fn key(key: &config::Key) -> KeySetting {
+fn key_setting(key: &config::ApiKey) -> KeySetting {
     KeySetting {
         name: key.name.to_string(),
         tenant: key.tenant.to_string(),
@@ -373,7 +379,7 @@ fn key(key: &config::Key) -> KeySetting {
 }
 
 /// The language of the person whose log it is, as the environment says it.
-fn language(asked: &Asked) -> Language {
+fn log_language(asked: &LoadOptions) -> Language {
     let said = |name| asked.environment.get(name).filter(|text| !text.is_empty());
     match said("LC_ALL").or_else(|| said("LC_MESSAGES")).or_else(|| said("LANG")) {
         Some(locale) if locale.starts_with("zh") => Language::Chinese,
@@ -381,9 +387,9 @@ fn language(asked: &Asked) -> Language {
     }
 }
 
-fn no_store(trouble: &StoreTrouble) -> Failure {
+fn store_failure(trouble: &OpenStoreError) -> Failure {
     match trouble {
-        StoreTrouble::Open(OpenError::InUse { .. }) => Failure::new("store_in_use", trouble.to_string())
+        OpenStoreError::Open(OpenError::InUse { .. }) => Failure::new("store_in_use", trouble.to_string())
             // Nobody answered at the address of this config, or this command is about to listen there itself.
             .help("ask the server that has it: add `--server` and the address it printed")
             .help("or stop that process first"),

@@ -25,7 +25,7 @@ use crate::config::{Level as Said, LogFormat, Telemetry};
 const MASK: &str = "••••";
 
 /// Begins to write. Called once; a second time changes nothing.
-pub(super) fn begin(telemetry: &Telemetry) {
+pub(super) fn init(telemetry: &Telemetry) {
     let json = match telemetry.format {
         LogFormat::Json => true,
         LogFormat::Pretty => false,
@@ -40,17 +40,17 @@ pub(super) fn begin(telemetry: &Telemetry) {
         Said::Debug => LevelFilter::DEBUG,
         Said::Trace => LevelFilter::TRACE,
     };
-    let _ = tracing_subscriber::registry().with(Lines { json, redact }.with_filter(level)).try_init();
+    let _ = tracing_subscriber::registry().with(LogLayer { json, redact }.with_filter(level)).try_init();
 }
 
-struct Lines {
+struct LogLayer {
     json: bool,
     redact: Vec<Glob>,
 }
 
-impl<S: Subscriber> Layer<S> for Lines {
+impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut fields = Fields { redact: &self.redact, message: String::new(), rest: Map::new() };
+        let mut fields = EventFields { redact: &self.redact, message: String::new(), fields: Map::new() };
         event.record(&mut fields);
         let (level, target) = (*event.metadata().level(), event.metadata().target());
         let line = if self.json { fields.json(level, target) } else { fields.text(level) };
@@ -60,20 +60,20 @@ impl<S: Subscriber> Layer<S> for Lines {
 }
 
 /// What an event says.
-struct Fields<'a> {
+struct EventFields<'a> {
     redact: &'a [Glob],
     message: String,
-    rest: Map<String, Value>,
+    fields: Map<String, Value>,
 }
 
-impl Fields<'_> {
-    fn note(&mut self, field: &Field, value: Value) {
+impl EventFields<'_> {
+    fn record_value(&mut self, field: &Field, value: Value) {
         let name = field.name();
         let lower = name.to_lowercase();
         let value = if self.redact.iter().any(|glob| glob.matches(&lower)) { MASK.into() } else { value };
         match (name, value) {
             ("message", Value::String(text)) => self.message = text,
-            (name, value) => drop(self.rest.insert(name.into(), value)),
+            (name, value) => drop(self.fields.insert(name.into(), value)),
         }
     }
 
@@ -83,17 +83,18 @@ impl Fields<'_> {
         line.insert("level".into(), level.as_str().to_ascii_lowercase().into());
         line.insert("target".into(), target.into());
         line.insert("message".into(), self.message.into());
-        line.extend(self.rest);
+        line.extend(self.fields);
         format!("{}\n", Value::Object(line))
     }
 
     fn text(self, level: Level) -> String {
         let now = SystemClock.now().to_string();
         let clock = now.split('T').nth(1).and_then(|time| time.split('.').next()).unwrap_or(&now);
-        let mut line = format!("{clock} {:<5} {}", level.as_str().to_ascii_lowercase(), printable(&self.message));
-        for (name, value) in self.rest {
+        let mut line =
+            format!("{clock} {:<5} {}", level.as_str().to_ascii_lowercase(), replace_control_chars(&self.message));
+        for (name, value) in self.fields {
             let value = value.as_str().map_or_else(|| value.to_string(), String::from);
-            let _ = write!(line, "  {name}={}", printable(&value));
+            let _ = write!(line, "  {name}={}", replace_control_chars(&value));
         }
         line.push('\n');
         line
@@ -101,32 +102,32 @@ impl Fields<'_> {
 }
 
 /// What comes from outside must not steer a terminal.
-fn printable(text: &str) -> String {
+fn replace_control_chars(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-impl Visit for Fields<'_> {
+impl Visit for EventFields<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.note(field, value.into());
+        self.record_value(field, value.into());
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.note(field, value.into());
+        self.record_value(field, value.into());
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.note(field, value.into());
+        self.record_value(field, value.into());
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.note(field, value.into());
+        self.record_value(field, value.into());
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.note(field, value.into());
+        self.record_value(field, value.into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.note(field, format!("{value:?}").into());
+        self.record_value(field, format!("{value:?}").into());
     }
 }

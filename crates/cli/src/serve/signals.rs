@@ -8,7 +8,7 @@ use toolhub::server::StewardError;
 use super::daemon::Daemon;
 
 /// Ready when the process is asked to stop, from the moment this is called: before that the signal would end it.
-pub(super) fn asked_to_stop() -> impl Future<Output = ()> + Send {
+pub(super) fn stop_requested() -> impl Future<Output = ()> + Send {
     let signals = ShutdownSignals::listen();
     async move {
         let Ok(mut signals) = signals else { return };
@@ -18,7 +18,7 @@ pub(super) fn asked_to_stop() -> impl Future<Output = ()> + Send {
 }
 
 /// Ready when the process is asked to stop a second time, counted from the moment this is called.
-pub(super) fn asked_twice() -> impl Future<Output = ()> + Send {
+pub(super) fn second_stop_requested() -> impl Future<Output = ()> + Send {
     let signals = ShutdownSignals::listen();
     async move {
         let Ok(mut signals) = signals else { return };
@@ -59,7 +59,7 @@ pub(super) fn reload_on_hangup(daemon: Arc<Daemon>) -> impl Future<Output = ()> 
 
 /// Reads the config again and says what came of it.
 pub(super) async fn reload(daemon: &Daemon, why: &str) {
-    match daemon.read_again().await {
+    match daemon.reload_config().await {
         Ok(done) => tracing::info!(
             why,
             added = ?done.added,

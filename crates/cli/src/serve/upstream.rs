@@ -24,7 +24,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 /// What is to go wrong.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Trouble {
+struct InjectedFault {
     /// The status of answers; none for good ones.
     status: Option<u16>,
     /// How long an answer takes, in milliseconds.
@@ -33,10 +33,10 @@ struct Trouble {
     times: Option<u32>,
 }
 
-type Shared = Arc<Mutex<Trouble>>;
+type SharedFault = Arc<Mutex<InjectedFault>>;
 
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct WeatherQuery {
     city: String,
     #[serde(default)]
     units: String,
@@ -45,7 +45,7 @@ struct Asked {
 /// A service that runs until it is dropped.
 pub(super) struct Upstream {
     pub(super) address: SocketAddr,
-    running: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 impl Upstream {
@@ -53,31 +53,31 @@ impl Upstream {
     ///
     /// # Errors
     /// When there is none.
-    pub(super) async fn begin() -> io::Result<Self> {
+    pub(super) async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let router = Router::new()
             .route("/v1/current", get(current))
             .route("/health", get(health))
-            .route("/trouble", post(trouble))
-            .with_state(Shared::default());
+            .route("/trouble", post(set_fault))
+            .with_state(SharedFault::default());
         let running = tokio::spawn(async move {
             let _ = axum::serve(listener, router).await;
         });
-        Ok(Self { address, running })
+        Ok(Self { address, task: running })
     }
 }
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        self.running.abort();
+        self.task.abort();
     }
 }
 
-async fn current(State(shared): State<Shared>, Query(asked): Query<Asked>) -> Response {
-    let trouble = take(&shared);
+async fn current(State(shared): State<SharedFault>, Query(asked): Query<WeatherQuery>) -> Response {
+    let trouble = next_fault(&shared);
     tokio::time::sleep(Duration::from_millis(trouble.delay)).await;
-    if let Some(refused) = refused(trouble) {
+    if let Some(refused) = fault_response(trouble) {
         return refused;
     }
     // The same city has the same weather, whoever asks.
@@ -90,27 +90,27 @@ async fn current(State(shared): State<Shared>, Query(asked): Query<Asked>) -> Re
     Json(json!({ "current": body })).into_response()
 }
 
-async fn health(State(shared): State<Shared>) -> Response {
+async fn health(State(shared): State<SharedFault>) -> Response {
     let trouble = *shared.lock().unwrap_or_else(PoisonError::into_inner);
-    refused(trouble).unwrap_or_else(|| StatusCode::NO_CONTENT.into_response())
+    fault_response(trouble).unwrap_or_else(|| StatusCode::NO_CONTENT.into_response())
 }
 
 /// `curl -X POST '…/trouble?status=503&delay=200&times=3'`; without anything, all is well again.
-async fn trouble(State(shared): State<Shared>, Query(told): Query<Trouble>) -> Json<Trouble> {
+async fn set_fault(State(shared): State<SharedFault>, Query(told): Query<InjectedFault>) -> Json<InjectedFault> {
     *shared.lock().unwrap_or_else(PoisonError::into_inner) = told;
     Json(told)
 }
 
 /// What is to go wrong with this request.
-fn take(shared: &Shared) -> Trouble {
+fn next_fault(shared: &SharedFault) -> InjectedFault {
     let mut told = shared.lock().unwrap_or_else(PoisonError::into_inner);
     match &mut told.times {
-        Some(0) => Trouble::default(),
+        Some(0) => InjectedFault::default(),
         Some(times) => {
             *times -= 1;
             let now = *told;
             if now.times == Some(0) {
-                *told = Trouble::default();
+                *told = InjectedFault::default();
             }
             now
         }
@@ -118,7 +118,7 @@ fn take(shared: &Shared) -> Trouble {
     }
 }
 
-fn refused(trouble: Trouble) -> Option<Response> {
+fn fault_response(trouble: InjectedFault) -> Option<Response> {
     let status = StatusCode::from_u16(trouble.status?).ok()?;
     Some((status, Json(json!({ "error": "the demo was told to fail" }))).into_response())
 }

@@ -7,14 +7,14 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use super::{daemon::Daemon, signals};
 
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Goes on for as long as it is let.
 pub(super) async fn reload_on_change(daemon: Arc<Daemon>) {
-    let mut seen = contents(&daemon.files());
+    let mut seen = read_contents(&daemon.files());
     loop {
-        tokio::time::sleep(EVERY).await;
-        let now = contents(&daemon.files());
+        tokio::time::sleep(POLL_INTERVAL).await;
+        let now = read_contents(&daemon.files());
         // A file that is gone for the moment is being replaced.
         if now != seen && now.iter().all(Option::is_some) {
             signals::reload(&daemon, "a file changed").await;
@@ -23,6 +23,6 @@ pub(super) async fn reload_on_change(daemon: Arc<Daemon>) {
     }
 }
 
-fn contents(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
+fn read_contents(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
     files.iter().map(|file| std::fs::read(file).ok()).collect()
 }

@@ -20,7 +20,7 @@ use std::{
 
 use mask::Mask;
 use script::{Script, Step};
-use server::{Serving, TestServer};
+use server::{ServeProcess, TestServer};
 use toolhub::server::NewKey;
 use toolhub_testkit::TempFolder;
 
@@ -50,73 +50,73 @@ approval_timeout = "15m"
 fn plays(name: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli").join(name).with_extension("txt");
     let text = std::fs::read_to_string(&file).expect("the session can be read");
-    let mut script = Script::read(&text);
+    let mut script = Script::parse(&text);
     let played = play(&script);
     if std::env::var_os("TOOLHUB_UPDATE").is_some() {
         script.steps = played;
-        std::fs::write(&file, script.text()).expect("the session can be written");
+        std::fs::write(&file, script.render()).expect("the session can be written");
         return;
     }
-    same(name, &script.steps, &played);
+    assert_steps_match(name, &script.steps, &played);
 }
 
 /// What really happens.
 pub(crate) fn play(script: &Script) -> Vec<Step> {
     let folder = TempFolder::new();
     let port = free_port();
-    let served = match script.way() {
+    let served = match script.setup() {
         "server" => Some(TestServer::start(None)),
         "keys" => Some(TestServer::start(Some(NewKey::make().expect("a key can be made")))),
         _ => None,
     };
-    if matches!(script.way(), "here" | "serve") {
+    if matches!(script.setup(), "here" | "serve") {
         folder.write("toolhub.toml", &format!("[server]\nport = {port}\n{CONFIG}"));
     }
-    let _serving = (script.way() == "serve").then(|| Serving::start(folder.path(), port));
+    let _serving = (script.setup() == "serve").then(|| ServeProcess::start(folder.path(), port));
     let mut mask = Mask::new(folder.path(), served.as_ref().map_or(port, TestServer::port));
     if let Some(key) = served.as_ref().and_then(TestServer::key) {
-        mask.masked(key);
+        mask.mask(key);
     }
     let shown = |step: &Step| {
-        let ran = run(&mask.real(&step.typed), script, folder.path(), served.as_ref());
-        Step { typed: step.typed.clone(), shown: mask.masked(&ran) }
+        let ran = run(&mask.unmask(&step.command), script, folder.path(), served.as_ref());
+        Step { command: step.command.clone(), output: mask.mask(&ran) }
     };
     script.steps.iter().map(shown).collect()
 }
 
 #[track_caller]
-pub(crate) fn same(name: &str, expected: &[Step], got: &[Step]) {
+pub(crate) fn assert_steps_match(name: &str, expected: &[Step], got: &[Step]) {
     for (expected, got) in expected.iter().zip(got) {
-        let (expected_lines, got_lines) = (tidy(&expected.shown), tidy(&got.shown));
-        assert_eq!(expected_lines, got_lines, "\nin {name} after `$ {}`\n{}\n", expected.typed, got.shown);
+        let (expected_lines, got_lines) = (normalize_lines(&expected.output), normalize_lines(&got.output));
+        assert_eq!(expected_lines, got_lines, "\nin {name} after `$ {}`\n{}\n", expected.command, got.output);
     }
 }
 
 /// How much of a text that was cut to fit is compared: where it is cut depends on how wide its neighbours are.
-const OF_A_CUT_TEXT: usize = 20;
+const CUT_TEXT_PREFIX: usize = 20;
 
-fn cut_alike(word: &str) -> String {
+fn normalize_cut_text(word: &str) -> String {
     match word.chars().last() {
-        Some(mark @ ('~' | '…')) if word.chars().count() > OF_A_CUT_TEXT => {
-            word.chars().take(OF_A_CUT_TEXT).chain([mark]).collect()
+        Some(mark @ ('~' | '…')) if word.chars().count() > CUT_TEXT_PREFIX => {
+            word.chars().take(CUT_TEXT_PREFIX).chain([mark]).collect()
         }
         _ => word.to_owned(),
     }
 }
 
 /// Times have more or fewer digits, and columns are as wide as their words: the space between columns does not matter.
-fn tidy(text: &str) -> Vec<String> {
+fn normalize_lines(text: &str) -> Vec<String> {
     let line = |line: &str| {
         let indent = line.len() - line.trim_start().len();
         let words = line.trim_start().split("  ").map(str::trim).filter(|word| !word.is_empty());
-        let words: Vec<String> = words.map(cut_alike).collect();
+        let words: Vec<String> = words.map(normalize_cut_text).collect();
         format!("{}{}", &line[..indent], words.join("  "))
     };
     text.lines().map(line).collect()
 }
 
 fn run(typed: &str, script: &Script, folder: &Path, served: Option<&TestServer>) -> String {
-    let (stdin, words) = script::words(typed);
+    let (stdin, words) = script::parse_command(typed);
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
     command.args(&words).current_dir(folder).env_clear().env("HOME", folder).env("TERM", "xterm");
     command.env("LANG", "C.UTF-8").env("COLUMNS", script.columns().to_string()).envs(script.env());
@@ -230,7 +230,7 @@ fn colours_come_when_they_are_asked_for_and_never_into_a_pipe_by_themselves() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", &format!("[server]\nport = 1\n{CONFIG}"));
     let coloured = |flags: &[&str], variables: &[(&str, &str)]| {
-        let ran = crate::config::toolhub(folder.path(), &[&["tools", "list"], flags].concat(), variables);
+        let ran = crate::config::run_toolhub(folder.path(), &[&["tools", "list"], flags].concat(), variables);
         assert_eq!(ran.code, 0, "{}", ran.err);
         ran.out.contains("\u{1b}[")
     };

@@ -5,21 +5,21 @@ use toolhub_testkit::TempFolder;
 
 use crate::{
     cli::{
-        play, same,
+        assert_steps_match, play,
         script::{Script, Step},
     },
-    config::toolhub,
+    config::run_toolhub,
 };
 
 const BEGIN: &str = "```console\n";
 const END: &str = "\n```";
 
-fn page() -> PathBuf {
+fn page_path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md")
 }
 
 /// The samples of the page, as one session in a folder without a config; and where they stand.
-fn samples(text: &str) -> (Script, Vec<std::ops::Range<usize>>) {
+fn parse_samples(text: &str) -> (Script, Vec<std::ops::Range<usize>>) {
     let (mut session, mut places, mut at) = (String::from("# way: empty\n\n"), Vec::new(), 0);
     while let Some(begin) = text[at..].find(BEGIN).map(|found| at + found + BEGIN.len()) {
         let end = begin + text[begin..].find(END).expect("every sample ends");
@@ -28,13 +28,13 @@ fn samples(text: &str) -> (Script, Vec<std::ops::Range<usize>>) {
         places.push(begin..end);
         at = end;
     }
-    (Script::read(&session), places)
+    (Script::parse(&session), places)
 }
 
 #[test]
 fn the_samples_of_the_page_are_what_happens() {
-    let text = std::fs::read_to_string(page()).expect("the page can be read");
-    let (script, places) = samples(&text);
+    let text = std::fs::read_to_string(page_path()).expect("the page can be read");
+    let (script, places) = parse_samples(&text);
     let played = play(&script);
     if std::env::var_os("TOOLHUB_UPDATE").is_some() {
         let mut left = played.iter();
@@ -43,23 +43,24 @@ fn the_samples_of_the_page_are_what_happens() {
             .iter()
             .map(|place| {
                 let many = text[place.clone()].lines().filter(|line| line.starts_with("$ ")).count();
-                let shown = |step: &Step| format!("$ {}\n{}", step.typed, step.shown.trim_end()).trim_end().to_owned();
+                let shown =
+                    |step: &Step| format!("$ {}\n{}", step.command, step.output.trim_end()).trim_end().to_owned();
                 left.by_ref().take(many).map(shown).collect::<Vec<_>>().join("\n\n")
             })
             .collect();
         for (place, block) in places.iter().zip(blocks).rev() {
             written.replace_range(place.clone(), &block);
         }
-        std::fs::write(page(), written).expect("the page can be written");
+        std::fs::write(page_path(), written).expect("the page can be written");
         return;
     }
-    same("docs/cli.md", &script.steps, &played);
+    assert_steps_match("docs/cli.md", &script.steps, &played);
 }
 
 /// The commands that the help of a command lists.
-fn below(words: &[&str]) -> Vec<String> {
+fn list_subcommands(words: &[&str]) -> Vec<String> {
     let folder = TempFolder::new();
-    let help = toolhub(folder.path(), &[words, &["--help"]].concat(), &[("COLUMNS", "200")]).out;
+    let help = run_toolhub(folder.path(), &[words, &["--help"]].concat(), &[("COLUMNS", "200")]).out;
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(String::from).collect()
@@ -67,12 +68,12 @@ fn below(words: &[&str]) -> Vec<String> {
 
 #[test]
 fn every_command_and_every_global_flag_is_on_the_page() {
-    let text = std::fs::read_to_string(page()).expect("the page can be read");
-    let first = below(&[]);
+    let text = std::fs::read_to_string(page_path()).expect("the page can be read");
+    let first = list_subcommands(&[]);
     assert!(first.len() > 10, "expected the list of commands, found {first:?}");
     let mut missing = Vec::new();
     for name in &first {
-        let inner = below(&[name]);
+        let inner = list_subcommands(&[name]);
         let all: Vec<String> = match inner.is_empty() {
             true => vec![format!("toolhub {name}")],
             false => inner.iter().map(|inner| format!("toolhub {name} {inner}")).collect(),
@@ -80,7 +81,7 @@ fn every_command_and_every_global_flag_is_on_the_page() {
         missing.extend(all.into_iter().filter(|command| !text.contains(command.as_str())));
     }
     let folder = TempFolder::new();
-    let help = toolhub(folder.path(), &["version", "--help"], &[("COLUMNS", "200")]).out;
+    let help = run_toolhub(folder.path(), &["version", "--help"], &[("COLUMNS", "200")]).out;
     let flags =
         help.split_whitespace().filter(|word| word.starts_with("--")).map(|word| word.trim_end_matches([',', '.']));
     missing.extend(flags.filter(|flag| !text.contains(&format!("`{flag}"))).map(String::from));

@@ -6,28 +6,28 @@ use std::{
 };
 
 /// What a run of the binary came to.
-pub(crate) struct Ran {
+pub(crate) struct RunOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
 /// Runs `toolhub` in a folder, with these variables alone.
-pub(crate) fn toolhub(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+pub(crate) fn run_toolhub(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> RunOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
     command.args(arguments).current_dir(folder).env_clear().env("HOME", folder).stdin(Stdio::null());
     let ran = command.envs(variables.iter().copied()).output().expect("the binary can be started");
     let text = |bytes| String::from_utf8(bytes).expect("the binary writes UTF-8");
-    Ran { code: ran.status.code().unwrap_or(-1), out: text(ran.stdout), err: text(ran.stderr) }
+    RunOutput { code: ran.status.code().unwrap_or(-1), out: text(ran.stdout), err: text(ran.stderr) }
 }
 
 /// The configs that are kept with the tests.
-pub(crate) fn kept(sort: &str) -> Vec<Case> {
+pub(crate) fn load_cases(sort: &str) -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/config").join(sort);
     let files =
         std::fs::read_dir(&folder).expect("the folder is there").map(|file| file.expect("it can be listed").path());
     let mut cases: Vec<Case> =
-        files.filter(|path| path.extension().is_some_and(|end| end == "toml")).map(Case::read).collect();
+        files.filter(|path| path.extension().is_some_and(|end| end == "toml")).map(Case::load).collect();
     cases.sort_by(|a, b| a.path.cmp(&b.path));
     cases
 }
@@ -39,7 +39,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    fn read(path: PathBuf) -> Self {
+    fn load(path: PathBuf) -> Self {
         let text = std::fs::read_to_string(&path).expect("it can be read");
         Self { path, text }
     }
@@ -49,15 +49,15 @@ impl Case {
     }
 
     /// Whether only the reader can tell that it is wrong.
-    pub(crate) fn beyond_schema(&self) -> bool {
+    pub(crate) fn is_valid_by_schema(&self) -> bool {
         self.text.lines().any(|line| line == "# beyond the schema")
     }
 
-    pub(crate) fn check(&self) -> Ran {
+    pub(crate) fn check(&self) -> RunOutput {
         let told = |start: &'static str| self.text.lines().filter_map(move |line| line.strip_prefix(start));
         let variables: Vec<(&str, &str)> = told("# env: ").filter_map(|line| line.split_once('=')).collect();
         let flags = told("# flags: ").flat_map(str::split_whitespace);
         let arguments: Vec<&str> = ["config", "check", "--config", self.name()].into_iter().chain(flags).collect();
-        toolhub(self.path.parent().expect("it lies in a folder"), &arguments, &variables)
+        run_toolhub(self.path.parent().expect("it lies in a folder"), &arguments, &variables)
     }
 }

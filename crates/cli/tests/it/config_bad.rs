@@ -2,12 +2,12 @@
 //!
 //! Each file in `config/bad` has a text of the same name beside it: what the check says. `TOOLHUB_BLESS=1` writes them anew.
 
-use crate::config::kept;
+use crate::config::load_cases;
 
 #[test]
 fn each_mistake_is_told_with_its_place_and_what_to_do() {
     let bless = std::env::var_os("TOOLHUB_BLESS").is_some();
-    let cases = kept("bad");
+    let cases = load_cases("bad");
     assert!(cases.len() > 40, "{} files", cases.len());
     let mut wrong = Vec::new();
     for case in cases {
@@ -27,7 +27,7 @@ fn each_mistake_is_told_with_its_place_and_what_to_do() {
 
 #[test]
 fn every_problem_comes_with_advice() {
-    for case in kept("bad") {
+    for case in load_cases("bad") {
         let text = case.check().err;
         let problems = text.matches("error: ").count() - 1;
         assert_eq!(text.matches("= help: ").count(), problems, "{}:\n{text}", case.name());

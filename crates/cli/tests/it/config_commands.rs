@@ -3,17 +3,17 @@
 use serde_json::Value;
 use toolhub_testkit::TempFolder;
 
-use crate::config::{Ran, toolhub};
+use crate::config::{RunOutput, run_toolhub};
 
 const HASH: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-fn json(text: &str) -> Value {
+fn parse_json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn config(folder: &TempFolder, arguments: &[&str]) -> Ran {
+fn run_config(folder: &TempFolder, arguments: &[&str]) -> RunOutput {
     let all: Vec<&str> = ["config"].iter().chain(arguments).copied().collect();
-    toolhub(folder.path(), &all, &[])
+    run_toolhub(folder.path(), &all, &[])
 }
 
 #[test]
@@ -21,40 +21,40 @@ fn a_first_config_is_written_once_and_passes_the_check() {
     for (flags, tools) in [(vec!["init"], 6), (vec!["init", "--demo"], 6), (vec!["init", "--empty"], 0)] {
         let folder = TempFolder::new();
         folder.write(".gitignore", "target");
-        let ran = toolhub(folder.path(), &flags, &[]);
+        let ran = run_toolhub(folder.path(), &flags, &[]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         let ignored = std::fs::read_to_string(folder.path().join(".gitignore")).unwrap();
         assert_eq!(ignored, "target\n.toolhub/\n");
-        let checked = config(&folder, &["check"]);
+        let checked = run_config(&folder, &["check"]);
         assert_eq!((checked.code, checked.err.as_str()), (0, ""));
         assert!(checked.out.starts_with(&format!("toolhub.toml is right: {tools} tools, ")), "{}", checked.out);
-        let again = toolhub(folder.path(), &flags, &[]);
+        let again = run_toolhub(folder.path(), &flags, &[]);
         assert_eq!(again.code, 2);
         assert!(again.err.contains("is there already") && again.err.contains("--force"), "{}", again.err);
         folder.write("toolhub.toml", "mine");
         let forced: Vec<&str> = flags.iter().copied().chain(["--force", "--json"]).collect();
-        let written = toolhub(folder.path(), &forced, &[]);
-        assert_eq!(json(&written.out)["written"].as_array().map(Vec::len), Some(1), "{}", written.out);
-        assert_eq!(config(&folder, &["check"]).code, 0);
+        let written = run_toolhub(folder.path(), &forced, &[]);
+        assert_eq!(parse_json(&written.out)["written"].as_array().map(Vec::len), Some(1), "{}", written.out);
+        assert_eq!(run_config(&folder, &["check"]).code, 0);
     }
     let folder = TempFolder::new();
-    assert_eq!(toolhub(folder.path(), &["init", "--demo", "--empty"], &[]).code, 2);
+    assert_eq!(run_toolhub(folder.path(), &["init", "--demo", "--empty"], &[]).code, 2);
 }
 
 #[test]
 fn without_a_file_the_defaults_hold_and_say_so() {
     let folder = TempFolder::new();
-    let ran = config(&folder, &["check"]);
+    let ran = run_config(&folder, &["check"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(
         ran.out.starts_with("there is no config file, and the defaults are right: 0 tools, records in "),
         "{}",
         ran.out
     );
-    let path = config(&folder, &["path"]);
+    let path = run_config(&folder, &["path"]);
     assert_eq!((path.code, path.out.as_str()), (0, ""));
     assert!(path.err.contains("`toolhub init` writes one"), "{}", path.err);
-    let missing = config(&folder, &["check", "--config", "nowhere.toml"]);
+    let missing = run_config(&folder, &["check", "--config", "nowhere.toml"]);
     assert_eq!(missing.code, 2);
     assert!(missing.err.contains("nowhere.toml cannot be read: there is no such file"), "{}", missing.err);
 }
@@ -65,27 +65,27 @@ fn the_path_names_the_files_that_weigh_most_first() {
     folder.write("toolhub.toml", "");
     std::fs::create_dir_all(folder.path().join(".config/toolhub")).unwrap();
     folder.write(".config/toolhub/config.toml", "");
-    let ran = config(&folder, &["path"]);
+    let ran = run_config(&folder, &["path"]);
     let expected =
         ["toolhub.toml", ".config/toolhub/config.toml"].map(|name| folder.path().join(name).display().to_string());
     assert_eq!(ran.out.lines().collect::<Vec<_>>(), expected);
-    assert_eq!(json(&config(&folder, &["path", "--json"]).out)["files"].as_array().unwrap().len(), 2);
+    assert_eq!(parse_json(&run_config(&folder, &["path", "--json"]).out)["files"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn problems_are_json_for_programs() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", "[server]\nprot = 1\n");
-    let ran = toolhub(folder.path(), &["config", "check", "--json"], &[("TOOLHUB__SERVER__PORT", "x")]);
+    let ran = run_toolhub(folder.path(), &["config", "check", "--json"], &[("TOOLHUB__SERVER__PORT", "x")]);
     assert_eq!((ran.code, ran.err.as_str()), (2, ""));
-    let told = json(&ran.out);
+    let told = parse_json(&ran.out);
     assert_eq!(told["ok"], false);
     let first = &told["problems"][0];
     assert_eq!((&first["file"], &first["line"], &first["column"]), (&"toolhub.toml".into(), &2.into(), &1.into()));
     assert_eq!((&first["key"], &first["help"]), (&"server.prot".into(), &"did you mean `port`?".into()));
     assert_eq!(told["problems"][1]["env"], "TOOLHUB__SERVER__PORT");
-    let shown = toolhub(folder.path(), &["config", "show", "--json"], &[]);
-    assert_eq!((shown.code, json(&shown.err)["error"]["code"].as_str()), (2, Some("config_invalid")));
+    let shown = run_toolhub(folder.path(), &["config", "show", "--json"], &[]);
+    assert_eq!((shown.code, parse_json(&shown.err)["error"]["code"].as_str()), (2, Some("config_invalid")));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn everything_that_holds_is_shown_with_its_origin() {
     );
     let variables = [("NAME", "hub"), ("TOOLHUB__DEFAULTS__TIMEOUT", "9s")];
     let arguments = ["config", "show", "--origin", "--set", "server.json_depth=9"];
-    let ran = toolhub(folder.path(), &arguments, &variables);
+    let ran = run_toolhub(folder.path(), &arguments, &variables);
     assert_eq!(ran.code, 0, "{}", ran.err);
     for (start, end) in [
         ("port = 99 ", "# toolhub.toml:2"),
@@ -111,11 +111,14 @@ fn everything_that_holds_is_shown_with_its_origin() {
     }
     let again = TempFolder::new();
     again.write("toolhub.toml", &ran.out);
-    assert_eq!(config(&again, &["check"]).code, 0, "what is shown can be used");
-    let told = json(&toolhub(folder.path(), &["config", "show", "--origin", "--json"], &variables).out);
+    assert_eq!(run_config(&again, &["check"]).code, 0, "what is shown can be used");
+    let told = parse_json(&run_toolhub(folder.path(), &["config", "show", "--origin", "--json"], &variables).out);
     let port = told["items"].as_array().unwrap().iter().find(|item| item["key"] == "server.port").unwrap();
     assert_eq!((&port["value"], &port["origin"]), (&99.into(), &"toolhub.toml:2".into()));
-    assert_eq!(json(&toolhub(folder.path(), &["config", "show", "--json"], &variables).out)["server"]["port"], 99);
+    assert_eq!(
+        parse_json(&run_toolhub(folder.path(), &["config", "show", "--json"], &variables).out)["server"]["port"],
+        99
+    );
 }
 
 /// Planted in every place a config can hold one, and looked for in everything that is printed.
@@ -137,7 +140,7 @@ fn no_command_prints_a_secret() {
     let variables = [("KEY_HASH", other.as_str()), ("MY_TOKEN", secret)];
     let mut printed = Vec::new();
     for arguments in [vec!["config", "show"], vec!["config", "show", "--origin"], vec!["config", "show", "--json"]] {
-        let ran = toolhub(folder.path(), &arguments, &variables);
+        let ran = run_toolhub(folder.path(), &arguments, &variables);
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(ran.out.contains("••••cdef") && ran.out.contains("KEY_HASH"), "{}", ran.out);
         printed.push(ran.out);
@@ -157,14 +160,14 @@ fn no_command_prints_a_secret() {
     ] {
         folder.write("toolhub.toml", &bad);
         for arguments in [vec!["config", "check"], vec!["config", "check", "--json"]] {
-            let ran = toolhub(folder.path(), &arguments, &variables);
+            let ran = run_toolhub(folder.path(), &arguments, &variables);
             assert_eq!(ran.code, 2, "{bad}: {}", ran.out);
             printed.extend([ran.out, ran.err]);
         }
     }
     folder.write("toolhub.toml", "");
     let arguments = ["config", "check", "--set", &format!("tools.x.auth.token={secret}")];
-    printed.push(toolhub(folder.path(), &arguments, &variables).err);
+    printed.push(run_toolhub(folder.path(), &arguments, &variables).err);
     for text in printed {
         for hidden in [secret, "31415926535", "0123456789abcdef0123", "1123456789abcdef", "2123456789abcdef"] {
             assert!(!text.contains(hidden), "{hidden} in\n{text}");

@@ -7,22 +7,22 @@ use std::path::Path;
 use serde_json::Value;
 use toolhub_testkit::TempFolder;
 
-use crate::config::toolhub;
+use crate::config::run_toolhub;
 
-const MARK: &str =
+const GENERATED_MARK: &str =
     "<!-- From here on the page is made from the schema; TOOLHUB_BLESS=1 cargo test -p toolhub-cli config_docs -->\n";
 
 #[test]
 fn the_page_has_a_row_for_every_key() {
     let folder = TempFolder::new();
     let schema: Value =
-        serde_json::from_str(&toolhub(folder.path(), &["config", "schema"], &[]).out).expect("it is JSON");
+        serde_json::from_str(&run_toolhub(folder.path(), &["config", "schema"], &[]).out).expect("it is JSON");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
     let text = std::fs::read_to_string(&page).expect("docs/config.md exists");
-    let (by_hand, found) = text.split_once(MARK).expect("the page has its mark");
-    let tables = tables(&schema);
+    let (by_hand, found) = text.split_once(GENERATED_MARK).expect("the page has its mark");
+    let tables = render_tables(&schema);
     if std::env::var_os("TOOLHUB_BLESS").is_some() {
-        std::fs::write(&page, format!("{by_hand}{MARK}{tables}")).expect("it can be written");
+        std::fs::write(&page, format!("{by_hand}{GENERATED_MARK}{tables}")).expect("it can be written");
     } else {
         assert_eq!(found, tables, "docs/config.md is not what the schema says");
     }
@@ -54,7 +54,7 @@ fn the_configs_of_the_guides_are_right() {
             folder.write("toolhub.toml", block);
             let secrets = ["WEATHER_KEY", "WEATHER_TOKEN", "SHOP_TOKEN", "PET_API_KEY", "DEEPSEEK_API_KEY"]
                 .map(|name| (name, "a-secret"));
-            let ran = toolhub(folder.path(), &["config", "check"], &secrets);
+            let ran = run_toolhub(folder.path(), &["config", "check"], &secrets);
             assert_eq!(ran.code, 0, "{page}\n{block}\n{}", ran.err);
             checked += 1;
         }
@@ -62,9 +62,9 @@ fn the_configs_of_the_guides_are_right() {
     assert!(checked >= 4, "only {checked} samples were found");
 }
 
-fn tables(schema: &Value) -> String {
+fn render_tables(schema: &Value) -> String {
     let mut text = String::new();
-    let writer = Writer { schema };
+    let writer = TableWriter { schema };
     for (name, section) in schema["properties"].as_object().expect("there are sections") {
         let is_list = section["type"] == "array";
         let named = section.get("additionalProperties").is_some_and(Value::is_object);
@@ -77,7 +77,7 @@ fn tables(schema: &Value) -> String {
         };
         let about = section["description"].as_str().unwrap_or_default();
         let columns = "| key | value | default | what it does |\n|---|---|---|---|";
-        text += &format!("\n## `{head}`\n\n{}\n\n{columns}\n", line(about));
+        text += &format!("\n## `{head}`\n\n{}\n\n{columns}\n", escape_cell(about));
         let inner = if is_list {
             &section["items"]
         } else if named {
@@ -85,51 +85,52 @@ fn tables(schema: &Value) -> String {
         } else {
             section
         };
-        writer.rows(writer.resolved(inner), "", &mut text);
+        writer.write_rows(writer.resolve_ref(inner), "", &mut text);
     }
     text
 }
 
-struct Writer<'a> {
+struct TableWriter<'a> {
     schema: &'a Value,
 }
 
-impl<'a> Writer<'a> {
-    fn resolved(&self, schema: &'a Value) -> &'a Value {
+impl<'a> TableWriter<'a> {
+    fn resolve_ref(&self, schema: &'a Value) -> &'a Value {
         let referred = schema["$ref"].as_str().and_then(|to| self.schema.pointer(to.trim_start_matches('#')));
-        referred.map_or(schema, |inner| self.resolved(inner))
+        referred.map_or(schema, |inner| self.resolve_ref(inner))
     }
 
-    fn rows(&self, table: &'a Value, prefix: &str, text: &mut String) {
+    fn write_rows(&self, table: &'a Value, prefix: &str, text: &mut String) {
         let required: Vec<&str> =
             table["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         for (name, key) in table["properties"].as_object().into_iter().flatten() {
-            let inner = self.resolved(key);
+            let inner = self.resolve_ref(key);
             let path = format!("{prefix}{name}");
             let default = match (key.get("default"), required.contains(&name.as_str())) {
                 (Some(value), _) => format!("`{value}`"),
                 (None, true) => "required".into(),
                 (None, false) => "–".into(),
             };
-            let about = line(key["description"].as_str().unwrap_or_default());
-            *text += &format!("| `{path}` | {} | {default} | {about} |\n", self.sort(inner));
+            let about = escape_cell(key["description"].as_str().unwrap_or_default());
+            *text += &format!("| `{path}` | {} | {default} | {about} |\n", self.type_name(inner));
             let nested = match inner["anyOf"].as_array() {
-                Some(choices) => {
-                    choices.iter().map(|choice| self.resolved(choice)).find(|choice| choice.get("properties").is_some())
-                }
+                Some(choices) => choices
+                    .iter()
+                    .map(|choice| self.resolve_ref(choice))
+                    .find(|choice| choice.get("properties").is_some()),
                 None => Some(inner),
             };
-            let items = inner["type"] == "array" && self.resolved(&inner["items"]).get("properties").is_some();
+            let items = inner["type"] == "array" && self.resolve_ref(&inner["items"]).get("properties").is_some();
             match nested {
-                _ if items => self.rows(self.resolved(&inner["items"]), &format!("{path}[]."), text),
-                Some(table) => self.rows(table, &format!("{path}."), text),
+                _ if items => self.write_rows(self.resolve_ref(&inner["items"]), &format!("{path}[]."), text),
+                Some(table) => self.write_rows(table, &format!("{path}."), text),
                 None => {}
             }
         }
     }
 
     /// What may be written there.
-    fn sort(&self, schema: &Value) -> String {
+    fn type_name(&self, schema: &Value) -> String {
         if let Some(choices) = schema["oneOf"].as_array() {
             let words = choices.iter().flat_map(|choice| match choice["enum"].as_array() {
                 Some(words) => words.clone(),
@@ -141,7 +142,11 @@ impl<'a> Writer<'a> {
             if let Some(words) = choices.iter().find_map(|choice| choice["enum"].as_array()) {
                 return words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
             }
-            return choices.iter().map(|choice| self.sort(self.resolved_here(choice))).collect::<Vec<_>>().join(" or ");
+            return choices
+                .iter()
+                .map(|choice| self.type_name(self.resolve_local_ref(choice)))
+                .collect::<Vec<_>>()
+                .join(" or ");
         }
         let range = match (schema["minimum"].as_f64(), schema["maximum"].as_f64()) {
             (Some(min), Some(max)) if max < 100_000.0 => format!(", {min} to {max}"),
@@ -157,18 +162,18 @@ impl<'a> Writer<'a> {
             (Some("integer"), _) => format!("whole number{range}"),
             (Some("number"), _) => format!("number{range}"),
             (Some("boolean"), _) => "true, false".into(),
-            (Some("array"), _) => format!("list of {}", self.sort(self.resolved_here(&schema["items"]))),
+            (Some("array"), _) => format!("list of {}", self.type_name(self.resolve_local_ref(&schema["items"]))),
             (Some("object"), _) => "table".into(),
             _ => "anything".into(),
         }
     }
 
-    fn resolved_here<'b>(&'b self, schema: &'b Value) -> &'b Value {
+    fn resolve_local_ref<'b>(&'b self, schema: &'b Value) -> &'b Value {
         let referred = schema["$ref"].as_str().and_then(|to| self.schema.pointer(to.trim_start_matches('#')));
-        referred.map_or(schema, |inner| self.resolved_here(inner))
+        referred.map_or(schema, |inner| self.resolve_local_ref(inner))
     }
 }
 
-fn line(text: &str) -> String {
+fn escape_cell(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }

@@ -24,13 +24,13 @@ use toolhub::{
 use toolhub_testkit::{TempFolder, soak};
 
 /// Tells the test binary that it is the hub to be killed, and where it works.
-const FOLDER: &str = "TOOLHUB_GUARDED_HUB";
+const FOLDER_VARIABLE: &str = "TOOLHUB_GUARDED_HUB";
 /// After this long nobody may be left.
-const WITHIN: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Has a child in its group, one that left it, one that was forked twice, one that does not listen, and one of another
 /// program; gives a sign when all are there, and does what it is told.
-const FAMILY: &str = r#"
+const PROCESS_TREE_SCRIPT: &str = r#"
 import json, os, signal, subprocess, sys, time
 folder, name = sys.argv[1:3]
 up = os.path.join(folder, "up-%s-%d" % (name, os.getpid()))
@@ -66,24 +66,24 @@ else:
     time.sleep(1000)
 "#;
 
-fn guarded(command: Command) -> Command {
+fn with_guard(command: Command) -> Command {
     command.guard(Guard::program(env!("CARGO_BIN_EXE_toolhub"))).grace(Duration::from_millis(200))
 }
 
-fn python(code: &str, args: &[&str]) -> Command {
-    guarded(Command::new("python3").args(["-c", code]).args(args.iter().copied()))
+fn python_command(code: &str, args: &[&str]) -> Command {
+    with_guard(Command::new("python3").args(["-c", code]).args(args.iter().copied()))
 }
 
-fn family(folder: &Path, name: &str) -> Command {
-    python(FAMILY, &[folder.to_str().unwrap(), name])
+fn process_tree_command(folder: &Path, name: &str) -> Command {
+    python_command(PROCESS_TREE_SCRIPT, &[folder.to_str().unwrap(), name])
 }
 
-async fn hub<const N: usize>(tools: [ToolBuilder; N]) -> ToolHub {
+async fn build_hub<const N: usize>(tools: [ToolBuilder; N]) -> ToolHub {
     tools.into_iter().fold(ToolHub::builder(), HubBuilder::tool).build().await.unwrap()
 }
 
 /// All processes that have the folder among their arguments, with their words.
-fn alive(folder: &Path) -> Vec<(String, Vec<String>)> {
+fn find_processes(folder: &Path) -> Vec<(String, Vec<String>)> {
     let folder = folder.to_str().unwrap();
     let all = fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| {
@@ -97,17 +97,17 @@ fn alive(folder: &Path) -> Vec<(String, Vec<String>)> {
 }
 
 /// Waits until nobody is left. Seen twice in a row, so that one who is just being started is not overlooked.
-async fn nobody_left(folder: &Path) {
+async fn assert_no_process_left(folder: &Path) {
     let (began, mut quiet) = (Instant::now(), 0);
     while quiet < 2 {
-        let left: Vec<String> = alive(folder).into_iter().map(|(pid, _)| pid).collect();
+        let left: Vec<String> = find_processes(folder).into_iter().map(|(pid, _)| pid).collect();
         quiet = if left.is_empty() { quiet + 1 } else { 0 };
-        assert!(began.elapsed() < WITHIN, "still there after {WITHIN:?}: {left:?}");
+        assert!(began.elapsed() < EXIT_TIMEOUT, "still there after {EXIT_TIMEOUT:?}: {left:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-async fn is_there(path: PathBuf) {
+async fn wait_for_file(path: PathBuf) {
     let began = Instant::now();
     while !path.exists() {
         assert!(began.elapsed() < Duration::from_secs(60), "still waiting for {}", path.display());
@@ -119,8 +119,12 @@ async fn is_there(path: PathBuf) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by the test below, in a process of its own"]
 async fn calls_programs_until_it_is_killed() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    let hub = hub([family(&folder, "hangs").tool("hangs"), family(&folder, "lives").stateful_tool("lives")]).await;
+    let Some(folder) = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from) else { return };
+    let hub = build_hub([
+        process_tree_command(&folder, "hangs").tool("hangs"),
+        process_tree_command(&folder, "lives").stateful_tool("lives"),
+    ])
+    .await;
     println!("ready");
     let hangs = hub.call("hangs", json!({})).start();
     let lived = hub.call("lives", json!({"a": 1})).thread("t").await;
@@ -136,35 +140,40 @@ async fn a_hub_that_is_killed_leaves_nobody_behind() {
         let folder = TempFolder::new();
         let mut hub = tokio::process::Command::new(std::env::current_exe().unwrap())
             .args(["guard::calls_programs_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
-            .env(FOLDER, folder.path())
+            .env(FOLDER_VARIABLE, folder.path())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut said = BufReader::new(hub.stdout.take().unwrap()).lines();
         while said.next_line().await.unwrap().expect("it ended by itself") != "ready" {}
         if kill % 2 == 0 {
-            is_there(folder.path().join("up-hangs")).await;
-            is_there(folder.path().join("up-lives")).await;
-            assert!(alive(folder.path()).len() >= 14, "two guards with six each: {:?}", alive(folder.path()));
+            wait_for_file(folder.path().join("up-hangs")).await;
+            wait_for_file(folder.path().join("up-lives")).await;
+            assert!(
+                find_processes(folder.path()).len() >= 14,
+                "two guards with six each: {:?}",
+                find_processes(folder.path())
+            );
         } else {
             // While programs are being started; whichever of them are there by then.
             tokio::time::sleep(Duration::from_millis(15 * kill)).await;
         }
         hub.kill().await.unwrap();
-        nobody_left(folder.path()).await;
+        assert_no_process_left(folder.path()).await;
     }
 }
 
 #[tokio::test]
 async fn a_cancelled_call_leaves_nobody_behind_who_left_the_group_either() {
     let folder = TempFolder::new();
-    let (hub, cancel) = (hub([family(folder.path(), "hangs").tool("hangs")]).await, CancellationToken::new());
+    let (hub, cancel) =
+        (build_hub([process_tree_command(folder.path(), "hangs").tool("hangs")]).await, CancellationToken::new());
     let (outcome, ()) = tokio::join!(hub.call("hangs", json!({})).cancel_on(&cancel), async {
-        is_there(folder.path().join("up-hangs")).await;
+        wait_for_file(folder.path().join("up-hangs")).await;
         cancel.cancel();
     });
     assert_eq!(outcome.error.unwrap().kind, ErrorKind::Cancelled);
-    nobody_left(folder.path()).await;
+    assert_no_process_left(folder.path()).await;
 }
 
 #[tokio::test]
@@ -175,46 +184,46 @@ import os, sys
 os.setsid() if os.fork() == 0 else open(sys.argv[1] + '/up', 'w')
 while True:
     if os.fork(): os._exit(0)";
-    let hub = hub([python(code, &[folder.path().to_str().unwrap()]).tool("forks")]).await;
+    let hub = build_hub([python_command(code, &[folder.path().to_str().unwrap()]).tool("forks")]).await;
     let outcome = hub.call("forks", json!({})).await;
     assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::ToolError, "{outcome:?}");
     assert!(folder.path().join("up").exists());
-    nobody_left(folder.path()).await;
+    assert_no_process_left(folder.path()).await;
 }
 
 #[tokio::test]
 async fn a_program_that_ends_takes_along_what_it_started() {
     let folder = TempFolder::new();
-    let hub = hub([family(folder.path(), "ends").tool("ends")]).await;
+    let hub = build_hub([process_tree_command(folder.path(), "ends").tool("ends")]).await;
     let outcome = hub.call("ends", json!({})).await;
     assert_eq!(outcome.output, json!("I am done"), "{outcome:?}");
-    nobody_left(folder.path()).await;
+    assert_no_process_left(folder.path()).await;
 }
 
 #[tokio::test]
 async fn a_thread_that_is_cleaned_up_leaves_nobody_behind() {
     let folder = TempFolder::new();
-    let hub = hub([family(folder.path(), "lives").stateful_tool("lives")]).await;
+    let hub = build_hub([process_tree_command(folder.path(), "lives").stateful_tool("lives")]).await;
     for n in 0..2 {
         let outcome = hub.call("lives", json!({"n": n})).thread("t").await;
         assert_eq!(outcome.output, json!({"n": n}), "{outcome:?}");
     }
     hub.cleanup_thread(&Tenant::default(), &ThreadId::new("t").unwrap()).await;
-    nobody_left(folder.path()).await;
+    assert_no_process_left(folder.path()).await;
 }
 
 #[tokio::test]
 async fn a_guard_that_somebody_ends_ends_everybody_below() {
     let folder = TempFolder::new();
-    let hub = hub([family(folder.path(), "hangs").tool("hangs")]).await;
+    let hub = build_hub([process_tree_command(folder.path(), "hangs").tool("hangs")]).await;
     let (outcome, ()) = tokio::join!(hub.call("hangs", json!({})), async {
-        is_there(folder.path().join("up-hangs")).await;
-        let all = alive(folder.path());
+        wait_for_file(folder.path().join("up-hangs")).await;
+        let all = find_processes(folder.path());
         let (guard, _) = all.iter().find(|(_, words)| words.get(1).is_some_and(|word| word == "guard")).unwrap();
         assert!(Start::new("kill").arg(guard).status().unwrap().success());
     });
     assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::Crashed, "{outcome:?}");
-    nobody_left(folder.path()).await;
+    assert_no_process_left(folder.path()).await;
 }
 
 #[tokio::test]
@@ -230,16 +239,16 @@ async fn below_a_guard_a_program_speaks_and_fails_as_it_would_without_one() {
     // A guard that may open so few files that it cannot even begin.
     let toolhub = env!("CARGO_BIN_EXE_toolhub");
     let poor = script("poor", &format!("#!/bin/sh\nulimit -n 4\nexec '{toolhub}' \"$@\"\n"));
-    let hub = hub([
-        python(
+    let hub = build_hub([
+        python_command(
             "import sys, json; print(json.dumps([json.load(sys.stdin)['arguments'], sys.argv[1:]]))",
             &["--", "-x", "a b"],
         )
         .tool("echo"),
-        python("import sys; print('aside', file=sys.stderr); sys.exit(3)", &[]).tool("code"),
-        python("import os; os.kill(os.getpid(), 11)", &[]).tool("signal"),
-        python("import os, time; os.close(1); time.sleep(1000)", &[]).stateful_tool("closed"),
-        guarded(Command::new(lost)).tool("lost"),
+        python_command("import sys; print('aside', file=sys.stderr); sys.exit(3)", &[]).tool("code"),
+        python_command("import os; os.kill(os.getpid(), 11)", &[]).tool("signal"),
+        python_command("import os, time; os.close(1); time.sleep(1000)", &[]).stateful_tool("closed"),
+        with_guard(Command::new(lost)).tool("lost"),
         Command::new("echo").arg("1").guard(Guard::program(poor)).tool("poor"),
     ])
     .await;

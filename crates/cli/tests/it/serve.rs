@@ -1,10 +1,10 @@
 //! The binary as a server: reloads under load, orderly ends, secrets that stay secret, and the demo.
 
-mod again;
 mod agents;
+mod connection;
 mod imports;
-mod line;
 mod process;
+mod reload_and_restore;
 mod runs_killed;
 mod service;
 mod signals;
@@ -24,8 +24,8 @@ use std::{
 use serde_json::json;
 use toolhub_testkit::{TempFolder, soak};
 
-use crate::config::toolhub;
-use line::Line;
+use crate::config::run_toolhub;
+use connection::HttpConnection;
 use process::Process;
 
 const TOOLS: &str = r#"
@@ -35,9 +35,9 @@ builtin = "calculator"
 builtin = "counter"
 "#;
 
-fn calculate(line: &mut Line) -> u16 {
+fn calculate(line: &mut HttpConnection) -> u16 {
     let body = json!({"arguments": {"expression": "2+3*4"}}).to_string();
-    let answer = line.ask("POST /api/v1/tools/calculator/calls", "", &body);
+    let answer = line.send("POST /api/v1/tools/calculator/calls", "", &body);
     assert!(answer.status != 200 || answer.json()["output"] == 14, "{}", answer.text);
     answer.status
 }
@@ -52,11 +52,11 @@ fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
         for caller in 0..4 {
             let (over, calls, port) = (&over, &calls, server.port);
             scope.spawn(move || {
-                let mut line = Line::to(port);
+                let mut line = HttpConnection::connect(port);
                 while !over.load(Ordering::Relaxed) {
                     assert_eq!(calculate(&mut line), 200);
                     let thread = json!({"arguments": {}, "threadId": format!("t{caller}")}).to_string();
-                    let counted = line.ask("POST /api/v1/tools/counter/calls", "", &thread);
+                    let counted = line.send("POST /api/v1/tools/counter/calls", "", &thread);
                     assert_eq!(
                         (counted.status, &counted.json()["status"]),
                         (200, &json!("success")),
@@ -67,7 +67,7 @@ fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
                 }
             });
         }
-        let mut admin = Line::to(server.port);
+        let mut admin = HttpConnection::connect(server.port);
         let rounds = soak(200, 1_000);
         for round in 0..rounds {
             // Another limit, a tool that comes and goes, a tool that is replaced; and now and then a file with a mistake.
@@ -78,7 +78,7 @@ fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
                 30 + round % 7
             );
             folder.write("toolhub.toml", &text);
-            let answer = admin.ask("POST /api/v1/reload", "", "");
+            let answer = admin.send("POST /api/v1/reload", "", "");
             let expected = if bad.is_empty() { 200 } else { 422 };
             assert_eq!(answer.status, expected, "round {round}: {}", answer.text);
         }
@@ -86,7 +86,7 @@ fn a_config_is_read_again_a_thousand_times_and_no_call_notices() {
     });
     let calls = calls.into_inner();
     assert!(calls > 100, "there was hardly any load: {calls} calls");
-    let count = Line::to(server.port).ask("GET /api/v1/state/contexts/t0%2Fcounter/business", "", "");
+    let count = HttpConnection::connect(server.port).send("GET /api/v1/state/contexts/t0%2Fcounter/business", "", "");
     assert!(count.json()["data"].is_object() || count.json()["data"].is_number(), "{}", count.text);
 }
 
@@ -100,11 +100,11 @@ fn a_server_that_is_asked_to_stop_answers_every_call_it_took() {
         .map(|caller| {
             let answered = answered.clone();
             thread::spawn(move || {
-                let mut line = Line::to(port);
+                let mut line = HttpConnection::connect(port);
                 let mut counted = 0_u64;
                 let body = json!({"arguments": {}, "threadId": format!("t{caller}")}).to_string();
                 loop {
-                    match line.try_ask("POST /api/v1/tools/counter/calls", "", &body) {
+                    match line.try_send("POST /api/v1/tools/counter/calls", "", &body) {
                         Some(answer) if answer.status == 200 => {
                             counted = answer.json()["output"].as_u64().expect("a count");
                             answered.fetch_add(1, Ordering::Relaxed);
@@ -126,16 +126,16 @@ fn a_server_that_is_asked_to_stop_answers_every_call_it_took() {
     server.signal("TERM");
     let counted: Vec<u64> =
         callers.into_iter().map(|caller| caller.join().expect("no caller was left alone")).collect();
-    let (code, ..) = server.end();
+    let (code, ..) = server.wait_for_exit();
     assert_eq!(code, Some(0));
     assert!(counted.iter().sum::<u64>() > 0, "nobody was served");
     // What was answered is there, and nothing beyond it: a call that was taken was answered.
     for (caller, counted) in counted.into_iter().enumerate() {
-        let shown = toolhub(folder.path(), &["--json", "state", "get", &format!("t{caller}/counter")], &[]);
+        let shown = run_toolhub(folder.path(), &["--json", "state", "get", &format!("t{caller}/counter")], &[]);
         let entry: serde_json::Value = serde_json::from_str(&shown.out).unwrap_or_default();
         assert_eq!(entry["version"].as_u64().unwrap_or(0), counted, "caller {caller}: {}{}", shown.out, shown.err);
     }
-    let open = toolhub(folder.path(), &["--json", "calls", "list", "--status", "executing"], &[]);
+    let open = run_toolhub(folder.path(), &["--json", "calls", "list", "--status", "executing"], &[]);
     let open: serde_json::Value = serde_json::from_str(&open.out).expect("a list");
     assert_eq!(open["items"], json!([]), "every call has its end");
 }
@@ -143,7 +143,7 @@ fn a_server_that_is_asked_to_stop_answers_every_call_it_took() {
 #[test]
 fn secrets_are_nowhere_to_be_seen() {
     let folder = TempFolder::new();
-    let key = toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
+    let key = run_toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
     let made: serde_json::Value = serde_json::from_str(&key.out).unwrap_or_else(|_| panic!("{}{}", key.out, key.err));
     let (key, hash) = (made["key"].as_str().expect("a key"), made["hash"].as_str().expect("its hash"));
     let text = format!(
@@ -152,11 +152,11 @@ fn secrets_are_nowhere_to_be_seen() {
     );
     folder.write("toolhub.toml", &text);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("OPS_HASH", hash)]);
-    let mut line = Line::to(server.port);
+    let mut line = HttpConnection::connect(server.port);
     let own = format!("authorization: Bearer {key}\r\nx-api-key: canary-header\r\ncookie: session=canary-cookie\r\n");
     let mut seen = Vec::new();
     let mut ask = |what: &str, headers: &str, body: &str| {
-        let answer = line.ask(what, headers, body);
+        let answer = line.send(what, headers, body);
         seen.push(answer.text.clone());
         answer
     };
@@ -173,7 +173,7 @@ fn secrets_are_nowhere_to_be_seen() {
     assert!((200..300).contains(&backup.status), "{}", backup.text);
     let copy = fs::read(backup.json()["path"].as_str().expect("where it is")).expect("the backup is there");
     server.signal("TERM");
-    let (code, out, err) = server.end();
+    let (code, out, err) = server.wait_for_exit();
     assert_eq!(code, Some(0), "{err}");
     seen.extend([out, err, String::from_utf8_lossy(&copy).into_owned()]);
     let digits = hash.trim_start_matches("sha256:");
@@ -197,7 +197,7 @@ fn secrets_are_nowhere_to_be_seen() {
 fn a_key_that_leaves_the_config_is_refused_once_it_is_read_again() {
     let folder = TempFolder::new();
     let make = |name: &str| {
-        let made = toolhub(folder.path(), &["--json", "keys", "create", name, "--scope", "admin"], &[]);
+        let made = run_toolhub(folder.path(), &["--json", "keys", "create", name, "--scope", "admin"], &[]);
         serde_json::from_str::<serde_json::Value>(&made.out).unwrap_or_else(|_| panic!("{}{}", made.out, made.err))
     };
     let (old, new) = (make("old"), make("new"));
@@ -207,21 +207,21 @@ fn a_key_that_leaves_the_config_is_refused_once_it_is_read_again() {
     let (first, second) = (lines("old", &old), lines("new", &new));
     folder.write("toolhub.toml", &format!("[auth]\nmode = \"keys\"\n{first}{second}"));
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let mut line = Line::to(server.port);
+    let mut line = HttpConnection::connect(server.port);
     let header = |key: &serde_json::Value| format!("authorization: Bearer {}\r\n", key["key"].as_str().expect("a key"));
     let (old, new) = (header(&old), header(&new));
-    assert_eq!(line.ask("GET /api/v1/tools", &old, "").status, 200);
+    assert_eq!(line.send("GET /api/v1/tools", &old, "").status, 200);
     folder.write("toolhub.toml", &format!("[auth]\nmode = \"keys\"\n{second}"));
-    let done = line.ask("POST /api/v1/reload", &new, "");
+    let done = line.send("POST /api/v1/reload", &new, "");
     assert_eq!((done.status, &done.json()["needsRestart"]), (200, &json!([])), "{}", done.text);
-    assert_eq!(line.ask("GET /api/v1/tools", &old, "").status, 401);
-    assert_eq!(line.ask("GET /api/v1/tools", &new, "").status, 200);
+    assert_eq!(line.send("GET /api/v1/tools", &old, "").status, 401);
+    assert_eq!(line.send("GET /api/v1/tools", &new, "").status, 200);
 }
 
 #[test]
 fn a_reload_that_leaves_nobody_who_may_administer_is_done_and_said_aloud() {
     let folder = TempFolder::new();
-    let made = toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
+    let made = run_toolhub(folder.path(), &["--json", "keys", "create", "ops", "--scope", "admin"], &[]);
     let made: serde_json::Value = serde_json::from_str(&made.out).unwrap_or_else(|_| panic!("{}", made.err));
     let config = |scope: &str| {
         format!(
@@ -232,13 +232,13 @@ fn a_reload_that_leaves_nobody_who_may_administer_is_done_and_said_aloud() {
     folder.write("toolhub.toml", &config("admin"));
     let server =
         Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "warn")]);
-    let (mut line, key) = (Line::to(server.port), made["key"].as_str().expect("a key"));
+    let (mut line, key) = (HttpConnection::connect(server.port), made["key"].as_str().expect("a key"));
     let own = format!("authorization: Bearer {key}\r\n");
     folder.write("toolhub.toml", &config("tools:read"));
-    assert_eq!(line.ask("POST /api/v1/reload", &own, "").status, 200);
-    assert_eq!(line.ask("POST /api/v1/reload", &own, "").status, 403);
+    assert_eq!(line.send("POST /api/v1/reload", &own, "").status, 200);
+    assert_eq!(line.send("POST /api/v1/reload", &own, "").status, 403);
     server.signal("TERM");
-    let (_, _, err) = server.end();
+    let (_, _, err) = server.wait_for_exit();
     assert!(err.contains("no key has the scope `admin`") && err.contains("SIGHUP"), "{err}");
 }
 
@@ -248,14 +248,14 @@ fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
     folder.write("toolhub.toml", TOOLS);
     let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("SECRET_OF_THE_HOST", "canary")];
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = Line::to(server.port);
+    let mut line = HttpConnection::connect(server.port);
     let adder = json!({"name": "adder", "builtin": "calculator", "description": "Adds.", "maxConcurrency": 2,
         "annotations": {"readOnly": true}, "metadata": {"madeBy": "ann"}, "tags": null});
-    let made = line.ask("POST /api/v1/tools", "", &adder.to_string());
+    let made = line.send("POST /api/v1/tools", "", &adder.to_string());
     assert_eq!((made.status, &made.json()["description"]), (201, &json!("Adds.")), "{}", made.text);
-    assert_eq!(line.ask("POST /api/v1/tools", "", &adder.to_string()).status, 409);
+    assert_eq!(line.send("POST /api/v1/tools", "", &adder.to_string()).status, 409);
     let body = json!({"arguments": {"expression": "1+1"}}).to_string();
-    assert_eq!(line.ask("POST /api/v1/tools/adder/calls", "", &body).json()["output"], 2);
+    assert_eq!(line.send("POST /api/v1/tools/adder/calls", "", &body).json()["output"], 2);
     for (wrong, word) in [
         (json!({"name": "x", "builtin": "calculater"}), "calculator"),
         (json!({"name": "x", "builtin": "clock", "descripton": "y"}), "description"),
@@ -263,7 +263,7 @@ fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
         (json!({"name": "x", "command": ["sh"]}), "config file"),
         (json!({"name": "x", "builtin": "clock", "timeout": 5}), "\"5s\""),
     ] {
-        let answer = line.ask("POST /api/v1/tools", "", &wrong.to_string());
+        let answer = line.send("POST /api/v1/tools", "", &wrong.to_string());
         assert_eq!(answer.status, 422, "{wrong}: {}", answer.text);
         assert!(
             answer.text.contains(word) || answer.text.contains(&word.replace('"', "\\\"")),
@@ -273,22 +273,22 @@ fn a_tool_made_over_the_api_is_there_after_a_restart_and_the_config_wins() {
         assert!(!answer.text.contains("canary"), "{}", answer.text);
     }
     let taken = json!({"builtin": "clock"}).to_string();
-    assert_eq!(line.ask("PUT /api/v1/tools/counter", "", &taken).status, 409, "the config wins");
-    assert_eq!(line.ask("DELETE /api/v1/tools/counter", "", "").status, 409, "the config wins");
+    assert_eq!(line.send("PUT /api/v1/tools/counter", "", &taken).status, 409, "the config wins");
+    assert_eq!(line.send("DELETE /api/v1/tools/counter", "", "").status, 409, "the config wins");
     server.signal("KILL");
-    server.end();
+    server.wait_for_exit();
 
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = Line::to(server.port);
-    assert_eq!(line.ask("POST /api/v1/tools/adder/calls", "", &body).json()["output"], 2);
-    assert_eq!(line.ask("PUT /api/v1/tools/adder", "", &taken).status, 200);
-    assert_eq!(line.ask("DELETE /api/v1/tools/adder", "", "").status, 204);
-    assert_eq!(line.ask("POST /api/v1/tools/adder/calls", "", &body).status, 404);
+    let mut line = HttpConnection::connect(server.port);
+    assert_eq!(line.send("POST /api/v1/tools/adder/calls", "", &body).json()["output"], 2);
+    assert_eq!(line.send("PUT /api/v1/tools/adder", "", &taken).status, 200);
+    assert_eq!(line.send("DELETE /api/v1/tools/adder", "", "").status, 204);
+    assert_eq!(line.send("POST /api/v1/tools/adder/calls", "", &body).status, 404);
     server.signal("KILL");
-    server.end();
+    server.wait_for_exit();
 
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    assert_eq!(Line::to(server.port).ask("GET /api/v1/tools/adder", "", "").status, 404);
+    assert_eq!(HttpConnection::connect(server.port).send("GET /api/v1/tools/adder", "", "").status, 404);
 }
 
 #[test]
@@ -297,38 +297,38 @@ fn a_tool_made_over_the_api_may_wait_for_any_tool_there_is_and_is_left_out_where
     folder.write("toolhub.toml", TOOLS);
     let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = Line::to(server.port);
-    let make = |line: &mut Line, name: &str, after: &str| {
+    let mut line = HttpConnection::connect(server.port);
+    let make = |line: &mut HttpConnection, name: &str, after: &str| {
         let body = json!({"name": name, "builtin": "clock", "dependsOn": [after]}).to_string();
-        line.ask("POST /api/v1/tools", "", &body)
+        line.send("POST /api/v1/tools", "", &body)
     };
     let second = make(&mut line, "second", "counter");
     assert_eq!(second.status, 201, "{}", second.text);
     assert_eq!(make(&mut line, "third", "second").status, 201);
     let unknown = make(&mut line, "fourth", "secnd");
     assert_eq!(unknown.status, 422, "{}", unknown.text);
-    let early = line.ask("POST /api/v1/tools/second/calls", "", r#"{"threadId": "t"}"#);
+    let early = line.send("POST /api/v1/tools/second/calls", "", r#"{"threadId": "t"}"#);
     assert_eq!(early.json()["code"], "dependency_not_met", "{}", early.text);
     server.signal("KILL");
-    server.end();
+    server.wait_for_exit();
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = Line::to(server.port);
-    assert_eq!(line.ask("GET /api/v1/tools/third", "", "").status, 200);
+    let mut line = HttpConnection::connect(server.port);
+    assert_eq!(line.send("GET /api/v1/tools/third", "", "").status, 200);
     server.signal("KILL");
-    server.end();
+    server.wait_for_exit();
     folder.write("toolhub.toml", "[tools.calculator]\nbuiltin = \"calculator\"\n");
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = Line::to(server.port);
-    assert_eq!(line.ask("GET /api/v1/tools/calculator", "", "").status, 200);
+    let mut line = HttpConnection::connect(server.port);
+    assert_eq!(line.send("GET /api/v1/tools/calculator", "", "").status, 200);
     for gone in ["second", "third"] {
-        assert_eq!(line.ask(&format!("GET /api/v1/tools/{gone}"), "", "").status, 404, "{gone}");
+        assert_eq!(line.send(&format!("GET /api/v1/tools/{gone}"), "", "").status, 404, "{gone}");
     }
 }
 
 #[test]
 fn a_public_address_without_keys_is_refused_with_the_way_out() {
     let folder = TempFolder::new();
-    let ran = toolhub(folder.path(), &["serve", "--host", "0.0.0.0"], &[]);
+    let ran = run_toolhub(folder.path(), &["serve", "--host", "0.0.0.0"], &[]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("toolhub keys create"), "{}", ran.err);
 }
@@ -337,13 +337,13 @@ fn a_public_address_without_keys_is_refused_with_the_way_out() {
 fn a_config_with_a_mistake_starts_nothing_and_an_address_that_is_taken_says_so() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", "[server]\nprot = 1\n");
-    let ran = toolhub(folder.path(), &["serve"], &[]);
+    let ran = run_toolhub(folder.path(), &["serve"], &[]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("`port`") && ran.err.contains("toolhub.toml:2"), "{}", ran.err);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let port = taken.local_addr().expect("it has an address").port().to_string();
     folder.write("toolhub.toml", "");
-    let ran = toolhub(folder.path(), &["serve", "--port", &port], &[]);
+    let ran = run_toolhub(folder.path(), &["serve", "--port", &port], &[]);
     assert_eq!(ran.code, 4, "{}", ran.err);
     assert!(ran.err.contains("--port"), "{}", ran.err);
 }
@@ -352,32 +352,32 @@ fn a_config_with_a_mistake_starts_nothing_and_an_address_that_is_taken_says_so()
 fn the_demo_serves_its_tools_and_leaves_nothing_behind() {
     let folder = TempFolder::new();
     let server = Process::start(folder.path(), &["demo", "--port", "0"], &[]);
-    let mut line = Line::to(server.port);
-    assert_eq!(line.ask("GET /livez", "", "").status, 200);
+    let mut line = HttpConnection::connect(server.port);
+    assert_eq!(line.send("GET /livez", "", "").status, 200);
     assert_eq!(calculate(&mut line), 200);
-    let states = line.ask("GET /agents/demo/tool-states", "", "").json();
+    let states = line.send("GET /agents/demo/tool-states", "", "").json();
     let names: Vec<&String> = states["data"]["toolStates"].as_object().expect("its tools").keys().collect();
     let all = ["calculator", "clock", "counter", "dangerous", "flaky", "notes", "report", "weather", "words"];
     assert_eq!(names, all);
     let mut call = |tool: &str, arguments: serde_json::Value| {
         let body = json!({"arguments": arguments, "threadId": "demo"}).to_string();
-        line.ask(&format!("POST /api/v1/tools/{tool}/calls"), "", &body).json()
+        line.send(&format!("POST /api/v1/tools/{tool}/calls"), "", &body).json()
     };
     assert_eq!(call("report", json!({"title": "Trip"}))["code"], "dependency_not_met");
     assert_eq!(call("weather", json!({"city": "Paris"}))["output"]["unit"], "°C");
     assert_eq!(call("report", json!({"title": "Trip"}))["status"], "success");
     assert_eq!(call("words", json!({"text": "two words"}))["output"], json!({"letters": 8, "words": 2}));
     let said = json!({"content": "weather in Oslo, then a report"}).to_string();
-    let told = line.ask("POST /api/v1/threads/talk/messages", "", &said).json();
+    let told = line.send("POST /api/v1/threads/talk/messages", "", &said).json();
     let made: Vec<_> = told["calls"].as_array().expect("its calls").iter().map(|call| &call["tool"]).collect();
     assert_eq!((&told["status"], made), (&json!("completed"), vec![&json!("weather"), &json!("report")]), "{told}");
     let asks = json!({"arguments": {"folder": "/tmp/old"}}).to_string();
-    let waits = line.ask("POST /api/v1/tools/dangerous/calls", "", &asks);
+    let waits = line.send("POST /api/v1/tools/dangerous/calls", "", &asks);
     assert_eq!((waits.status, &waits.json()["status"]), (202, &json!("awaiting_approval")), "{}", waits.text);
     // What it prints can be typed as it is: nobody would look for it at this port.
     let typed = format!("expression='2+3*4' --server http://127.0.0.1:{}\n", server.port);
     server.signal("TERM");
-    let (code, out, err) = server.end();
+    let (code, out, err) = server.wait_for_exit();
     assert_eq!(code, Some(0), "{err}");
     assert!(out.contains(&typed), "{out}");
     assert!(

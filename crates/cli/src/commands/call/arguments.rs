@@ -8,24 +8,24 @@ use serde_json::{Map, Value};
 use crate::failure::Failure;
 
 /// References inside a schema are followed so far and no further.
-const DEEPEST: usize = 16;
+const MAX_REF_DEPTH: usize = 16;
 
 /// The arguments, typed by the schema.
 ///
 /// # Errors
 /// When a word is no argument, or two of them cannot both be meant.
-pub(super) fn typed(tool: &str, words: &[String], schema: &Value) -> Result<Map<String, Value>, Failure> {
+pub(super) fn parse_typed(tool: &str, words: &[String], schema: &Value) -> Result<Map<String, Value>, Failure> {
     let mut arguments = Value::Object(Map::new());
     for word in words {
-        let (path, given) = split(word).ok_or_else(|| no_argument(tool, word, schema))?;
-        let path = steps(path, schema);
-        let inner = path.iter().try_fold(schema, |inner, step| property(inner, step, schema));
+        let (path, given) = split_pair(word).ok_or_else(|| invalid_pair(tool, word, schema))?;
+        let path = path_segments(path, schema);
+        let inner = path.iter().try_fold(schema, |inner, step| property_schema(inner, step, schema));
         let value = match given {
-            Given::Json(text) => json(word, text)?,
-            Given::Text(text) => convert(text, inner.unwrap_or(&Value::Null), schema),
+            PairValue::Json(text) => parse_json(word, text)?,
+            PairValue::Text(text) => coerce(text, inner.unwrap_or(&Value::Null), schema),
         };
-        let repeats = inner.is_some_and(|inner| types(inner, schema).contains(&"array"));
-        put(&mut arguments, &path, value, repeats).map_err(|why| Failure::usage(format!("`{word}` {why}")))?;
+        let repeats = inner.is_some_and(|inner| allowed_types(inner, schema).contains(&"array"));
+        insert(&mut arguments, &path, value, repeats).map_err(|why| Failure::usage(format!("`{word}` {why}")))?;
     }
     Ok(match arguments {
         Value::Object(arguments) => arguments,
@@ -37,15 +37,15 @@ pub(super) fn typed(tool: &str, words: &[String], schema: &Value) -> Result<Map<
 ///
 /// # Errors
 /// When a word is no member.
-pub(crate) fn untyped(words: &[String]) -> Result<Map<String, Value>, Failure> {
-    typed("", words, &Value::Null)
+pub(crate) fn parse_untyped(words: &[String]) -> Result<Map<String, Value>, Failure> {
+    parse_typed("", words, &Value::Null)
 }
 
 /// A whole object.
 ///
 /// # Errors
 /// When it is none.
-pub(crate) fn object(from: &str, text: &str) -> Result<Map<String, Value>, Failure> {
+pub(crate) fn parse_object(from: &str, text: &str) -> Result<Map<String, Value>, Failure> {
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => {
@@ -57,51 +57,51 @@ pub(crate) fn object(from: &str, text: &str) -> Result<Map<String, Value>, Failu
     }
 }
 
-enum Given<'a> {
+enum PairValue<'a> {
     Text(&'a str),
     Json(&'a str),
 }
 
 /// The name before the first `=`, and what comes after it.
-fn split(word: &str) -> Option<(&str, Given<'_>)> {
+fn split_pair(word: &str) -> Option<(&str, PairValue<'_>)> {
     let (name, rest) = word.split_once('=')?;
     let (name, given) = match name.strip_suffix(':') {
-        Some(name) => (name, Given::Json(rest)),
-        None => (name, Given::Text(rest)),
+        Some(name) => (name, PairValue::Json(rest)),
+        None => (name, PairValue::Text(rest)),
     };
     (!name.is_empty()).then_some((name, given))
 }
 
 /// `a.b` is a way into an object, unless the schema has a property of that very name.
-fn steps<'a>(name: &'a str, schema: &Value) -> Vec<&'a str> {
-    let known = followed(schema, schema)["properties"].get(name).is_some();
+fn path_segments<'a>(name: &'a str, schema: &Value) -> Vec<&'a str> {
+    let known = resolve_ref(schema, schema)["properties"].get(name).is_some();
     if known { vec![name] } else { name.split('.').collect() }
 }
 
-fn no_argument(tool: &str, word: &str, schema: &Value) -> Failure {
+fn invalid_pair(tool: &str, word: &str, schema: &Value) -> Failure {
     let failure = Failure::usage(format!("`{word}` is no argument"));
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     match required {
         [Value::String(only)] if !tool.is_empty() => {
-            failure.help("write key=value:").help(format!("toolhub call {tool} {only}={}", super::quoted(word)))
+            failure.help("write key=value:").help(format!("toolhub call {tool} {only}={}", super::shell_quote(word)))
         }
         _ if tool.is_empty() => failure.help("write key=value, or key:=JSON"),
         _ => failure.help(format!("write key=value; `toolhub tools show {tool}` lists the keys")),
     }
 }
 
-fn json(word: &str, text: &str) -> Result<Value, Failure> {
+fn parse_json(word: &str, text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|wrong| {
         Failure::usage(format!("`{word}` is no JSON after the `:=`: {wrong}"))
             .help("a text needs its quotes there: key:='\"text\"'; without the colon it needs none: key=text")
     })
 }
 
-fn put(to: &mut Value, path: &[&str], value: Value, repeats: bool) -> Result<(), String> {
+fn insert(to: &mut Value, path: &[&str], value: Value, repeats: bool) -> Result<(), String> {
     let Value::Object(object) = to else { return Err("goes into something that is no object".into()) };
     let Some((first, rest)) = path.split_first() else { return Ok(()) };
     if !rest.is_empty() {
-        return put(object.entry(*first).or_insert_with(|| Value::Object(Map::new())), rest, value, repeats);
+        return insert(object.entry(*first).or_insert_with(|| Value::Object(Map::new())), rest, value, repeats);
     }
     match object.get_mut(*first) {
         None => {
@@ -117,9 +117,9 @@ fn put(to: &mut Value, path: &[&str], value: Value, repeats: bool) -> Result<(),
 }
 
 /// A text as the first of the schema's types that it fits.
-fn convert(text: &str, schema: &Value, root: &Value) -> Value {
-    let schema = followed(schema, root);
-    let kinds = types(schema, root);
+fn coerce(text: &str, schema: &Value, root: &Value) -> Value {
+    let schema = resolve_ref(schema, root);
+    let kinds = allowed_types(schema, root);
     let has = |kind: &str| kinds.contains(&kind);
     let parsed = serde_json::from_str::<Value>(text.trim()).ok();
     match parsed {
@@ -138,50 +138,51 @@ fn convert(text: &str, schema: &Value, root: &Value) -> Value {
     }
     if has("array") && !has("string") {
         // One word of a list; said again, it is the next.
-        let items =
-            schema.get("items").or_else(|| choices(schema).find_map(|choice| followed(choice, root).get("items")));
-        return Value::Array(vec![convert(text, items.unwrap_or(&Value::Null), root)]);
+        let items = schema
+            .get("items")
+            .or_else(|| subschemas(schema).find_map(|choice| resolve_ref(choice, root).get("items")));
+        return Value::Array(vec![coerce(text, items.unwrap_or(&Value::Null), root)]);
     }
     Value::String(text.into())
 }
 
 /// The schema of a property.
-fn property<'a>(schema: &'a Value, name: &str, root: &'a Value) -> Option<&'a Value> {
-    let schema = followed(schema, root);
+fn property_schema<'a>(schema: &'a Value, name: &str, root: &'a Value) -> Option<&'a Value> {
+    let schema = resolve_ref(schema, root);
     let found =
         schema["properties"].get(name).or_else(|| schema.get("additionalProperties").filter(|more| more.is_object()));
-    let inside = || choices(schema).find_map(|choice| property(choice, name, root));
-    found.or_else(inside).map(|found| followed(found, root))
+    let inside = || subschemas(schema).find_map(|choice| property_schema(choice, name, root));
+    found.or_else(inside).map(|found| resolve_ref(found, root))
 }
 
 /// The types a value may have; none where the schema does not say.
-fn types<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a str> {
-    fn gather<'a>(schema: &'a Value, root: &'a Value, depth: usize, kinds: &mut Vec<&'a str>) {
-        if depth > DEEPEST {
+fn allowed_types<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a str> {
+    fn collect_types<'a>(schema: &'a Value, root: &'a Value, depth: usize, kinds: &mut Vec<&'a str>) {
+        if depth > MAX_REF_DEPTH {
             return;
         }
-        let schema = followed(schema, root);
+        let schema = resolve_ref(schema, root);
         match &schema["type"] {
             Value::String(one) => kinds.push(one),
             Value::Array(all) => kinds.extend(all.iter().filter_map(Value::as_str)),
             _ => {}
         }
-        choices(schema).for_each(|choice| gather(choice, root, depth + 1, kinds));
+        subschemas(schema).for_each(|choice| collect_types(choice, root, depth + 1, kinds));
     }
     let mut kinds = Vec::new();
-    gather(schema, root, 0, &mut kinds);
+    collect_types(schema, root, 0, &mut kinds);
     kinds.dedup();
     kinds
 }
 
-fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
+fn subschemas(schema: &Value) -> impl Iterator<Item = &Value> {
     ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|name| schema[name].as_array()).flatten()
 }
 
 /// The schema itself, or the one inside the document that it points to.
-fn followed<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+fn resolve_ref<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
-    for _ in 0..DEEPEST {
+    for _ in 0..MAX_REF_DEPTH {
         let target = schema["$ref"].as_str().and_then(|to| root.pointer(to.strip_prefix('#')?));
         match target {
             Some(target) => schema = target,
@@ -218,7 +219,7 @@ mod tests {
     #[track_caller]
     fn check(words: &[&str], expected: &Value) {
         let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-        assert_eq!(Value::Object(typed("weather", &words, &schema()).unwrap()), *expected);
+        assert_eq!(Value::Object(parse_typed("weather", &words, &schema()).unwrap()), *expected);
     }
 
     #[test]
@@ -254,7 +255,7 @@ mod tests {
     fn what_cannot_be_meant_is_told_with_what_to_write() {
         let wrong = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-            let failure = typed("weather", &words, &schema()).unwrap_err();
+            let failure = parse_typed("weather", &words, &schema()).unwrap_err();
             format!("{} | {}", failure.message, failure.help.join(" | "))
         };
         assert_eq!(

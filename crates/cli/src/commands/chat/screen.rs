@@ -11,38 +11,46 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 
-use super::super::list::text;
+use super::super::paging::pointer_text;
 use crate::{
     client::Event,
-    output::{Show, lasting, plain, short},
+    output::{Printer, format_millis, strip_control_chars, truncate_value},
 };
 
-const QUIET: Style = Style::new().dimmed();
-const BAD: Style = AnsiColor::Red.on_default();
+const DIMMED: Style = Style::new().dimmed();
+const ERROR_STYLE: Style = AnsiColor::Red.on_default();
 /// So much of a call's arguments is shown.
-const SHOWN: usize = 100;
+const MAX_ARGUMENT_WIDTH: usize = 100;
 
 /// The person's screen.
 pub(super) struct Screen {
-    show: Show,
+    printer: Printer,
     /// Whether only the answer is wanted.
     only_answer: bool,
     /// Whether nothing is wanted for the moment.
     muted: bool,
     /// What was heard of the message that is being said.
-    heard: String,
+    partial_text: String,
     /// The last message that asked for no calls.
     answer: String,
     /// Whether the last thing on the screen was no whole line.
-    open: bool,
+    mid_line: bool,
     /// Calls that were shown, so that none is shown twice.
-    calls: BTreeMap<String, String>,
+    shown_calls: BTreeMap<String, String>,
 }
 
 impl Screen {
-    pub(super) fn new(show: Show, only_answer: bool) -> Self {
+    pub(super) fn new(show: Printer, only_answer: bool) -> Self {
         let (heard, answer, calls) = (String::new(), String::new(), BTreeMap::new());
-        Self { show, only_answer, muted: false, heard, answer, open: false, calls }
+        Self {
+            printer: show,
+            only_answer,
+            muted: false,
+            partial_text: heard,
+            answer,
+            mid_line: false,
+            shown_calls: calls,
+        }
     }
 
     /// Nothing is shown from now on; or again.
@@ -51,122 +59,139 @@ impl Screen {
     }
 
     /// A turn begins.
-    pub(super) fn begin(&mut self) {
-        self.heard.clear();
+    pub(super) fn start_turn(&mut self) {
+        self.partial_text.clear();
         self.answer.clear();
-        self.calls.clear();
+        self.shown_calls.clear();
     }
 
     /// Whether something can be shown on the line without spoiling what is on it.
     pub(super) fn at_line_start(&self) -> bool {
-        !self.open
+        !self.mid_line
     }
 
     /// Shows one event.
-    pub(super) fn show(&mut self, event: &Event) {
+    pub(super) fn print_event(&mut self, event: &Event) {
         if self.muted {
             return;
         }
-        if self.show.json {
-            return self.show.foreign(&event.text);
+        if self.printer.json {
+            return self.printer.print_untrusted(&event.text);
         }
         let data = &event.data;
         match event.name.as_str() {
             "message.delta" if data["again"] == true => {
-                self.heard.clear();
-                self.aside(QUIET, "the model begins anew");
+                self.partial_text.clear();
+                self.print_status_line(DIMMED, "the model begins anew");
             }
-            "message.delta" => self.piece(&text(data, "/text")),
-            "message.completed" => self.said(data),
-            "tool.execution.started" => self.begins(data, &Value::Null),
+            "message.delta" => self.print_delta(&pointer_text(data, "/text")),
+            "message.completed" => self.finish_message(data),
+            "tool.execution.started" => self.print_call_start(data, &Value::Null),
             "tool.execution.completed" => {
-                let took = data["durationMs"].as_f64().map(lasting).unwrap_or_default();
-                let sign = if self.show.ascii { "ok" } else { "✓" };
-                self.aside(QUIET, &format!("  {sign} {} {took}", text(data, "/toolName")));
+                let took = data["durationMs"].as_f64().map(format_millis).unwrap_or_default();
+                let sign = if self.printer.ascii { "ok" } else { "✓" };
+                self.print_status_line(DIMMED, &format!("  {sign} {} {took}", pointer_text(data, "/toolName")));
             }
             "tool.execution.failed" => {
-                let sign = if self.show.ascii { "x" } else { "✖" };
-                let (tool, why) = (text(data, "/toolName"), text(data, "/message"));
-                let why = if why.is_empty() { text(data, "/error") } else { why };
-                self.aside(BAD, &format!("  {sign} {tool}: {}", short(&why.into(), SHOWN * 2, self.show.ascii)));
+                let sign = if self.printer.ascii { "x" } else { "✖" };
+                let (tool, why) = (pointer_text(data, "/toolName"), pointer_text(data, "/message"));
+                let why = if why.is_empty() { pointer_text(data, "/error") } else { why };
+                self.print_status_line(
+                    ERROR_STYLE,
+                    &format!(
+                        "  {sign} {tool}: {}",
+                        truncate_value(&why.into(), MAX_ARGUMENT_WIDTH * 2, self.printer.ascii)
+                    ),
+                );
             }
             "run.completed" => match data["stop"].as_str() {
-                Some("length") => self.aside(BAD, "the answer is cut off: the model may not say more at once"),
+                Some("length") => {
+                    self.print_status_line(ERROR_STYLE, "the answer is cut off: the model may not say more at once")
+                }
                 Some("refusal") => {
-                    self.aside(QUIET, "the model does not want to answer this, or its provider does not let it");
+                    self.print_status_line(
+                        DIMMED,
+                        "the model does not want to answer this, or its provider does not let it",
+                    );
                 }
                 _ => {}
             },
             "call.progress" => {
                 let done = data["fraction"].as_f64().map(|part| format!(" {:.0}%", part * 100.0)).unwrap_or_default();
-                let words = text(data, "/message");
-                self.aside(QUIET, &format!("    {}: {words}{done}", text(data, "/toolName")));
+                let words = pointer_text(data, "/message");
+                self.print_status_line(DIMMED, &format!("    {}: {words}{done}", pointer_text(data, "/toolName")));
             }
             _ => {}
         }
     }
 
     /// The turn is over, or somebody is to be asked.
-    pub(super) fn end(&mut self) {
+    pub(super) fn flush(&mut self) {
         if self.only_answer && !self.answer.is_empty() {
-            self.show.foreign(&std::mem::take(&mut self.answer));
+            self.printer.print_untrusted(&std::mem::take(&mut self.answer));
         }
-        self.line_ends();
+        self.end_line();
     }
 
     /// The next piece of what the agent says.
-    fn piece(&mut self, text: &str) {
-        self.heard += text;
+    fn print_delta(&mut self, text: &str) {
+        self.partial_text += text;
         if self.only_answer || text.is_empty() {
             return;
         }
-        let shown = if self.show.terminal { plain(text) } else { text.to_owned() };
+        let shown = if self.printer.terminal { strip_control_chars(text) } else { text.to_owned() };
         let mut out = io::stdout().lock();
         // Nobody reads any more: whoever closed the pipe knows.
         let _ = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
-        self.open = !self.heard.ends_with('\n');
+        self.mid_line = !self.partial_text.ends_with('\n');
     }
 
     /// A message is whole. What was not heard of it piece by piece is shown now.
-    fn said(&mut self, data: &Value) {
-        let content = text(data, "/content");
-        if self.heard.is_empty() {
-            self.piece(&content);
+    fn finish_message(&mut self, data: &Value) {
+        let content = pointer_text(data, "/content");
+        if self.partial_text.is_empty() {
+            self.print_delta(&content);
         }
-        self.heard.clear();
-        self.line_ends();
+        self.partial_text.clear();
+        self.end_line();
         self.answer = content;
         for call in data["calls"].as_array().into_iter().flatten() {
-            self.begins(call, &call["arguments"]);
+            self.print_call_start(call, &call["arguments"]);
         }
     }
 
-    fn begins(&mut self, call: &Value, arguments: &Value) {
-        let id = [text(call, "/callId"), text(call, "/id")].into_iter().find(|id| id.starts_with("call_"));
-        let tool = [text(call, "/toolName"), text(call, "/tool")].into_iter().find(|name| !name.is_empty());
+    fn print_call_start(&mut self, call: &Value, arguments: &Value) {
+        let id =
+            [pointer_text(call, "/callId"), pointer_text(call, "/id")].into_iter().find(|id| id.starts_with("call_"));
+        let tool =
+            [pointer_text(call, "/toolName"), pointer_text(call, "/tool")].into_iter().find(|name| !name.is_empty());
         let (Some(id), Some(tool)) = (id, tool) else { return };
-        if self.calls.contains_key(&id) {
+        if self.shown_calls.contains_key(&id) {
             return;
         }
-        let sign = if self.show.ascii { ">" } else { "▸" };
-        let arguments = if arguments.is_null() { String::new() } else { short(arguments, SHOWN, self.show.ascii) };
-        self.aside(QUIET, &format!("  {sign} {tool} {arguments}"));
-        self.calls.insert(id, tool);
+        let sign = if self.printer.ascii { ">" } else { "▸" };
+        let arguments = if arguments.is_null() {
+            String::new()
+        } else {
+            truncate_value(arguments, MAX_ARGUMENT_WIDTH, self.printer.ascii)
+        };
+        self.print_status_line(DIMMED, &format!("  {sign} {tool} {arguments}"));
+        self.shown_calls.insert(id, tool);
     }
 
-    fn line_ends(&mut self) {
-        if self.open {
+    fn end_line(&mut self) {
+        if self.mid_line {
             let _ = writeln!(io::stdout());
-            self.open = false;
+            self.mid_line = false;
         }
     }
 
     /// Says what happens beside what is said.
-    fn aside(&mut self, style: Style, line: &str) {
-        self.line_ends();
-        if !self.show.quiet {
+    fn print_status_line(&mut self, style: Style, line: &str) {
+        self.end_line();
+        if !self.printer.quiet {
             // One line, whatever a model calls its tools: it must not look like another one.
-            let line = plain(line).replace('\n', " ");
+            let line = strip_control_chars(line).replace('\n', " ");
             let _ = writeln!(anstream::stderr(), "{style}{}{style:#}", line.trim_end());
         }
     }

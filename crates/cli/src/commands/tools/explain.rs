@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::super::list::text;
+use super::super::paging::pointer_text;
 use crate::{
     client::Request,
     exit::Exit,
     failure::Failure,
-    output::{Fields, ago, folded, lasting, plain, status},
+    output::{Fields, format_ago, format_millis, format_status, strip_control_chars, wrap_text},
     session::Session,
 };
 use toolhub::clock::{Clock as _, SystemClock};
@@ -21,42 +21,41 @@ pub(crate) struct Explain {
 
 pub(super) async fn run(session: &Session, asked: &Explain) -> Result<Exit, Failure> {
     let request = Request::get(["tools", &asked.tool, "explain"]).query("threadId", session.global.thread.as_deref());
-    let answer = session
-        .ask(request)
-        .await
-        .map_err(|failure| super::super::threads::unknown(super::explained(failure, "explain", &asked.tool)))?;
-    let show = &session.show;
+    let answer = session.send_checked(request).await.map_err(|failure| {
+        super::super::threads::with_not_found_help(super::with_help(failure, "explain", &asked.tool))
+    })?;
+    let show = &session.printer;
     if show.json {
-        show.document(&answer.text());
-        return Ok(Exit::Fine);
+        show.print_json(&answer.text());
+        return Ok(Exit::Success);
     }
-    let why = answer.value()?;
+    let why = answer.json()?;
     match why["text"].as_str() {
-        Some(text) => show.data(&folded(&plain(text), show.width)),
-        None => show.data(&facts(&why, show.width, show.ascii)),
+        Some(text) => show.print(&wrap_text(&strip_control_chars(text), show.width)),
+        None => show.print(&render_explanation(&why, show.width, show.ascii)),
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
-fn facts(why: &Value, width: Option<usize>, ascii: bool) -> String {
+fn render_explanation(why: &Value, width: Option<usize>, ascii: bool) -> String {
     let mut fields = Fields::default();
-    fields.add("tool", text(why, "/toolName"));
+    fields.add("tool", pointer_text(why, "/toolName"));
     fields.add("offered", if why["offered"] == true { "yes" } else { "no" });
-    let (word, style) = status(&text(why, "/status"), ascii);
-    fields.styled("status", format!("{word} ({})", text(why, "/reason")), style);
-    let changes = why["changesInMs"].as_f64().map(|ms| format!("by itself in {}", lasting(ms)));
+    let (word, style) = format_status(&pointer_text(why, "/status"), ascii);
+    fields.add_styled("status", format!("{word} ({})", pointer_text(why, "/reason")), style);
+    let changes = why["changesInMs"].as_f64().map(|ms| format!("by itself in {}", format_millis(ms)));
     fields.add("changes", changes.unwrap_or_default());
     let words = |name: &str| {
         let all = why[name].as_array().into_iter().flatten().filter_map(Value::as_str);
         all.collect::<Vec<_>>().join(", ")
     };
     fields.add("call first", words("missing"));
-    fields.add("denied by", text(why, "/deniedBy"));
+    fields.add("denied by", pointer_text(why, "/deniedBy"));
     fields.add("failures", format!("{} in a row of {}", why["consecutiveFailures"], why["failureThreshold"]));
     if let Some(at) = why["lastFailure"]["at"].as_str() {
-        let (kind, words) = (text(why, "/lastFailure/kind"), text(why, "/lastFailure/text"));
-        fields.add("last failure", format!("{}: {kind}: {words}", ago(at, SystemClock.now())));
+        let (kind, words) = (pointer_text(why, "/lastFailure/kind"), pointer_text(why, "/lastFailure/text"));
+        fields.add("last failure", format!("{}: {kind}: {words}", format_ago(at, SystemClock.now())));
     }
     fields.add("rules", words("rules"));
-    fields.lines(width, 0)
+    fields.render(width, 0)
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use anstyle::Style;
 use serde_json::Value;
 
-use super::super::list::{self, Paging, text};
+use super::super::paging::{self, Paging, pointer_text};
 use crate::{
     client::Request,
     exit::Exit,
     failure::Failure,
-    output::{Column, Table, lasting, status},
+    output::{Column, Table, format_millis, format_status},
     session::Session,
 };
 
@@ -33,30 +33,30 @@ pub(crate) struct List {
 
 const COLUMNS: [Column; 7] = [
     Column::new("NAME"),
-    Column::new("KIND").goes(4),
+    Column::new("KIND").drop_order(4),
     Column::new("STATUS"),
-    Column::new("CALLS").right().goes(2),
-    Column::new("ERR").goes(3),
-    Column::new("P95").goes(5),
-    Column::new("NOTE").goes(1).cut(14),
+    Column::new("CALLS").align_right().drop_order(2),
+    Column::new("ERR").drop_order(3),
+    Column::new("P95").drop_order(5),
+    Column::new("NOTE").drop_order(1).shrink_to(14),
 ];
 
 pub(super) async fn run(session: &Session, asked: List) -> Result<Exit, Failure> {
     if let Some(thread) = &session.global.thread {
-        return super::super::threads::states(session, thread).await;
+        return super::super::threads::show_tool_states(session, thread).await;
     }
     let request = Request::get(["tools"])
         .query("kind", asked.kind.as_deref())
         .query("status", asked.status.as_deref())
         .query("tag", asked.tag.as_deref())
         .query("q", asked.q.as_deref());
-    let Some(tools) = list::items(session, request, &Paging::all()).await? else { return Ok(Exit::Fine) };
-    let show = &session.show;
+    let Some(tools) = paging::fetch_items(session, request, &Paging::all()).await? else { return Ok(Exit::Success) };
+    let show = &session.printer;
     if tools.is_empty() {
-        show.say("no tools");
-        return Ok(Exit::Fine);
+        show.note("no tools");
+        return Ok(Exit::Success);
     }
-    let here = session.client().await?.server().is_none();
+    let here = session.client().await?.server_url().is_none();
     let mut table = Table::new(COLUMNS);
     for tool in &tools {
         let plain = |text: String| (text, Style::new());
@@ -65,31 +65,31 @@ pub(super) async fn run(session: &Session, asked: List) -> Result<Exit, Failure>
         let ran = calls > 0.0;
         // What a hub counted is gone with its process, and this one has only begun.
         let counted = |text: String| plain(if here { String::new() } else { text });
-        table.styled([
-            plain(text(tool, "/name")),
-            plain(text(tool, "/kind")),
-            status(&text(tool, "/status"), show.ascii),
+        table.add_styled_row([
+            plain(pointer_text(tool, "/name")),
+            plain(pointer_text(tool, "/kind")),
+            format_status(&pointer_text(tool, "/status"), show.ascii),
             counted(format!("{calls}")),
-            counted(if ran { percent(number("errors") / calls) } else { none.into() }),
-            counted(if ran { lasting(number("p95Ms")) } else { none.into() }),
-            plain(note(tool)),
+            counted(if ran { format_percent(number("errors") / calls) } else { none.into() }),
+            counted(if ran { format_millis(number("p95Ms")) } else { none.into() }),
+            plain(status_note(tool)),
         ]);
     }
-    show.data(&table.lines(show.width, show.ascii));
-    show.say(&counted(&tools, show.ascii));
-    Ok(Exit::Fine)
+    show.print(&table.render(show.width, show.ascii));
+    show.note(&summary_line(&tools, show.ascii));
+    Ok(Exit::Success)
 }
 
 /// Why it is not simply available.
-fn note(tool: &Value) -> String {
+fn status_note(tool: &Value) -> String {
     if tool["status"] == "available" && tool["standing"]["probation"] != true {
         String::new()
     } else {
-        text(tool, "/reason")
+        pointer_text(tool, "/reason")
     }
 }
 
-fn percent(share: f64) -> String {
+fn format_percent(share: f64) -> String {
     match share.min(1.0) * 100.0 {
         0.0 => "0%".into(),
         few if few < 9.95 => format!("{few:.1}%"),
@@ -97,16 +97,16 @@ fn percent(share: f64) -> String {
     }
 }
 
-fn counted(tools: &[Value], ascii: bool) -> String {
+fn summary_line(tools: &[Value], ascii: bool) -> String {
     let mut counts = BTreeMap::new();
     for tool in tools {
-        *counts.entry(text(tool, "/status")).or_insert(0) += 1;
+        *counts.entry(pointer_text(tool, "/status")).or_insert(0) += 1;
     }
     let all = if tools.len() == 1 { "1 tool".to_owned() } else { format!("{} tools", tools.len()) };
     let parts = ["available", "failed", "unavailable", "maintenance"].into_iter();
     let parts = parts.filter_map(|word| counts.get(word).map(|many| format!("{many} {word}")));
     let line = [all].into_iter().chain(parts).collect::<Vec<_>>().join(if ascii { " - " } else { " · " });
     let odd = tools.iter().find(|tool| tool["status"] != "available").or_else(|| tools.first());
-    let name = odd.map(|tool| text(tool, "/name")).unwrap_or_default();
+    let name = odd.map(|tool| pointer_text(tool, "/name")).unwrap_or_default();
     format!("{line}      (toolhub tools show {name})")
 }

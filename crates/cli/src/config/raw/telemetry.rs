@@ -58,10 +58,10 @@ pub(crate) enum Level {
 }
 
 /// Names that are secret wherever they stand.
-pub(crate) const REDACTED: [&str; 5] = ["authorization", "api_key", "*token*", "*secret*", "*password*"];
+pub(crate) const SECRET_NAME_GLOBS: [&str; 5] = ["authorization", "api_key", "*token*", "*secret*", "*password*"];
 
 impl Default for Telemetry {
     fn default() -> Self {
-        Self { log: Log::default(), metrics: true, redact: REDACTED.map(String::from).into() }
+        Self { log: Log::default(), metrics: true, redact: SECRET_NAME_GLOBS.map(String::from).into() }
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct Tool {
     pub(crate) enabled: bool,
     /// Everything else, in words that programs use, too.
     #[serde(flatten)]
-    pub(crate) said: ToolConfig,
+    pub(crate) config: ToolConfig,
 }
 
 fn yes() -> bool {

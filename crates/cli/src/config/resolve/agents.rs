@@ -12,7 +12,7 @@ use toolhub::{Glob, agent, config::Hidden};
 use super::{
     super::{
         closest::closest,
-        raw::{self, DEMO_SCRIPT, Raw},
+        raw::{self, DEMO_SCRIPT, RawConfig},
         tree::Path,
     },
     Desk, Tools,
@@ -43,22 +43,22 @@ pub(crate) struct Llm {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Provider {
     /// A script from a file; none for the one that the binary carries.
-    Scripted(Option<Script>),
+    Scripted(Option<ScriptFile>),
     /// A server that speaks as OpenAI's does.
-    Openai(Place),
+    Openai(ModelEndpoint),
     /// A server that speaks as Anthropic's does.
-    Anthropic(Place),
+    Anthropic(ModelEndpoint),
 }
 
 /// A script from a file. What it says counts, not where it lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Script {
+pub(crate) struct ScriptFile {
     pub(crate) text: String,
 }
 
 /// Where a model's server is, and the key for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ModelEndpoint {
     /// None: the provider's own.
     pub(crate) base_url: Option<String>,
     pub(crate) key: Option<Hidden>,
@@ -98,20 +98,21 @@ pub(crate) struct Toolset {
 }
 
 /// OpenAI takes no more tools in one question; many who speak like it do as it does.
-const MOST_TOOLS: usize = 128;
+const MAX_TOOLS: usize = 128;
 /// How long somebody outside has, where nothing is said.
-const OUTSIDE: Duration = Duration::from_secs(5 * 60);
+const DEFAULT_EXTERNAL_DEADLINE: Duration = Duration::from_secs(5 * 60);
 
 /// Works it out; what is odd and does no harm becomes a word.
-pub(super) fn resolve(said: &Raw, tools: &Tools, words: &mut Vec<String>, desk: &mut Desk<'_>) -> Agents {
-    let toolsets = said.toolsets.iter().map(|(name, set)| (name.clone(), toolset(name, set, tools, words, desk)));
+pub(super) fn resolve(said: &RawConfig, tools: &Tools, words: &mut Vec<String>, desk: &mut Desk<'_>) -> Agents {
+    let toolsets =
+        said.toolsets.iter().map(|(name, set)| (name.clone(), resolve_toolset(name, set, tools, words, desk)));
     let toolsets: BTreeMap<String, Toolset> = toolsets.collect();
-    let llm = said.llm.as_ref().and_then(|said| llm(said, desk));
+    let llm = said.llm.as_ref().and_then(|said| resolve_llm(said, desk));
     let steps = said.llm.as_ref().map_or(1, |llm| llm.max_steps);
     let mut agents = BTreeMap::new();
     for (name, agent) in &said.agents {
-        named("agents", name, desk);
-        agents.insert(name.clone(), one(name, agent, &toolsets, steps, desk));
+        check_section_name("agents", name, desk);
+        agents.insert(name.clone(), resolve_agent(name, agent, &toolsets, steps, desk));
     }
     if said.llm.is_none() && !said.agents.is_empty() {
         let help = "add the model they ask: [llm] with provider = \"scripted\" to try it out, or with \"openai\" or \
@@ -119,29 +120,29 @@ pub(super) fn resolve(said: &Raw, tools: &Tools, words: &mut Vec<String>, desk: 
         desk.wrong(&Path::of(["agents"]), "there are agents, but no model they could ask", help);
     }
     if said.llm.is_some() && said.agents.is_empty() {
-        let usual = one("default", &raw::Agent::default(), &toolsets, steps, desk);
+        let usual = resolve_agent("default", &raw::Agent::default(), &toolsets, steps, desk);
         agents.insert("default".into(), usual);
     }
     for (name, agent) in &agents {
-        words.extend(llm.as_ref().and_then(|llm| too_many(name, agent, llm, tools)));
+        words.extend(llm.as_ref().and_then(|llm| too_many_tools_warning(name, agent, llm, tools)));
     }
     Agents { llm, agents, toolsets }
 }
 
 /// A word about an agent with more tools than its model may take.
-fn too_many(name: &str, agent: &Agent, llm: &Llm, tools: &Tools) -> Option<String> {
+fn too_many_tools_warning(name: &str, agent: &Agent, llm: &Llm, tools: &Tools) -> Option<String> {
     let globs: Option<Vec<Glob>> =
         agent.tools.as_ref().map(|globs| globs.iter().filter_map(|glob| Glob::new(glob.as_str()).ok()).collect());
     let has = |tool: &&String| globs.as_ref().is_none_or(|globs| globs.iter().any(|glob| glob.matches(tool)));
     let many = tools.keys().filter(has).count();
     let word = format!(
-        "the agent `{name}` may be offered {many} tools, and many models take no more than {MOST_TOOLS}: name fewer in its `toolsets`"
+        "the agent `{name}` may be offered {many} tools, and many models take no more than {MAX_TOOLS}: name fewer in its `toolsets`"
     );
-    (many > MOST_TOOLS && matches!(llm.provider, Provider::Openai(_))).then_some(word)
+    (many > MAX_TOOLS && matches!(llm.provider, Provider::Openai(_))).then_some(word)
 }
 
 /// Looks at the name of a section.
-fn named(section: &str, name: &str, desk: &mut Desk<'_>) {
+fn check_section_name(section: &str, name: &str, desk: &mut Desk<'_>) {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > 64 || !name.chars().all(legal) {
         let message = format!("`{name}` cannot be a name: 1 to 64 letters, digits, `_` and `-` can");
@@ -149,8 +150,14 @@ fn named(section: &str, name: &str, desk: &mut Desk<'_>) {
     }
 }
 
-fn toolset(name: &str, said: &raw::Toolset, tools: &Tools, words: &mut Vec<String>, desk: &mut Desk<'_>) -> Toolset {
-    named("toolsets", name, desk);
+fn resolve_toolset(
+    name: &str,
+    said: &raw::Toolset,
+    tools: &Tools,
+    words: &mut Vec<String>,
+    desk: &mut Desk<'_>,
+) -> Toolset {
+    check_section_name("toolsets", name, desk);
     for (place, text) in said.tools.iter().enumerate() {
         let at = Path::of(["toolsets", name, "tools"]).place(place);
         match Glob::new(text.as_str()) {
@@ -167,7 +174,13 @@ fn toolset(name: &str, said: &raw::Toolset, tools: &Tools, words: &mut Vec<Strin
     Toolset { description: said.description.clone(), tools: said.tools.clone() }
 }
 
-fn one(name: &str, said: &raw::Agent, toolsets: &BTreeMap<String, Toolset>, steps: u32, desk: &mut Desk<'_>) -> Agent {
+fn resolve_agent(
+    name: &str,
+    said: &raw::Agent,
+    toolsets: &BTreeMap<String, Toolset>,
+    steps: u32,
+    desk: &mut Desk<'_>,
+) -> Agent {
     let at = Path::of(["agents", name]);
     let mut globs = Vec::new();
     for (place, wanted) in said.toolsets.iter().flatten().enumerate() {
@@ -201,12 +214,14 @@ fn one(name: &str, said: &raw::Agent, toolsets: &BTreeMap<String, Toolset>, step
         context_window: said.context_window,
         execution: match said.tool_execution {
             raw::Execution::Internal => Execution::Internal(said.max_retries),
-            raw::Execution::External => Execution::External(said.external_deadline.map_or(OUTSIDE, |time| time.0)),
+            raw::Execution::External => {
+                Execution::External(said.external_deadline.map_or(DEFAULT_EXTERNAL_DEADLINE, |time| time.0))
+            }
         },
     }
 }
 
-fn llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
+fn resolve_llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
     let at = |key: &str| Path::of(["llm", key]);
     let scripted = said.provider == raw::Provider::Scripted;
     let foreign: &[&str] = if scripted { &["base_url", "api_key", "max_tokens"] } else { &["script"] };
@@ -226,9 +241,9 @@ fn llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
     }
     let before = desk.problems().len();
     let provider = match said.provider {
-        raw::Provider::Scripted => Provider::Scripted(script(said, desk)?),
-        raw::Provider::Openai => Provider::Openai(place(said, desk)?),
-        raw::Provider::Anthropic => Provider::Anthropic(place(said, desk)?),
+        raw::Provider::Scripted => Provider::Scripted(resolve_script(said, desk)?),
+        raw::Provider::Openai => Provider::Openai(resolve_endpoint(said, desk)?),
+        raw::Provider::Anthropic => Provider::Anthropic(resolve_endpoint(said, desk)?),
     };
     let llm = Llm {
         provider,
@@ -240,14 +255,14 @@ fn llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
         retries: said.retries,
     };
     // What is wrong with its address and its key was said before.
-    if let (Err(error), true) = (llm.model(&llm.model), desk.problems().len() == before) {
+    if let (Err(error), true) = (llm.build_model(&llm.model), desk.problems().len() == before) {
         desk.wrong(&Path::of(["llm"]), error, "correct what the section says about the model's server");
     }
     Some(llm)
 }
 
 /// The script, if it is one from a file; nothing at all where it cannot be used.
-fn script(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Option<Script>> {
+fn resolve_script(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Option<ScriptFile>> {
     let path = Path::of(["llm", "script"]);
     let Some(text) = said.script.as_deref().filter(|text| *text != DEMO_SCRIPT) else { return Some(None) };
     if let Some(name) = text.strip_prefix("builtin:") {
@@ -263,7 +278,7 @@ fn script(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Option<Script>> {
                 let help = wrong.help.unwrap_or_else(|| "docs/stub-llm.md says how scripts are written".into());
                 desk.wrong(&path, format!("{text}:{}: {}", wrong.line, wrong.message), help);
             }
-            Some(Some(Script { text: script }))
+            Some(Some(ScriptFile { text: script }))
         }
         Err(error) => {
             let help = "check the path; it begins where this file is";
@@ -273,7 +288,7 @@ fn script(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Option<Script>> {
     }
 }
 
-fn place(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Place> {
+fn resolve_endpoint(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<ModelEndpoint> {
     let at = |key: &str| Path::of(["llm", key]);
     // `"${URL:-}"` says nothing where the variable is not set.
     let base_url = said.base_url.as_deref().filter(|url| !url.is_empty());
@@ -295,5 +310,5 @@ fn place(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Place> {
         Some(key) => Some(key.fetch(&at("api_key"), desk)?),
         None => None,
     };
-    Some(Place { base_url: base_url.map(|url| url.trim_end_matches('/').to_owned()), key })
+    Some(ModelEndpoint { base_url: base_url.map(|url| url.trim_end_matches('/').to_owned()), key })
 }

@@ -11,19 +11,19 @@ use super::{
         raw::{self, Mode, Scope},
         tree::Path,
     },
-    Desk, moment,
+    Desk, parse_datetime,
 };
 
 /// Who may use the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Auth {
     pub(crate) mode: Mode,
-    pub(crate) keys: Vec<Key>,
+    pub(crate) keys: Vec<ApiKey>,
 }
 
 /// One key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct ApiKey {
     pub(crate) name: Caller,
     pub(crate) tenant: Tenant,
     /// 64 hexadecimal digits, in small letters.
@@ -32,10 +32,10 @@ pub(crate) struct Key {
     pub(crate) expires: Option<Timestamp>,
 }
 
-const MAKE: &str = "`toolhub keys create NAME` makes a key and prints what to write here";
+const CREATE_KEY_HELP: &str = "`toolhub keys create NAME` makes a key and prints what to write here";
 
 pub(super) fn resolve(said: &raw::Auth, desk: &mut Desk<'_>) -> Auth {
-    let mut keys: Vec<Key> = Vec::new();
+    let mut keys: Vec<ApiKey> = Vec::new();
     for (place, key) in said.keys.iter().enumerate() {
         let at = Path::of(["auth", "keys"]).place(place);
         let name = Caller::new(key.name.as_str());
@@ -47,10 +47,14 @@ pub(super) fn resolve(said: &raw::Auth, desk: &mut Desk<'_>) -> Auth {
             desk.wrong(&at.key("tenant"), error.to_string(), "leave it out for \"main\"");
         }
         let sha256 = key.hash.fetch(&at.key("hash"), desk).and_then(|text| {
-            let digits = digits(text.reveal());
+            let digits = parse_sha256(text.reveal());
             if digits.is_none() {
                 let message = format!("`{}` is not \"sha256:\" and 64 hexadecimal digits", at.key("hash"));
-                desk.wrong(&at.key("hash"), message, format!("write the hash, never the key itself; {MAKE}"));
+                desk.wrong(
+                    &at.key("hash"),
+                    message,
+                    format!("write the hash, never the key itself; {CREATE_KEY_HELP}"),
+                );
             }
             digits
         });
@@ -60,10 +64,14 @@ pub(super) fn resolve(said: &raw::Auth, desk: &mut Desk<'_>) -> Auth {
             desk.wrong(&at.key("name"), format!("there are two keys named `{name}`"), help);
         }
         if keys.iter().any(|other| other.sha256 == sha256) {
-            desk.wrong(&at.key("hash"), "two keys have the same hash", format!("make each key anew; {MAKE}"));
+            desk.wrong(
+                &at.key("hash"),
+                "two keys have the same hash",
+                format!("make each key anew; {CREATE_KEY_HELP}"),
+            );
         }
-        let expires = key.expires.as_deref().and_then(moment);
-        keys.push(Key { name, tenant, sha256, scopes: key.scopes.clone(), expires });
+        let expires = key.expires.as_deref().and_then(parse_datetime);
+        keys.push(ApiKey { name, tenant, sha256, scopes: key.scopes.clone(), expires });
     }
     if said.mode == Mode::Local && !said.keys.is_empty() && !desk.said(&Path::of(["auth", "mode"])) {
         let help =
@@ -73,7 +81,7 @@ pub(super) fn resolve(said: &raw::Auth, desk: &mut Desk<'_>) -> Auth {
     Auth { mode: said.mode, keys }
 }
 
-fn digits(text: &str) -> Option<Hidden> {
+fn parse_sha256(text: &str) -> Option<Hidden> {
     let digits = text.strip_prefix("sha256:")?;
     let right = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     right.then(|| Hidden::new(digits.to_lowercase()))

@@ -4,30 +4,35 @@ use toolhub::{AnnotationMatch, Decision, Glob, Rule};
 
 use super::{
     super::{
-        raw::{self, Decided, Raw},
+        raw::{self, Decided, RawConfig},
         tree::Path,
     },
     Desk, Policies,
 };
 
-pub(super) fn resolve(raw: &Raw, desk: &mut Desk<'_>) -> Policies {
+pub(super) fn resolve(raw: &RawConfig, desk: &mut Desk<'_>) -> Policies {
     let mut limits = Vec::with_capacity(raw.limits.len());
     for (place, limit) in raw.limits.iter().enumerate() {
         let at = Path::of(["limits"]).place(place);
-        about_a_tool(&at.key("tool"), &limit.tool, &raw.tools, desk);
+        check_tool_glob(&at.key("tool"), &limit.tool, &raw.tools, desk);
         limits.push((limit.tool.clone(), limit.calls.policy(&at, desk)));
     }
     let mut rules = Vec::with_capacity(raw.policy.len());
     for (place, said) in raw.policy.iter().enumerate() {
         let at = Path::of(["policy"]).place(place);
-        about_a_tool(&at.key("tool"), &said.tool, &raw.tools, desk);
-        rules.push(rule(said, &at, desk));
+        check_tool_glob(&at.key("tool"), &said.tool, &raw.tools, desk);
+        rules.push(resolve_rule(said, &at, desk));
     }
     Policies { defaults: raw.defaults.policy(&Path::of(["defaults"]), desk), limits, rules }
 }
 
 /// A name without a glob is a name of a tool; misspelled, it would silently guard nothing.
-fn about_a_tool(path: &Path, glob: &str, tools: &std::collections::BTreeMap<String, raw::Tool>, desk: &mut Desk<'_>) {
+fn check_tool_glob(
+    path: &Path,
+    glob: &str,
+    tools: &std::collections::BTreeMap<String, raw::Tool>,
+    desk: &mut Desk<'_>,
+) {
     if glob.contains(['*', '?']) || tools.contains_key(glob) {
         return;
     }
@@ -39,7 +44,7 @@ fn about_a_tool(path: &Path, glob: &str, tools: &std::collections::BTreeMap<Stri
     desk.wrong(path, format!("there is no tool named `{glob}`"), help);
 }
 
-fn rule(said: &raw::Rule, at: &Path, desk: &mut Desk<'_>) -> Rule {
+fn resolve_rule(said: &raw::Rule, at: &Path, desk: &mut Desk<'_>) -> Rule {
     let mut rule = match said.decision {
         Decided::Deny => Rule::deny(said.tool.as_str()),
         Decided::Ask => Rule::ask(said.tool.as_str()),
@@ -51,7 +56,7 @@ fn rule(said: &raw::Rule, at: &Path, desk: &mut Desk<'_>) -> Rule {
         if let Err(error) = alone.check() {
             let help =
                 "write \"/pointer/to/argument\" = \"regular expression\"; a backslash is written twice, or in '…'";
-            let flaws: Vec<String> = error.problems.iter().map(|flaw| first_line(flaw)).collect();
+            let flaws: Vec<String> = error.problems.iter().map(|flaw| shorten_regex_error(flaw)).collect();
             desk.wrong(&at.key("arguments").key(pointer), flaws.join("; "), help);
         }
         rule = rule.when(pointer.as_str(), pattern.as_str());
@@ -74,7 +79,7 @@ fn rule(said: &raw::Rule, at: &Path, desk: &mut Desk<'_>) -> Rule {
 }
 
 /// The reader of patterns draws a picture, for which there is a better place.
-fn first_line(text: &str) -> String {
+fn shorten_regex_error(text: &str) -> String {
     let (first, last) = (text.lines().next().unwrap_or_default(), text.lines().last().unwrap_or_default());
     match (first.strip_suffix(" regex parse error:"), last.strip_prefix("error: ")) {
         (Some(what), Some(why)) => format!("{what} {why}"),

@@ -41,12 +41,18 @@ pub(super) fn resolve(said: &raw::Imports, desk: &mut Desk<'_>) -> (Vec<Operatio
     let (mut operations, mut words) = (Vec::new(), Vec::new());
     for (index, document) in said.openapi.iter().enumerate() {
         let at = Path::of(["imports", "openapi"]).place(index);
-        one(document, &at, desk, &mut operations, &mut words);
+        resolve_document(document, &at, desk, &mut operations, &mut words);
     }
     (operations, words)
 }
 
-fn one(said: &OpenApi, at: &Path, desk: &mut Desk<'_>, operations: &mut Vec<Operation>, words: &mut Vec<String>) {
+fn resolve_document(
+    said: &OpenApi,
+    at: &Path,
+    desk: &mut Desk<'_>,
+    operations: &mut Vec<Operation>,
+    words: &mut Vec<String>,
+) {
     let mut hasher = DefaultHasher::new();
     let before = desk.problems().len();
     let signed = said.auth.as_ref().and_then(|said| said.fetch(&at.key("auth"), desk));
@@ -64,7 +70,7 @@ fn one(said: &OpenApi, at: &Path, desk: &mut Desk<'_>, operations: &mut Vec<Oper
     signed.hash(&mut hasher);
     for (name, given) in &said.credentials {
         let place = at.key("credentials").key(name);
-        if let Some(credential) = credential(given, &place, desk, &mut hasher) {
+        if let Some(credential) = resolve_credential(given, &place, desk, &mut hasher) {
             options.credentials.insert(name.clone(), credential);
         }
     }
@@ -110,7 +116,7 @@ fn one(said: &OpenApi, at: &Path, desk: &mut Desk<'_>, operations: &mut Vec<Oper
     }
 }
 
-fn credential(
+fn resolve_credential(
     said: &Credential,
     at: &Path,
     desk: &mut Desk<'_>,
@@ -154,7 +160,7 @@ impl Operation {
     }
 
     /// The tool.
-    pub(super) fn tool(&self) -> ToolBuilder {
+    pub(super) fn tool_builder(&self) -> ToolBuilder {
         let request = self.plan.request().connection(self.connection.clone());
         self.plan.tool_by(self.allow_hosts.iter().fold(request, rest::Rest::allow_host))
     }

@@ -55,7 +55,7 @@ pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Se
         }
     }
     for (place, name) in said.allowed_hosts.iter().enumerate() {
-        if let Some(help) = host_flaw(name) {
+        if let Some(help) = invalid_host_help(name) {
             desk.wrong(&at("allowed_hosts").place(place), format!("{name:?} is no name of a host"), help);
         }
     }
@@ -82,13 +82,13 @@ pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Se
         json_depth: said.json_depth.into(),
         header_timeout: said.header_timeout.0,
         body_timeout: said.body_timeout.0,
-        max_connections: super::count(said.max_connections),
+        max_connections: super::to_usize(said.max_connections),
         drain_timeout: said.drain_timeout.0,
     }
 }
 
 /// What is wrong with the name of a host, as it stands in a request.
-fn host_flaw(name: &str) -> Option<&'static str> {
+fn invalid_host_help(name: &str) -> Option<&'static str> {
     let bracketed = name.starts_with('[') && name.ends_with(']');
     if name.contains("://") || name.contains('/') {
         return Some("write the name alone, without http:// and path");

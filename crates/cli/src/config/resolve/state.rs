@@ -9,7 +9,7 @@ use super::{
         raw::{self, Format, Manager},
         tree::Path,
     },
-    Desk, count,
+    Desk, to_usize,
 };
 
 /// What tools remember: where, how much, and who wins when two write.
@@ -20,7 +20,7 @@ pub(crate) struct State {
 }
 
 /// The settings that only the persistent manager heeds, where they say something else than usual.
-fn for_disk(said: &raw::State) -> Vec<&'static str> {
+fn persistent_only_keys(said: &raw::State) -> Vec<&'static str> {
     let usual = raw::State::default();
     let asked = [
         (said.persistence_path != usual.persistence_path, "persistence_path"),
@@ -39,9 +39,9 @@ fn for_disk(said: &raw::State) -> Vec<&'static str> {
 pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, desk: &mut Desk<'_>) -> State {
     let at = |key| Path::of(["state", key]);
     let on_disk = said.manager_type == Some(Manager::Persistent)
-        || tools.values().any(|tool| tool.enabled && tool.said.state.manager_type == Some(Keeper::Persistent));
+        || tools.values().any(|tool| tool.enabled && tool.config.state.manager_type == Some(Keeper::Persistent));
     let sessions = said.manager_type == Some(Manager::Session);
-    for key in for_disk(said) {
+    for key in persistent_only_keys(said) {
         if !on_disk {
             let help =
                 "add manager_type = \"persistent\" to [state], or remove it; the hub's own store is said in [store]";
@@ -80,16 +80,16 @@ pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, de
         },
         compression: said.compression,
         session_isolation: said.session_isolation,
-        max_states_per_session: count(said.max_states_per_session),
+        max_states_per_session: to_usize(said.max_states_per_session),
         session_timeout: said.session_timeout.0,
         ..StateManagerConfig::default()
     };
     let business = BusinessStateConfig {
-        max_history_size: count(said.max_history_size),
+        max_history_size: to_usize(said.max_history_size),
         max_state_size: usize::try_from(said.max_state_size.0).unwrap_or(usize::MAX),
         state_compression: said.state_compression,
         versioning: said.versioning,
-        max_versions: count(said.max_versions),
+        max_versions: to_usize(said.max_versions),
         auto_save: said.auto_save,
         sync_interval: said.sync_interval.0,
         sync_on_change: said.sync_on_change,

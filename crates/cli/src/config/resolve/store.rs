@@ -17,9 +17,9 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Store {
     pub(crate) backend: Backend,
-    pub(crate) keep_calls: Duration,
-    pub(crate) keep_events: Duration,
-    pub(crate) keep_audit: Duration,
+    pub(crate) call_retention: Duration,
+    pub(crate) event_retention: Duration,
+    pub(crate) audit_retention: Duration,
     /// For ever where absent.
     pub(crate) idle_threads: Option<Duration>,
 }
@@ -28,32 +28,32 @@ pub(crate) struct Store {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Backend {
     Memory,
-    Sqlite { path: PathBuf, max_size: Option<u64>, backup: Option<Backup> },
+    Sqlite { path: PathBuf, max_size: Option<u64>, backup: Option<BackupSchedule> },
 }
 
 /// Copies that the store makes of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Backup {
+pub(crate) struct BackupSchedule {
     pub(crate) folder: PathBuf,
-    pub(crate) every: Duration,
-    pub(crate) keep_for: Duration,
+    pub(crate) interval: Duration,
+    pub(crate) retention: Duration,
 }
 
 /// An open store.
 #[derive(Debug, Clone)]
-pub(crate) enum Opened {
+pub(crate) enum StoreHandle {
     Memory(Arc<Memory>),
     Sqlite(Arc<Sqlite>),
 }
 
 /// Why the store cannot be opened. The file and what to do are in the text.
 #[derive(Debug)]
-pub(crate) enum StoreTrouble {
+pub(crate) enum OpenStoreError {
     Folder(PathBuf, io::Error),
     Open(OpenError),
 }
 
-impl std::fmt::Display for StoreTrouble {
+impl std::fmt::Display for OpenStoreError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Folder(path, error) => write!(f, "the folder {} cannot be made: {error}", path.display()),
@@ -62,7 +62,7 @@ impl std::fmt::Display for StoreTrouble {
     }
 }
 
-impl std::error::Error for StoreTrouble {}
+impl std::error::Error for OpenStoreError {}
 
 impl Store {
     /// Where backups go, whether they are made by the clock or on request.
@@ -78,26 +78,26 @@ impl Store {
     ///
     /// # Errors
     /// When the folder cannot be made, or the file cannot be opened: another process may have it.
-    pub(crate) fn open(&self) -> Result<Opened, StoreTrouble> {
+    pub(crate) fn open(&self) -> Result<StoreHandle, OpenStoreError> {
         let Backend::Sqlite { path, max_size, backup } = &self.backend else {
-            return Ok(Opened::Memory(Arc::new(Memory::new())));
+            return Ok(StoreHandle::Memory(Arc::new(Memory::new())));
         };
         if let Some(folder) = path.parent() {
-            private_folder(folder).map_err(|error| StoreTrouble::Folder(folder.to_owned(), error))?;
+            create_private_dir(folder).map_err(|error| OpenStoreError::Folder(folder.to_owned(), error))?;
         }
         let mut options = Options::default();
         if let Some(bytes) = max_size {
             options = options.at_most(*bytes);
         }
-        if let Some(Backup { folder, every, keep_for }) = backup {
+        if let Some(BackupSchedule { folder, interval: every, retention: keep_for }) = backup {
             options = options.backups(Backups { folder: folder.clone(), every: *every, keep_for: *keep_for });
         }
-        Ok(Opened::Sqlite(Arc::new(Sqlite::open(path, options).map_err(StoreTrouble::Open)?)))
+        Ok(StoreHandle::Sqlite(Arc::new(Sqlite::open(path, options).map_err(OpenStoreError::Open)?)))
     }
 }
 
 /// Makes a folder that nobody else on this machine can look into; one that is there stays as it is.
-fn private_folder(folder: &std::path::Path) -> io::Result<()> {
+fn create_private_dir(folder: &std::path::Path) -> io::Result<()> {
     let mut made = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut made, 0o700);
@@ -129,7 +129,8 @@ pub(super) fn resolve(said: &raw::Store, desk: &mut Desk<'_>) -> Store {
             let path = desk.file(&at("path"), &said.path);
             let folder = said.backup.folder.as_deref().map(|folder| desk.file(&at("backup").key("folder"), folder));
             let folder = folder.unwrap_or_else(|| path.with_file_name("backups"));
-            let backup = Backup { folder, every: said.backup.interval.0, keep_for: said.backup.retention.0 };
+            let backup =
+                BackupSchedule { folder, interval: said.backup.interval.0, retention: said.backup.retention.0 };
             Backend::Sqlite {
                 path,
                 max_size: said.max_size.map(|size| size.0),
@@ -139,9 +140,9 @@ pub(super) fn resolve(said: &raw::Store, desk: &mut Desk<'_>) -> Store {
     };
     Store {
         backend,
-        keep_calls: said.retention.calls.0,
-        keep_events: said.retention.events.0,
-        keep_audit: said.retention.audit.0,
+        call_retention: said.retention.calls.0,
+        event_retention: said.retention.events.0,
+        audit_retention: said.retention.audit.0,
         idle_threads: said.retention.idle_threads.0,
     }
 }

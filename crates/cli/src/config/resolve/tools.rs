@@ -16,7 +16,7 @@ use super::{
 use crate::builtin;
 
 /// The tools as they are written, by name.
-type Written = BTreeMap<String, raw::Tool>;
+type RawTools = BTreeMap<String, raw::Tool>;
 
 /// The tools that are enabled, by name.
 pub(crate) type Tools = BTreeMap<String, Tool>;
@@ -25,7 +25,7 @@ pub(crate) type Tools = BTreeMap<String, Tool>;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Tool {
     /// By a section of its own.
-    Written(Box<ToolPlan>),
+    Configured(Box<ToolPlan>),
     /// By a document.
     Operation(Box<Operation>),
 }
@@ -44,7 +44,7 @@ static FACTORY: LazyLock<ToolFactory> = LazyLock::new(|| {
     }
 });
 
-pub(super) fn resolve(said: &Written, imported: Vec<Operation>, desk: &mut Desk<'_>) -> Tools {
+pub(super) fn resolve(said: &RawTools, imported: Vec<Operation>, desk: &mut Desk<'_>) -> Tools {
     let mut tools = Tools::new();
     for operation in imported {
         let name = operation.name().to_owned();
@@ -61,27 +61,27 @@ pub(super) fn resolve(said: &Written, imported: Vec<Operation>, desk: &mut Desk<
         if let Err(error) = ToolName::new(name.as_str()) {
             desk.wrong(&at, error.to_string(), "rename the section: [tools.my_tool]");
         }
-        let plan = FACTORY.plan(name, &tool.said, &at, desk);
+        let plan = FACTORY.plan(name, &tool.config, &at, desk);
         if let Some(plan) = plan.filter(|_| tool.enabled) {
-            tools.insert(name.clone(), Tool::Written(Box::new(plan)));
+            tools.insert(name.clone(), Tool::Configured(Box::new(plan)));
         }
     }
     for name in tools.keys() {
-        dependencies(name, said, &tools, desk);
+        check_dependencies(name, said, &tools, desk);
     }
-    circle(said, &tools, desk);
+    check_cycles(said, &tools, desk);
     tools
 }
 
 /// The tools that one waits for, and the ways to their names. Those of a tool that is not there do not matter.
-fn bases<'a>(name: &str, said: &'a Written, tools: &Tools) -> impl Iterator<Item = (Path, &'a str)> {
+fn dependencies_of<'a>(name: &str, said: &'a RawTools, tools: &Tools) -> impl Iterator<Item = (Path, &'a str)> {
     let tool = said.get(name).filter(|_| tools.contains_key(name));
-    tool.and_then(|tool| tool.said.depends_on.as_ref()).into_iter().flat_map(DependsOn::names)
+    tool.and_then(|tool| tool.config.depends_on.as_ref()).into_iter().flat_map(DependsOn::names)
 }
 
-fn dependencies(name: &str, said: &Written, tools: &Tools, desk: &mut Desk<'_>) {
+fn check_dependencies(name: &str, said: &RawTools, tools: &Tools, desk: &mut Desk<'_>) {
     let at = Path::of(["tools", name]);
-    for (way, base) in bases(name, said, tools) {
+    for (way, base) in dependencies_of(name, said, tools) {
         let path = at.key("depends_on").join(way.0);
         if tools.contains_key(base) {
             continue;
@@ -101,11 +101,11 @@ fn dependencies(name: &str, said: &Written, tools: &Tools, desk: &mut Desk<'_>) 
 }
 
 /// Tools that wait for each other. One circle is named; the next is found when that is gone.
-fn circle(said: &Written, tools: &Tools, desk: &mut Desk<'_>) {
+fn check_cycles(said: &RawTools, tools: &Tools, desk: &mut Desk<'_>) {
     for start in tools.keys() {
         let (mut ahead, mut from) = (vec![start.as_str()], BTreeMap::<&str, &str>::new());
         while let Some(name) = ahead.pop() {
-            for (_, base) in bases(name, said, tools) {
+            for (_, base) in dependencies_of(name, said, tools) {
                 if base == start {
                     let mut names = vec![start.as_str()];
                     let mut at = name;
@@ -135,7 +135,7 @@ fn circle(said: &Written, tools: &Tools, desk: &mut Desk<'_>) {
 impl Tool {
     /// Hosts that a request may reach though they are not of the open internet.
     pub(crate) fn allow_hosts(&mut self, hosts: &[String]) {
-        if let Self::Written(plan) = self {
+        if let Self::Configured(plan) = self {
             plan.allow_hosts(hosts);
         }
     }
@@ -143,8 +143,8 @@ impl Tool {
     /// A tool in the making. `None` where its builtin is not there, which a config that was resolved never says.
     pub(crate) fn builder(&self, name: &str) -> Option<ToolBuilder> {
         match self {
-            Self::Written(plan) => FACTORY.build(name, plan),
-            Self::Operation(operation) => Some(operation.tool()),
+            Self::Configured(plan) => FACTORY.build(name, plan),
+            Self::Operation(operation) => Some(operation.tool_builder()),
         }
     }
 }

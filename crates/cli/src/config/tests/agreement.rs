@@ -10,25 +10,25 @@ use toolhub_testkit::soak;
 use super::{
     super::{
         check,
-        raw::Raw,
+        raw::RawConfig,
         schema,
-        shape::{Shape, Text},
+        shape::{Shape, TextShape},
         tree::{self, Node, Source},
     },
-    Folder,
+    ConfigFolder,
 };
 
-fn rounds() -> ProptestConfig {
+fn proptest_settings() -> ProptestConfig {
     let cases = soak(150, 3_000);
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of_config);
 static VALIDATOR: LazyLock<jsonschema::Validator> =
-    LazyLock::new(|| jsonschema::validator_for(&schema::of_values()).unwrap());
+    LazyLock::new(|| jsonschema::validator_for(&schema::value_schema()).unwrap());
 
 /// A value that fits a shape, or nearly.
-fn value(shape: &Shape) -> BoxedStrategy<Value> {
+fn value_strategy(shape: &Shape) -> BoxedStrategy<Value> {
     let right = match shape {
         Shape::Any => prop_oneof![Just(json!(1)), Just(json!("x")), Just(json!({"a": [1, "b"]}))].boxed(),
         Shape::Bool => any::<bool>().prop_map(Value::from).boxed(),
@@ -39,13 +39,13 @@ fn value(shape: &Shape) -> BoxedStrategy<Value> {
         Shape::Number { .. } => {
             proptest::sample::select(vec![0.5, 1.0, 2.0, -1.0, 100.0]).prop_map(Value::from).boxed()
         }
-        Shape::Text(text) => texts(text).prop_map(Value::from).boxed(),
-        Shape::List { items, .. } => prop::collection::vec(value(items), 0..3).prop_map(Value::from).boxed(),
-        Shape::Either(all) => proptest::strategy::Union::new(all.iter().map(value)).boxed(),
+        Shape::Text(text) => text_strategy(text).prop_map(Value::from).boxed(),
+        Shape::List { items, .. } => prop::collection::vec(value_strategy(items), 0..3).prop_map(Value::from).boxed(),
+        Shape::AnyOf(all) => proptest::strategy::Union::new(all.iter().map(value_strategy)).boxed(),
         Shape::Table(table) => {
             let keys: Vec<(String, Shape)> =
                 table.keys.iter().map(|(name, key)| (name.clone(), key.shape.clone())).collect();
-            let others = table.others.as_deref().cloned();
+            let others = table.additional.as_deref().cloned();
             let required: Vec<String> =
                 table.keys.iter().filter(|(_, key)| key.required).map(|(name, _)| name.clone()).collect();
             let picked = prop::collection::vec((any::<prop::sample::Index>(), 0..40_u8), 0..4);
@@ -61,7 +61,8 @@ fn value(shape: &Shape) -> BoxedStrategy<Value> {
                         }
                     }
                     chosen.extend(keys.iter().filter(|(name, _)| required.contains(name)).cloned());
-                    let members: Vec<_> = chosen.into_iter().map(|(name, shape)| (Just(name), value(&shape))).collect();
+                    let members: Vec<_> =
+                        chosen.into_iter().map(|(name, shape)| (Just(name), value_strategy(&shape))).collect();
                     members.prop_map(|members| Value::Object(members.into_iter().collect::<Map<_, _>>()))
                 })
                 .boxed()
@@ -78,19 +79,21 @@ fn value(shape: &Shape) -> BoxedStrategy<Value> {
     prop_oneof![30 => right, 1 => odd].boxed()
 }
 
-fn texts(text: &Text) -> BoxedStrategy<String> {
+fn text_strategy(text: &TextShape) -> BoxedStrategy<String> {
     let fixed =
         |all: &[&str]| proptest::sample::select(all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).boxed();
     match text {
-        Text::Plain { .. } => fixed(&["", "x", "127.0.0.1", "a b", "ü"]),
-        Text::Unit(Unit::Size) => {
+        TextShape::Plain { .. } => fixed(&["", "x", "127.0.0.1", "a b", "ü"]),
+        TextShape::Unit(Unit::Size) => {
             fixed(&["2MiB", "1B", "0B", "2", "2mb", "0001KiB", "1GB", "999999999GiB", "1234567890B"])
         }
-        Text::Unit(_) => {
+        TextShape::Unit(_) => {
             fixed(&["5s", "1h30m", "0s", "0h0m", "0h1ms", "never", "5", "", "5 s", "1d0s", "000000001s", "1.5h"])
         }
-        Text::Moment => fixed(&["2027-01-31", "2027-01-31T10:00:00Z", "2027-01-31 10:00:00+02:00", "soon", "2027-1-3"]),
-        Text::Choice(words) => {
+        TextShape::Datetime => {
+            fixed(&["2027-01-31", "2027-01-31T10:00:00Z", "2027-01-31 10:00:00+02:00", "soon", "2027-1-3"])
+        }
+        TextShape::Choice(words) => {
             let mut all: Vec<&str> = words.iter().map(String::as_str).collect();
             all.push("nonsense");
             fixed(&all)
@@ -99,7 +102,7 @@ fn texts(text: &Text) -> BoxedStrategy<String> {
 }
 
 /// TOML that says the same.
-fn tree_of(value: &Value) -> Node {
+fn parse_tree(value: &Value) -> Node {
     let text = toml::Value::try_from(value).map(|value| format!("whole = {value}\n")).unwrap();
     let source = Arc::new(Source { name: "x".into(), path: "x".into(), text });
     let (node, problems) = tree::parse(&source);
@@ -108,15 +111,15 @@ fn tree_of(value: &Value) -> Node {
 }
 
 proptest! {
-    #![proptest_config(rounds())]
+    #![proptest_config(proptest_settings())]
 
     #[test]
-    fn what_the_check_lets_pass_is_what_the_schema_accepts_and_what_can_be_read(said in value(&SHAPE)) {
-        let tree = tree_of(&said);
-        let problems = check::whole(&tree, &SHAPE);
+    fn what_the_check_lets_pass_is_what_the_schema_accepts_and_what_can_be_read(said in value_strategy(&SHAPE)) {
+        let tree = parse_tree(&said);
+        let problems = check::validate(&tree, &SHAPE);
         prop_assert_eq!(problems.is_empty(), VALIDATOR.is_valid(&tree.to_json()), "{:?}\n{}", problems, said);
         if problems.is_empty() {
-            let raw = serde_json::from_value::<Raw>(tree.to_json());
+            let raw = serde_json::from_value::<RawConfig>(tree.to_json());
             prop_assert!(raw.is_ok(), "{:?}", raw);
             let again = serde_json::to_value(raw.unwrap()).unwrap();
             prop_assert!(!again.is_null());
@@ -128,24 +131,24 @@ proptest! {
 
     #[test]
     fn no_text_makes_the_reader_fall_over(text in "(\\[{0,2}[a-z.\"]{0,9}\\]{0,2}|[a-z_]{1,9} ?= ?[\"'\\[{]?[a-z0-9.:$\\{\\}-]{0,9}[\"'\\]}]?|\\PC{0,9}|\n){0,12}") {
-        let folder = Folder::new();
+        let folder = ConfigFolder::new();
         folder.write("toolhub.toml", &text);
-        if let Err(problems) = super::load(&folder.asked(&[])) {
+        if let Err(problems) = super::load(&folder.load_options(&[])) {
             prop_assert!(!problems.to_string().is_empty());
         }
     }
 
     #[test]
-    fn no_config_makes_the_resolver_fall_over(said in value(&SHAPE)) {
-        let folder = Folder::new();
+    fn no_config_makes_the_resolver_fall_over(said in value_strategy(&SHAPE)) {
+        let folder = ConfigFolder::new();
         folder.write("toolhub.toml", &toml::to_string(&said).unwrap_or_default());
-        match super::load(&folder.asked(&[])) {
+        match super::load(&folder.load_options(&[])) {
             Ok(loaded) => {
                 // What is shown can be read again, and says the same.
                 let text = super::super::show::to_toml(&loaded, true);
                 folder.write("toolhub.toml", &text);
                 if !text.contains('•') {
-                    let again = super::load(&folder.asked(&[]));
+                    let again = super::load(&folder.load_options(&[]));
                     prop_assert!(again.is_ok(), "{}\n{}", again.unwrap_err(), text);
                     prop_assert_eq!(again.unwrap().config, loaded.config);
                 }
@@ -184,14 +187,14 @@ fn the_schema_says_nothing_that_is_not_checked() {
         "minProperties",
         "maxProperties",
     ];
-    fn look(schema: &Value) {
+    fn check_keywords(schema: &Value) {
         let Value::Object(schema) = schema else { return };
         for (word, inner) in schema {
             assert!(KNOWN.contains(&word.as_str()), "nobody checks `{word}`");
             match word.as_str() {
-                "properties" | "$defs" => inner.as_object().unwrap().values().for_each(look),
-                "items" | "additionalProperties" => look(inner),
-                "anyOf" | "oneOf" => inner.as_array().unwrap().iter().for_each(look),
+                "properties" | "$defs" => inner.as_object().unwrap().values().for_each(check_keywords),
+                "items" | "additionalProperties" => check_keywords(inner),
+                "anyOf" | "oneOf" => inner.as_array().unwrap().iter().for_each(check_keywords),
                 "format" => {
                     let ours = inner.as_str().unwrap().starts_with("toolhub-");
                     let sort = ["uint16", "uint32", "double"].contains(&inner.as_str().unwrap());
@@ -201,6 +204,6 @@ fn the_schema_says_nothing_that_is_not_checked() {
             }
         }
     }
-    look(&schema::of_values());
-    assert!(jsonschema::meta::is_valid(&schema::of_files()));
+    check_keywords(&schema::value_schema());
+    assert!(jsonschema::meta::is_valid(&schema::file_schema()));
 }

@@ -1,6 +1,6 @@
 //! What is different between two configs.
 
-use super::{super::change::ChangePlan, config};
+use super::{super::change::ChangePlan, load_config};
 
 const BASE: &str = "
 [server]
@@ -15,7 +15,7 @@ builtin = \"clock\"
 
 #[track_caller]
 fn check(text: &str, expected: &ChangePlan) {
-    assert_eq!(config(text).change_from(&config(BASE)), *expected, "{text}");
+    assert_eq!(load_config(text).change_from(&load_config(BASE)), *expected, "{text}");
 }
 
 #[test]
@@ -59,11 +59,11 @@ fn agents_models_and_toolsets_change_without_a_restart() {
     let llm = "\n[llm]\nprovider = \"scripted\"\n";
     check(&format!("{BASE}{llm}"), &agents);
     check(&format!("{BASE}\n[toolsets.basic]\ntools = [\"notes\"]"), &agents);
-    let old = config(&format!("{BASE}{llm}"));
+    let old = load_config(&format!("{BASE}{llm}"));
     let same = format!("{BASE}{llm}request_timeout = \"120s\"\n[agents.default]\n");
-    assert_eq!(config(&same).change_from(&old), ChangePlan::default());
+    assert_eq!(load_config(&same).change_from(&old), ChangePlan::default());
     let other = format!("{BASE}{llm}[agents.default]\nmax_steps = 3\n");
-    assert_eq!(config(&other).change_from(&old), agents);
+    assert_eq!(load_config(&other).change_from(&old), agents);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn keys_of_clients_change_without_a_restart() {
     let hash = "0".repeat(64);
     let key = format!("\n[[auth.keys]]\nname = \"ci\"\nhash = \"sha256:{hash}\"\nscopes = [\"admin\"]\n");
     let auth = "\n[auth]\nmode = \"local\"\n";
-    let new = config(&format!("{BASE}{auth}{key}"));
-    let old = config(&format!("{BASE}{auth}"));
+    let new = load_config(&format!("{BASE}{auth}{key}"));
+    let old = load_config(&format!("{BASE}{auth}"));
     assert_eq!(new.change_from(&old), ChangePlan { keys: true, ..ChangePlan::default() });
 }

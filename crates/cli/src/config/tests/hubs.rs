@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use toolhub::{BusinessStateConfig, Filter, StateManagerConfig, prelude::*};
 
 use super::{
-    super::{Opened, init::Starter, schema, show},
-    Folder, config, loaded,
+    super::{StoreHandle, init::Starter, schema, show},
+    ConfigFolder, load_config, load_text,
 };
 
 #[tokio::test]
@@ -39,8 +39,9 @@ async fn a_tool_is_what_its_section_says() {
         state = { cleanup = "never", conflict_resolution = "merge" }
         parameters = { properties = { add = { maxLength = 20 } } }
     "#;
-    let config = config(text);
-    let hub = config.hub(&Opened::Memory(Arc::new(toolhub::backend::Memory::new()))).build().await.unwrap();
+    let config = load_config(text);
+    let hub =
+        config.hub_builder(&StoreHandle::Memory(Arc::new(toolhub::backend::Memory::new()))).build().await.unwrap();
     let tools = hub.list(&Filter::default());
     let [jot, time] = tools.as_slice() else { panic!("{} tools", tools.len()) };
     let definition = &time.definition;
@@ -72,13 +73,13 @@ async fn a_tool_is_what_its_section_says() {
 #[test]
 fn a_journal_in_memory_is_short_unless_somebody_says_otherwise() {
     let check = |text: &str, hours: u64, shown: &str| {
-        let loaded = loaded(text).unwrap_or_else(|problems| panic!("{problems}"));
-        assert_eq!(loaded.config.store.keep_calls, Duration::from_secs(hours * 3600), "{text}");
+        let loaded = load_text(text).unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(loaded.config.store.call_retention, Duration::from_secs(hours * 3600), "{text}");
         // What is shown is what holds.
-        assert_eq!(show::values(&loaded)["store"]["retention"]["calls"], shown, "{text}");
+        assert_eq!(show::masked_values(&loaded)["store"]["retention"]["calls"], shown, "{text}");
     };
     check("", 30 * 24, "30d");
-    let audit = |text: &str| config(text).store.keep_audit.as_secs() / 86_400;
+    let audit = |text: &str| load_config(text).store.audit_retention.as_secs() / 86_400;
     assert_eq!((audit(""), audit("[store]\nbackend = \"memory\"")), (90, 1));
     assert_eq!(audit("[store]\nbackend = \"memory\"\nretention = { audit = \"2d\" }"), 2);
     check("[store]\nbackend = \"memory\"", 1, "1h");
@@ -88,12 +89,12 @@ fn a_journal_in_memory_is_short_unless_somebody_says_otherwise() {
 
 #[tokio::test]
 async fn the_pieces_of_a_change_are_the_tools_that_changed_and_all_policies() {
-    let old = config("[tools.a]\nbuiltin = \"clock\"\n[tools.b]\nbuiltin = \"clock\"");
-    let new = config(
+    let old = load_config("[tools.a]\nbuiltin = \"clock\"\n[tools.b]\nbuiltin = \"clock\"");
+    let new = load_config(
         "[defaults]\ntimeout = \"1s\"\n[[policy]]\ndecision = \"ask\"\n[[limits]]\ntool = \"*\"\nconfirm = true\n\
          [tools.a]\nbuiltin = \"clock\"\n[tools.c]\nbuiltin = \"clock\"",
     );
-    let pieces = new.pieces(&new.change_from(&old));
+    let pieces = new.hub_update(&new.change_from(&old));
     assert_eq!((pieces.put.len(), pieces.remove), (1, vec!["b".to_owned()]));
     assert_eq!((pieces.rules.len(), pieces.policies.len()), (1, 1));
     assert_eq!(pieces.defaults.timeout, Some(Duration::from_secs(1)));
@@ -102,13 +103,13 @@ async fn the_pieces_of_a_change_are_the_tools_that_changed_and_all_policies() {
 
 #[tokio::test]
 async fn a_store_on_disk_is_made_with_its_folder_and_the_hub_is_alone_with_it() {
-    let folder = Folder::new();
+    let folder = ConfigFolder::new();
     folder.write("toolhub.toml", "[store]\npath = \"deep/down/x.db\"\n[tools.notes]\nbuiltin = \"notes\"");
-    let config = super::load(&folder.asked(&[])).unwrap().config;
+    let config = super::load(&folder.load_options(&[])).unwrap().config;
     for expected in [1, 2] {
         let store = config.store.open().unwrap();
         assert!(config.store.open().is_err(), "a second one is refused");
-        let hub = config.hub(&store).build().await.unwrap();
+        let hub = config.hub_builder(&store).build().await.unwrap();
         let outcome = hub.call("notes", json!({"add": "x"})).thread("t").await;
         assert_eq!(outcome.output.as_array().unwrap().len(), expected);
         hub.shutdown(Duration::from_secs(1)).await;
@@ -119,7 +120,7 @@ async fn a_store_on_disk_is_made_with_its_folder_and_the_hub_is_alone_with_it() 
 /// Whoever adds a setting to the core is reminded of the config.
 #[test]
 fn every_field_of_the_configs_of_states_is_a_key() {
-    let schema = schema::of_values();
+    let schema = schema::value_schema();
     let keys = schema["$defs"]["State"]["properties"].as_object().unwrap();
     let fields = [
         serde_json::to_value(StateManagerConfig::default()).unwrap(),
@@ -128,7 +129,7 @@ fn every_field_of_the_configs_of_states_is_a_key() {
     for field in fields.iter().flat_map(|fields| fields.as_object().unwrap().keys()) {
         assert!(keys.contains_key(field) || field.starts_with("redis_"), "{field} is no key of [state]");
     }
-    let config = config("");
+    let config = load_config("");
     assert_eq!(config.state.manager, StateManagerConfig::default());
     assert_eq!(config.state.business, BusinessStateConfig::default());
     assert_eq!(config.status, toolhub::status::StatusSettings::default());
@@ -150,8 +151,8 @@ async fn the_starters_are_right_also_with_every_mark_taken_away() {
             .collect();
         assert_ne!(bare, starter.text());
         for text in [starter.text(), &bare] {
-            let loaded = loaded(text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
-            super::super::rehearse(&loaded).await.unwrap_or_else(|problems| panic!("{problems}"));
+            let loaded = load_text(text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+            super::super::dry_run(&loaded).await.unwrap_or_else(|problems| panic!("{problems}"));
         }
     }
 }
@@ -161,7 +162,7 @@ async fn everything_that_only_a_hub_finds_is_told_at_once() {
     let text = "[tools.a]\nbuiltin = \"clock\"\nparameters = { type = \"array\" }\n\
                 [tools.b]\nbuiltin = \"clock\"\ndepends_on = [\"a\"]\n[tools.c]\ncommand = \"x\"\nkind = \"stateful\"\n\
                 parameters = { type = \"object\", properties = { state = {} } }";
-    let problems = super::super::rehearse(&loaded(text).unwrap()).await.unwrap_err();
+    let problems = super::super::dry_run(&load_text(text).unwrap()).await.unwrap_err();
     let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
     assert_eq!(keys, ["tools.a.parameters", "tools.c"]);
 }
@@ -170,7 +171,7 @@ async fn everything_that_only_a_hub_finds_is_told_at_once() {
 fn a_tool_that_is_wrong_is_not_called_disabled_by_those_that_wait_for_it() {
     let text = "[tools.a]\nbuiltin = \"clokc\"\n[tools.b]\nbuiltin = \"clock\"\ndepends_on = [\"a\"]\n\
                 [tools.c]\nurl = \"https://{h}/\"\n[tools.d]\nbuiltin = \"clock\"\ndepends_on = [\"c\"]";
-    let problems = loaded(text).map(drop).unwrap_err();
+    let problems = load_text(text).map(drop).unwrap_err();
     let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
     assert_eq!(keys, ["tools.a.builtin", "tools.c.url"]);
 }
@@ -178,7 +179,7 @@ fn a_tool_that_is_wrong_is_not_called_disabled_by_those_that_wait_for_it() {
 #[test]
 fn an_agent_with_more_tools_than_many_models_take_is_told_of() {
     let tools: String = (0..129).map(|at| format!("[tools.t{at}]\nbuiltin = \"clock\"\n")).collect();
-    let told = |llm: &str, more: &str| config(&format!("[llm]\n{llm}\n{more}\n{tools}")).words.join("\n");
+    let told = |llm: &str, more: &str| load_config(&format!("[llm]\n{llm}\n{more}\n{tools}")).warnings.join("\n");
     let openai = "provider = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"";
     let word = told(openai, "");
     assert!(word.contains("`default` may be offered 129 tools") && word.contains("128"), "{word}");

@@ -6,39 +6,39 @@ use toolhub::config::Unit;
 use super::{
     super::{
         load,
-        shape::{Shape, Text},
+        shape::{Shape, TextShape},
         show,
         tree::{Path, Step},
     },
-    Asked, Folder, config,
+    ConfigFolder, LoadOptions, load_config,
 };
 
-fn port(asked: &Asked) -> (u16, String) {
+fn port(asked: &LoadOptions) -> (u16, String) {
     let loaded = load(asked).unwrap_or_else(|problems| panic!("{problems}"));
-    (loaded.config.server.port, show::origin(&loaded, &Path::of(["server", "port"])))
+    (loaded.config.server.port, show::describe_origin(&loaded, &Path::of(["server", "port"])))
 }
 
 #[test]
 fn a_flag_weighs_more_than_a_variable_and_that_more_than_a_file() {
-    let folder = Folder::new();
-    let mut asked = folder.asked(&[]);
+    let folder = ConfigFolder::new();
+    let mut asked = folder.load_options(&[]);
     assert_eq!(port(&asked), (8665, "default".into()));
     folder.write("home/.config/toolhub/config.toml", "[server]\nport = 1");
     assert_eq!(port(&asked), (1, "home/.config/toolhub/config.toml:2".into()));
     folder.write("toolhub.toml", "\n[server]\nport = 2");
     assert_eq!(port(&asked), (2, "toolhub.toml:3".into()));
     folder.write("other.toml", "[server]\nport = 3");
-    asked = Asked { folder: asked.folder, ..folder.asked(&[("TOOLHUB_CONFIG", "other.toml")]) };
+    asked = LoadOptions { folder: asked.folder, ..folder.load_options(&[("TOOLHUB_CONFIG", "other.toml")]) };
     assert_eq!(port(&asked), (3, "other.toml:2".into()));
     asked.config = Some("toolhub.toml".into());
     assert_eq!(port(&asked), (2, "toolhub.toml:3".into()));
     folder.write("which", "TOOLHUB_CONFIG=other.toml");
-    let by_file = Asked { env_file: Some("which".into()), ..folder.asked(&[]) };
+    let by_file = LoadOptions { env_file: Some("which".into()), ..folder.load_options(&[]) };
     assert_eq!(port(&by_file), (3, "other.toml:2".into()));
     folder.write("vars", "# comment\nexport TOOLHUB__SERVER__PORT='4'\n");
     asked.env_file = Some("vars".into());
     assert_eq!(port(&asked), (4, "env TOOLHUB__SERVER__PORT (vars:2)".into()));
-    asked.environment = folder.asked(&[("TOOLHUB__SERVER__PORT", "5")]).environment;
+    asked.environment = folder.load_options(&[("TOOLHUB__SERVER__PORT", "5")]).environment;
     assert_eq!(port(&asked), (5, "env TOOLHUB__SERVER__PORT".into()));
     asked.set.push("server.port = 6".into());
     assert_eq!(port(&asked), (6, "flag --set server.port".into()));
@@ -48,13 +48,13 @@ fn a_flag_weighs_more_than_a_variable_and_that_more_than_a_file() {
 
 #[test]
 fn the_nearest_file_upward_is_read_and_its_paths_begin_there() {
-    let folder = Folder::new();
+    let folder = ConfigFolder::new();
     folder.write("a/toolhub.toml", "[store]\npath = \"data/x.db\"").write("a/b/c/nothing", "");
-    let asked = Asked { folder: folder.path().join("a/b/c"), ..folder.asked(&[]) };
+    let asked = LoadOptions { folder: folder.path().join("a/b/c"), ..folder.load_options(&[]) };
     let loaded = load(&asked).unwrap();
     let super::super::Backend::Sqlite { path, .. } = &loaded.config.store.backend else { panic!("not sqlite") };
     assert_eq!(*path, folder.path().join("a/data/x.db"));
-    let typed = Asked { set: vec!["store.path=y.db".into()], ..asked };
+    let typed = LoadOptions { set: vec!["store.path=y.db".into()], ..asked };
     let super::super::Backend::Sqlite { path, .. } = load(&typed).unwrap().config.store.backend else {
         panic!("not sqlite")
     };
@@ -63,22 +63,22 @@ fn the_nearest_file_upward_is_read_and_its_paths_begin_there() {
 
 #[test]
 fn files_join_table_by_table_and_lists_are_replaced() {
-    let folder = Folder::new();
+    let folder = ConfigFolder::new();
     folder.write(
         "home/.config/toolhub/config.toml",
         "[telemetry]\nredact = [\"a\"]\nmetrics = false\n[tools.mine]\ntimeout = \"5s\"",
     );
     folder.write("toolhub.toml", "[telemetry]\nredact = [\"b\"]\n[tools.mine]\nbuiltin = \"clock\"");
-    let loaded = load(&folder.asked(&[])).unwrap_or_else(|problems| panic!("{problems}"));
+    let loaded = load(&folder.load_options(&[])).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(loaded.config.telemetry.redact, ["b"]);
     assert!(!loaded.config.telemetry.metrics);
-    let whole = config("[tools.mine]\nbuiltin = \"clock\"\ntimeout = \"5s\"");
+    let whole = load_config("[tools.mine]\nbuiltin = \"clock\"\ntimeout = \"5s\"");
     assert_eq!(loaded.config.tools, whole.tools);
 }
 
 #[test]
 fn a_variable_finds_a_tool_whatever_its_name() {
-    let folder = Folder::new();
+    let folder = ConfigFolder::new();
     folder.write("toolhub.toml", "[tools.fs__Read-File]\nbuiltin = \"clock\"\n[tools.fs]\nbuiltin = \"clock\"");
     let variables = [
         ("TOOLHUB__TOOLS__FS__READ_FILE__TIMEOUT", "7s"),
@@ -88,44 +88,44 @@ fn a_variable_finds_a_tool_whatever_its_name() {
         ("TOOLHUB__SERVER__ALLOWED_HOSTS", "a.example, b.example"),
         ("TOOLHUB__DEFAULTS__RETRY", "{ attempts = 5 }"),
     ];
-    let found = load(&folder.asked(&variables)).unwrap_or_else(|problems| panic!("{problems}")).config;
+    let found = load(&folder.load_options(&variables)).unwrap_or_else(|problems| panic!("{problems}")).config;
     let written = "[tools.fs__Read-File]\nbuiltin = \"clock\"\ntimeout = \"7s\"\n[tools.fs]\nbuiltin = \"clock\"\n\
                    [tools.new]\nbuiltin = \"notes\"";
-    assert_eq!(found.tools, config(written).tools);
+    assert_eq!(found.tools, load_config(written).tools);
     assert_eq!(found.policies.limits[0].1.timeout, Some(std::time::Duration::from_secs(9)));
     assert_eq!(found.server.allowed_hosts, ["a.example", "b.example"]);
     assert_eq!(found.policies.defaults.retry.unwrap().attempts, 5);
 }
 
 /// Every key that holds a value, with a value that is right for it; names and places are made up.
-fn leaves(shape: &Shape, path: &Path, found: &mut Vec<(Path, String)>) {
+fn collect_leaves(shape: &Shape, path: &Path, found: &mut Vec<(Path, String)>) {
     match shape {
         Shape::Table(table) => {
             for (name, key) in &table.keys {
-                leaves(&key.shape, &path.key(name), found);
+                collect_leaves(&key.shape, &path.key(name), found);
             }
-            if let Some(others) = &table.others {
-                leaves(others, &path.key("made_up"), found);
+            if let Some(others) = &table.additional {
+                collect_leaves(others, &path.key("made_up"), found);
             }
         }
-        Shape::List { items, .. } if items.table().is_some() => leaves(items, &path.place(0), found),
-        Shape::Either(all) => all.iter().for_each(|shape| leaves(shape, path, found)),
-        other => found.push((path.clone(), example(other))),
+        Shape::List { items, .. } if items.table().is_some() => collect_leaves(items, &path.place(0), found),
+        Shape::AnyOf(all) => all.iter().for_each(|shape| collect_leaves(shape, path, found)),
+        other => found.push((path.clone(), example_value(other))),
     }
 }
 
-fn example(shape: &Shape) -> String {
+fn example_value(shape: &Shape) -> String {
     match shape {
         Shape::Any | Shape::Bool => "true".into(),
         Shape::Integer { min, max } => 3.clamp(*min, *max).to_string(),
         Shape::Number { min, max } => 1.5_f64.clamp(*min, *max).to_string(),
-        Shape::Text(Text::Plain { .. }) => "some text".into(),
-        Shape::Text(Text::Moment) => "2027-01-31".into(),
-        Shape::Text(Text::Unit(Unit::Size)) => "3MiB".into(),
-        Shape::Text(Text::Unit(_)) => "3s".into(),
-        Shape::Text(Text::Choice(words)) => words[0].clone(),
-        Shape::List { items, .. } => example(items),
-        Shape::Table(_) | Shape::Either(_) => unreachable!("these have leaves of their own"),
+        Shape::Text(TextShape::Plain { .. }) => "some text".into(),
+        Shape::Text(TextShape::Datetime) => "2027-01-31".into(),
+        Shape::Text(TextShape::Unit(Unit::Size)) => "3MiB".into(),
+        Shape::Text(TextShape::Unit(_)) => "3s".into(),
+        Shape::Text(TextShape::Choice(words)) => words[0].clone(),
+        Shape::List { items, .. } => example_value(items),
+        Shape::Table(_) | Shape::AnyOf(_) => unreachable!("these have leaves of their own"),
     }
 }
 
@@ -149,17 +149,17 @@ fn set_by_both(path: &Path, value: &str) -> [Result<Value, String>; 2] {
     let (mut by_variable, mut by_flag) = (Node::empty(), Node::empty());
     let name = format!("TOOLHUB__{}", parts.join("__").to_uppercase());
     let environment: Environment = [(name, value.to_owned())].into_iter().collect();
-    let problems = overlay::environment(&mut by_variable, &shape, &environment);
+    let problems = overlay::apply_environment(&mut by_variable, &shape, &environment);
     let variable = at(&by_variable, problems);
     let said = format!("{}={value}", parts.join("."));
-    let problems = overlay::flag(&mut by_flag, &shape, &said, &Origin::Flag(String::new()));
+    let problems = overlay::apply_flag(&mut by_flag, &shape, &said, &Origin::Flag(String::new()));
     [variable, at(&by_flag, problems)]
 }
 
 #[test]
 fn every_key_can_be_set_by_a_variable_and_by_a_flag() {
     let mut found = Vec::new();
-    leaves(&Shape::of_config(), &Path::default(), &mut found);
+    collect_leaves(&Shape::of_config(), &Path::default(), &mut found);
     assert!(found.len() > 150, "{} keys", found.len());
     for (path, value) in found {
         let [variable, flag] = set_by_both(&path, &value);
@@ -169,9 +169,9 @@ fn every_key_can_be_set_by_a_variable_and_by_a_flag() {
 
 #[test]
 fn nothing_that_can_be_printed_holds_what_a_file_or_a_variable_says() {
-    let folder = Folder::new();
+    let folder = ConfigFolder::new();
     folder.write("toolhub.toml", "[tools.x]\nbuiltin = \"clock\"\nmetadata = { a = \"hunter22\" }");
-    let asked = folder.asked(&[("ANY", "hunter22")]);
+    let asked = folder.load_options(&[("ANY", "hunter22")]);
     let loaded = load(&asked).unwrap();
     let tree = format!("{:?}", loaded.tree);
     folder.write("toolhub.toml", "# hunter22\n[server]\nprot = 1");

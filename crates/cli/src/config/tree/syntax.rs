@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
-use super::super::problem::Place;
+use super::super::problem::TextPosition;
 
 /// What whoever wrote this probably wants to know.
-pub(super) fn help(text: &str, span: &Range<usize>) -> String {
-    let place = Place::of(text, span);
+pub(super) fn syntax_help(text: &str, span: &Range<usize>) -> String {
+    let place = TextPosition::locate(text, span);
     let line = place.text.trim();
     let wrong = text.get(span.clone()).unwrap_or_default();
     if text.trim_start().starts_with('{') {
@@ -18,7 +18,7 @@ pub(super) fn help(text: &str, span: &Range<usize>) -> String {
         return value_help(text, place.line, key.trim(), value.trim(), wrong);
     }
     if line.starts_with('[') {
-        return match earlier(text, place.line, |other| other.trim() == line) {
+        return match find_earlier_line(text, place.line, |other| other.trim() == line) {
             Some(first) => format!("{line} stands on line {first} already; move its keys there"),
             None => "a section is [name] or [name.inner], and [[name]] where there may be several".into(),
         };
@@ -31,7 +31,7 @@ pub(super) fn help(text: &str, span: &Range<usize>) -> String {
 
 fn value_help(text: &str, line: usize, key: &str, value: &str, wrong: &str) -> String {
     let same = |other: &str| other.split_once('=').is_some_and(|(other, _)| other.trim() == key);
-    if let Some(first) = earlier(text, line, same) {
+    if let Some(first) = find_earlier_line(text, line, same) {
         return format!("`{key}` stands on line {first} already; remove one of the two");
     }
     if value.is_empty() {
@@ -47,7 +47,7 @@ fn value_help(text: &str, line: usize, key: &str, value: &str, wrong: &str) -> S
 }
 
 /// The first line before this one that looks so: in the same section, or for a section in the whole file.
-fn earlier(text: &str, line: usize, same: impl Fn(&str) -> bool) -> Option<usize> {
+fn find_earlier_line(text: &str, line: usize, same: impl Fn(&str) -> bool) -> Option<usize> {
     let begins_section = |line: &str| line.trim().starts_with('[');
     let lines: Vec<&str> = text.lines().take(line.saturating_sub(1)).collect();
     let section = text.lines().nth(line.saturating_sub(1)).is_some_and(begins_section);

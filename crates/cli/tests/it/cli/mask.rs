@@ -13,7 +13,7 @@ pub(super) struct Mask {
 }
 
 /// Times and the like: what is found, and what is written instead.
-const TIMES: &[(&str, &str)] = &[
+const TIME_PATTERNS: &[(&str, &str)] = &[
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "2027-01-31T12:00:00.000Z"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "2027-01-31 12:00:00Z"),
     (r"\b\d+[smhd] ago", "just now"),
@@ -33,7 +33,7 @@ const TIMES: &[(&str, &str)] = &[
 ];
 
 /// Ids: an optional word, and letters and digits that are new every time.
-const IDS: &str = r"(?x)
+const ID_PATTERN: &str = r"(?x)
     (?P<word>call_|apr_|run_) [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
   | (?P<thread>thread_ | thr_) [0-9a-zA-Z-]{16,36}
   | (?P<backup>toolhub-) \d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z
@@ -45,18 +45,18 @@ impl Mask {
     }
 
     /// What was printed, with everything masked.
-    pub(super) fn masked(&mut self, text: &str) -> String {
+    pub(super) fn mask(&mut self, text: &str) -> String {
         let text = text.replace(&self.folder, "/home/ann/hub").replace(&format!(":{}", self.port), ":8665");
         let text = text.replace(&format!("port {}", self.port), "port 8665");
-        let found = Regex::new(IDS).expect("the pattern is right");
-        let text = found.replace_all(&text, |found: &Captures<'_>| self.id(found)).into_owned();
+        let found = Regex::new(ID_PATTERN).expect("the pattern is right");
+        let text = found.replace_all(&text, |found: &Captures<'_>| self.mask_id(found)).into_owned();
         let known = self.ids.iter().fold(text, |text, (real, masked)| text.replace(real, masked));
-        TIMES.iter().fold(known, |text, (found, instead)| {
+        TIME_PATTERNS.iter().fold(known, |text, (found, instead)| {
             Regex::new(found).expect("the pattern is right").replace_all(&text, *instead).into_owned()
         })
     }
 
-    fn id(&mut self, found: &Captures<'_>) -> String {
+    fn mask_id(&mut self, found: &Captures<'_>) -> String {
         let (real, number) = (found[0].to_owned(), self.ids.len() + 1);
         if let Some(masked) = self.ids.get(&real) {
             return masked.clone();
@@ -83,7 +83,7 @@ impl Mask {
     }
 
     /// What is typed, with every masked id as it really is.
-    pub(super) fn real(&self, typed: &str) -> String {
+    pub(super) fn unmask(&self, typed: &str) -> String {
         // A whole key before the id inside it.
         let mut known: Vec<(&String, &String)> = self.ids.iter().collect();
         known.sort_by_key(|(_, masked)| std::cmp::Reverse(masked.len()));

@@ -81,9 +81,9 @@ fn settings(key: Option<&NewKey>) -> Settings {
 }
 
 /// The binary itself, serving the config of a folder.
-pub(super) struct Serving(Child);
+pub(super) struct ServeProcess(Child);
 
-impl Serving {
+impl ServeProcess {
     pub(super) fn start(folder: &Path, port: u16) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
         command.arg("serve").current_dir(folder).env_clear().env("HOME", folder);
@@ -99,7 +99,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use serde_json::{Value, json};
 use toolhub_testkit::TempFolder;
 
-use super::{Line, Process};
+use super::{HttpConnection, Process};
 
 /// What the model says: it computes, reports, probes and deletes when it is told to, and says so where it cannot.
 const SCRIPT: &str = r#"
@@ -74,7 +74,7 @@ command = "python3"
 args = ["probe.py"]
 "#;
 
-fn folder() -> TempFolder {
+fn create_folder() -> TempFolder {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", CONFIG);
     folder.write("script.toml", SCRIPT);
@@ -82,46 +82,46 @@ fn folder() -> TempFolder {
     folder
 }
 
-fn serve(folder: &TempFolder) -> Process {
+fn start_server(folder: &TempFolder) -> Process {
     let path = std::env::var("PATH").unwrap_or_default();
     let variables = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("PATH", path.as_str())];
     Process::start(folder.path(), &["serve", "--port", "0"], &variables)
 }
 
 /// Ends a server in order, and starts the next one on the same folder.
-fn again(server: Process, folder: &TempFolder) -> Process {
+fn restart(server: Process, folder: &TempFolder) -> Process {
     server.signal("TERM");
-    let (code, _, err) = server.end();
+    let (code, _, err) = server.wait_for_exit();
     assert_eq!(code, Some(0), "{err}");
-    serve(folder)
+    start_server(folder)
 }
 
-fn say(server: &Process, thread: &str, body: &Value) -> (u16, Value) {
+fn send_message(server: &Process, thread: &str, body: &Value) -> (u16, Value) {
     let what = format!("POST /api/v1/threads/{thread}/messages");
-    let answer = Line::to(server.port).ask(&what, "", &body.to_string());
+    let answer = HttpConnection::connect(server.port).send(&what, "", &body.to_string());
     (answer.status, answer.json())
 }
 
 /// What the agent answers to a message that it can answer at once.
 #[track_caller]
-fn hear(server: &Process, thread: &str, content: &str) -> String {
-    let (status, told) = say(server, thread, &json!({ "content": content }));
+fn expect_reply(server: &Process, thread: &str, content: &str) -> String {
+    let (status, told) = send_message(server, thread, &json!({ "content": content }));
     assert_eq!((status, &told["status"]), (200, &json!("completed")), "{told}");
     told["message"]["content"].as_str().expect("a text").to_owned()
 }
 
 fn get(server: &Process, path: &str) -> Value {
-    let answer = Line::to(server.port).ask(&format!("GET {path}"), "", "");
+    let answer = HttpConnection::connect(server.port).send(&format!("GET {path}"), "", "");
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.json()
 }
 
 fn post(server: &Process, path: &str, body: &Value) -> (u16, Value) {
-    let answer = Line::to(server.port).ask(&format!("POST {path}"), "", &body.to_string());
+    let answer = HttpConnection::connect(server.port).send(&format!("POST {path}"), "", &body.to_string());
     (answer.status, answer.json())
 }
 
-fn state(server: &Process, thread: &str, tool: &str) -> (String, String) {
+fn tool_state(server: &Process, thread: &str, tool: &str) -> (String, String) {
     let states = get(server, &format!("/agents/{thread}/tool-states"));
     let state = &states["data"]["toolStates"][tool];
     let text = |name: &str| state[name].as_str().unwrap_or_else(|| panic!("{states}")).to_owned();
@@ -129,7 +129,7 @@ fn state(server: &Process, thread: &str, tool: &str) -> (String, String) {
 }
 
 /// A run once it has ended.
-fn ended(server: &Process, run: &Value) -> Value {
+fn wait_for_run_end(server: &Process, run: &Value) -> Value {
     let path = format!("/api/v1/runs/{}", run.as_str().expect("the id of a run"));
     for _ in 0..3_000 {
         let run = get(server, &path);
@@ -143,16 +143,16 @@ fn ended(server: &Process, run: &Value) -> Value {
 
 #[test]
 fn a_tool_that_waits_for_another_is_used_in_a_later_turn_after_a_restart() {
-    let folder = folder();
-    let server = serve(&folder);
-    assert_eq!(hear(&server, "t1", "a report, please"), "No report yet.");
-    assert_eq!(state(&server, "t1", "report").0, "unavailable");
-    assert_eq!(hear(&server, "t1", "compute 2+3*4"), "Done: 14");
-    assert_eq!(state(&server, "t1", "report"), ("available".into(), "dependencies met".into()));
-    let server = again(server, &folder);
-    assert_eq!(state(&server, "t1", "report"), ("available".into(), "dependencies met".into()));
-    assert!(hear(&server, "t1", "a report, please").starts_with("Done: # Sums"));
-    assert_eq!(state(&server, "t1", "report"), ("available".into(), "executed successfully".into()));
+    let folder = create_folder();
+    let server = start_server(&folder);
+    assert_eq!(expect_reply(&server, "t1", "a report, please"), "No report yet.");
+    assert_eq!(tool_state(&server, "t1", "report").0, "unavailable");
+    assert_eq!(expect_reply(&server, "t1", "compute 2+3*4"), "Done: 14");
+    assert_eq!(tool_state(&server, "t1", "report"), ("available".into(), "dependencies met".into()));
+    let server = restart(server, &folder);
+    assert_eq!(tool_state(&server, "t1", "report"), ("available".into(), "dependencies met".into()));
+    assert!(expect_reply(&server, "t1", "a report, please").starts_with("Done: # Sums"));
+    assert_eq!(tool_state(&server, "t1", "report"), ("available".into(), "executed successfully".into()));
     // The conversation is one, and whole; another thread has nothing of it.
     let messages = get(&server, "/api/v1/threads/t1/messages");
     let messages = messages["items"].as_array().expect("messages").clone();
@@ -161,38 +161,38 @@ fn a_tool_that_waits_for_another_is_used_in_a_later_turn_after_a_restart() {
     let asked: usize = messages.iter().map(|one| one["calls"].as_array().map_or(0, Vec::len)).sum();
     let results: usize = messages.iter().map(|one| one["results"].as_array().map_or(0, Vec::len)).sum();
     assert_eq!((asked, results), (2, 2));
-    assert_eq!(hear(&server, "t2", "a report, please"), "No report yet.");
+    assert_eq!(expect_reply(&server, "t2", "a report, please"), "No report yet.");
 }
 
 #[test]
 fn a_failing_tool_is_withheld_shown_reset_and_used_again() {
-    let folder = folder();
+    let folder = create_folder();
     folder.write("down", "");
-    let server = serve(&folder);
+    let server = start_server(&folder);
     for _ in 0..3 {
-        let (_, told) = say(&server, "t1", &json!({"content": "probe it"}));
+        let (_, told) = send_message(&server, "t1", &json!({"content": "probe it"}));
         assert_eq!((&told["status"], &told["calls"][0]["status"]), (&json!("completed"), &json!("error")), "{told}");
     }
-    let (status, reason) = state(&server, "t1", "probe");
+    let (status, reason) = tool_state(&server, "t1", "probe");
     assert_eq!((status.as_str(), reason.as_str()), ("failed", "failed 3 times in a row"));
     // The model is not offered it; whoever watches sees why, and only there.
-    assert_eq!(hear(&server, "t1", "probe it"), "The probe is not there.");
-    assert_eq!(hear(&server, "t1", "hello"), "I have calculator, dangerous.");
+    assert_eq!(expect_reply(&server, "t1", "probe it"), "The probe is not there.");
+    assert_eq!(expect_reply(&server, "t1", "hello"), "I have calculator, dangerous.");
     let full = get(&server, "/agents/t1/tool-states?detail=full");
     assert_eq!(full["data"]["toolStates"]["probe"]["consecutiveFailures"], 3);
     assert!(full["data"]["toolStates"]["probe"]["lastFailureTime"].is_string());
     assert!(full["data"]["toolStates"]["clock"].is_null(), "it is not of the toolset");
-    assert_eq!(hear(&server, "t2", "hello"), "I have calculator, dangerous, probe.");
+    assert_eq!(expect_reply(&server, "t2", "hello"), "I have calculator, dangerous, probe.");
     // What is known survives a restart.
-    let server = again(server, &folder);
-    assert_eq!(state(&server, "t1", "probe").0, "failed");
+    let server = restart(server, &folder);
+    assert_eq!(tool_state(&server, "t1", "probe").0, "failed");
     std::fs::remove_file(folder.path().join("down")).expect("the line can be mended");
     let (status, reset) = post(&server, "/agents/t1/tool-states/reset", &json!({"toolName": "probe"}));
     assert_eq!((status, &reset["data"]["reset"]), (200, &json!(["probe"])));
-    assert_eq!(state(&server, "t1", "probe").0, "available");
-    assert_eq!(hear(&server, "t1", "probe it"), "Done: alive");
-    assert_eq!(state(&server, "t1", "probe"), ("available".into(), "executed successfully".into()));
-    let metrics = Line::to(server.port).ask("GET /metrics", "", "").text;
+    assert_eq!(tool_state(&server, "t1", "probe").0, "available");
+    assert_eq!(expect_reply(&server, "t1", "probe it"), "Done: alive");
+    assert_eq!(tool_state(&server, "t1", "probe"), ("available".into(), "executed successfully".into()));
+    let metrics = HttpConnection::connect(server.port).send("GET /metrics", "", "").text;
     assert!(metrics.contains("gen_ai_invoke_agent_duration_seconds_count{gen_ai_agent_name=\"default\""), "{metrics}");
     assert!(metrics.contains("gen_ai_client_token_usage_count"), "{metrics}");
 }
@@ -200,22 +200,22 @@ fn a_failing_tool_is_withheld_shown_reset_and_used_again() {
 #[test]
 fn a_run_waits_for_a_person_over_a_restart_and_through_a_kill() {
     for ends in ["TERM", "KILL"] {
-        let folder = folder();
-        let server = serve(&folder);
-        let (status, told) = say(&server, "t1", &json!({"content": "delete /tmp/old"}));
+        let folder = create_folder();
+        let server = start_server(&folder);
+        let (status, told) = send_message(&server, "t1", &json!({"content": "delete /tmp/old"}));
         assert_eq!((status, &told["status"]), (202, &json!("waiting")), "{told}");
         let approval = told["calls"][0]["approval"]["id"].as_str().expect("a question").to_owned();
         server.signal(ends);
-        server.end();
-        let server = serve(&folder);
+        server.wait_for_exit();
+        let server = start_server(&folder);
         let run = get(&server, &format!("/api/v1/runs/{}", told["runId"].as_str().expect("a run")));
         assert_eq!((&run["status"], &run["calls"][0]["approvalId"]), (&json!("waiting"), &json!(approval)), "{ends}");
-        let (status, busy) = say(&server, "t1", &json!({"content": "hello"}));
+        let (status, busy) = send_message(&server, "t1", &json!({"content": "hello"}));
         assert_eq!((status, &busy["code"], &busy["runId"]), (409, &json!("run_open"), &told["runId"]));
         let yes = json!({"outcome": "proceed_once"});
         let (status, answered) = post(&server, &format!("/api/v1/approvals/{approval}"), &yes);
         assert_eq!(status, 200, "{answered}");
-        let run = ended(&server, &told["runId"]);
+        let run = wait_for_run_end(&server, &told["runId"]);
         assert_eq!(run["status"], "completed", "{ends}: {run}");
         assert!(run["content"].as_str().is_some_and(|text| text.contains("/tmp/old is deleted")), "{run}");
         assert_eq!(run["calls"].as_array().map(Vec::len), Some(1), "{ends}: the call was made once");
@@ -224,27 +224,27 @@ fn a_run_waits_for_a_person_over_a_restart_and_through_a_kill() {
 
 #[test]
 fn the_work_of_an_agent_can_be_done_outside() {
-    let folder = folder();
-    let server = serve(&folder);
-    let (status, told) = say(&server, "t1", &json!({"content": "compute 1+1", "agent": "outside"}));
+    let folder = create_folder();
+    let server = start_server(&folder);
+    let (status, told) = send_message(&server, "t1", &json!({"content": "compute 1+1", "agent": "outside"}));
     assert_eq!((status, &told["status"]), (202, &json!("waiting")), "{told}");
     let call = &told["calls"][0];
     assert_eq!((&call["tool"], &call["arguments"]), (&json!("calculator"), &json!({"expression": "1+1"})));
     let result = format!("/api/v1/calls/{}/result", call["id"].as_str().expect("a call"));
     assert_eq!(post(&server, &result, &json!({"output": 3})).0, 200);
-    assert_eq!(ended(&server, &told["runId"])["content"], "Done: 3");
+    assert_eq!(wait_for_run_end(&server, &told["runId"])["content"], "Done: 3");
     let (status, late) = post(&server, &result, &json!({"output": 2}));
     assert_eq!((status, &late["code"]), (409, &json!("call_ended")));
     // It counts as if it had been done here: the report may follow.
-    assert_eq!(state(&server, "t1", "report").0, "available");
+    assert_eq!(tool_state(&server, "t1", "report").0, "available");
 }
 
 #[test]
 fn of_many_messages_at_once_one_begins_a_run_and_each_is_answered() {
-    let folder = folder();
-    let server = serve(&folder);
+    let folder = create_folder();
+    let server = start_server(&folder);
     let answers: Vec<(u16, Value)> = thread::scope(|scope| {
-        let one = |_| scope.spawn(|| say(&server, "t1", &json!({"content": "delete /tmp/old"})));
+        let one = |_| scope.spawn(|| send_message(&server, "t1", &json!({"content": "delete /tmp/old"})));
         let all: Vec<_> = (0..8).map(one).collect();
         all.into_iter().map(|one| one.join().expect("it was answered")).collect()
     });
@@ -257,10 +257,10 @@ fn of_many_messages_at_once_one_begins_a_run_and_each_is_answered() {
 
 #[test]
 fn agents_are_defined_anew_when_the_config_is_read_again() {
-    let folder = folder();
-    let server = serve(&folder);
-    let (_, open) = say(&server, "open", &json!({"content": "delete /tmp/old"}));
-    assert_eq!(hear(&server, "t1", "hello"), "I have calculator, dangerous, probe.");
+    let folder = create_folder();
+    let server = start_server(&folder);
+    let (_, open) = send_message(&server, "open", &json!({"content": "delete /tmp/old"}));
+    assert_eq!(expect_reply(&server, "t1", "hello"), "I have calculator, dangerous, probe.");
     let toolsets = get(&server, "/api/v1/toolsets");
     let expected = json!({
         "name": "basic", "description": "Everyday tools", "patterns": ["calculator", "report", "probe", "dangerous"],
@@ -276,7 +276,7 @@ fn agents_are_defined_anew_when_the_config_is_read_again() {
     let export = "/api/v1/tools/export?format=anthropic&toolset=basic";
     assert_eq!(names(export), ["calculator", "dangerous", "probe", "report"]);
     assert_eq!(names(&format!("{export}&threadId=t1")), ["calculator", "dangerous", "probe"]);
-    let refused = Line::to(server.port).ask("GET /api/v1/tools?toolset=basics", "", "");
+    let refused = HttpConnection::connect(server.port).send("GET /api/v1/tools?toolset=basics", "", "");
     assert_eq!((refused.status, &refused.json()["suggestions"]), (422, &json!(["basic"])));
     let less = CONFIG.replace("\"calculator\", \"report\", \"probe\", \"dangerous\"", "\"clock\"");
     let less = less.replace("[agents.outside]\ntool_execution = \"external\"\nexternal_deadline = \"10m\"\n", "");
@@ -284,21 +284,21 @@ fn agents_are_defined_anew_when_the_config_is_read_again() {
     folder.write("script.toml", "[default]\nsay = \"Now I have ${tools}.\"\n");
     let (status, done) = post(&server, "/api/v1/reload", &json!({}));
     assert_eq!((status, &done["needsRestart"]), (200, &json!([])), "{done}");
-    assert_eq!(hear(&server, "t1", "hello"), "Now I have clock.");
-    let (status, gone) = say(&server, "t1", &json!({"content": "hello", "agent": "outside"}));
+    assert_eq!(expect_reply(&server, "t1", "hello"), "Now I have clock.");
+    let (status, gone) = send_message(&server, "t1", &json!({"content": "hello", "agent": "outside"}));
     assert_eq!((status, &gone["code"], &gone["suggestions"]), (404, &json!("agent_not_found"), &json!(["default"])));
     // The run that was open ends as it began: with the old script.
     let approval = open["calls"][0]["approval"]["id"].as_str().expect("a question");
     let yes = json!({"outcome": "proceed_once"});
     assert_eq!(post(&server, &format!("/api/v1/approvals/{approval}"), &yes).0, 200);
-    let run = ended(&server, &open["runId"]);
+    let run = wait_for_run_end(&server, &open["runId"]);
     assert!(run["content"].as_str().is_some_and(|text| text.starts_with("Done: ")), "{run}");
     // A script with a mistake changes nothing.
     folder.write("script.toml", "[[turn]]\nsay = 7\nsya = \"x\"\n");
     let (status, refused) = post(&server, "/api/v1/reload", &json!({}));
     assert_eq!((status, &refused["code"]), (422, &json!("config_invalid")), "{refused}");
     assert!(refused["errors"][0]["detail"].as_str().is_some_and(|text| text.contains("script.toml:")), "{refused}");
-    assert_eq!(hear(&server, "t1", "hello"), "Now I have clock.");
+    assert_eq!(expect_reply(&server, "t1", "hello"), "Now I have clock.");
 }
 
 #[test]
@@ -310,16 +310,16 @@ fn a_model_that_cannot_be_reached_fails_its_run_and_its_key_is_told_nobody() {
     folder.write("toolhub.toml", &format!("{llm}api_key = {{ env = \"MODEL_KEY\" }}\n"));
     let variables = [("MODEL_KEY", KEY), ("TOOLHUB__TELEMETRY__LOG__LEVEL", "trace")];
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
-    let (status, told) = say(&server, "t1", &json!({"content": "hello"}));
+    let (status, told) = send_message(&server, "t1", &json!({"content": "hello"}));
     assert_eq!((status, &told["status"], &told["message"]), (200, &json!("failed"), &Value::Null), "{told}");
     assert_eq!(told["error"]["code"], "model_unreachable", "{told}");
     let mut seen = vec![told.to_string()];
     for path in ["config", "threads/t1/runs", "threads/t1/messages", "threads/t1/export", "info"] {
         seen.push(get(&server, &format!("/api/v1/{path}")).to_string());
     }
-    seen.push(Line::to(server.port).ask("GET /metrics", "", "").text);
+    seen.push(HttpConnection::connect(server.port).send("GET /metrics", "", "").text);
     server.signal("TERM");
-    let (_, out, err) = server.end();
+    let (_, out, err) = server.wait_for_exit();
     for text in seen.iter().chain([&out, &err]) {
         assert!(!text.contains(KEY), "{text}");
     }
@@ -329,8 +329,8 @@ fn a_model_that_cannot_be_reached_fails_its_run_and_its_key_is_told_nobody() {
 fn a_config_without_a_model_says_what_to_write() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", "[tools.calculator]\nbuiltin = \"calculator\"\n");
-    let server = serve(&folder);
-    let (status, told) = say(&server, "t1", &json!({"content": "hello"}));
+    let server = start_server(&folder);
+    let (status, told) = send_message(&server, "t1", &json!({"content": "hello"}));
     assert_eq!((status, &told["code"]), (404, &json!("agent_not_found")));
     assert!(told["hint"].as_str().is_some_and(|hint| hint.contains("[llm]")), "{told}");
 }
@@ -341,11 +341,11 @@ fn each_step_leaves_a_line_about_the_tools_in_the_language_of_the_log() {
         "tools 4 (available 3, failed 0, roots 3): [calculator, dangerous, probe] [waiting: report ← calculator]";
     let chinese = "🔧 可用工具 (4个) (可用: 3, 失败: 0, 根节点: 3): [calculator, dangerous, probe] [等待依赖: report ← calculator]";
     for (locale, line) in [("en_US.UTF-8", english), ("zh_CN.UTF-8", chinese)] {
-        let folder = folder();
+        let folder = create_folder();
         let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("LANG", locale)]);
-        hear(&server, "t1", "hello");
+        expect_reply(&server, "t1", "hello");
         server.signal("TERM");
-        let (_, _, log) = server.end();
+        let (_, _, log) = server.wait_for_exit();
         assert!(log.contains(line), "{locale}: {log}");
     }
 }

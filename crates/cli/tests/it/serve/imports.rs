@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use toolhub_testkit::TempFolder;
 
-use crate::config::{Ran, toolhub};
+use crate::config::{RunOutput, run_toolhub};
 
 /// A document with one operation and one security scheme.
 fn document(scheme: &str, kind: &Value) -> String {
@@ -26,18 +26,18 @@ fn document(scheme: &str, kind: &Value) -> String {
     .to_string()
 }
 
-fn key() -> Value {
+fn api_key_scheme() -> Value {
     json!({ "type": "apiKey", "in": "header", "name": "X-Key" })
 }
 
-fn import(folder: &TempFolder, document: &str, more: &[&str], variables: &[(&str, &str)]) -> Ran {
+fn import(folder: &TempFolder, document: &str, more: &[&str], variables: &[(&str, &str)]) -> RunOutput {
     folder.write("toolhub.toml", "# mine\n");
     folder.write("pets.json", document);
-    toolhub(folder.path(), &[&["import", "openapi", "pets.json"], more].concat(), variables)
+    run_toolhub(folder.path(), &[&["import", "openapi", "pets.json"], more].concat(), variables)
 }
 
-fn tools(folder: &TempFolder, variables: &[(&str, &str)]) -> Vec<String> {
-    let listed = toolhub(folder.path(), &["tools", "list", "--json"], variables);
+fn list_tools(folder: &TempFolder, variables: &[(&str, &str)]) -> Vec<String> {
+    let listed = run_toolhub(folder.path(), &["tools", "list", "--json"], variables);
     let whole: Value = serde_json::from_str(&listed.out).expect("a list of tools");
     let names = whole["items"].as_array().into_iter().flatten();
     names.map(|tool| tool["name"].as_str().unwrap_or_default().to_owned()).collect()
@@ -53,14 +53,14 @@ fn a_name_in_a_document_cannot_become_lines_of_the_config() {
         "it's \"quoted\" \\ \u{7f}\u{1b}[31m",
         "",
     ] {
-        let ran = import(&folder, &document(name, &key()), &[], &[]);
-        assert_eq!((ran.code, tools(&folder, &[])), (0, vec!["list".to_owned()]), "{name:?} {}", ran.err);
+        let ran = import(&folder, &document(name, &api_key_scheme()), &[], &[]);
+        assert_eq!((ran.code, list_tools(&folder, &[])), (0, vec!["list".to_owned()]), "{name:?} {}", ran.err);
         assert!(!ran.err.contains(['\u{1b}', '\u{7f}']), "{:?}", ran.err);
     }
     // With a value for it the line holds, and says what it should.
     let (name, variables) = ("a\n\"b' \u{7f}", [("PET_A__B___", "x")]);
-    let ran = import(&folder, &document(name, &key()), &["--prefix", "pet"], &variables);
-    assert_eq!((ran.code, tools(&folder, &variables)), (0, vec!["pet__list".to_owned()]), "{}", ran.err);
+    let ran = import(&folder, &document(name, &api_key_scheme()), &["--prefix", "pet"], &variables);
+    assert_eq!((ran.code, list_tools(&folder, &variables)), (0, vec!["pet__list".to_owned()]), "{}", ran.err);
     assert!(folder.read("toolhub.toml").contains("\ncredentials.\"a"), "{}", folder.read("toolhub.toml"));
 }
 
@@ -68,7 +68,7 @@ fn a_name_in_a_document_cannot_become_lines_of_the_config() {
 fn a_document_does_not_choose_which_variable_is_sent_to_its_service() {
     let folder = TempFolder::new();
     let variables = [("AWS_SECRET_ACCESS_KEY", "x"), ("SECRET", "y")];
-    let ran = import(&folder, &document("aws_secret_access_key", &key()), &[], &variables);
+    let ran = import(&folder, &document("aws_secret_access_key", &api_key_scheme()), &[], &variables);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let config = folder.read("toolhub.toml");
     assert!(config.contains("\n# credentials.aws_secret_access_key = "), "{config}");
@@ -79,12 +79,12 @@ fn a_way_to_sign_that_is_not_known_stops_no_import() {
     let folder = TempFolder::new();
     for kind in [json!({ "type": "mutualTLS" }), json!({ "type": "http", "scheme": "digest" })] {
         let ran = import(&folder, &document("odd", &kind), &["--prefix", "pet"], &[]);
-        assert_eq!((ran.code, tools(&folder, &[])), (0, vec!["pet__list".to_owned()]), "{kind} {}", ran.err);
+        assert_eq!((ran.code, list_tools(&folder, &[])), (0, vec!["pet__list".to_owned()]), "{kind} {}", ran.err);
     }
 }
 
 /// Answers every request with a document.
-fn service(document: String) -> u16 {
+fn serve_document(document: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it listens").port();
     thread::spawn(move || {
@@ -104,14 +104,14 @@ fn service(document: String) -> u16 {
 #[test]
 fn an_address_leaves_no_secret_behind_and_its_document_lies_in_specs() {
     let folder = TempFolder::new();
-    let port = service(document("key", &key()));
+    let port = serve_document(document("key", &api_key_scheme()));
     for (prefix, file) in [(None, "specs/openapi.json"), (Some("../../up"), "specs/up.json")] {
         folder.write("toolhub.toml", "# mine\n");
         for (path, code) in [("gone", 2), ("pets", 0)] {
             let address = format!("http://user:hunter2pass@127.0.0.1:{port}/{path}.json?api_key=hunter2key#x");
             let mut words = vec!["import", "openapi", &address];
             words.extend(prefix.into_iter().flat_map(|prefix| ["--prefix", prefix]));
-            let ran = toolhub(folder.path(), &words, &[]);
+            let ran = run_toolhub(folder.path(), &words, &[]);
             assert_eq!(ran.code, code, "{}", ran.err);
             let said = format!("{}{}{}", ran.out, ran.err, folder.read("toolhub.toml"));
             assert!(!said.contains("hunter2"), "{said}");
@@ -125,14 +125,14 @@ fn an_address_leaves_no_secret_behind_and_its_document_lies_in_specs() {
 #[test]
 fn a_config_that_would_be_wrong_is_never_written() {
     let folder = TempFolder::new();
-    let fetched = format!("http://127.0.0.1:{}/pets.json", service(document("key", &key())));
+    let fetched = format!("http://127.0.0.1:{}/pets.json", serve_document(document("key", &api_key_scheme())));
     folder.write("toolhub.toml", "[tools.list]\nbuiltin = 'clock'\n");
-    folder.write("pets.json", &document("key", &key()));
+    folder.write("pets.json", &document("key", &api_key_scheme()));
     // A file that was written and put back is another one.
     let file = || folder.path().join("toolhub.toml").metadata().expect("it is there").ino();
     let before = file();
     for spec in ["pets.json", &fetched] {
-        let ran = toolhub(folder.path(), &["import", "openapi", spec], &[]);
+        let ran = run_toolhub(folder.path(), &["import", "openapi", spec], &[]);
         assert!(ran.code == 2 && ran.err.contains("two tools named"), "{} {}", ran.code, ran.err);
         assert!(ran.err.contains("nothing was written"), "{}", ran.err);
     }
@@ -147,14 +147,14 @@ fn without_a_project_the_users_own_config_is_left_alone() {
     let own = ".config/toolhub/config.toml";
     std::fs::create_dir_all(folder.path().join(own).parent().expect("a folder")).expect("it is ours");
     folder.write(own, "# mine alone\n");
-    folder.write("pets.json", &document("key", &key()));
-    let ran = toolhub(folder.path(), &["import", "openapi", "pets.json"], &[]);
+    folder.write("pets.json", &document("key", &api_key_scheme()));
+    let ran = run_toolhub(folder.path(), &["import", "openapi", "pets.json"], &[]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     let place = folder.path().join("toolhub.toml");
     assert!(ran.err.contains("toolhub init --empty") && ran.err.contains(&place.display().to_string()), "{}", ran.err);
     assert_eq!(folder.read(own), "# mine alone\n");
     // Whoever names it means it.
-    let ran = toolhub(folder.path(), &["--config", own, "import", "openapi", "pets.json"], &[]);
+    let ran = run_toolhub(folder.path(), &["--config", own, "import", "openapi", "pets.json"], &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(folder.read(own).contains("[[imports.openapi]]"));
 }
@@ -164,12 +164,12 @@ fn a_config_that_cannot_be_written_stays_as_it_is() {
     let folder = TempFolder::new();
     let mine = format!("# {}\n", "mine ".repeat(1_000));
     folder.write("kept.toml", &mine);
-    folder.write("pets.json", &document("key", &key()));
+    folder.write("pets.json", &document("key", &api_key_scheme()));
     let link = folder.path().join("toolhub.toml");
     std::os::unix::fs::symlink("kept.toml", &link).expect("a link can be made");
     std::fs::set_permissions(&link, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
     // No file may grow beyond a block or two, as on a disk that is full.
-    let fetched = format!("http://127.0.0.1:{}/pets.json", service(document("key", &key())));
+    let fetched = format!("http://127.0.0.1:{}/pets.json", serve_document(document("key", &api_key_scheme())));
     for spec in ["pets.json", &fetched] {
         let toolhub = env!("CARGO_BIN_EXE_toolhub");
         let import = format!("trap '' XFSZ; ulimit -f 4; exec '{toolhub}' import openapi {spec}");
@@ -181,7 +181,7 @@ fn a_config_that_cannot_be_written_stays_as_it_is() {
         assert!(!folder.path().join("specs").exists(), "a document that no config names stays nowhere");
     }
 
-    let ran = toolhub(folder.path(), &["import", "openapi", "pets.json"], &[]);
+    let ran = run_toolhub(folder.path(), &["import", "openapi", "pets.json"], &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(folder.read("kept.toml").contains("[[imports.openapi]]"));
     assert!(link.symlink_metadata().expect("it is there").is_symlink());

@@ -17,18 +17,23 @@ pub(super) struct Process {
 impl Process {
     /// Starts it and waits until it says where it listens.
     pub(super) fn start(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        Self::begin(Command::new(env!("CARGO_BIN_EXE_toolhub")).args(arguments), folder, variables)
+        Self::spawn(Command::new(env!("CARGO_BIN_EXE_toolhub")).args(arguments), folder, variables)
     }
 
     /// The same, where no file may grow beyond so many bytes, as on a disk that is full.
-    pub(super) fn on_a_small_disk(folder: &Path, arguments: &[&str], variables: &[(&str, &str)], bytes: usize) -> Self {
+    pub(super) fn start_with_file_limit(
+        folder: &Path,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+        bytes: usize,
+    ) -> Self {
         let words = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", bytes / 512);
         let shell = &mut Command::new("sh");
         shell.args(["-c", &words, "sh", env!("CARGO_BIN_EXE_toolhub")]).args(arguments);
-        Self::begin(shell, folder, variables)
+        Self::spawn(shell, folder, variables)
     }
 
-    fn begin(command: &mut Command, folder: &Path, variables: &[(&str, &str)]) -> Self {
+    fn spawn(command: &mut Command, folder: &Path, variables: &[(&str, &str)]) -> Self {
         command.current_dir(folder).env_clear().env("HOME", folder).env("TMPDIR", folder);
         command.envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -65,7 +70,7 @@ impl Process {
     }
 
     /// Waits for its end; answers its exit code and all it said.
-    pub(super) fn end(mut self) -> (Option<i32>, String, String) {
+    pub(super) fn wait_for_exit(mut self) -> (Option<i32>, String, String) {
         let status = self.child.wait().expect("it ends");
         let all = |thread: Option<JoinHandle<String>>| thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
         let (out, err) = (all(self.out.take()), all(self.err.take()));

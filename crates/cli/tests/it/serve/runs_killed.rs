@@ -19,7 +19,7 @@ use std::{
 use serde_json::{Value, json};
 use toolhub_testkit::{TempFolder, soak};
 
-use super::{Line, Process};
+use super::{HttpConnection, Process};
 
 /// Appends what it was given to a file, and answers only when that is on the disk.
 const LEDGER: &str = r#"
@@ -46,7 +46,7 @@ say = "All is done for $bill."
 
 const THREADS: usize = 4;
 
-fn config(folder: &Path) -> String {
+fn config_text(folder: &Path) -> String {
     let parameters = r#"{ type = "object", required = ["bill"], properties = { bill = { type = "string" } } }"#;
     let tool = |name: &str| {
         let ledger = folder.join("ledger").display().to_string();
@@ -62,15 +62,15 @@ fn config(folder: &Path) -> String {
     )
 }
 
-fn server(folder: &TempFolder) -> Process {
+fn start_server(folder: &TempFolder) -> Process {
     let path = std::env::var("PATH").unwrap_or_default();
     let variables = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("PATH", &path)];
     Process::start(folder.path(), &["serve", "--port", "0"], &variables)
 }
 
 /// Says things in one thread until the server is gone, and notes what was acknowledged.
-fn speak(port: u16, thread: usize, round: usize, over: &AtomicBool, acknowledged: &Mutex<Vec<String>>) {
-    let Some(mut line) = Line::try_to(port) else { return };
+fn send_messages(port: u16, thread: usize, round: usize, over: &AtomicBool, acknowledged: &Mutex<Vec<String>>) {
+    let Some(mut line) = HttpConnection::try_connect(port) else { return };
     for at in 0.. {
         if over.load(Ordering::Relaxed) {
             return;
@@ -79,7 +79,7 @@ fn speak(port: u16, thread: usize, round: usize, over: &AtomicBool, acknowledged
         let body = json!({"content": format!("Please pay bill {bill}")}).to_string();
         let what = format!("POST /api/v1/threads/t{thread}/messages");
         let key = format!("idempotency-key: {bill}\r\nprefer: respond-async\r\n");
-        let Some(answer) = line.try_ask(&what, &key, &body) else { return };
+        let Some(answer) = line.try_send(&what, &key, &body) else { return };
         match answer.status {
             202 | 200 => acknowledged.lock().expect("nobody panicked").push(bill),
             409 => {}
@@ -87,7 +87,7 @@ fn speak(port: u16, thread: usize, round: usize, over: &AtomicBool, acknowledged
         }
         while !over.load(Ordering::Relaxed) {
             let what = format!("GET /api/v1/threads/t{thread}/runs?limit=1");
-            let Some(answer) = line.try_ask(&what, "", "") else { return };
+            let Some(answer) = line.try_send(&what, "", "") else { return };
             let status = &answer.json()["items"][0]["status"];
             if status == "completed" || status == "failed" {
                 break;
@@ -100,14 +100,14 @@ fn speak(port: u16, thread: usize, round: usize, over: &AtomicBool, acknowledged
 #[test]
 fn a_server_that_is_killed_at_any_moment_loses_no_message_and_repeats_no_effect() {
     let folder = TempFolder::new();
-    folder.write("toolhub.toml", &config(folder.path()));
+    folder.write("toolhub.toml", &config_text(folder.path()));
     folder.write("ledger.py", LEDGER);
     folder.write("script.toml", SCRIPT);
     let acknowledged = Mutex::new(Vec::new());
     let kills = soak(30, 200);
     let mut chance = 0x2545_f491_4f6c_dd1d_u64;
     for round in 0..kills {
-        let server = server(&folder);
+        let server = start_server(&folder);
         let over = AtomicBool::new(false);
         chance ^= chance << 13;
         chance ^= chance >> 7;
@@ -116,7 +116,7 @@ fn a_server_that_is_killed_at_any_moment_loses_no_message_and_repeats_no_effect(
         thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (over, acknowledged, port) = (&over, &acknowledged, server.port);
-                scope.spawn(move || speak(port, thread, round, over, acknowledged));
+                scope.spawn(move || send_messages(port, thread, round, over, acknowledged));
             }
             // However slow the machine is: every other server lives until it has acknowledged something.
             let heard = || acknowledged.lock().expect("nobody panicked").len();
@@ -131,23 +131,23 @@ fn a_server_that_is_killed_at_any_moment_loses_no_message_and_repeats_no_effect(
             server.signal("KILL");
             over.store(true, Ordering::Relaxed);
         });
-        server.end();
+        server.wait_for_exit();
     }
-    let server = server(&folder);
-    let mut line = Line::to(server.port);
+    let server = start_server(&folder);
+    let mut line = HttpConnection::connect(server.port);
     let acknowledged = acknowledged.into_inner().expect("nobody panicked");
     assert!(acknowledged.len() >= kills / 2, "there was hardly any load: {} messages", acknowledged.len());
     let mut told = HashMap::new();
     for thread in 0..THREADS {
-        every_run_ends(&mut line, thread);
-        told.extend(conversation(&mut line, thread, &acknowledged));
+        wait_for_all_runs(&mut line, thread);
+        told.extend(check_conversation(&mut line, thread, &acknowledged));
     }
-    ledger(&folder, &mut line, &told);
+    check_ledger(&folder, &mut line, &told);
 }
 
-fn every_run_ends(line: &mut Line, thread: usize) {
+fn wait_for_all_runs(line: &mut HttpConnection, thread: usize) {
     for _ in 0..3_000 {
-        let runs = line.ask(&format!("GET /api/v1/threads/t{thread}/runs?limit=500"), "", "").json();
+        let runs = line.send(&format!("GET /api/v1/threads/t{thread}/runs?limit=500"), "", "").json();
         let open = |run: &&Value| run["status"] != "completed" && run["status"] != "failed";
         if runs["items"].as_array().expect("a list").iter().find(open).is_none() {
             return;
@@ -159,11 +159,11 @@ fn every_run_ends(line: &mut Line, thread: usize) {
 
 /// Every acknowledged message is there once, and every call has its result right behind it. Answers with the calls whose results
 /// were told, and whether as successes.
-fn conversation(line: &mut Line, thread: usize, acknowledged: &[String]) -> HashMap<String, bool> {
+fn check_conversation(line: &mut HttpConnection, thread: usize, acknowledged: &[String]) -> HashMap<String, bool> {
     let mut messages: Vec<Value> = Vec::new();
     let mut next = format!("/api/v1/threads/t{thread}/messages?limit=500");
     loop {
-        let page = line.ask(&format!("GET {next}"), "", "").json();
+        let page = line.send(&format!("GET {next}"), "", "").json();
         messages.extend(page["items"].as_array().expect("a list").iter().cloned());
         match page["nextCursor"].as_str() {
             Some(cursor) => next = format!("/api/v1/threads/t{thread}/messages?limit=500&cursor={cursor}"),
@@ -198,7 +198,7 @@ fn conversation(line: &mut Line, thread: usize, acknowledged: &[String]) -> Hash
 }
 
 /// No effect happened twice, every call that says it was done has one, and the model was told so.
-fn ledger(folder: &TempFolder, line: &mut Line, told: &HashMap<String, bool>) {
+fn check_ledger(folder: &TempFolder, line: &mut HttpConnection, told: &HashMap<String, bool>) {
     let written = fs::read_to_string(folder.path().join("ledger")).expect("the ledger was written");
     let mut effects: HashMap<String, usize> = HashMap::new();
     for entry in written.lines() {
@@ -209,7 +209,7 @@ fn ledger(folder: &TempFolder, line: &mut Line, told: &HashMap<String, bool>) {
     let mut next = "/api/v1/calls?limit=500".to_owned();
     let mut done = 0;
     loop {
-        let page = line.ask(&format!("GET {next}"), "", "").json();
+        let page = line.send(&format!("GET {next}"), "", "").json();
         for call in page["items"].as_array().expect("a list") {
             assert!(call["status"] == "success" || call["status"] == "error", "an open call: {call}");
             let done_and_told = told.get(call["id"].as_str().expect("an id"));

@@ -13,12 +13,12 @@ use std::{
 pub(super) struct Service {
     pub(super) port: u16,
     /// The heads and bodies of requests.
-    seen: Arc<Mutex<Vec<String>>>,
-    well: Arc<AtomicBool>,
+    requests: Arc<Mutex<Vec<String>>>,
+    healthy: Arc<AtomicBool>,
 }
 
 impl Service {
-    pub(super) fn begin() -> Self {
+    pub(super) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it listens").port();
         let (seen, well) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(AtomicBool::new(true)));
@@ -29,17 +29,17 @@ impl Service {
                 thread::spawn(move || serve(client, &log, &is_well));
             }
         });
-        Self { port, seen, well }
+        Self { port, requests: seen, healthy: well }
     }
 
     /// Whether it answers well from now on, or with 503.
-    pub(super) fn is_well(&self, well: bool) {
-        self.well.store(well, Ordering::SeqCst);
+    pub(super) fn set_healthy(&self, well: bool) {
+        self.healthy.store(well, Ordering::SeqCst);
     }
 
     /// Every request so far.
-    pub(super) fn seen(&self) -> Vec<String> {
-        self.seen.lock().expect("nobody panicked").clone()
+    pub(super) fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("nobody panicked").clone()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{io::Write, thread, time::Duration};
 use toolhub_testkit::TempFolder;
 
-use super::{Line, Process, TOOLS, calculate};
+use super::{HttpConnection, Process, TOOLS, calculate};
 
 #[test]
 fn a_server_that_is_hung_up_on_reads_its_config_again() {
@@ -11,13 +11,13 @@ fn a_server_that_is_hung_up_on_reads_its_config_again() {
     folder.write("toolhub.toml", TOOLS);
     let quiet = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &quiet);
-    let mut line = Line::to(server.port);
-    assert_eq!(line.ask("GET /api/v1/tools/clock", "", "").status, 404);
+    let mut line = HttpConnection::connect(server.port);
+    assert_eq!(line.send("GET /api/v1/tools/clock", "", "").status, 404);
     folder.write("toolhub.toml", &format!("{TOOLS}[tools.clock]\nbuiltin = \"clock\"\n"));
     server.signal("HUP");
     let mut seen = false;
     for _ in 0..3_000 {
-        seen = line.ask("GET /api/v1/tools/clock", "", "").status == 200;
+        seen = line.send("GET /api/v1/tools/clock", "", "").status == 200;
         if seen {
             break;
         }
@@ -28,8 +28,8 @@ fn a_server_that_is_hung_up_on_reads_its_config_again() {
     // A file with a mistake changes nothing, and ends nothing.
     folder.write("toolhub.toml", "[tools.clock]\nbuiltin = \"clok\"\n");
     server.signal("HUP");
-    assert_eq!(line.ask("POST /api/v1/reload", "", "").status, 422);
-    assert_eq!(line.ask("GET /api/v1/tools/clock", "", "").status, 200);
+    assert_eq!(line.send("POST /api/v1/reload", "", "").status, 422);
+    assert_eq!(line.send("GET /api/v1/tools/clock", "", "").status, 200);
 }
 
 #[test]
@@ -41,13 +41,13 @@ fn a_server_that_is_asked_to_stop_twice_stops_at_once() {
     let mut slow = std::net::TcpStream::connect(("127.0.0.1", server.port)).expect("the server takes connections");
     let head = "POST /api/v1/threads HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{";
     slow.write_all(head.as_bytes()).expect("the server reads");
-    let mut line = Line::to(server.port);
-    assert_eq!(line.ask("GET /readyz", "", "").status, 200);
+    let mut line = HttpConnection::connect(server.port);
+    assert_eq!(line.send("GET /readyz", "", "").status, 200);
     server.signal("TERM");
-    while line.try_ask("GET /readyz", "", "").is_some_and(|answer| answer.status == 200) {
+    while line.try_send("GET /readyz", "", "").is_some_and(|answer| answer.status == 200) {
         thread::park_timeout(Duration::from_millis(5));
     }
     server.signal("TERM");
-    let (code, ..) = server.end();
+    let (code, ..) = server.wait_for_exit();
     assert_eq!(code, Some(130));
 }

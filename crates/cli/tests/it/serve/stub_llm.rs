@@ -3,8 +3,8 @@
 use serde_json::json;
 use toolhub_testkit::TempFolder;
 
-use super::{line::Line, process::Process};
-use crate::config::toolhub;
+use super::{connection::HttpConnection, process::Process};
+use crate::config::run_toolhub;
 
 #[test]
 fn a_scripted_model_answers_until_it_is_told_to_stop() {
@@ -14,15 +14,15 @@ fn a_scripted_model_answers_until_it_is_told_to_stop() {
         [("TERM", ["stub-llm", "--script", "hello.toml", "--port", "0"].as_slice()), ("INT", &["stub-llm"])]
     {
         let stub = Process::start(folder.path(), words, &[]);
-        let mut line = Line::to(stub.port);
+        let mut line = HttpConnection::connect(stub.port);
         let body = json!({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).to_string();
-        let answer = line.ask("POST /v1/chat/completions", "authorization: Bearer sk-any\r\n", &body);
+        let answer = line.send("POST /v1/chat/completions", "authorization: Bearer sk-any\r\n", &body);
         let said = answer.json()["choices"][0]["message"]["content"].as_str().expect("a text").to_owned();
         let expected = if words.len() > 1 { "Hello to you." } else { "I am a scripted model" };
         assert!(answer.status == 200 && said.starts_with(expected), "{}", answer.text);
         stub.signal(signal);
         let port = stub.port;
-        let (code, out, err) = stub.end();
+        let (code, out, err) = stub.wait_for_exit();
         assert_eq!((code, out), (Some(0), format!("http://127.0.0.1:{port}/v1\n")));
         assert!(err.contains("openai, whole, 1 messages: line"), "{err}");
         assert!(!err.contains("sk-any") && !err.contains("hello"), "what was said and sent is not told: {err}");
@@ -37,7 +37,7 @@ fn the_doctor_says_whether_the_model_is_to_be_had() {
     let check = |provider: &str, model: &str, more: &str| {
         let llm = format!("[llm]\nprovider = {provider:?}\nmodel = {model:?}\n{more}");
         folder.write("toolhub.toml", &format!("[server]\nport = 1\n{llm}"));
-        let ran = toolhub(folder.path(), &["doctor", "--json"], &[]);
+        let ran = run_toolhub(folder.path(), &["doctor", "--json"], &[]);
         let told: serde_json::Value = serde_json::from_str(&ran.out).expect("a document");
         let checks = told["checks"].as_array().expect("checks").clone();
         let found = checks.into_iter().find(|check| check["name"] == "model").expect("the model is looked at");

@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolhub_testkit::TempFolder;
 
-use super::{line::Line, process::Process, service::Service};
-use crate::config::toolhub;
+use super::{connection::HttpConnection, process::Process, service::Service};
+use crate::config::run_toolhub;
 
-const QUIET: (&str, &str) = ("TOOLHUB__TELEMETRY__LOG__LEVEL", "off");
+const LOG_OFF: (&str, &str) = ("TOOLHUB__TELEMETRY__LOG__LEVEL", "off");
 
-fn call(line: &mut Line, tool: &str, arguments: &Value) -> Value {
+fn call(line: &mut HttpConnection, tool: &str, arguments: &Value) -> Value {
     let body = json!({ "arguments": arguments, "threadId": "t" }).to_string();
-    line.ask(&format!("POST /api/v1/tools/{tool}/calls"), "", &body).json()
+    line.send(&format!("POST /api/v1/tools/{tool}/calls"), "", &body).json()
 }
 
-fn status(line: &mut Line, tool: &str) -> String {
-    line.ask(&format!("GET /api/v1/tools/{tool}"), "", "").json()["status"].as_str().unwrap_or_default().to_owned()
+fn tool_status(line: &mut HttpConnection, tool: &str) -> String {
+    line.send(&format!("GET /api/v1/tools/{tool}"), "", "").json()["status"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Asks until it is so. Much longer than any of it takes: only a test that fails waits for the end of it.
 #[track_caller]
-fn until(mut so: impl FnMut() -> bool) {
+fn wait_until(mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
         assert!(began.elapsed() < Duration::from_secs(60), "it never came to be");
@@ -32,7 +32,7 @@ fn until(mut so: impl FnMut() -> bool) {
 
 #[test]
 fn a_config_makes_tools_of_requests_and_programs() {
-    let (folder, service) = (TempFolder::new(), Service::begin());
+    let (folder, service) = (TempFolder::new(), Service::start());
     let port = service.port;
     folder.write("key.txt", "key-of-the-file\n");
     folder.write(
@@ -54,33 +54,33 @@ fn a_config_makes_tools_of_requests_and_programs() {
             "#
         ),
     );
-    let refused = toolhub(folder.path(), &["config", "check"], &[]);
+    let refused = run_toolhub(folder.path(), &["config", "check"], &[]);
     assert!(refused.err.contains("SERVICE_KEY is not set"), "{}", refused.err);
-    let variables = [QUIET, ("SERVICE_KEY", "key-of-the-{variable}"), ("PATH", "/usr/bin:/bin")];
+    let variables = [LOG_OFF, ("SERVICE_KEY", "key-of-the-{variable}"), ("PATH", "/usr/bin:/bin")];
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
-    let mut line = Line::to(server.port);
+    let mut line = HttpConnection::connect(server.port);
 
     let found = call(&mut line, "find", &json!({"kind": "a/b?c", "words": "x&y=1"}));
     assert_eq!(found["output"], "GET /v1/a%2Fb%3Fc?q=x%26y%3D1 HTTP/1.1", "{found}");
-    let request = service.seen().pop().expect("one request").to_lowercase();
+    let request = service.requests().pop().expect("one request").to_lowercase();
     for wanted in ["authorization: bearer key-of-the-file", "x-api-key: key-of-the-{variable}", "x-plain: shown"] {
         assert!(request.contains(wanted), "{request}");
     }
     let closed = call(&mut line, "closed", &json!({}));
     assert!(closed["error"]["detail"].as_str().unwrap_or_default().contains("may not be reached"), "{closed}");
-    assert_eq!(service.seen().len(), 1, "nothing was sent to an address that nobody allowed");
+    assert_eq!(service.requests().len(), 1, "nothing was sent to an address that nobody allowed");
 
     let said = call(&mut line, "say", &json!({"word": "yes"}));
     assert_eq!(said["output"]["arguments"], json!({"word": "yes"}), "{said}");
     for route in ["GET /api/v1/tools/find", "GET /api/v1/config", "GET /metrics"] {
-        let text = line.ask(route, "", "").text;
+        let text = line.send(route, "", "").text;
         assert!(!text.contains("key-of-the"), "{route}: {text}");
     }
 }
 
 #[test]
 fn a_service_that_dies_takes_its_tool_out_of_every_thread_and_brings_it_back() {
-    let (folder, service) = (TempFolder::new(), Service::begin());
+    let (folder, service) = (TempFolder::new(), Service::start());
     let address = format!("http://127.0.0.1:{}", service.port);
     folder.write(
         "toolhub.toml",
@@ -89,33 +89,33 @@ fn a_service_that_dies_takes_its_tool_out_of_every_thread_and_brings_it_back() {
              connection = {{ retry_attempts = 1 }}\n"
         ),
     );
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET]);
-    let mut line = Line::to(server.port);
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[LOG_OFF]);
+    let mut line = HttpConnection::connect(server.port);
     assert_eq!(call(&mut line, "ask", &json!({}))["status"], "success");
-    service.is_well(false);
-    until(|| {
+    service.set_healthy(false);
+    wait_until(|| {
         call(&mut line, "ask", &json!({}));
-        status(&mut line, "ask") == "failed"
+        tool_status(&mut line, "ask") == "failed"
     });
-    let offered = line.ask("GET /api/v1/tools/export?format=openai&threadId=another", "", "");
+    let offered = line.send("GET /api/v1/tools/export?format=openai&threadId=another", "", "");
     assert!(!offered.text.contains("\"ask\""), "withheld from every thread: {}", offered.text);
-    service.is_well(true);
-    until(|| call(&mut line, "ask", &json!({}))["status"] == "success");
-    assert_eq!(status(&mut line, "ask"), "available");
+    service.set_healthy(true);
+    wait_until(|| call(&mut line, "ask", &json!({}))["status"] == "success");
+    assert_eq!(tool_status(&mut line, "ask"), "available");
 }
 
 #[test]
 fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
-    let (folder, service) = (TempFolder::new(), Service::begin());
+    let (folder, service) = (TempFolder::new(), Service::start());
     let url = format!("http://127.0.0.1:{}/{{a}}", service.port);
-    let start = || Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET]);
+    let start = || Process::start(folder.path(), &["serve", "--port", "0"], &[LOG_OFF]);
     folder.write("toolhub.toml", "");
     let server = start();
-    let mut line = Line::to(server.port);
-    let make = |line: &mut Line, more: Value| {
+    let mut line = HttpConnection::connect(server.port);
+    let make = |line: &mut HttpConnection, more: Value| {
         let mut tool = json!({ "name": "made", "url": url });
         tool.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        let answer = line.ask("POST /api/v1/tools", "", &tool.to_string());
+        let answer = line.send("POST /api/v1/tools", "", &tool.to_string());
         (answer.status, answer.text)
     };
     for (more, word) in [
@@ -146,48 +146,52 @@ fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
     assert!(status == 201 && !text.contains("token-of-the-api"), "{status} {text}");
     let closed = call(&mut line, "made", &json!({"a": "1"}));
     assert!(closed.to_string().contains("tool_hosts") || closed.to_string().contains("may not be reached"), "{closed}");
-    assert!(service.seen().is_empty());
+    assert!(service.requests().is_empty());
 
     // The owner of the machine says that it may; the tool was kept over the restart.
     drop(line);
     server.signal("TERM");
-    assert_eq!(server.end().0, Some(0));
+    assert_eq!(server.wait_for_exit().0, Some(0));
     folder.write("toolhub.toml", "server = { tool_hosts = [\"127.0.0.1\"] }\n");
     let server = start();
-    let mut line = Line::to(server.port);
+    let mut line = HttpConnection::connect(server.port);
     assert_eq!(call(&mut line, "made", &json!({"a": "1"}))["status"], "success");
-    assert!(service.seen()[0].contains("token-of-the-api"));
+    assert!(service.requests()[0].contains("token-of-the-api"));
     let put = json!({ "url": url, "method": "POST", "body": {"whole": "{a}"} });
-    assert_eq!(line.ask("PUT /api/v1/tools/made", "", &put.to_string()).status, 200);
+    assert_eq!(line.send("PUT /api/v1/tools/made", "", &put.to_string()).status, 200);
     assert_eq!(call(&mut line, "made", &json!({"a": "2"}))["status"], "success");
-    assert!(service.seen()[1].starts_with("POST /2 ") && service.seen()[1].contains(r#"{"whole":"2"}"#));
+    assert!(service.requests()[1].starts_with("POST /2 ") && service.requests()[1].contains(r#"{"whole":"2"}"#));
     let tokens = format!("http://127.0.0.1:{}/token", service.port);
     let oauth = json!({"type": "oauth2", "tokenUrl": tokens, "clientId": "me", "clientSecret": "hunter2",
         "tokenFields": {"forWhom": "my api"}});
     let put = json!({ "url": url, "auth": oauth });
-    assert_eq!(line.ask("PUT /api/v1/tools/made", "", &put.to_string()).status, 200);
+    assert_eq!(line.send("PUT /api/v1/tools/made", "", &put.to_string()).status, 200);
     assert_eq!(call(&mut line, "made", &json!({"a": "3"}))["status"], "error", "that service gives out no tokens");
-    assert!(service.seen()[2].ends_with("grant_type=client_credentials&forWhom=my%20api"), "{}", service.seen()[2]);
-    assert_eq!(line.ask("DELETE /api/v1/tools/made", "", "").status, 204);
-    assert_eq!(line.ask("GET /api/v1/tools/made", "", "").status, 404);
+    assert!(
+        service.requests()[2].ends_with("grant_type=client_credentials&forWhom=my%20api"),
+        "{}",
+        service.requests()[2]
+    );
+    assert_eq!(line.send("DELETE /api/v1/tools/made", "", "").status, 204);
+    assert_eq!(line.send("GET /api/v1/tools/made", "", "").status, 404);
 }
 
 #[test]
 fn hosts_for_tools_of_the_api_hold_from_the_next_reload_on() {
-    let (folder, service) = (TempFolder::new(), Service::begin());
+    let (folder, service) = (TempFolder::new(), Service::start());
     folder.write("toolhub.toml", "# none\n");
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET]);
-    let mut line = Line::to(server.port);
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[LOG_OFF]);
+    let mut line = HttpConnection::connect(server.port);
     let tool = json!({ "name": "made", "url": format!("http://127.0.0.1:{}/", service.port) });
-    assert_eq!(line.ask("POST /api/v1/tools", "", &tool.to_string()).status, 201);
+    assert_eq!(line.send("POST /api/v1/tools", "", &tool.to_string()).status, 201);
     let allowed = "server = { tool_hosts = [\"127.0.0.1\"] }\n";
     for (config, wanted) in [("# none\n", "error"), (allowed, "success"), ("# none\n", "error")] {
         folder.write("toolhub.toml", config);
-        let done = line.ask("POST /api/v1/reload", "", "");
+        let done = line.send("POST /api/v1/reload", "", "");
         assert_eq!((done.status, &done.json()["needsRestart"]), (200, &json!([])), "{}", done.text);
         assert_eq!(call(&mut line, "made", &json!({}))["status"], wanted, "{config}");
     }
-    assert_eq!(service.seen().len(), 1);
+    assert_eq!(service.requests().len(), 1);
 }
 
 #[test]
@@ -195,21 +199,21 @@ fn a_change_of_a_tool_that_cannot_be_kept_is_not_made() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", "server = { body_limit = \"32MiB\" }\n");
     let arguments = ["serve", "--port", "0"];
-    let server = Process::on_a_small_disk(folder.path(), &arguments, &[QUIET], 4 << 20);
-    let mut line = Line::to(server.port);
+    let server = Process::start_with_file_limit(folder.path(), &arguments, &[LOG_OFF], 4 << 20);
+    let mut line = HttpConnection::connect(server.port);
     let tool = |name: &str, words: &str, body: usize| {
         let body = "x".repeat(body);
         json!({ "name": name, "url": "https://x.example/", "method": "POST", "description": words, "body": {"x": body} })
             .to_string()
     };
-    assert_eq!(line.ask("POST /api/v1/tools", "", &tool("small", "the first", 1)).status, 201);
+    assert_eq!(line.send("POST /api/v1/tools", "", &tool("small", "the first", 1)).status, 201);
     for ask in ["POST /api/v1/tools", "PUT /api/v1/tools/small"] {
         let name = if ask.starts_with("POST") { "large" } else { "small" };
-        let refused = line.ask(ask, "", &tool(name, "the second", 8 << 20));
+        let refused = line.send(ask, "", &tool(name, "the second", 8 << 20));
         assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("store_unavailable")), "{}", refused.text);
     }
-    assert_eq!(line.ask("GET /api/v1/tools/large", "", "").status, 404);
-    assert_eq!(line.ask("GET /api/v1/tools/small", "", "").json()["description"], "the first");
+    assert_eq!(line.send("GET /api/v1/tools/large", "", "").status, 404);
+    assert_eq!(line.send("GET /api/v1/tools/small", "", "").json()["description"], "the first");
 }
 
 const PETS: &str = r#"
@@ -236,14 +240,15 @@ paths:
 
 #[test]
 fn a_document_is_imported_from_the_command_line_and_its_operations_are_called() {
-    let (folder, service) = (TempFolder::new(), Service::begin());
+    let (folder, service) = (TempFolder::new(), Service::start());
     folder.write("toolhub.toml", "# mine\n");
     folder.write("pets.yaml", PETS);
     let base = format!("http://127.0.0.1:{}", service.port);
     let import =
         ["import", "openapi", "pets.yaml", "--prefix", "pet", "--base-url", &base, "--allow-host", "127.0.0.1"];
-    let run =
-        |more: &[&str], variables: &[(&str, &str)]| toolhub(folder.path(), &[&import[..], more].concat(), variables);
+    let run = |more: &[&str], variables: &[(&str, &str)]| {
+        run_toolhub(folder.path(), &[&import[..], more].concat(), variables)
+    };
 
     let shown = run(&["--dry-run"], &[]);
     assert!(shown.out.contains("pet__showPet") && shown.out.contains("DELETE /pets/{id}"), "{}", shown.out);
@@ -261,11 +266,11 @@ fn a_document_is_imported_from_the_command_line_and_its_operations_are_called() 
     assert!(twice.code == 2 && twice.err.contains("two tools named"), "{} {}", twice.code, twice.err);
     assert_eq!(folder.read("toolhub.toml"), config, "a config that would be wrong stays as it is");
 
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET, ("PET_KEY", "key-of-pets")]);
-    let mut line = Line::to(server.port);
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[LOG_OFF, ("PET_KEY", "key-of-pets")]);
+    let mut line = HttpConnection::connect(server.port);
     let pet = call(&mut line, "pet__showPet", &json!({"id": 7}));
     assert_eq!(pet["output"]["asked"], "GET /pets/7 HTTP/1.1", "{pet}");
-    assert!(service.seen()[0].to_lowercase().contains("x-key: key-of-pets"));
+    assert!(service.requests()[0].to_lowercase().contains("x-key: key-of-pets"));
     let asks = call(&mut line, "pet__removePet", &json!({"id": 7}));
     assert_eq!(asks["status"], "awaiting_approval", "what is imported and changes something asks first: {asks}");
 }
@@ -280,7 +285,7 @@ fn a_document_that_is_none_is_refused_with_words() {
         ("none.yaml", "cannot be read"),
         ("http://127.0.0.1:1/x", "cannot be fetched"),
     ] {
-        let refused = toolhub(folder.path(), &["import", "openapi", spec], &[]);
+        let refused = run_toolhub(folder.path(), &["import", "openapi", spec], &[]);
         assert!(refused.code == 2 && refused.err.contains(word), "{} {}", refused.code, refused.err);
     }
 }
@@ -297,13 +302,14 @@ fn a_reload_ends_the_processes_of_tools_that_changed_and_of_no_others() {
         folder.write("toolhub.toml", &(tool("same", "same") + &tool("other", changed)));
     };
     write("before");
-    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[QUIET, ("PATH", "/usr/bin:/bin")]);
-    let mut line = Line::to(server.port);
-    let number = |line: &mut Line, tool: &str| call(line, tool, &json!({}))["output"].as_u64().expect("a number");
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[LOG_OFF, ("PATH", "/usr/bin:/bin")]);
+    let mut line = HttpConnection::connect(server.port);
+    let number =
+        |line: &mut HttpConnection, tool: &str| call(line, tool, &json!({}))["output"].as_u64().expect("a number");
     let (same, other) = (number(&mut line, "same"), number(&mut line, "other"));
     write("after");
-    assert_eq!(line.ask("POST /api/v1/reload", "", "").json()["replaced"], json!(["other"]));
-    until(|| !std::path::Path::new(&format!("/proc/{other}")).exists());
+    assert_eq!(line.send("POST /api/v1/reload", "", "").json()["replaced"], json!(["other"]));
+    wait_until(|| !std::path::Path::new(&format!("/proc/{other}")).exists());
     assert_eq!(number(&mut line, "same"), same);
     assert_ne!(number(&mut line, "other"), other);
 }

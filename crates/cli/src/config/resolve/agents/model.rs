@@ -11,34 +11,34 @@ use toolhub::{
     export::Format,
 };
 
-use super::{Llm, Place, Provider};
+use super::{Llm, ModelEndpoint, Provider};
 
 impl Llm {
     /// The model of this name.
     ///
     /// # Errors
     /// When its address, its key or its script cannot be used, in words.
-    pub(crate) fn model(&self, name: &str) -> Result<Arc<dyn Model>, String> {
+    pub(crate) fn build_model(&self, name: &str) -> Result<Arc<dyn Model>, String> {
         let words = |error: SettingsError| error.to_string();
         match &self.provider {
             Provider::Openai(place) => {
-                agent::connect(self.settings(agent::Provider::OpenAi, name, Some(place))).map_err(words)
+                agent::connect(self.model_settings(agent::Provider::OpenAi, name, Some(place))).map_err(words)
             }
             Provider::Anthropic(place) => {
-                agent::connect(self.settings(agent::Provider::Anthropic, name, Some(place))).map_err(words)
+                agent::connect(self.model_settings(agent::Provider::Anthropic, name, Some(place))).map_err(words)
             }
             Provider::Scripted(script) => {
                 let script = match script {
                     Some(file) => Script::parse(&file.text).map_err(|error| error.to_string())?,
                     None => Script::demo(),
                 };
-                let settings = self.settings(agent::Provider::OpenAi, name, None);
-                Ok(Arc::new(Scripted { script, settings, served: OnceCell::new() }))
+                let settings = self.model_settings(agent::Provider::OpenAi, name, None);
+                Ok(Arc::new(ScriptedModel { script, settings, server: OnceCell::new() }))
             }
         }
     }
 
-    fn settings(&self, provider: agent::Provider, name: &str, place: Option<&Place>) -> ModelSettings {
+    fn model_settings(&self, provider: agent::Provider, name: &str, place: Option<&ModelEndpoint>) -> ModelSettings {
         ModelSettings {
             base_url: place.and_then(|place| place.base_url.clone()),
             key: place.and_then(|place| place.key.as_ref()).map(|key| Secret::new(key.reveal())),
@@ -54,14 +54,14 @@ impl Llm {
 
 /// A model that follows a script, behind a server of its own and the client of real ones. The server begins to listen when the model is
 /// first asked, and goes away with the last run that knows it.
-struct Scripted {
+struct ScriptedModel {
     script: Script,
     settings: ModelSettings,
-    served: OnceCell<(Stub, Arc<dyn Model>)>,
+    server: OnceCell<(Stub, Arc<dyn Model>)>,
 }
 
-impl Scripted {
-    async fn serve(&self) -> Result<(Stub, Arc<dyn Model>), ModelError> {
+impl ScriptedModel {
+    async fn start_server(&self) -> Result<(Stub, Arc<dyn Model>), ModelError> {
         let unreachable = |error: String| ModelError::new(ModelFault::Unreachable, error);
         let stub = Stub::serve(self.script.clone(), 0)
             .await
@@ -72,7 +72,7 @@ impl Scripted {
     }
 }
 
-impl Model for Scripted {
+impl Model for ScriptedModel {
     fn name(&self) -> &str {
         &self.settings.model
     }
@@ -83,7 +83,7 @@ impl Model for Scripted {
 
     fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            let (_, model) = self.served.get_or_try_init(|| self.serve()).await?;
+            let (_, model) = self.server.get_or_try_init(|| self.start_server()).await?;
             model.ask(prompt, hear).await
         })
     }

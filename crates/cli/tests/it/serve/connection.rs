@@ -8,33 +8,33 @@ use std::{
 
 use serde_json::Value;
 
-pub(super) struct Line(BufReader<TcpStream>);
+pub(super) struct HttpConnection(BufReader<TcpStream>);
 
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     pub(super) text: String,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|wrong| panic!("{wrong}: {}", self.text))
     }
 }
 
-impl Line {
-    pub(super) fn to(port: u16) -> Self {
-        Self::try_to(port).expect("the server takes connections")
+impl HttpConnection {
+    pub(super) fn connect(port: u16) -> Self {
+        Self::try_connect(port).expect("the server takes connections")
     }
 
     /// A connection, if the server is still there.
-    pub(super) fn try_to(port: u16) -> Option<Self> {
+    pub(super) fn try_connect(port: u16) -> Option<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time can be set");
         Some(Self(BufReader::new(stream)))
     }
 
     /// Sends a request; `None` where the connection ended before the answer was here.
-    pub(super) fn try_ask(&mut self, what: &str, headers: &str, body: &str) -> Option<Answer> {
+    pub(super) fn try_send(&mut self, what: &str, headers: &str, body: &str) -> Option<HttpResponse> {
         let length = body.len();
         let request = format!(
             "{what} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
@@ -58,14 +58,14 @@ impl Line {
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("an answer has a status");
         let mut body = vec![0; length];
         if chunked {
-            body = self.chunks()?;
+            body = self.read_chunks()?;
         } else {
             self.0.read_exact(&mut body).ok()?;
         }
-        Some(Answer { status, text: String::from_utf8(body).expect("an answer is text") })
+        Some(HttpResponse { status, text: String::from_utf8(body).expect("an answer is text") })
     }
 
-    fn chunks(&mut self) -> Option<Vec<u8>> {
+    fn read_chunks(&mut self) -> Option<Vec<u8>> {
         let mut body = Vec::new();
         loop {
             let mut size = String::new();
@@ -80,7 +80,7 @@ impl Line {
         }
     }
 
-    pub(super) fn ask(&mut self, what: &str, headers: &str, body: &str) -> Answer {
-        self.try_ask(what, headers, body).unwrap_or_else(|| panic!("no answer to {what}"))
+    pub(super) fn send(&mut self, what: &str, headers: &str, body: &str) -> HttpResponse {
+        self.try_send(what, headers, body).unwrap_or_else(|| panic!("no answer to {what}"))
     }
 }

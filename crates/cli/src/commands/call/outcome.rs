@@ -4,11 +4,11 @@
 
 use serde_json::Value;
 
-use super::super::list::text;
+use super::super::paging::pointer_text;
 use crate::{
     exit::Exit,
     failure::Failure,
-    output::{indented, lasting, plain, status},
+    output::{format_millis, format_status, indent_json, strip_control_chars},
     session::Session,
 };
 
@@ -21,28 +21,29 @@ pub(crate) fn has_ended(call: &Value) -> bool {
 ///
 /// # Errors
 /// When it did not succeed.
-pub(crate) fn ended(session: &Session, call: &Value, document: &str) -> Result<Exit, Failure> {
-    let show = &session.show;
+pub(crate) fn show_outcome(session: &Session, call: &Value, document: &str) -> Result<Exit, Failure> {
+    let show = &session.printer;
     if show.json {
-        show.document(document);
+        show.print_json(document);
     }
-    if let Some(failure) = failed(call) {
-        return Err(failure.see("call", format!("toolhub calls show {}{}", text(call, "/id"), session.flags())));
+    if let Some(failure) = call_failure(call) {
+        return Err(failure
+            .see_also("call", format!("toolhub calls show {}{}", pointer_text(call, "/id"), session.target_flags())));
     }
     if !show.json {
-        show.foreign(&returned(call));
-        aside(session, call);
+        show.print_untrusted(&output_text(call));
+        print_notes(session, call);
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Why a call did not succeed; none if it did.
-pub(crate) fn failed(call: &Value) -> Option<Failure> {
+pub(crate) fn call_failure(call: &Value) -> Option<Failure> {
     let error = call.get("error").filter(|error| !error.is_null())?;
-    let tool = text(call, "/tool");
-    let mut failure = Failure::of_problem(error, 200);
+    let tool = pointer_text(call, "/tool");
+    let mut failure = Failure::from_problem(error, 200);
     // This is about a call, whatever the error carries.
-    failure.exit = if failure.code == "forbidden" { Exit::Denied } else { Exit::of_code(&failure.code) };
+    failure.exit = if failure.code == "forbidden" { Exit::Denied } else { Exit::from_code(&failure.code) };
     failure.message = match failure.code.as_str() {
         "tool_error" | "upstream_error" | "upstream_unreachable" => format!("`{tool}` failed: {}", failure.message),
         "approval_denied" => format!("`{tool}` was not run: {}", failure.message),
@@ -54,59 +55,61 @@ pub(crate) fn failed(call: &Value) -> Option<Failure> {
         _ => None,
     };
     failure.help.extend(effect.map(String::from));
-    if failure.trace.is_none() {
-        failure.trace = call["traceId"].as_str().map(String::from);
+    if failure.trace_id.is_none() {
+        failure.trace_id = call["traceId"].as_str().map(String::from);
     }
     Some(failure)
 }
 
 /// What the tool returned: its texts, or else its output.
-fn returned(call: &Value) -> String {
+fn output_text(call: &Value) -> String {
     let pieces = call["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let texts: Vec<&str> = pieces.iter().filter_map(|piece| piece["text"].as_str()).collect();
     match (texts.is_empty(), &call["output"]) {
         (false, _) => texts.join("\n"),
         (true, Value::Null) => String::new(),
         (true, Value::String(text)) => text.clone(),
-        (true, output) => indented(&output.to_string()),
+        (true, output) => indent_json(&output.to_string()),
     }
 }
 
 /// What is worth knowing beside that.
-fn aside(session: &Session, call: &Value) {
-    let (show, is) = (&session.show, |name: &str| call[name] == true);
+fn print_notes(session: &Session, call: &Value) {
+    let (show, is) = (&session.printer, |name: &str| call[name] == true);
     for piece in call["content"].as_array().into_iter().flatten() {
         match piece["type"].as_str() {
             Some("text") | None => {}
             Some("artifact") => {
-                show.say(&format!(
+                show.note(&format!(
                     "kept whole: GET /api/v1/artifacts/{} ({} bytes)",
-                    text(piece, "/id"),
-                    text(piece, "/bytes")
+                    pointer_text(piece, "/id"),
+                    pointer_text(piece, "/bytes")
                 ));
             }
-            Some(kind) => show.say(&format!("there is also {kind} ({}); --json shows it", text(piece, "/mimeType"))),
+            Some(kind) => {
+                show.note(&format!("there is also {kind} ({}); --json shows it", pointer_text(piece, "/mimeType")))
+            }
         }
     }
-    let thread = text(call, "/threadId");
+    let thread = pointer_text(call, "/threadId");
     if !thread.is_empty() && session.global.thread.is_none() {
-        show.say(&format!("thread {thread}; --thread goes on with it"));
+        show.note(&format!("thread {thread}; --thread goes on with it"));
     }
     if is("replayed") {
-        show.say("the same call was made before with this key: this is its answer");
+        show.note("the same call was made before with this key: this is its answer");
     }
     if show.verbose {
-        let (word, _) = status(&text(call, "/status"), show.ascii);
-        let took = lasting(call["durationMs"].as_f64().unwrap_or_default());
+        let (word, _) = format_status(&pointer_text(call, "/status"), show.ascii);
+        let took = format_millis(call["durationMs"].as_f64().unwrap_or_default());
         let cached = if is("cached") { ", kept answer" } else { "" };
         let attempts = call["attempts"]
             .as_u64()
             .filter(|many| *many > 1)
             .map_or(String::new(), |many| format!(", {many} attempts"));
-        show.whisper(&format!(
+        show.note_verbose(&format!(
             "{word} in {took}{attempts}{cached}, effect {}, {}",
-            text(call, "/effect"),
-            plain(&text(call, "/id"))
+            pointer_text(call, "/effect"),
+            strip_control_chars(&pointer_text(call, "/id"))
         ));
     }
 }

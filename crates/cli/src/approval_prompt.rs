@@ -17,11 +17,11 @@ a  yes, and from now on in every thread
 e  yes, with other arguments: e {\"folder\": \"/tmp/old\"}
 n  no; what follows is told to the model: n not today";
 /// What is asked after a bare `e`.
-pub(crate) const EDIT: &str = "the new arguments as JSON, or Enter to go back:";
+pub(crate) const EDIT_PROMPT: &str = "the new arguments as JSON, or Enter to go back:";
 
 /// What a line means.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum PromptReply {
     /// Yes, this once.
     Once,
     /// Yes, from now on in this thread.
@@ -37,54 +37,56 @@ pub(crate) enum Said {
     /// What do the keys mean?
     Help,
     /// Nothing was typed.
-    Nothing,
+    Empty,
     /// It is none of these.
-    Unclear(String),
+    Invalid(String),
 }
 
 /// What a line means; the end of input is a no.
-pub(crate) fn read(line: Option<&str>) -> Said {
-    let Some(line) = line else { return Said::Deny(Some("nobody was there to answer".into())) };
+pub(crate) fn parse_reply(line: Option<&str>) -> PromptReply {
+    let Some(line) = line else { return PromptReply::Deny(Some("nobody was there to answer".into())) };
     let line = line.trim();
     let (letter, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     match (letter.to_lowercase().as_str(), rest.trim()) {
-        ("y" | "yes", "") => Said::Once,
-        ("t", "") => Said::Thread,
-        ("a", "") => Said::Always,
-        ("e", "") => Said::Edit,
-        ("e", arguments) => edited(arguments),
-        ("n" | "no", "") => Said::Deny(None),
-        ("n" | "no", why) => Said::Deny(Some(why.into())),
-        ("?", "") => Said::Help,
-        ("", _) => Said::Nothing,
-        _ => Said::Unclear(format!("`{line}` is none of the answers; ? explains them")),
+        ("y" | "yes", "") => PromptReply::Once,
+        ("t", "") => PromptReply::Thread,
+        ("a", "") => PromptReply::Always,
+        ("e", "") => PromptReply::Edit,
+        ("e", arguments) => parse_edited_arguments(arguments),
+        ("n" | "no", "") => PromptReply::Deny(None),
+        ("n" | "no", why) => PromptReply::Deny(Some(why.into())),
+        ("?", "") => PromptReply::Help,
+        ("", _) => PromptReply::Empty,
+        _ => PromptReply::Invalid(format!("`{line}` is none of the answers; ? explains them")),
     }
 }
 
 /// What a line means that was asked for as arguments.
-pub(crate) fn edited(text: &str) -> Said {
+pub(crate) fn parse_edited_arguments(text: &str) -> PromptReply {
     if text.trim().is_empty() {
-        return Said::Nothing;
+        return PromptReply::Empty;
     }
     match text.parse::<Value>() {
-        Ok(arguments) => Said::Edited(arguments),
-        Err(wrong) => Said::Unclear(format!("that is no JSON ({wrong}); write it like {{\"folder\": \"/tmp/old\"}}")),
+        Ok(arguments) => PromptReply::Edited(arguments),
+        Err(wrong) => {
+            PromptReply::Invalid(format!("that is no JSON ({wrong}); write it like {{\"folder\": \"/tmp/old\"}}"))
+        }
     }
 }
 
 /// The lines of the keyboard. One is read when it is wanted and not before: in between the keyboard is somebody else's, such as
 /// an editor's. They are read on a thread of their own, which ends with the process: nothing can stop a read that waits for
 /// somebody to type, and the runtime would wait for it.
-pub(crate) struct Lines {
-    wants: std::sync::mpsc::Sender<()>,
-    typed: mpsc::Receiver<String>,
+pub(crate) struct StdinLines {
+    read_requests: std::sync::mpsc::Sender<()>,
+    lines: mpsc::Receiver<String>,
     /// One is being read already, for somebody who did not wait for it.
-    wanted: bool,
+    read_pending: bool,
 }
 
-impl Lines {
+impl StdinLines {
     /// Those that are typed from now on.
-    pub(crate) fn typed() -> Self {
+    pub(crate) fn spawn_reader() -> Self {
         let (wants, wanted) = std::sync::mpsc::channel();
         let (lines, typed) = mpsc::channel(1);
         thread::spawn(move || {
@@ -102,17 +104,17 @@ impl Lines {
                 }
             }
         });
-        Self { wants, typed, wanted: false }
+        Self { read_requests: wants, lines: typed, read_pending: false }
     }
 
     /// The next line; none at the end of input.
     pub(crate) async fn next(&mut self) -> Option<String> {
-        if !self.wanted {
-            self.wants.send(()).ok()?;
-            self.wanted = true;
+        if !self.read_pending {
+            self.read_requests.send(()).ok()?;
+            self.read_pending = true;
         }
-        let line = self.typed.recv().await;
-        self.wanted = false;
+        let line = self.lines.recv().await;
+        self.read_pending = false;
         line
     }
 }
@@ -123,29 +125,29 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
-    fn check(line: &str, expected: &Said) {
-        assert_eq!(read(Some(line)), *expected, "{line}");
+    fn check(line: &str, expected: &PromptReply) {
+        assert_eq!(parse_reply(Some(line)), *expected, "{line}");
     }
 
     #[test]
     fn a_letter_is_an_answer() {
-        check("y", &Said::Once);
-        check(" Y ", &Said::Once);
-        check("t", &Said::Thread);
-        check("a", &Said::Always);
-        check("n", &Said::Deny(None));
-        check("n  not today", &Said::Deny(Some("not today".into())));
-        check("e", &Said::Edit);
-        check("e {\"folder\": \"x\"}", &Said::Edited(json!({"folder": "x"})));
-        check("?", &Said::Help);
-        check("", &Said::Nothing);
+        check("y", &PromptReply::Once);
+        check(" Y ", &PromptReply::Once);
+        check("t", &PromptReply::Thread);
+        check("a", &PromptReply::Always);
+        check("n", &PromptReply::Deny(None));
+        check("n  not today", &PromptReply::Deny(Some("not today".into())));
+        check("e", &PromptReply::Edit);
+        check("e {\"folder\": \"x\"}", &PromptReply::Edited(json!({"folder": "x"})));
+        check("?", &PromptReply::Help);
+        check("", &PromptReply::Empty);
     }
 
     #[test]
     fn what_is_no_answer_never_becomes_a_yes() {
         for line in ["yy", "y please", "always", "t a", "e {", "ok"] {
-            assert!(matches!(read(Some(line)), Said::Unclear(_)), "{line}");
+            assert!(matches!(parse_reply(Some(line)), PromptReply::Invalid(_)), "{line}");
         }
-        assert!(matches!(read(None), Said::Deny(Some(_))));
+        assert!(matches!(parse_reply(None), PromptReply::Deny(Some(_))));
     }
 }

@@ -10,13 +10,13 @@ use std::{
 
 use tokio::task::JoinHandle;
 
-use super::{Show, plain};
+use super::{Printer, strip_control_chars};
 
-const SIGNS: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-const LETTERS: [&str; 4] = ["-", "\\", "|", "/"];
+const UNICODE_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const ASCII_FRAMES: [&str; 4] = ["-", "\\", "|", "/"];
 /// Whoever waits less sees nothing.
-const PATIENCE: Duration = Duration::from_millis(300);
-const TURN: Duration = Duration::from_millis(90);
+const START_DELAY: Duration = Duration::from_millis(300);
+const FRAME_INTERVAL: Duration = Duration::from_millis(90);
 
 /// Turns until it is dropped.
 #[must_use = "it is gone when dropped"]
@@ -24,19 +24,20 @@ pub(crate) struct Spinner(Option<JoinHandle<()>>);
 
 impl Spinner {
     /// Begins to turn, if there is somebody to see it.
-    pub(crate) fn start(show: &Show, what: &str) -> Self {
+    pub(crate) fn start(show: &Printer, what: &str) -> Self {
         if show.json || show.quiet || !io::stderr().is_terminal() {
             return Self(None);
         }
-        let (what, signs) = (plain(what), if show.ascii { &LETTERS[..] } else { &SIGNS[..] });
+        let (what, signs) =
+            (strip_control_chars(what), if show.ascii { &ASCII_FRAMES[..] } else { &UNICODE_FRAMES[..] });
         Self(Some(tokio::spawn(async move {
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(START_DELAY).await;
             let began = tokio::time::Instant::now();
             for sign in signs.iter().cycle() {
-                let seconds = (began.elapsed() + PATIENCE).as_secs();
+                let seconds = (began.elapsed() + START_DELAY).as_secs();
                 let _ = write!(io::stderr(), "\r\x1b[K{sign} {what} {seconds}s");
                 let _ = io::stderr().flush();
-                tokio::time::sleep(TURN).await;
+                tokio::time::sleep(FRAME_INTERVAL).await;
             }
         })))
     }

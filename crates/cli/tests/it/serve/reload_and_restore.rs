@@ -5,34 +5,34 @@ use std::fs;
 use serde_json::json;
 use toolhub_testkit::TempFolder;
 
-use super::{TOOLS, calculate, line::Line, process::Process};
-use crate::config::toolhub;
+use super::{TOOLS, calculate, connection::HttpConnection, process::Process};
+use crate::config::run_toolhub;
 
 #[test]
 fn a_config_file_that_is_gone_or_emptied_changes_nothing() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let mut line = Line::to(server.port);
+    let mut line = HttpConnection::connect(server.port);
     folder.write("toolhub.toml", "\n");
-    let emptied = line.ask("POST /api/v1/reload", "", "");
+    let emptied = line.send("POST /api/v1/reload", "", "");
     assert_eq!(emptied.status, 422, "{}", emptied.text);
     assert!(emptied.text.contains("is empty") && emptied.text.contains("toolhub.toml"), "{}", emptied.text);
     fs::remove_file(folder.path().join("toolhub.toml")).expect("it is there");
-    let gone = line.ask("POST /api/v1/reload", "", "");
+    let gone = line.send("POST /api/v1/reload", "", "");
     assert_eq!(gone.status, 422, "{}", gone.text);
     assert!(gone.text.contains("is gone"), "{}", gone.text);
     assert_eq!(calculate(&mut line), 200);
     // A tool less, said in a file that is there, is taken.
     folder.write("toolhub.toml", "[tools.counter]\nbuiltin = \"counter\"\n");
-    assert_eq!(line.ask("POST /api/v1/reload", "", "").json()["removed"], json!(["calculator"]));
+    assert_eq!(line.send("POST /api/v1/reload", "", "").json()["removed"], json!(["calculator"]));
 }
 
 #[test]
 fn calls_go_on_in_a_store_that_was_restored() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", &format!("{TOOLS}[tools.dangerous]\nbuiltin = \"dangerous\"\n"));
-    let run = |arguments: &[&str]| toolhub(folder.path(), arguments, &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
+    let run = |arguments: &[&str]| run_toolhub(folder.path(), arguments, &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
     let count = || run(&["--thread", "t", "call", "counter"]).out.trim().to_owned();
     let asked = || {
         let call = run(&["--json", "--no-input", "call", "dangerous", "folder=/tmp/old"]);
@@ -57,7 +57,7 @@ fn a_call_that_goes_on_in_another_process_arrived_before_that() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", &format!("{TOOLS}[tools.dangerous]\nbuiltin = \"dangerous\"\n"));
     let run = |arguments: &[&str]| {
-        let out = toolhub(folder.path(), &[&["--json", "--no-input"], arguments].concat(), &[]).out;
+        let out = run_toolhub(folder.path(), &[&["--json", "--no-input"], arguments].concat(), &[]).out;
         serde_json::from_str::<serde_json::Value>(&out).unwrap_or_default()
     };
     let asked = run(&["call", "dangerous", "folder=/tmp/old"]);
@@ -74,13 +74,13 @@ fn a_tool_of_the_api_comes_back_when_the_config_lets_go_of_its_name() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let mut line = Line::to(server.port);
+    let mut line = HttpConnection::connect(server.port);
     let mine = json!({"name": "mine", "builtin": "clock", "description": "Of the API."}).to_string();
-    assert_eq!(line.ask("POST /api/v1/tools", "", &mine).status, 201);
+    assert_eq!(line.send("POST /api/v1/tools", "", &mine).status, 201);
     for (more, of_the_api) in [("[tools.mine]\nbuiltin = \"notes\"\n", false), ("", true)] {
         folder.write("toolhub.toml", &format!("{TOOLS}{more}"));
-        assert_eq!(line.ask("POST /api/v1/reload", "", "").status, 200);
-        let tool = line.ask("GET /api/v1/tools/mine", "", "");
+        assert_eq!(line.send("POST /api/v1/reload", "", "").status, 200);
+        let tool = line.send("GET /api/v1/tools/mine", "", "");
         assert_eq!(tool.status, 200, "{}", tool.text);
         assert_eq!(tool.json()["description"] == "Of the API.", of_the_api, "{}", tool.text);
     }
@@ -91,13 +91,13 @@ fn what_needs_a_restart_is_told_until_there_was_one() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", TOOLS);
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
-    let mut line = Line::to(server.port);
+    let mut line = HttpConnection::connect(server.port);
     let other = format!("[server]\nbody_limit = \"1MiB\"\n{TOOLS}");
     for (text, expected) in
         [(other.as_str(), json!(["server.body_limit"])), (&other, json!(["server.body_limit"])), (TOOLS, json!([]))]
     {
         folder.write("toolhub.toml", text);
-        let done = line.ask("POST /api/v1/reload", "", "");
+        let done = line.send("POST /api/v1/reload", "", "");
         assert_eq!((done.status, &done.json()["needsRestart"]), (200, &expected), "{}", done.text);
     }
 }

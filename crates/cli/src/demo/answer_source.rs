@@ -10,34 +10,34 @@ use std::{
 use toolhub::ids::{Caller, IdError};
 
 use super::print;
-use crate::ask::Lines;
+use crate::approval_prompt::StdinLines;
 
 /// Gives one line for each prompt.
-pub(super) enum Answers {
+pub(super) enum AnswerSource {
     /// Lines as they are typed.
-    Keyboard(Lines),
+    Keyboard(StdinLines),
     /// Lines that were written before.
     Script(VecDeque<&'static str>),
 }
 
-impl Answers {
+impl AnswerSource {
     /// The person, if there is a terminal to ask and to answer on; the script otherwise.
-    pub(super) fn find(script: impl IntoIterator<Item = &'static str>) -> Self {
+    pub(super) fn detect(script: impl IntoIterator<Item = &'static str>) -> Self {
         if io::stdin().is_terminal() && io::stdout().is_terminal() {
-            Self::Keyboard(Lines::typed())
+            Self::Keyboard(StdinLines::spawn_reader())
         } else {
             Self::Script(script.into_iter().collect())
         }
     }
 
     /// Whether a person answers.
-    pub(super) fn are_typed(&self) -> bool {
+    pub(super) fn is_interactive(&self) -> bool {
         matches!(self, Self::Keyboard(_))
     }
 
     /// Who answers.
-    pub(super) fn by(&self) -> Result<Caller, IdError> {
-        Caller::new(if self.are_typed() { "you" } else { "script" })
+    pub(super) fn answered_by(&self) -> Result<Caller, IdError> {
+        Caller::new(if self.is_interactive() { "you" } else { "script" })
     }
 
     /// Shows the prompt and waits for a line.
@@ -45,10 +45,10 @@ impl Answers {
         print::prompt(prompt);
         let line = match self {
             Self::Keyboard(lines) => lines.next().await,
-            Self::Script(lines) => lines.pop_front().map(String::from).inspect(|line| print::typed(line)),
+            Self::Script(lines) => lines.pop_front().map(String::from).inspect(|line| print::echo(line)),
         };
         if line.is_none() {
-            print::typed("");
+            print::echo("");
         }
         line
     }

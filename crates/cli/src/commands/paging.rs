@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{client::Request, failure::Failure, session::Session};
 
 /// The API gives no more at once.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// How much of a list is wanted.
 #[derive(Debug, Clone, clap::Args)]
@@ -32,29 +32,35 @@ impl Paging {
 ///
 /// # Errors
 /// Those of the API.
-pub(crate) async fn items(session: &Session, request: Request, paging: &Paging) -> Result<Option<Vec<Value>>, Failure> {
+pub(crate) async fn fetch_items(
+    session: &Session,
+    request: Request,
+    paging: &Paging,
+) -> Result<Option<Vec<Value>>, Failure> {
     let most = paging.limit as usize;
     let (mut items, mut cursor) = (Vec::new(), paging.cursor.clone());
     loop {
-        let page =
-            request.clone().query("limit", Some((most - items.len()).min(PAGE))).query("cursor", cursor.as_deref());
-        let answer = session.ask(page).await?;
-        let next = answer.next();
+        let page = request
+            .clone()
+            .query("limit", Some((most - items.len()).min(PAGE_SIZE)))
+            .query("cursor", cursor.as_deref());
+        let answer = session.send_checked(page).await?;
+        let next = answer.next_cursor();
         // One page that is the whole list is given as it was written.
-        if session.show.json && items.is_empty() && (next.is_none() || answer.items()?.len() >= most) {
-            session.show.document(&answer.text());
+        if session.printer.json && items.is_empty() && (next.is_none() || answer.items()?.len() >= most) {
+            session.printer.print_json(&answer.text());
             return Ok(None);
         }
         items.extend(answer.items()?);
         match next {
             Some(next) if items.len() < most => cursor = Some(next),
             next => {
-                if session.show.json {
-                    session.show.document(&serde_json::json!({"items": items, "nextCursor": next}).to_string());
+                if session.printer.json {
+                    session.printer.print_json(&serde_json::json!({"items": items, "nextCursor": next}).to_string());
                     return Ok(None);
                 }
                 if let Some(next) = next {
-                    session.show.say(&format!("there are more: --cursor {next}"));
+                    session.printer.note(&format!("there are more: --cursor {next}"));
                 }
                 return Ok(Some(items));
             }
@@ -63,7 +69,7 @@ pub(crate) async fn items(session: &Session, request: Request, paging: &Paging) 
 }
 
 /// The text of a member, empty where there is none.
-pub(crate) fn text(item: &Value, pointer: &str) -> String {
+pub(crate) fn pointer_text(item: &Value, pointer: &str) -> String {
     match item.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         None | Some(Value::Null) => String::new(),

@@ -6,33 +6,33 @@ use anstyle::{AnsiColor, Style};
 use toolhub::clock::Timestamp;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default();
-const WAITS: Style = AnsiColor::Yellow.on_default();
-const QUIET: Style = Style::new().dimmed();
+const SUCCESS_STYLE: Style = AnsiColor::Green.on_default();
+const ERROR_STYLE: Style = AnsiColor::Red.on_default();
+const PENDING_STYLE: Style = AnsiColor::Yellow.on_default();
+const DIMMED: Style = Style::new().dimmed();
 
 /// A status with its sign: of a tool, a call or an approval.
-pub(crate) fn status(word: &str, ascii: bool) -> (String, Style) {
+pub(crate) fn format_status(word: &str, ascii: bool) -> (String, Style) {
     let (sign, letter, style) = match word {
-        "available" | "success" | "approved" | "completed" => ('●', '*', GOOD),
-        "failed" | "error" | "denied" => ('✖', 'x', BAD),
-        "unavailable" | "scheduled" | "validating" => ('◌', 'o', WAITS),
-        "maintenance" => ('‖', '=', WAITS),
-        "awaiting_approval" | "pending" | "waiting" => ('?', '?', WAITS),
-        "executing" | "running" => ('▸', '>', GOOD),
-        "cancelled" | "timed_out" | "withdrawn" | "used" => ('–', '-', QUIET),
+        "available" | "success" | "approved" | "completed" => ('●', '*', SUCCESS_STYLE),
+        "failed" | "error" | "denied" => ('✖', 'x', ERROR_STYLE),
+        "unavailable" | "scheduled" | "validating" => ('◌', 'o', PENDING_STYLE),
+        "maintenance" => ('‖', '=', PENDING_STYLE),
+        "awaiting_approval" | "pending" | "waiting" => ('?', '?', PENDING_STYLE),
+        "executing" | "running" => ('▸', '>', SUCCESS_STYLE),
+        "cancelled" | "timed_out" | "withdrawn" | "used" => ('–', '-', DIMMED),
         _ => ('·', '.', Style::new()),
     };
     (format!("{} {}", if ascii { letter } else { sign }, word.replace('_', " ")), style)
 }
 
 /// The mark of a warning, or its plain form.
-pub(crate) fn mark(ascii: bool) -> &'static str {
+pub(crate) fn warning_sign(ascii: bool) -> &'static str {
     if ascii { "!" } else { "⚠" }
 }
 
 /// A time that something took, in milliseconds.
-pub(crate) fn lasting(ms: f64) -> String {
+pub(crate) fn format_millis(ms: f64) -> String {
     match ms {
         // The API tells whole milliseconds of a call.
         ms if ms < 0.05 => "<1ms".into(),
@@ -40,40 +40,40 @@ pub(crate) fn lasting(ms: f64) -> String {
         ms if ms < 999.5 => format!("{ms:.0}ms"),
         ms if ms < 9_950.0 => format!("{:.1}s", ms / 1e3),
         ms if ms < 60_000.0 => format!("{:.0}s", ms / 1e3),
-        ms => whole((ms / 1e3) as u64),
+        ms => format_seconds((ms / 1e3) as u64),
     }
 }
 
 /// How long ago something was.
-pub(crate) fn ago(at: &str, now: Timestamp) -> String {
+pub(crate) fn format_ago(at: &str, now: Timestamp) -> String {
     match at.parse::<Timestamp>() {
         Ok(at) if at > now => "just now".into(),
         Ok(at) => match now.since(at).as_secs() {
             0..10 => "just now".into(),
-            seconds => format!("{} ago", coarse(seconds)),
+            seconds => format!("{} ago", format_seconds_coarse(seconds)),
         },
         Err(_) => at.into(),
     }
 }
 
 /// How long something still takes.
-pub(crate) fn until(at: &str, now: Timestamp) -> String {
+pub(crate) fn format_remaining(at: &str, now: Timestamp) -> String {
     match at.parse::<Timestamp>() {
         Ok(at) if at <= now => "over".into(),
-        Ok(at) => whole(at.since(now).as_secs().max(1)),
+        Ok(at) => format_seconds(at.since(now).as_secs().max(1)),
         Err(_) => at.into(),
     }
 }
 
 /// The same moment for a line of its own, to the second.
-pub(crate) fn clock(at: &str) -> String {
+pub(crate) fn format_timestamp(at: &str) -> String {
     match at.split_once('T').zip(at.find('.')) {
         Some(((day, _), dot)) if at.ends_with('Z') => format!("{day} {}Z", &at[day.len() + 1..dot]),
         _ => at.into(),
     }
 }
 
-fn whole(seconds: u64) -> String {
+fn format_seconds(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
@@ -82,7 +82,7 @@ fn whole(seconds: u64) -> String {
     }
 }
 
-fn coarse(seconds: u64) -> String {
+fn format_seconds_coarse(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3_600 => format!("{}m", seconds / 60),
@@ -92,13 +92,13 @@ fn coarse(seconds: u64) -> String {
 }
 
 /// A value on one line, cut where it is longer.
-pub(crate) fn short(value: &serde_json::Value, widest: usize, ascii: bool) -> String {
+pub(crate) fn truncate_value(value: &serde_json::Value, widest: usize, ascii: bool) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), String::from);
-    cut(&super::plain(&text).replace(['\n', '\t'], " "), widest, ascii).into_owned()
+    truncate(&super::strip_control_chars(&text).replace(['\n', '\t'], " "), widest, ascii).into_owned()
 }
 
 /// As many letters as fit into so many cells; the last says that there were more.
-pub(super) fn cut(text: &str, cells: usize, ascii: bool) -> std::borrow::Cow<'_, str> {
+pub(super) fn truncate(text: &str, cells: usize, ascii: bool) -> std::borrow::Cow<'_, str> {
     if text.width() <= cells {
         return text.into();
     }
@@ -115,12 +115,12 @@ pub(super) fn cut(text: &str, cells: usize, ascii: bool) -> std::borrow::Cow<'_,
 }
 
 /// A text of several lines, none longer than the terminal is wide where that can be.
-pub(crate) fn folded(text: &str, cells: Option<usize>) -> String {
-    text.lines().flat_map(|line| wrapped(line, cells)).collect::<Vec<_>>().join("\n")
+pub(crate) fn wrap_text(text: &str, cells: Option<usize>) -> String {
+    text.lines().flat_map(|line| wrap_line(line, cells)).collect::<Vec<_>>().join("\n")
 }
 
 /// The text in lines of so many cells, broken between words; a word that is longer stays whole.
-pub(super) fn wrapped(text: &str, cells: Option<usize>) -> Vec<String> {
+pub(super) fn wrap_line(text: &str, cells: Option<usize>) -> Vec<String> {
     let Some(cells) = cells.filter(|cells| text.width() > *cells) else { return vec![text.to_owned()] };
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -143,25 +143,25 @@ mod tests {
 
     #[test]
     fn times_are_as_exact_as_they_need_to_be() {
-        let shown = [0.04, 2.4, 812.0, 1_900.0, 42_000.0, 252_000.0].map(lasting);
+        let shown = [0.04, 2.4, 812.0, 1_900.0, 42_000.0, 252_000.0].map(format_millis);
         assert_eq!(shown, ["<1ms", "2ms", "812ms", "1.9s", "42s", "4m12s"]);
         let now = "2024-01-01T12:00:00.000Z".parse::<Timestamp>().unwrap();
-        assert_eq!(ago("2024-01-01T11:58:30.000Z", now), "1m ago");
-        assert_eq!(until("2024-01-01T12:04:12.500Z", now), "4m12s");
-        assert_eq!(clock("2024-01-01T11:58:30.123Z"), "2024-01-01 11:58:30Z");
+        assert_eq!(format_ago("2024-01-01T11:58:30.000Z", now), "1m ago");
+        assert_eq!(format_remaining("2024-01-01T12:04:12.500Z", now), "4m12s");
+        assert_eq!(format_timestamp("2024-01-01T11:58:30.123Z"), "2024-01-01 11:58:30Z");
     }
 
     #[test]
     fn a_status_has_its_word_beside_its_sign() {
-        assert_eq!(status("failed", false).0, "✖ failed");
-        assert_eq!(status("failed", true).0, "x failed");
-        assert_eq!(status("awaiting_approval", true).0, "? awaiting approval");
+        assert_eq!(format_status("failed", false).0, "✖ failed");
+        assert_eq!(format_status("failed", true).0, "x failed");
+        assert_eq!(format_status("awaiting_approval", true).0, "? awaiting approval");
     }
 
     #[test]
     fn a_cut_text_says_so_and_fits() {
-        assert_eq!(cut("天气预报", 5, false), "天气…");
-        assert_eq!(cut("weather", 5, true), "weat~");
-        assert_eq!(cut("weather", 7, true), "weather");
+        assert_eq!(truncate("天气预报", 5, false), "天气…");
+        assert_eq!(truncate("weather", 5, true), "weat~");
+        assert_eq!(truncate("weather", 7, true), "weather");
     }
 }

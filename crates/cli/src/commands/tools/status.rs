@@ -4,13 +4,13 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use toolhub::clock::{Clock as _, SystemClock, Timestamp};
 
-use super::{super::list::text, explained};
+use super::{super::paging::pointer_text, with_help};
 use crate::{
-    client::{Answer, Request},
+    client::{ApiResponse, Request},
     exit::Exit,
     failure::Failure,
     global,
-    output::{plain, status},
+    output::{format_status, strip_control_chars},
     session::Session,
 };
 
@@ -47,21 +47,21 @@ fn moment(text: &str) -> Result<Timestamp, String> {
 }
 
 pub(super) async fn reset(session: &Session, asked: &Reset) -> Result<Exit, Failure> {
-    let wrong = |failure| explained(failure, "reset", &asked.tool);
+    let wrong = |failure| with_help(failure, "reset", &asked.tool);
     if let Some(thread) = &session.global.thread {
         let path = ["agents", thread, "tool-states", "reset"];
         let request = Request::at_root(Method::POST, path).body(json!({"toolName": asked.tool}));
-        let answer = session.ask(request).await.map_err(wrong)?;
-        let states = answer.value()?;
+        let answer = session.send_checked(request).await.map_err(wrong)?;
+        let states = answer.json()?;
         let state = states["data"]["toolStates"][&asked.tool].clone();
-        return told(session, &answer, &asked.tool, &state);
+        return print_status(session, &answer, &asked.tool, &state);
     }
-    let answer = session.ask(Request::post(["tools", &asked.tool, "reset"])).await.map_err(wrong)?;
-    let state = answer.value()?;
-    told(session, &answer, &asked.tool, &state)
+    let answer = session.send_checked(Request::post(["tools", &asked.tool, "reset"])).await.map_err(wrong)?;
+    let state = answer.json()?;
+    print_status(session, &answer, &asked.tool, &state)
 }
 
-pub(super) async fn maintenance(session: &Session, asked: &Maintenance) -> Result<Exit, Failure> {
+pub(super) async fn set_maintenance(session: &Session, asked: &Maintenance) -> Result<Exit, Failure> {
     let body = if asked.off {
         json!({"status": "available"})
     } else {
@@ -75,20 +75,21 @@ pub(super) async fn maintenance(session: &Session, asked: &Maintenance) -> Resul
         body
     };
     let request = Request::new(Method::PUT, ["tools", &asked.tool, "status"]).body(body);
-    let answer = session.ask(request).await.map_err(|failure| explained(failure, "maintenance", &asked.tool))?;
-    let state = answer.value()?;
-    told(session, &answer, &asked.tool, &state)
+    let answer =
+        session.send_checked(request).await.map_err(|failure| with_help(failure, "maintenance", &asked.tool))?;
+    let state = answer.json()?;
+    print_status(session, &answer, &asked.tool, &state)
 }
 
 /// How the tool stands now.
-fn told(session: &Session, answer: &Answer, tool: &str, state: &Value) -> Result<Exit, Failure> {
-    let show = &session.show;
+fn print_status(session: &Session, answer: &ApiResponse, tool: &str, state: &Value) -> Result<Exit, Failure> {
+    let show = &session.printer;
     if show.json {
-        show.document(&answer.text());
+        show.print_json(&answer.text());
     } else {
-        let (word, style) = status(&text(state, "/status"), show.ascii);
-        show.data(&format!("{}  {style}{word}{style:#}", plain(tool)));
-        show.say(&plain(&text(state, "/reason")));
+        let (word, style) = format_status(&pointer_text(state, "/status"), show.ascii);
+        show.print(&format!("{}  {style}{word}{style:#}", strip_control_chars(tool)));
+        show.note(&strip_control_chars(&pointer_text(state, "/reason")));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

@@ -9,45 +9,45 @@ use std::{
 };
 
 use crate::{
-    config::{self, Asked, Backend, Loaded, Mode},
+    config::{self, Backend, LoadOptions, LoadedConfig, Mode},
     failure::Failure,
-    global::Global,
+    global::GlobalFlags,
 };
 
 /// The hub of this folder.
 #[derive(Debug)]
-pub(crate) struct Local {
+pub(crate) struct LocalHub {
     /// How the config was asked for.
-    pub(crate) asked: Asked,
+    pub(crate) options: LoadOptions,
     /// The config and how it came to be.
-    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) loaded: Arc<LoadedConfig>,
 }
 
-impl Local {
+impl LocalHub {
     /// Reads the config.
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub(crate) fn find(global: &Global) -> Result<Self, Failure> {
-        Self::load(global.asked()?)
+    pub(crate) fn find(global: &GlobalFlags) -> Result<Self, Failure> {
+        Self::load(global.load_options()?)
     }
 
     /// Reads the config that is asked for.
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub(crate) fn load(asked: Asked) -> Result<Self, Failure> {
-        let loaded = config::load(&asked).map_err(|problems| Failure::of_config(&problems))?;
-        Ok(Self { asked, loaded: Arc::new(loaded) })
+    pub(crate) fn load(asked: LoadOptions) -> Result<Self, Failure> {
+        let loaded = config::load(&asked).map_err(|problems| Failure::from_config_problems(&problems))?;
+        Ok(Self { options: asked, loaded: Arc::new(loaded) })
     }
 
     /// The config file that weighs most; none where there is none.
-    pub(crate) fn file(&self) -> Option<&Path> {
+    pub(crate) fn config_file(&self) -> Option<&Path> {
         self.loaded.files.last().map(PathBuf::as_path)
     }
 
     /// The file of the store; none where records are kept in memory.
-    pub(crate) fn store(&self) -> Option<&Path> {
+    pub(crate) fn store_path(&self) -> Option<&Path> {
         match &self.loaded.config.store.backend {
             Backend::Memory => None,
             Backend::Sqlite { path, .. } => Some(path),
@@ -55,7 +55,7 @@ impl Local {
     }
 
     /// Whether its server asks for keys.
-    pub(crate) fn wants_keys(&self) -> bool {
+    pub(crate) fn requires_keys(&self) -> bool {
         self.loaded.config.auth.mode == Mode::Keys
     }
 

@@ -12,10 +12,10 @@ use super::{
 };
 
 /// Sections whose members are looked at one by one.
-const NAMED: [&str; 3] = ["tools", "agents", "toolsets"];
+const NAMED_SECTIONS: [&str; 3] = ["tools", "agents", "toolsets"];
 
 /// What is left; nothing where it cannot be told apart.
-pub(super) fn part(tree: &Node, problems: &[Problem]) -> Option<Node> {
+pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
     let mut left = tree.clone();
     let Value::Table(sections) = &mut left.value else { return None };
     for problem in problems {
@@ -29,20 +29,20 @@ pub(super) fn part(tree: &Node, problems: &[Problem]) -> Option<Node> {
                 sections.remove("server");
                 sections.remove("auth");
             }
-            (section, Some(name)) if NAMED.contains(&section) => {
+            (section, Some(name)) if NAMED_SECTIONS.contains(&section) => {
                 match sections.get_mut(section).map(|it| &mut it.value) {
                     Some(Value::Table(members)) => {
                         let member = members.get_mut(name)?;
-                        member.value = plain(section, member);
+                        member.value = placeholder(section, member);
                     }
                     _ => return None,
                 }
             }
             ("llm", _) => {
                 let model = sections.get_mut(section)?;
-                model.value = plain(section, model);
+                model.value = placeholder(section, model);
             }
-            (section, _) if NAMED.contains(&section) => return None,
+            (section, _) if NAMED_SECTIONS.contains(&section) => return None,
             (section, _) => drop(sections.remove(section)),
         }
     }
@@ -50,7 +50,7 @@ pub(super) fn part(tree: &Node, problems: &[Problem]) -> Option<Node> {
 }
 
 /// Something of the sort that has no mistake.
-fn plain(section: &str, of: &Node) -> Value {
+fn placeholder(section: &str, of: &Node) -> Value {
     let text = |key: &str, text: &str| (key.to_owned(), Node::new(Value::Text(text.into()), &of.origin));
     let said = match section {
         "tools" => vec![text("builtin", "clock")],

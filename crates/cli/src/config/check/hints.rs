@@ -3,14 +3,14 @@
 use super::{
     super::{
         closest::closest,
-        shape::{Shape, Table, Text},
+        shape::{Shape, TableShape, TextShape},
         tree::{Node, Origin, Path, Step, Value},
     },
     is_secret,
 };
 
 /// Whether a value is of the sort a shape wants, right or wrong.
-pub(super) fn is_sort(value: &Value, shape: &Shape) -> bool {
+pub(super) fn matches_type(value: &Value, shape: &Shape) -> bool {
     match (value, shape) {
         (_, Shape::Any)
         | (Value::Bool(_), Shape::Bool)
@@ -19,13 +19,13 @@ pub(super) fn is_sort(value: &Value, shape: &Shape) -> bool {
         | (Value::Text(_), Shape::Text(_))
         | (Value::List(_), Shape::List { .. })
         | (Value::Table(_), Shape::Table(_)) => true,
-        (value, Shape::Either(all)) => all.iter().any(|shape| is_sort(value, shape)),
+        (value, Shape::AnyOf(all)) => all.iter().any(|shape| matches_type(value, shape)),
         _ => false,
     }
 }
 
 /// How a part of a config is called.
-pub(super) fn section(path: &Path) -> String {
+pub(super) fn section_name(path: &Path) -> String {
     match path.0.as_slice() {
         [] => "the config".into(),
         [.., Step::Place(_)] => {
@@ -37,7 +37,7 @@ pub(super) fn section(path: &Path) -> String {
 }
 
 /// What to do about a key that nobody knows.
-pub(super) fn meant(name: &str, table: &Table, whole: &Shape) -> String {
+pub(super) fn unknown_key_help(name: &str, table: &TableShape, whole: &Shape) -> String {
     let close = closest(name, table.keys.keys().map(String::as_str));
     let elsewhere = whole.table().into_iter().flat_map(|table| &table.keys).filter_map(|(section, key)| {
         let inner = key.shape.table().or_else(|| key.shape.items().and_then(Shape::table))?;
@@ -56,10 +56,10 @@ pub(super) fn meant(name: &str, table: &Table, whole: &Shape) -> String {
 }
 
 /// What to write instead of a value of the wrong sort.
-pub(super) fn instead(node: &Node, shape: &Shape, path: &Path) -> String {
+pub(super) fn wrong_type_help(node: &Node, shape: &Shape, path: &Path) -> String {
     let key = path.last_key();
     match (&node.value, shape) {
-        _ if is_secret(node, path) => format!("write {}", shape.words()),
+        _ if is_secret(node, path) => format!("write {}", shape.describe()),
         (Value::Text(text), Shape::Integer { .. } | Shape::Number { .. } | Shape::Bool) => {
             if !node.variables.is_empty() {
                 let keys = path.0.iter().map(|step| match step {
@@ -70,23 +70,23 @@ pub(super) fn instead(node: &Node, shape: &Shape, path: &Path) -> String {
                 return format!("a ${{variable}} is always text; set this key with TOOLHUB__{name} instead");
             }
             if !matches!(node.origin, Origin::File { .. }) {
-                return format!("set it to {}", shape.words());
+                return format!("set it to {}", shape.describe());
             }
             let fits = match shape {
                 Shape::Bool => text == "true" || text == "false",
                 Shape::Integer { .. } => text.parse::<i64>().is_ok(),
                 _ => text.parse::<f64>().is_ok_and(f64::is_finite),
             };
-            let value = if fits { text.as_str() } else { example(shape) };
+            let value = if fits { text.as_str() } else { example_value(shape) };
             format!("write it without quotes: {key} = {value}")
         }
-        (Value::Integer(number), Shape::Text(Text::Unit(unit))) => unit.instead_of(*number as f64),
-        (Value::Float(number), Shape::Text(Text::Unit(unit))) => unit.instead_of(*number),
+        (Value::Integer(number), Shape::Text(TextShape::Unit(unit))) => unit.instead_of(*number as f64),
+        (Value::Float(number), Shape::Text(TextShape::Unit(unit))) => unit.instead_of(*number),
         (Value::Integer(number), Shape::Text(_)) => format!("write it in quotes: {key} = \"{number}\""),
         (Value::Float(number), Shape::Text(_)) => format!("write it in quotes: {key} = \"{number}\""),
         (Value::Float(number), Shape::Integer { .. }) => format!("write {key} = {}", number.round()),
-        (Value::Bool(yes), Shape::Text(Text::Unit(_))) if !yes => "leave the key out".into(),
-        (Value::Text(text), shape) if shape.items().is_some_and(|items| is_sort(&node.value, items)) => {
+        (Value::Bool(yes), Shape::Text(TextShape::Unit(_))) if !yes => "leave the key out".into(),
+        (Value::Text(text), shape) if shape.items().is_some_and(|items| matches_type(&node.value, items)) => {
             format!("write it in brackets: {key} = [{text:?}]")
         }
         (_, Shape::Table(_)) if path.0.len() == 1 => {
@@ -99,11 +99,11 @@ pub(super) fn instead(node: &Node, shape: &Shape, path: &Path) -> String {
         (Value::Table(_), Shape::List { items, .. }) if items.table().is_some() => {
             format!("write [[{path}]], with two brackets: there may be several")
         }
-        (_, shape) => format!("write {}", shape.words()),
+        (_, shape) => format!("write {}", shape.describe()),
     }
 }
 
-fn example(shape: &Shape) -> &'static str {
+fn example_value(shape: &Shape) -> &'static str {
     match shape {
         Shape::Bool => "true",
         Shape::Integer { .. } => "8",

@@ -12,7 +12,7 @@ use toolhub::{
 
 use super::{
     Config, Tools,
-    load::Loaded,
+    load::LoadedConfig,
     problem::{Problem, Problems},
     tree::Path,
 };
@@ -21,24 +21,24 @@ use super::{
 ///
 /// # Errors
 /// What the hub says, each at the place it is about.
-pub(crate) async fn rehearse(loaded: &Loaded) -> Result<(), Problems> {
-    match loaded.config.builder().managers(memory).build().await {
+pub(crate) async fn dry_run(loaded: &LoadedConfig) -> Result<(), Problems> {
+    match loaded.config.base_builder().managers(memory_store).build().await {
         Ok(hub) => {
             hub.shutdown(Duration::ZERO).await;
             Ok(())
         }
         Err(error) => {
-            let each = each_alone(loaded).await;
+            let each = register_each_tool(loaded).await;
             let all = if each.is_empty() { vec![error] } else { each };
-            Err(Problems::new(all.iter().map(|error| told(error, loaded)).collect()))
+            Err(Problems::new(all.iter().map(|error| to_problem(error, loaded)).collect()))
         }
     }
 }
 
 /// What is wrong with each tool by itself: a hub ends at the first that it cannot take.
-async fn each_alone(loaded: &Loaded) -> Vec<BuildError> {
+async fn register_each_tool(loaded: &LoadedConfig) -> Vec<BuildError> {
     let bare = Config { tools: Tools::new(), ..loaded.config.clone() };
-    let Ok(hub) = bare.builder().managers(memory).build().await else { return Vec::new() };
+    let Ok(hub) = bare.base_builder().managers(memory_store).build().await else { return Vec::new() };
     let tools = loaded.config.tool_builders().into_iter();
     let wrong = tools.filter_map(|tool| match hub.register(tool) {
         // Whether those it waits for are there was looked at before.
@@ -50,11 +50,11 @@ async fn each_alone(loaded: &Loaded) -> Vec<BuildError> {
     wrong
 }
 
-fn memory(_: &StateManagerConfig, _: &BusinessStateConfig) -> Result<Arc<dyn Backend>, Infallible> {
+fn memory_store(_: &StateManagerConfig, _: &BusinessStateConfig) -> Result<Arc<dyn Backend>, Infallible> {
     Ok(Arc::new(Memory::new()))
 }
 
-fn told(error: &BuildError, loaded: &Loaded) -> Problem {
+fn to_problem(error: &BuildError, loaded: &LoadedConfig) -> Problem {
     let (path, help) = match error {
         BuildError::Tool(RegistryError::Parameters { tool, .. }) => (
             Path::of(["tools", tool.as_str(), "parameters"]),
@@ -68,5 +68,5 @@ fn told(error: &BuildError, loaded: &Loaded) -> Problem {
         _ => (Path::default(), "change it, and check again with `toolhub config check`"),
     };
     let node = loaded.tree.nearest(&path);
-    Problem::at(&node.key, &path, error.to_string()).help(help)
+    Problem::at(&node.key_origin, &path, error.to_string()).help(help)
 }

@@ -53,8 +53,8 @@ const VALUES: &[(&str, &str, &str)] = &[
 ];
 
 /// What to tell about a key.
-pub(crate) fn key(path: &Path) -> Option<String> {
-    if let Some((_, text)) = KEYS.iter().find(|(pattern, _)| fits(pattern, path)) {
+pub(crate) fn key_help(path: &Path) -> Option<String> {
+    if let Some((_, text)) = KEYS.iter().find(|(pattern, _)| matches_pattern(pattern, path)) {
         return Some((*text).into());
     }
     let [Step::Key(section), _, Step::Key(last)] = path.0.as_slice() else { return None };
@@ -63,24 +63,24 @@ pub(crate) fn key(path: &Path) -> Option<String> {
 }
 
 /// What to tell about a value.
-pub(crate) fn value(path: &Path, value: &str) -> Option<&'static str> {
-    let found = VALUES.iter().find(|(pattern, known, _)| *known == value && fits(pattern, path));
+pub(crate) fn value_help(path: &Path, value: &str) -> Option<&'static str> {
+    let found = VALUES.iter().find(|(pattern, known, _)| *known == value && matches_pattern(pattern, path));
     found.map(|(_, _, text)| *text)
 }
 
 /// Whether one of the keys of a table is for what is not built, so that the table cannot be whole.
-pub(crate) fn is_in(path: &Path, keys: &BTreeMap<String, Node>) -> bool {
+pub(crate) fn contains_planned(path: &Path, keys: &BTreeMap<String, Node>) -> bool {
     keys.iter().any(|(name, node)| {
         let path = path.key(name);
         let word = match &node.value {
-            Value::Text(text) => value(&path, text),
+            Value::Text(text) => value_help(&path, text),
             _ => None,
         };
-        word.is_some() || key(&path).is_some()
+        word.is_some() || key_help(&path).is_some()
     })
 }
 
-fn fits(pattern: &str, path: &Path) -> bool {
+fn matches_pattern(pattern: &str, path: &Path) -> bool {
     let wanted: Vec<&str> = pattern.split('.').collect();
     let same = |(wanted, step): (&&str, &Step)| match step {
         Step::Key(key) => *wanted == "*" || wanted == key,

@@ -7,9 +7,9 @@ use std::{
 
 /// The folder.
 #[derive(Debug)]
-pub(crate) struct Temporary(PathBuf);
+pub(crate) struct TempFolder(PathBuf);
 
-impl Temporary {
+impl TempFolder {
     /// A new folder of this process.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
