@@ -14,7 +14,7 @@ use toolhub_core::{
 };
 
 use crate::{
-    follow,
+    follower,
     message::UserMessage,
     model::Model,
     plan::{AgentPlan, ToolExecution},
@@ -143,7 +143,7 @@ impl Agent {
     pub async fn initialize(&self) -> Result<(), AgentError> {
         let ThreadKey { tenant, thread } = &self.thread_key;
         self.service.hub().use_thread(tenant, thread).await?;
-        self.service.go_on_with(&self.thread_key).await?;
+        self.service.resume_thread(&self.thread_key).await?;
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl Agent {
     pub async fn invoke(&self, said: impl Into<UserMessage>) -> Result<RunRecord, AgentError> {
         let cancel = CancellationToken::new();
         let unwanted = cancel.clone().drop_guard();
-        let record = self.service.begin(&self.thread_key, said.into(), cancel).await?.ended().await;
+        let record = self.service.begin(&self.thread_key, said.into(), cancel).await?.wait_ended().await;
         unwanted.disarm();
         Ok(record)
     }
@@ -176,7 +176,7 @@ impl Agent {
     pub async fn stream(&self, said: impl Into<UserMessage>) -> Result<BoxStream<'static, Arc<Event>>, AgentError> {
         let news = self.service.hub().subscribe();
         let handle = self.start(said).await?;
-        Ok(Box::pin(follow::events(news, handle)))
+        Ok(Box::pin(follower::run_events(news, handle)))
     }
 
     /// Brings the result of a call that was handed out.
@@ -196,7 +196,7 @@ impl Agent {
     /// # Errors
     /// When the store does not answer.
     pub async fn rebind(&self) -> Result<Offer, AgentError> {
-        let (_, plan) = self.service.plan(&self.thread_key, None).await?;
+        let (_, plan) = self.service.resolve_plan(&self.thread_key, None).await?;
         let ThreadKey { tenant, thread } = &self.thread_key;
         let offer = self.service.hub().rebind_of(tenant, thread, &plan.toolset).await;
         offer.map_err(|error| AgentError::Store(toolhub_core::backend::StoreError::Unavailable(error.operator)))
@@ -208,7 +208,7 @@ impl Agent {
     /// When the store does not answer.
     pub async fn tool_status_details(&self) -> Result<Vec<ToolStatusInfo>, CallError> {
         let ThreadKey { tenant, thread } = &self.thread_key;
-        let toolset = self.service.toolset_of(tenant, thread).await?;
+        let toolset = self.service.thread_toolset(tenant, thread).await?;
         let mut statuses = self.service.hub().tool_statuses(View::Thread(tenant, thread)).await?;
         statuses.retain(|info| toolset.has(&info.tool_name));
         Ok(statuses)
@@ -243,7 +243,7 @@ impl Agent {
     /// When the store does not answer.
     pub async fn tool_states_summary(&self) -> Result<String, CallError> {
         let ThreadKey { tenant, thread } = &self.thread_key;
-        let toolset = self.service.toolset_of(tenant, thread).await?;
+        let toolset = self.service.thread_toolset(tenant, thread).await?;
         self.service.hub().summary_of(tenant, thread, &toolset, Default::default()).await
     }
 
@@ -273,7 +273,7 @@ impl AgentService {
     pub async fn set_agent(&self, tenant: &Tenant, thread: &ThreadId, plan: AgentPlan) -> Result<Agent, AgentError> {
         let thread_key = ThreadKey::new(tenant, thread);
         let plan = Arc::new(plan);
-        self.adopt(&thread_key, plan.clone());
+        self.set_thread_plan(&thread_key, plan.clone());
         let agent = Agent { service: self.clone(), thread_key, _plan: Some(plan) };
         agent.initialize().await?;
         Ok(agent)
@@ -285,8 +285,8 @@ impl AgentService {
     /// When the store does not answer.
     pub async fn get_agent(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Option<Agent>, AgentError> {
         let thread_key = ThreadKey::new(tenant, thread);
-        let plan = self.own(&thread_key);
-        let known = plan.is_some() || self.last_is_defined(&thread_key).await?;
+        let plan = self.thread_plan(&thread_key);
+        let known = plan.is_some() || self.is_last_agent_defined(&thread_key).await?;
         Ok(known.then(|| Agent { service: self.clone(), thread_key, _plan: plan }))
     }
 }

@@ -18,23 +18,23 @@ use toolhub_core::{
 };
 
 use crate::{
-    calls,
+    dependency_prompt,
     message::Message,
     meters::Meters,
-    model::{Heard, ModelError, ModelFault, Prompt, Reply},
+    model::{ModelError, ModelFault, Prompt, Reply, StreamPart},
     plan::AgentPlan,
     record::{RunRecord, RunStatus},
-    rules,
-    run::{RunError, Todo},
-    run_store::{Held, RunStore},
-    window::{Measured, left_out, size, tokens, told},
+    run::{NextAction, RunError},
+    run_store::{RunCheckout, RunStore},
+    step_calls,
+    window::{SizedMessage, estimate_tokens, message_tokens, select_messages, trim_point},
 };
 
 /// How long a store that fails is left alone, and how many times that is doubled while it goes on failing.
-const REST: Duration = Duration::from_secs(1);
-const DOUBLED: u32 = 5;
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_BACKOFF_DOUBLINGS: u32 = 5;
 /// How much longer than it may a model is waited for: one that keeps its time says better why it did not answer.
-const GRACE: Duration = Duration::from_secs(1);
+const MODEL_TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 
 /// Drives one run.
 pub(crate) struct Driver {
@@ -43,52 +43,52 @@ pub(crate) struct Driver {
     pub(crate) meters: Arc<Meters>,
     pub(crate) thread_key: ThreadKey,
     pub(crate) plan: Arc<AgentPlan>,
-    pub(crate) held: Held,
+    pub(crate) checkout: RunCheckout,
     /// Whether the run was begun before this driver was.
     pub(crate) resumed: bool,
     pub(crate) language: Language,
-    pub(crate) told: watch::Sender<RunRecord>,
+    pub(crate) record_tx: watch::Sender<RunRecord>,
     pub(crate) cancel: CancellationToken,
     /// The tools that were offered last.
-    pub(crate) offer: Option<Offer>,
+    pub(crate) last_offer: Option<Offer>,
     /// How often the store has failed since a step was written down.
     pub(crate) failures: u32,
     /// Why the run can only end: what it would need cannot be read, or not be written, however often that is tried.
-    pub(crate) hopeless: Option<RunError>,
+    pub(crate) fatal_error: Option<RunError>,
 }
 
 /// How a run is found that could not go on.
-enum Found {
+enum ReloadResult {
     /// As it was, or as this driver has left it.
-    Here,
+    Owned,
     /// It is over.
-    Over(Box<RunRecord>),
+    Ended(Box<RunRecord>),
     /// It is not for this driver any more.
-    Elsewhere,
+    NotOwned,
 }
 
 impl Driver {
     /// Drives the run to its end, for as long as that takes. Answers with how it ended; with nothing where it is left as it is written
     /// down, because somebody else goes on with it, it cannot be read, or the hub goes down.
     pub(crate) async fn drive(&mut self) -> Option<RunRecord> {
-        let run_id = self.held.open.run.id;
-        self.tell(News::RunStarted { run_id, agent: self.held.open.agent.clone() });
+        let run_id = self.checkout.open_run.run.id;
+        self.emit(News::RunStarted { run_id, agent: self.checkout.open_run.agent.clone() });
         loop {
-            let error = match self.steps().await {
+            let error = match self.run_steps().await {
                 Ok(end) => return end,
                 Err(error) => error,
             };
             tracing::warn!(%run_id, %error, "a step of the run went wrong; it is looked at again");
             if matches!(error, StoreError::Refused(_) | StoreError::Damaged { .. }) {
-                if self.hopeless.is_some() {
+                if self.fatal_error.is_some() {
                     return None;
                 }
-                self.hopeless = Some(RunError::new("store_unavailable", error.to_string()));
+                self.fatal_error = Some(RunError::new("store_unavailable", error.to_string()));
             }
-            match self.look_again(&error).await {
-                Found::Here => self.resumed = true,
-                Found::Over(record) => return Some(*record),
-                Found::Elsewhere => {
+            match self.reload_run(&error).await {
+                ReloadResult::Owned => self.resumed = true,
+                ReloadResult::Ended(record) => return Some(*record),
+                ReloadResult::NotOwned => {
                     tracing::warn!(%run_id, "the run cannot go on here; it stays as it is written down");
                     return None;
                 }
@@ -98,32 +98,32 @@ impl Driver {
 
     /// Reads the run again after an error. Nothing is done before that has succeeded: whether the last step was written down is
     /// known to the store alone, and what is in memory may be ahead of it.
-    async fn look_again(&mut self, error: &StoreError) -> Found {
+    async fn reload_run(&mut self, error: &StoreError) -> ReloadResult {
         if !matches!(error, StoreError::Conflict { .. } | StoreError::Fenced { .. }) {
-            self.rest().await;
+            self.back_off().await;
         }
         loop {
-            match self.run_store.held(&self.thread_key, self.hub.now()).await {
-                Ok(Some(held)) if self.held.is_before(&held) => {
-                    self.held.follow(held);
-                    return Found::Here;
+            match self.run_store.checkout(&self.thread_key, self.hub.now()).await {
+                Ok(Some(held)) if self.checkout.may_continue_from(&held) => {
+                    self.checkout.continue_from(held);
+                    return ReloadResult::Owned;
                 }
-                Ok(Some(_)) | Err(StoreError::Damaged { .. }) => return Found::Elsewhere,
-                Ok(None) => return Found::Over(Box::new(self.gone().await)),
-                Err(_) => self.rest().await,
+                Ok(Some(_)) | Err(StoreError::Damaged { .. }) => return ReloadResult::NotOwned,
+                Ok(None) => return ReloadResult::Ended(Box::new(self.load_ended_record().await)),
+                Err(_) => self.back_off().await,
             }
         }
     }
 
     /// Leaves the store alone for a while: the longer it fails, the longer.
-    async fn rest(&mut self) {
-        tokio::time::sleep(REST * 2u32.pow(self.failures.min(DOUBLED))).await;
+    async fn back_off(&mut self) {
+        tokio::time::sleep(STORE_RETRY_DELAY * 2u32.pow(self.failures.min(MAX_BACKOFF_DOUBLINGS))).await;
         self.failures += 1;
     }
 
     /// The end of a run that is not open any more: what is written down, or that it was taken away with its thread.
-    async fn gone(&mut self) -> RunRecord {
-        let run = self.held.open.run.id;
+    async fn load_ended_record(&mut self) -> RunRecord {
+        let run = self.checkout.open_run.run.id;
         loop {
             let now = self.hub.now();
             match self.run_store.run(&self.thread_key.tenant, run, now).await {
@@ -132,93 +132,96 @@ impl Driver {
                     return RunRecord {
                         status: RunStatus::Cancelled,
                         ended_at: Some(now),
-                        ..self.told.borrow().clone()
+                        ..self.record_tx.borrow().clone()
                     };
                 }
-                Err(_) => self.rest().await,
+                Err(_) => self.back_off().await,
             }
         }
     }
 
     /// Goes from step to step, with the conversation as it is written down. Answers with nothing where the hub goes down.
-    async fn steps(&mut self) -> Result<Option<RunRecord>, StoreError> {
+    async fn run_steps(&mut self) -> Result<Option<RunRecord>, StoreError> {
         // Read when the model is to be told of it: a run can be brought to its end without.
-        let mut tail: Option<Vec<Measured>> = None;
+        let mut tail: Option<Vec<SizedMessage>> = None;
         loop {
-            let said: Vec<Message> = match self.held.open.run.todo() {
-                Todo::Ask { .. } | Todo::Call(_) if self.hopeless.is_some() => self.give_up(),
-                Todo::Ask { may_call } => self.ask(&mut tail, may_call).await?,
-                Todo::Call(_) => match self.call().await? {
+            let said: Vec<Message> = match self.checkout.open_run.run.next_action() {
+                NextAction::AskModel { .. } | NextAction::ExecuteCalls(_) if self.fatal_error.is_some() => {
+                    self.give_up()
+                }
+                NextAction::AskModel { may_call } => self.ask(&mut tail, may_call).await?,
+                NextAction::ExecuteCalls(_) => match self.execute_calls().await? {
                     Some(said) => said,
                     None => return Ok(None),
                 },
-                Todo::Nothing(_) => {
-                    return Ok(Some(self.held.open.record(&self.thread_key.thread, self.hub.now())));
+                NextAction::Finished(_) => {
+                    return Ok(Some(self.checkout.open_run.record(&self.thread_key.thread, self.hub.now())));
                 }
             };
-            let record = self.run_store.go_on(&self.thread_key, &mut self.held, &said, self.hub.now()).await?;
+            let record =
+                self.run_store.commit_step(&self.thread_key, &mut self.checkout, &said, self.hub.now()).await?;
             if let Some(tail) = &mut tail {
                 for message in said {
-                    let upto = tail.last().map_or(0, |last| last.upto) + size(&message);
-                    tail.push(Measured { message, upto });
+                    let upto = tail.last().map_or(0, |last| last.tokens_so_far) + message_tokens(&message);
+                    tail.push(SizedMessage { message, tokens_so_far: upto });
                 }
             }
             if record.status.is_end() {
                 return Ok(Some(record));
             }
             (self.resumed, self.failures) = (false, 0);
-            self.told.send_replace(record);
+            self.record_tx.send_replace(record);
         }
     }
 
     /// Ends a run that cannot go on. Calls it had begun have results like all others.
     fn give_up(&mut self) -> Vec<Message> {
-        let run = &mut self.held.open.run;
+        let run = &mut self.checkout.open_run.run;
         let mut said = Vec::new();
-        if let Todo::Call(planned) = run.todo() {
-            let ends = planned.iter().map(calls::lost).collect();
-            said = run.called(ends).map(Vec::from).unwrap_or_default();
+        if let NextAction::ExecuteCalls(planned) = run.next_action() {
+            let ends = planned.iter().map(step_calls::lost_result).collect();
+            said = run.apply_results(ends).map(Vec::from).unwrap_or_default();
         }
-        if let Some(error) = self.hopeless.clone() {
+        if let Some(error) = self.fatal_error.clone() {
             run.fail(error);
         }
         said
     }
 
     /// Asks the model, and takes its answer in.
-    async fn ask(&mut self, tail: &mut Option<Vec<Measured>>, may_call: bool) -> Result<Vec<Message>, StoreError> {
+    async fn ask(&mut self, tail: &mut Option<Vec<SizedMessage>>, may_call: bool) -> Result<Vec<Message>, StoreError> {
         let now = self.hub.now();
-        let Held { open, .. } = &mut self.held;
+        let RunCheckout { open_run: open, .. } = &mut self.checkout;
         if self.cancel.is_cancelled() {
             open.run.cancel();
         }
-        open.run.look_at_bounds(now);
-        if self.plan.gone {
+        open.run.enforce_bounds(now);
+        if self.plan.is_removed {
             open.run.fail(RunError::new("no_such_agent", format!("there is no agent `{}` any more", open.agent)));
         }
-        if let Todo::Nothing(_) = open.run.todo() {
+        if let NextAction::Finished(_) = open.run.next_action() {
             return Ok(Vec::new());
         }
         let tail = match tail {
             Some(tail) => tail,
             None => tail.insert(self.run_store.tail(&self.thread_key, self.plan.context_window, now).await?),
         };
-        let offer = self.offer().await.map_err(unavailable)?;
+        let offer = self.offer().await.map_err(to_store_error)?;
         let reply = tokio::select! {
             biased;
             () = self.cancel.cancelled() => None,
-            reply = self.reply(&offer, tail, may_call) => Some(reply),
+            reply = self.request_reply(&offer, tail, may_call) => Some(reply),
         };
         // Held until the next step, so that listeners are told when it should be another.
-        self.offer = Some(offer);
+        self.last_offer = Some(offer);
         let now = self.hub.now();
-        let run = &mut self.held.open.run;
+        let run = &mut self.checkout.open_run.run;
         match reply {
             None => run.cancel(),
-            Some(Err(error)) => run.fail(failed(&error)),
+            Some(Err(error)) => run.fail(to_run_error(&error)),
             Some(Ok(reply)) => {
-                let said = run.answered(reply, || CallId::mint(now));
-                self.tell_said(said.as_ref());
+                let said = run.apply_reply(reply, || CallId::mint(now));
+                self.emit_message(said.as_ref());
                 return Ok(said.into_iter().collect());
             }
         }
@@ -237,74 +240,75 @@ impl Driver {
     }
 
     /// What the model answers to the conversation, with exactly the tools that may be used now.
-    async fn reply(&self, offer: &Offer, tail: &[Measured], may_call: bool) -> Result<Reply, ModelError> {
+    async fn request_reply(&self, offer: &Offer, tail: &[SizedMessage], may_call: bool) -> Result<Reply, ModelError> {
         let Self { hub, thread_key, plan, .. } = self;
         let tools = offer.export(plan.model.format());
-        let system = self.system();
-        let around: u64 = tokens(&system) + tools.iter().map(|tool| tokens(&tool.to_string())).sum::<u64>();
+        let system = self.system_prompt();
+        let around: u64 =
+            estimate_tokens(&system) + tools.iter().map(|tool| estimate_tokens(&tool.to_string())).sum::<u64>();
         // An eighth is for the answer.
         let room = (plan.context_window - plan.context_window / 8).saturating_sub(around);
-        let messages = told(tail, left_out(tail.last().map_or(0, |last| last.upto), room));
-        let (run_id, now) = (self.held.open.run.id, hub.now());
-        let left = self.held.open.run.until().map(|until| until.since(now));
+        let messages = select_messages(tail, trim_point(tail.last().map_or(0, |last| last.tokens_so_far), room));
+        let (run_id, now) = (self.checkout.open_run.run.id, hub.now());
+        let left = self.checkout.open_run.run.deadline().map(|until| until.since(now));
         let (to, whose) = (hub.clone(), thread_key.clone());
-        let hear = move |piece: Heard<'_>| {
+        let hear = move |piece: StreamPart<'_>| {
             let (text, again) = match piece {
-                Heard::Text(text) => (text.to_owned(), false),
-                Heard::Again => (String::new(), true),
+                StreamPart::Text(text) => (text.to_owned(), false),
+                StreamPart::Restart => (String::new(), true),
             };
             to.announce(&whose.tenant, &whose.thread, News::MessageDelta { run_id, text, again });
         };
-        let time = left.map_or(plan.request_time, |left| left.min(plan.request_time));
+        let time = left.map_or(plan.request_timeout, |left| left.min(plan.request_timeout));
         let prompt = Prompt {
             system: &system,
             messages: &messages,
             tools: &tools,
             may_call,
             stream: hub.is_heard(),
-            time,
-            trace: self.held.open.trace.as_ref(),
+            timeout: time,
+            trace: self.checkout.open_run.trace.as_ref(),
         };
         let begun = tokio::time::Instant::now();
         // It may be anybody's: whatever it does, the run has an end.
         let asking = AssertUnwindSafe(async { plan.model.ask(prompt, &hear).await }).catch_unwind();
-        let reply = match tokio::time::timeout(time.saturating_add(GRACE), asking).await {
+        let reply = match tokio::time::timeout(time.saturating_add(MODEL_TIMEOUT_GRACE), asking).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(_)) => Err(ModelError::new(ModelFault::Failed, "the client of the model fell over")),
             Err(_) => Err(ModelError::new(ModelFault::Timeout, format!("the model did not answer within {time:?}"))),
         };
-        self.meters.asked(plan.model.name(), begun.elapsed(), &reply);
+        self.meters.record_request(plan.model.name(), begun.elapsed(), &reply);
         reply
     }
 
-    fn system(&self) -> String {
+    fn system_prompt(&self) -> String {
         let all = self.hub.tools();
         let tools = all.list(&Default::default());
-        let rules = rules::text(tools.iter().filter(|tool| self.plan.toolset.has(&tool.definition.name)));
+        let rules = dependency_prompt::render(tools.iter().filter(|tool| self.plan.toolset.has(&tool.definition.name)));
         let parts = [self.plan.system_prompt.as_str(), rules.as_str()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
     }
 
     /// Makes the calls of the step, and takes in what came of them; nothing where the hub goes down, and leaves them to the next
     /// start.
-    async fn call(&mut self) -> Result<Option<Vec<Message>>, StoreError> {
+    async fn execute_calls(&mut self) -> Result<Option<Vec<Message>>, StoreError> {
         let unwanted = self.cancel.child_token();
-        let left = self.held.open.run.until().map(|until| until.since(self.hub.now()));
+        let left = self.checkout.open_run.run.deadline().map(|until| until.since(self.hub.now()));
         let (ends, in_time) = {
-            let step = calls::Step {
+            let step = step_calls::Step {
                 hub: &self.hub,
                 thread_key: &self.thread_key,
                 plan: &self.plan,
-                open: &self.held.open,
+                open_run: &self.checkout.open_run,
                 resumed: self.resumed,
-                told: &self.told,
+                record_tx: &self.record_tx,
             };
-            let making = calls::make(step, &unwanted);
+            let making = step_calls::execute_calls(step, &unwanted);
             tokio::pin!(making);
             tokio::select! {
                 biased;
                 ends = &mut making => (ends?, true),
-                () = time_is_up(left) => {
+                () = wait_for_deadline(left) => {
                     unwanted.cancel();
                     (making.await?, false)
                 }
@@ -313,25 +317,25 @@ impl Driver {
         if self.hub.is_leaving() && !self.cancel.is_cancelled() {
             return Ok(None);
         }
-        let run = &mut self.held.open.run;
-        let said = run.called(ends).map(Vec::from).unwrap_or_default();
+        let run = &mut self.checkout.open_run.run;
+        let said = run.apply_results(ends).map(Vec::from).unwrap_or_default();
         if self.cancel.is_cancelled() {
             run.cancel();
         }
         if !in_time {
-            run.time_is_up();
+            run.exceed_time_budget();
         }
         Ok(Some(said))
     }
 
-    fn tell(&self, news: News) {
+    fn emit(&self, news: News) {
         self.hub.announce(&self.thread_key.tenant, &self.thread_key.thread, news);
     }
 
-    fn tell_said(&self, said: Option<&Message>) {
-        let run_id = self.held.open.run.id;
+    fn emit_message(&self, said: Option<&Message>) {
+        let run_id = self.checkout.open_run.run.id;
         if let Some(Message::Assistant { content, .. }) = said {
-            self.tell(News::MessageCompleted {
+            self.emit(News::MessageCompleted {
                 run_id,
                 role: "assistant".into(),
                 content: content.clone(),
@@ -341,9 +345,9 @@ impl Driver {
     }
 
     /// Tells listeners that the run is over. Whoever hears of it may begin the next one.
-    pub(crate) fn tell_end(&self, record: &RunRecord) {
+    pub(crate) fn emit_end(&self, record: &RunRecord) {
         let (run_id, steps) = (record.id, record.steps);
-        self.tell(match &record.error {
+        self.emit(match &record.error {
             Some(RunError { code, message }) => {
                 News::RunFailed { run_id, steps, code: code.clone(), message: message.clone() }
             }
@@ -356,18 +360,18 @@ impl Driver {
 }
 
 /// Waits for so long; for ever where there is no bound.
-async fn time_is_up(left: Option<Duration>) {
+async fn wait_for_deadline(left: Option<Duration>) {
     match left {
         Some(left) => tokio::time::sleep(left).await,
         None => std::future::pending().await,
     }
 }
 
-fn unavailable(error: CallError) -> StoreError {
+fn to_store_error(error: CallError) -> StoreError {
     StoreError::Unavailable(error.operator)
 }
 
-fn failed(error: &ModelError) -> RunError {
+fn to_run_error(error: &ModelError) -> RunError {
     let code = match error.fault {
         ModelFault::Unreachable => "model_unreachable",
         ModelFault::Timeout => "model_timeout",

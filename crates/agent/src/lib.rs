@@ -5,38 +5,38 @@
 
 mod active_runs;
 mod agent;
-mod calls;
+mod dependency_prompt;
 mod driver;
-mod follow;
+mod follower;
 mod message;
 mod meters;
 mod model;
 mod plan;
 mod record;
-mod rules;
 mod run;
 mod run_store;
 #[cfg(feature = "stub")]
 mod script;
 mod service;
+mod step_calls;
 #[cfg(feature = "stub")]
 mod stub;
 mod window;
 
 pub use agent::{Agent, AgentBuilder};
-pub use follow::{RunNews, events};
+pub use follower::{RunEvent, run_events};
 pub use message::{AskedCall, CallResult, Message, Picture, UserMessage};
-pub use meters::{AgentStats, Meters, RUN_SECONDS, SECONDS, Spread, TOKENS};
+pub use meters::{AgentStats, Histogram, Meters, REQUEST_SECONDS_BUCKETS, RUN_SECONDS_BUCKETS, TOKEN_BUCKETS};
 pub use model::{
-    Anthropic, Hear, Heard, Model, ModelError, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Reply, Secret,
-    SettingsError, Stop, UnknownProvider, Usage, connect,
+    Anthropic, Model, ModelError, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Reply, Secret, SettingsError,
+    Stop, StreamPart, StreamSink, UnknownProvider, Usage, build_model,
 };
 pub use plan::{AgentPlan, ToolExecution};
 pub use record::{RunRecord, RunStatus};
-pub use run::{Bounds, End, Planned, Run, RunCall, RunError, Todo};
+pub use run::{Bounds, NextAction, PlannedCall, Run, RunCall, RunEnd, RunError};
 pub use run_store::KeptMessage;
 #[cfg(feature = "stub")]
-pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, Scripted};
-pub use service::{AgentError, AgentService, CancelRun, DEFAULT_AGENT, RunHandle, ThreadExport};
+pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, ScriptedReply};
+pub use service::{AgentError, AgentService, DEFAULT_AGENT, RunCancellation, RunHandle, ThreadExport};
 #[cfg(feature = "stub")]
 pub use stub::Stub;

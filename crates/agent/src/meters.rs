@@ -17,11 +17,13 @@ use crate::{
 };
 
 /// The upper ends of the buckets of answers of models, in seconds.
-pub const SECONDS: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+pub const REQUEST_SECONDS_BUCKETS: [f64; 14] =
+    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 /// The upper ends of the buckets of whole runs, in seconds.
-pub const RUN_SECONDS: [f64; 14] = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2];
+pub const RUN_SECONDS_BUCKETS: [f64; 14] =
+    [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2];
 /// The upper ends of the buckets of tokens.
-pub const TOKENS: [f64; 14] = [
+pub const TOKEN_BUCKETS: [f64; 14] = [
     1.0,
     4.0,
     16.0,
@@ -40,21 +42,21 @@ pub const TOKENS: [f64; 14] = [
 
 /// How values are spread.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Spread {
+pub struct Histogram {
     /// How many fell into each bucket; the last is for all that are larger.
     pub buckets: [u64; 15],
     /// All values together.
     pub sum: f64,
 }
 
-impl Spread {
+impl Histogram {
     /// How many values there were.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    fn add(&mut self, bounds: &[f64; 14], value: f64) {
+    fn observe(&mut self, bounds: &[f64; 14], value: f64) {
         let at = bounds.iter().position(|bound| value <= *bound).unwrap_or(bounds.len());
         self.buckets[at] += 1;
         self.sum += value;
@@ -66,13 +68,13 @@ impl Spread {
 #[non_exhaustive]
 pub struct AgentStats {
     /// How long runs took in seconds, by agent and what went wrong; empty where nothing did.
-    pub runs: BTreeMap<(SmolStr, SmolStr), Spread>,
+    pub runs: BTreeMap<(SmolStr, SmolStr), Histogram>,
     /// How long models took to answer in seconds, by model and what went wrong; empty where nothing did.
-    pub requests: BTreeMap<(SmolStr, SmolStr), Spread>,
+    pub requests: BTreeMap<(SmolStr, SmolStr), Histogram>,
     /// How many tokens a request had, by model and `input` or `output`.
-    pub tokens: BTreeMap<(SmolStr, &'static str), Spread>,
+    pub tokens: BTreeMap<(SmolStr, &'static str), Histogram>,
     /// What went wrong when a model was asked last, by model; empty where nothing did.
-    pub last: BTreeMap<SmolStr, SmolStr>,
+    pub last_errors: BTreeMap<SmolStr, SmolStr>,
 }
 
 /// Counts.
@@ -82,11 +84,11 @@ pub struct Meters(Mutex<AgentStats>);
 impl Meters {
     /// What was counted so far.
     #[must_use]
-    pub fn read(&self) -> AgentStats {
+    pub fn snapshot(&self) -> AgentStats {
         self.lock().clone()
     }
 
-    pub(crate) fn asked(&self, model: &str, took: Duration, reply: &Result<Reply, ModelError>) {
+    pub(crate) fn record_request(&self, model: &str, took: Duration, reply: &Result<Reply, ModelError>) {
         let mut stats = self.lock();
         let error = match reply {
             Ok(_) => SmolStr::default(),
@@ -94,23 +96,23 @@ impl Meters {
                 serde_json::to_value(error.fault).ok().and_then(|it| it.as_str().map(SmolStr::from)).unwrap_or_default()
             }
         };
-        stats.last.insert(model.into(), error.clone());
-        stats.requests.entry((model.into(), error)).or_default().add(&SECONDS, took.as_secs_f64());
+        stats.last_errors.insert(model.into(), error.clone());
+        stats.requests.entry((model.into(), error)).or_default().observe(&REQUEST_SECONDS_BUCKETS, took.as_secs_f64());
         if let Ok(reply) = reply {
             for (sort, tokens) in [("input", reply.usage.input_tokens), ("output", reply.usage.output_tokens)] {
                 #[expect(clippy::cast_precision_loss, reason = "a histogram need not be exact")]
-                stats.tokens.entry((model.into(), sort)).or_default().add(&TOKENS, tokens as f64);
+                stats.tokens.entry((model.into(), sort)).or_default().observe(&TOKEN_BUCKETS, tokens as f64);
             }
         }
     }
 
-    pub(crate) fn ran(&self, agent: &SmolStr, took: Duration, status: RunStatus, error: Option<&RunError>) {
+    pub(crate) fn record_run(&self, agent: &SmolStr, took: Duration, status: RunStatus, error: Option<&RunError>) {
         let wrong = match (status, error) {
             (_, Some(error)) => error.code.clone(),
             (RunStatus::Cancelled, None) => SmolStr::new_static("cancelled"),
             _ => SmolStr::default(),
         };
-        self.lock().runs.entry((agent.clone(), wrong)).or_default().add(&RUN_SECONDS, took.as_secs_f64());
+        self.lock().runs.entry((agent.clone(), wrong)).or_default().observe(&RUN_SECONDS_BUCKETS, took.as_secs_f64());
     }
 
     fn lock(&self) -> MutexGuard<'_, AgentStats> {

@@ -4,16 +4,16 @@
 //! retries of requests that did no harm.
 
 mod anthropic;
-mod calls;
-mod connect;
+mod attempt_error;
 mod exchange;
-mod offered;
+mod factory;
+mod model_list;
 mod openai;
 mod provider_client;
 mod retry;
+mod sanitize;
 mod settings;
-mod spoken;
-mod trouble;
+mod tool_calls;
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use toolhub_core::{BoxFuture, TraceContext, export::Format};
 
 use crate::message::{AskedCall, Message};
 pub use anthropic::Anthropic;
-pub use connect::{ModelSettings, Provider, UnknownProvider, connect};
+pub use factory::{ModelSettings, Provider, UnknownProvider, build_model};
 pub use openai::OpenAi;
 pub use provider_client::SettingsError;
 use settings::settings;
@@ -42,25 +42,25 @@ pub trait Model: Send + Sync + 'static {
     fn format(&self) -> Format;
 
     /// Continues the conversation. Dropped before its end, it stops.
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>>;
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>>;
 
     /// The models that are to be had where this one is; none where nobody says. It tells whether anybody is there and takes the key,
     /// and asks no model.
-    fn offered(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
+    fn list_models(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
         Box::pin(async { Ok(None) })
     }
 }
 
 /// Whoever listens while a model speaks.
-pub type Hear = dyn Fn(Heard<'_>) + Send + Sync;
+pub type StreamSink = dyn Fn(StreamPart<'_>) + Send + Sync;
 
 /// What is heard while a model speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard<'a> {
+pub enum StreamPart<'a> {
     /// The next piece of its text.
     Text(&'a str),
     /// It begins anew: what was heard so far does not count.
-    Again,
+    Restart,
 }
 
 /// What a model is told.
@@ -77,7 +77,7 @@ pub struct Prompt<'a> {
     /// Whether somebody wants to hear the text as it comes.
     pub stream: bool,
     /// How long it may take, retries and all.
-    pub time: Duration,
+    pub timeout: Duration,
     /// The trace it is asked in, to be handed on.
     pub trace: Option<&'a TraceContext>,
 }

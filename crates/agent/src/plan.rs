@@ -41,9 +41,9 @@ pub struct AgentPlan {
     pub(crate) token_budget: Option<u64>,
     pub(crate) time_budget: Option<Duration>,
     pub(crate) context_window: u64,
-    pub(crate) request_time: Duration,
+    pub(crate) request_timeout: Duration,
     /// Whether there is no such agent any more: its runs can only end.
-    pub(crate) gone: bool,
+    pub(crate) is_removed: bool,
 }
 
 impl AgentPlan {
@@ -59,8 +59,8 @@ impl AgentPlan {
             token_budget: None,
             time_budget: None,
             context_window: 128_000,
-            request_time: Duration::from_secs(300),
-            gone: false,
+            request_timeout: Duration::from_secs(300),
+            is_removed: false,
         }
     }
 
@@ -115,8 +115,8 @@ impl AgentPlan {
 
     /// How long the model may take for one answer, retries and all.
     #[must_use]
-    pub fn request_time(mut self, time: Duration) -> Self {
-        self.request_time = time;
+    pub fn request_timeout(mut self, time: Duration) -> Self {
+        self.request_timeout = time;
         self
     }
 

@@ -11,7 +11,7 @@ use toolhub_core::{
 
 use crate::{
     model::{Stop, Usage},
-    run::{End, Planned, Run, RunCall, RunError, Todo},
+    run::{NextAction, PlannedCall, Run, RunCall, RunEnd, RunError},
 };
 
 /// Where a run is. The last three are ends.
@@ -106,20 +106,20 @@ impl RunRecord {
             stop: None,
             error: None,
             content: String::new(),
-            calls: run.made().to_vec(),
+            calls: run.completed_calls().to_vec(),
         };
-        match run.todo() {
-            Todo::Ask { .. } => {}
-            Todo::Call(calls) => record.calls.extend(calls.iter().map(begun)),
-            Todo::Nothing(end) => {
+        match run.next_action() {
+            NextAction::AskModel { .. } => {}
+            NextAction::ExecuteCalls(calls) => record.calls.extend(calls.iter().map(scheduled_call)),
+            NextAction::Finished(end) => {
                 record.ended_at = Some(now);
                 (record.status, record.stop, record.error) = match end {
-                    End::Completed { stop, content } => {
+                    RunEnd::Completed { stop, content } => {
                         record.content.clone_from(content);
                         (RunStatus::Completed, Some(*stop), None)
                     }
-                    End::Failed(error) => (RunStatus::Failed, None, Some(error.clone())),
-                    End::Cancelled => (RunStatus::Cancelled, None, None),
+                    RunEnd::Failed(error) => (RunStatus::Failed, None, Some(error.clone())),
+                    RunEnd::Cancelled => (RunStatus::Cancelled, None, None),
                 };
             }
         }
@@ -127,7 +127,7 @@ impl RunRecord {
     }
 }
 
-fn begun(call: &Planned) -> RunCall {
+fn scheduled_call(call: &PlannedCall) -> RunCall {
     let tool = call.asked.tool.clone();
     RunCall { id: call.id, tool, status: Status::Scheduled, arguments: None, approval: None }
 }

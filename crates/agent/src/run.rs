@@ -56,16 +56,16 @@ enum Phase {
         text: String,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reasoning: String,
-        calls: Vec<Planned>,
+        calls: Vec<PlannedCall>,
     },
     /// There is nothing left to do.
-    Over { end: End },
+    Over { end: RunEnd },
 }
 
 /// A call that is to be made, with the id it will have here. Known before it begins, so that whoever reads the run later can
 /// find out what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Planned {
+pub struct PlannedCall {
     /// The call.
     pub id: CallId,
     /// What the model asked for.
@@ -93,7 +93,7 @@ pub struct RunCall {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
-pub enum End {
+pub enum RunEnd {
     /// The model gave its answer.
     Completed {
         /// Why it stopped.
@@ -127,16 +127,16 @@ impl RunError {
 
 /// What a run wants to be done.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Todo<'a> {
+pub enum NextAction<'a> {
     /// Ask the model.
-    Ask {
+    AskModel {
         /// Whether it may ask for calls.
         may_call: bool,
     },
     /// Make these calls.
-    Call(&'a [Planned]),
+    ExecuteCalls(&'a [PlannedCall]),
     /// Nothing: it is over.
-    Nothing(&'a End),
+    Finished(&'a RunEnd),
 }
 
 impl Run {
@@ -148,11 +148,11 @@ impl Run {
 
     /// What is to be done next.
     #[must_use]
-    pub fn todo(&self) -> Todo<'_> {
+    pub fn next_action(&self) -> NextAction<'_> {
         match &self.phase {
-            Phase::Asking => Todo::Ask { may_call: self.steps + 1 < self.bounds.steps },
-            Phase::Calling { calls, .. } => Todo::Call(calls),
-            Phase::Over { end } => Todo::Nothing(end),
+            Phase::Asking => NextAction::AskModel { may_call: self.steps + 1 < self.bounds.steps },
+            Phase::Calling { calls, .. } => NextAction::ExecuteCalls(calls),
+            Phase::Over { end } => NextAction::Finished(end),
         }
     }
 
@@ -170,24 +170,24 @@ impl Run {
 
     /// What the model said beside the calls it asks for now.
     #[must_use]
-    pub fn saying(&self) -> &str {
+    pub fn assistant_text(&self) -> &str {
         if let Phase::Calling { text, .. } = &self.phase { text } else { "" }
     }
 
     /// When it must be over.
     #[must_use]
-    pub fn until(&self) -> Option<Timestamp> {
+    pub fn deadline(&self) -> Option<Timestamp> {
         self.bounds.until
     }
 
     /// The calls of the steps that are done.
     #[must_use]
-    pub fn made(&self) -> &[RunCall] {
+    pub fn completed_calls(&self) -> &[RunCall] {
         &self.made
     }
 
     /// Ends the run if it has used up what it may use. Asked before the model is.
-    pub fn look_at_bounds(&mut self, now: Timestamp) {
+    pub fn enforce_bounds(&mut self, now: Timestamp) {
         let Bounds { steps, tokens, until } = self.bounds;
         let spent = self.usage.input_tokens.saturating_add(self.usage.output_tokens);
         if self.steps >= steps {
@@ -196,31 +196,31 @@ impl Run {
             let told = format!("the run has used {spent} tokens; it may use {tokens}");
             self.fail(RunError::new("token_budget", told));
         } else if until.is_some_and(|until| now >= until) {
-            self.time_is_up();
+            self.exceed_time_budget();
         }
     }
 
     /// Ends the run because it has taken as long as it may, unless it has ended.
-    pub fn time_is_up(&mut self) {
+    pub fn exceed_time_budget(&mut self) {
         self.fail(RunError::new("time_budget", "the run has taken as long as it may"));
     }
 
     /// Takes the model's answer in. Answers with the message that belongs to the conversation now: none while there are calls
     /// to be made, because a call and its result are never apart.
-    pub fn answered(&mut self, reply: Reply, mut mint: impl FnMut() -> CallId) -> Option<Message> {
+    pub fn apply_reply(&mut self, reply: Reply, mut mint: impl FnMut() -> CallId) -> Option<Message> {
         let Phase::Asking = self.phase else { return None };
-        let may_call = matches!(self.todo(), Todo::Ask { may_call: true });
+        let may_call = matches!(self.next_action(), NextAction::AskModel { may_call: true });
         self.steps += 1;
         self.usage += reply.usage;
         let Reply { text, reasoning, calls, stop, .. } = reply;
         if !calls.is_empty() && may_call {
-            let calls = calls.into_iter().map(|asked| Planned { id: mint(), asked }).collect();
+            let calls = calls.into_iter().map(|asked| PlannedCall { id: mint(), asked }).collect();
             self.phase = Phase::Calling { text, reasoning, calls };
             return None;
         }
         let said = Message::Assistant { content: text.clone(), reasoning: String::new(), calls: Vec::new() };
         if calls.is_empty() {
-            self.phase = Phase::Over { end: End::Completed { stop, content: text } };
+            self.phase = Phase::Over { end: RunEnd::Completed { stop, content: text } };
             return Some(said);
         }
         let told = format!("after {} steps the model still asks for calls; it may make no more", self.steps);
@@ -230,7 +230,7 @@ impl Run {
     }
 
     /// Takes in what came of the calls, in their order. Answers with the messages that belong to the conversation now.
-    pub fn called(&mut self, ends: Vec<(CallResult, Status)>) -> Option<[Message; 2]> {
+    pub fn apply_results(&mut self, ends: Vec<(CallResult, Status)>) -> Option<[Message; 2]> {
         let Phase::Calling { text, reasoning, calls } = &mut self.phase else { return None };
         let (content, reasoning, calls) = (std::mem::take(text), std::mem::take(reasoning), std::mem::take(calls));
         self.phase = Phase::Asking;
@@ -245,15 +245,15 @@ impl Run {
 
     /// Ends the run with a failure, unless it has ended. Calls that are to be made must be taken in first.
     pub fn fail(&mut self, error: RunError) {
-        self.end(End::Failed(error));
+        self.end(RunEnd::Failed(error));
     }
 
     /// Ends the run because somebody does not want it any more, unless it has ended.
     pub fn cancel(&mut self) {
-        self.end(End::Cancelled);
+        self.end(RunEnd::Cancelled);
     }
 
-    fn end(&mut self, end: End) {
+    fn end(&mut self, end: RunEnd) {
         if let Phase::Asking = self.phase {
             self.phase = Phase::Over { end };
         }

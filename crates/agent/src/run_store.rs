@@ -4,7 +4,7 @@
 //! step is there whole or not at all, and two processes never drive one run. A thread has a head (how long its conversation
 //! is), its messages by number, its runs by id, and while a run is open the run itself.
 
-mod read;
+mod queries;
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,26 +22,26 @@ use crate::{
     message::{Message, UserMessage},
     record::RunRecord,
     run::Run,
-    window::{Measured, size},
+    window::{SizedMessage, message_tokens},
 };
 
-pub use read::KeptMessage;
+pub use queries::KeptMessage;
 
 /// The layout of all these rows.
-const LAYOUT: u32 = 1;
+const SCHEMA_VERSION: u32 = 1;
 /// The row that says how long a conversation is.
-const HEAD: SmolStr = SmolStr::new_static("~");
+const HEAD_ROW_ID: SmolStr = SmolStr::new_static("~");
 /// The row of an open run.
-const OPEN: SmolStr = SmolStr::new_static(Table::OPEN_RUN);
+const OPEN_RUN_ROW_ID: SmolStr = SmolStr::new_static(Table::OPEN_RUN);
 /// How often a message is written down anew because somebody else was quicker.
-const TRIES: usize = 8;
+const MAX_COMMIT_ATTEMPTS: usize = 8;
 /// How long the key of a message is remembered.
-const KEY_KEPT: Duration = Duration::from_secs(24 * 3600);
+const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// How long a conversation is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Head {
+pub(crate) struct ConversationHead {
     /// The number of the last message.
     pub(crate) last: u64,
     /// How large all of it is, in tokens.
@@ -79,36 +79,37 @@ struct Claim {
 
 /// A run that is open, and the writings it was read from. Only whoever knows the last ones can go on with it.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
-    pub(crate) open: OpenRun,
-    pub(crate) head: Head,
-    head_seen: Option<Seen>,
-    open_seen: Seen,
+pub(crate) struct RunCheckout {
+    pub(crate) open_run: OpenRun,
+    pub(crate) head: ConversationHead,
+    head_version: Option<Seen>,
+    open_version: Seen,
     /// The batches that were to write the next step, and are not known to have done so.
-    tried: Vec<u64>,
+    unconfirmed_stamps: Vec<u64>,
 }
 
-impl Held {
+impl RunCheckout {
     /// Whether what is written down is this, or what whoever holds it has tried to write: a store whose answer was lost may write
     /// late.
-    pub(crate) fn is_before(&self, found: &Self) -> bool {
-        let own = found.open_seen == self.open_seen || self.tried.contains(&found.open_seen.stamp);
-        own && found.open.run.id == self.open.run.id
+    pub(crate) fn may_continue_from(&self, found: &Self) -> bool {
+        let own =
+            found.open_version == self.open_version || self.unconfirmed_stamps.contains(&found.open_version.stamp);
+        own && found.open_run.run.id == self.open_run.run.id
     }
 
     /// Goes on from what is written down.
-    pub(crate) fn follow(&mut self, found: Self) {
-        let tried = std::mem::take(&mut self.tried);
-        *self = Self { tried, ..found };
+    pub(crate) fn continue_from(&mut self, found: Self) {
+        let tried = std::mem::take(&mut self.unconfirmed_stamps);
+        *self = Self { unconfirmed_stamps: tried, ..found };
     }
 }
 
 /// What became of a message that was to begin a run.
-pub(crate) enum Begun {
+pub(crate) enum BeginResult {
     /// A run was begun.
-    New(Box<Held>),
+    New(Box<RunCheckout>),
     /// The same message had begun this one before.
-    Again(RunId),
+    Replayed(RunId),
     /// Another one is open.
     Busy(RunId),
     /// The key was used for another message.
@@ -116,7 +117,7 @@ pub(crate) enum Begun {
 }
 
 /// What a key was used for.
-pub(crate) enum Claimed {
+pub(crate) enum ClaimMatch {
     /// The same message, which began this run.
     Same(RunId),
     /// Another one.
@@ -124,9 +125,9 @@ pub(crate) enum Claimed {
 }
 
 /// What somebody says to an agent.
-pub(crate) struct Opening<'a> {
-    pub(crate) said: &'a UserMessage,
-    pub(crate) open: OpenRun,
+pub(crate) struct NewRun<'a> {
+    pub(crate) message: &'a UserMessage,
+    pub(crate) open_run: OpenRun,
 }
 
 /// The rows of all conversations in a store.
@@ -144,98 +145,113 @@ impl RunStore {
     pub(crate) async fn begin(
         &self,
         thread_key: &ThreadKey,
-        opening: Opening<'_>,
+        opening: NewRun<'_>,
         now: Timestamp,
-    ) -> Result<Begun, StoreError> {
-        let Opening { said, open } = opening;
-        let claim = said.key.as_ref().map(|key| (claim_id(key), digest(said)));
+    ) -> Result<BeginResult, StoreError> {
+        let NewRun { message: said, open_run: open } = opening;
+        let claim = said.key.as_ref().map(|key| (claim_id(key), message_digest(said)));
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut keys = vec![row_key(thread_key, Table::Messages, HEAD), row_key(thread_key, Table::Runs, OPEN)];
+            let mut keys = vec![
+                row_key(thread_key, Table::Messages, HEAD_ROW_ID),
+                row_key(thread_key, Table::Runs, OPEN_RUN_ROW_ID),
+            ];
             keys.extend(claim.iter().map(|(id, _)| row_key(thread_key, Table::Runs, id.clone())));
             let rows = self.store.load(&keys, now).await?;
             let row = |at: usize| rows.get(at).and_then(Option::as_ref);
-            let found = row(1).map(|row| read::<OpenRun>(&keys[1], row)).transpose()?;
-            let head: Option<(Head, Seen)> = row(0).map(|row| read(&keys[0], row)).transpose()?;
+            let found = row(1).map(|row| decode_row::<OpenRun>(&keys[1], row)).transpose()?;
+            let head: Option<(ConversationHead, Seen)> = row(0).map(|row| decode_row(&keys[0], row)).transpose()?;
             let (mut head, head_seen) = head.map_or_else(Default::default, |(head, seen)| (head, Some(seen)));
             if let Some((_, open_seen)) = found.as_ref().filter(|(found, _)| found.run.id == open.run.id) {
                 // It was written down although that was not heard.
                 let open_seen = *open_seen;
-                return Ok(Begun::New(Box::new(Held { open, head, head_seen, open_seen, tried: Vec::new() })));
+                return Ok(BeginResult::New(Box::new(RunCheckout {
+                    open_run: open,
+                    head,
+                    head_version: head_seen,
+                    open_version: open_seen,
+                    unconfirmed_stamps: Vec::new(),
+                })));
             }
             if let Some(row) = row(2) {
-                return Ok(match claimed(&keys[2], row, said)? {
-                    Claimed::Same(run) => Begun::Again(run),
-                    Claimed::Other => Begun::KeyReused,
+                return Ok(match match_claim(&keys[2], row, said)? {
+                    ClaimMatch::Same(run) => BeginResult::Replayed(run),
+                    ClaimMatch::Other => BeginResult::KeyReused,
                 });
             }
             if let Some((found, _)) = found {
-                return Ok(Begun::Busy(found.run.id));
+                return Ok(BeginResult::Busy(found.run.id));
             }
             head.agent.clone_from(&open.agent);
             let mut batch = Batch::on(thread_key.into());
             let message = Message::User { content: said.content.clone() };
-            add(&mut batch, &mut head, open.run.id, &message, now)?;
+            append_message(&mut batch, &mut head, open.run.id, &message, now)?;
             let record = open.record(&thread_key.thread, now);
-            batch.writes.push(put(Table::Runs, open.run.id.to_string().into(), Expect::Absent, &record)?);
+            batch.writes.push(put_record(Table::Runs, open.run.id.to_string().into(), Expect::Absent, &record)?);
             if let Some((id, digest)) = &claim {
                 let claim = Claim { run: open.run.id, digest: digest.clone() };
-                let mut write = put(Table::Runs, id.clone(), Expect::Absent, &claim)?;
+                let mut write = put_record(Table::Runs, id.clone(), Expect::Absent, &claim)?;
                 if let Change::Put { expires, .. } = &mut write.change {
-                    *expires = Some(now + KEY_KEPT);
+                    *expires = Some(now + IDEMPOTENCY_KEY_TTL);
                 }
                 batch.writes.push(write);
             }
-            batch.writes.push(put(Table::Runs, OPEN, Expect::Absent, &open)?);
+            batch.writes.push(put_record(Table::Runs, OPEN_RUN_ROW_ID, Expect::Absent, &open)?);
             let expect = head_seen.map_or(Expect::Absent, Expect::Same);
-            batch.writes.push(put(Table::Messages, HEAD, expect, &head)?);
+            batch.writes.push(put_record(Table::Messages, HEAD_ROW_ID, expect, &head)?);
             for write in &mut batch.writes {
                 write.durability = Durability::PowerSafe;
             }
             let stamp = batch.stamp;
             match self.store.commit(batch, now).await {
                 Ok(versions) => {
-                    let (head_seen, open_seen) = last_two(&versions, stamp);
+                    let (head_seen, open_seen) = head_and_open_versions(&versions, stamp);
                     let head_seen = Some(head_seen);
-                    return Ok(Begun::New(Box::new(Held { open, head, head_seen, open_seen, tried: Vec::new() })));
+                    return Ok(BeginResult::New(Box::new(RunCheckout {
+                        open_run: open,
+                        head,
+                        head_version: head_seen,
+                        open_version: open_seen,
+                        unconfirmed_stamps: Vec::new(),
+                    })));
                 }
                 // Somebody else was quicker, or the answer was lost; what that was is seen when we look again.
-                Err(StoreError::Conflict { .. } | StoreError::Unknown(_)) if tries < TRIES => {}
+                Err(StoreError::Conflict { .. } | StoreError::Unknown(_)) if tries < MAX_COMMIT_ATTEMPTS => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
     /// Whether a key was used in a thread before, and for the same message.
-    pub(crate) async fn claimed(
+    pub(crate) async fn find_claim(
         &self,
         thread_key: &ThreadKey,
         key: &IdempotencyKey,
         said: &UserMessage,
         now: Timestamp,
-    ) -> Result<Option<Claimed>, StoreError> {
+    ) -> Result<Option<ClaimMatch>, StoreError> {
         let key = row_key(thread_key, Table::Runs, claim_id(key));
         let row = self.store.load(std::slice::from_ref(&key), now).await?.pop().flatten();
-        row.map(|row| claimed(&key, &row, said)).transpose()
+        row.map(|row| match_claim(&key, &row, said)).transpose()
     }
 
     /// Writes down how far a run is, with what was said meanwhile; or that it is over. All of it or nothing.
-    pub(crate) async fn go_on(
+    pub(crate) async fn commit_step(
         &self,
         thread_key: &ThreadKey,
-        held: &mut Held,
+        held: &mut RunCheckout,
         said: &[Message],
         now: Timestamp,
     ) -> Result<RunRecord, StoreError> {
         let mut batch = Batch::on(thread_key.into());
-        let (mut head, open) = (held.head.clone(), &held.open);
+        let (mut head, open) = (held.head.clone(), &held.open_run);
         for message in said {
-            add(&mut batch, &mut head, open.run.id, message, now)?;
+            append_message(&mut batch, &mut head, open.run.id, message, now)?;
         }
         let record = open.record(&thread_key.thread, now);
-        batch.writes.push(put(Table::Runs, open.run.id.to_string().into(), Expect::Any, &record)?);
-        let mut open_write = put(Table::Runs, OPEN, Expect::Same(held.open_seen), open)?;
+        batch.writes.push(put_record(Table::Runs, open.run.id.to_string().into(), Expect::Any, &record)?);
+        let mut open_write = put_record(Table::Runs, OPEN_RUN_ROW_ID, Expect::Same(held.open_version), open)?;
         let over = record.status.is_end();
         if over {
             open_write.change = Change::Remove;
@@ -243,20 +259,20 @@ impl RunStore {
         }
         batch.writes.push(open_write);
         // A thread that was deleted meanwhile has no head, and must not come back to life by this.
-        let expect = held.head_seen.map_or(Expect::Absent, Expect::Same);
-        batch.writes.push(put(Table::Messages, HEAD, expect, &head)?);
+        let expect = held.head_version.map_or(Expect::Absent, Expect::Same);
+        batch.writes.push(put_record(Table::Messages, HEAD_ROW_ID, expect, &head)?);
         let stamp = batch.stamp;
-        held.tried.push(stamp);
+        held.unconfirmed_stamps.push(stamp);
         let versions = self.store.commit(batch, now).await?;
-        let (head_seen, open_seen) = last_two(&versions, stamp);
-        (held.head, held.head_seen, held.open_seen) = (head, Some(head_seen), open_seen);
-        held.tried.clear();
+        let (head_seen, open_seen) = head_and_open_versions(&versions, stamp);
+        (held.head, held.head_version, held.open_version) = (head, Some(head_seen), open_seen);
+        held.unconfirmed_stamps.clear();
         Ok(record)
     }
 }
 
 /// The writings of the last two rows of a batch: the head and the open run.
-fn last_two(versions: &[u64], stamp: u64) -> (Seen, Seen) {
+fn head_and_open_versions(versions: &[u64], stamp: u64) -> (Seen, Seen) {
     let seen = |from_end: usize| {
         let version = versions.len().checked_sub(from_end).and_then(|at| versions.get(at)).copied().unwrap_or_default();
         Seen { version, stamp }
@@ -265,40 +281,46 @@ fn last_two(versions: &[u64], stamp: u64) -> (Seen, Seen) {
 }
 
 /// Adds a message to a conversation.
-fn add(batch: &mut Batch, head: &mut Head, run: RunId, said: &Message, now: Timestamp) -> Result<(), StoreError> {
+fn append_message(
+    batch: &mut Batch,
+    head: &mut ConversationHead,
+    run: RunId,
+    said: &Message,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     head.last += 1;
-    head.upto += size(said);
-    let kept = KeptMessage { seq: head.last, run_id: run, at: now, upto: head.upto, message: said.clone() };
+    head.upto += message_tokens(said);
+    let kept = KeptMessage { seq: head.last, run_id: run, at: now, tokens_so_far: head.upto, message: said.clone() };
     // Expected to be absent: no message is ever written over.
-    batch.writes.push(put(Table::Messages, number(head.last), Expect::Absent, &kept)?);
+    batch.writes.push(put_record(Table::Messages, message_row_id(head.last), Expect::Absent, &kept)?);
     Ok(())
 }
 
 /// A message's number as the id of its row: in the order of the texts.
-fn number(seq: u64) -> SmolStr {
+fn message_row_id(seq: u64) -> SmolStr {
     format_smolstr!("{seq:012}")
 }
 
-fn put<T: Serialize>(table: Table, id: SmolStr, expect: Expect, record: &T) -> Result<Write, StoreError> {
-    let change = Change::Put { value: encode(table, &id, record)?, schema: LAYOUT, expires: None };
+fn put_record<T: Serialize>(table: Table, id: SmolStr, expect: Expect, record: &T) -> Result<Write, StoreError> {
+    let change = Change::Put { value: encode(table, &id, record)?, schema: SCHEMA_VERSION, expires: None };
     Ok(Write { table, id, expect, change, durability: Durability::KillSafe })
 }
 
-fn read<T: DeserializeOwned>(key: &Key, row: &Row) -> Result<(T, Seen), StoreError> {
-    decode(key.table, &key.id, LAYOUT, row)
+fn decode_row<T: DeserializeOwned>(key: &Key, row: &Row) -> Result<(T, Seen), StoreError> {
+    decode(key.table, &key.id, SCHEMA_VERSION, row)
 }
 
 fn claim_id(key: &IdempotencyKey) -> SmolStr {
     format_smolstr!("key/{key}")
 }
 
-fn claimed(key: &Key, row: &Row, said: &UserMessage) -> Result<Claimed, StoreError> {
-    let (claim, _): (Claim, _) = read(key, row)?;
-    Ok(if claim.digest == digest(said) { Claimed::Same(claim.run) } else { Claimed::Other })
+fn match_claim(key: &Key, row: &Row, said: &UserMessage) -> Result<ClaimMatch, StoreError> {
+    let (claim, _): (Claim, _) = decode_row(key, row)?;
+    Ok(if claim.digest == message_digest(said) { ClaimMatch::Same(claim.run) } else { ClaimMatch::Other })
 }
 
 /// What makes a message the same: its words, and whom they are for where that is said.
-fn digest(said: &UserMessage) -> String {
+fn message_digest(said: &UserMessage) -> String {
     let mut sum = Sha256::new();
     if let Some(agent) = &said.agent {
         sum.update(format!("to {agent}\0"));
@@ -307,8 +329,8 @@ fn digest(said: &UserMessage) -> String {
     sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl From<&KeptMessage> for Measured {
+impl From<&KeptMessage> for SizedMessage {
     fn from(kept: &KeptMessage) -> Self {
-        Self { message: kept.message.clone(), upto: kept.upto }
+        Self { message: kept.message.clone(), tokens_so_far: kept.tokens_so_far }
     }
 }

@@ -4,11 +4,11 @@
 //! conversation gets the same answer. `read` makes a script of its text, `fit` finds the turn that answers, `text` fills in what it says;
 //! `stub` puts it behind HTTP.
 
-mod fit;
+mod matcher;
+mod parser;
 mod problem;
-mod read;
 mod tables;
-mod text;
+mod template;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use crate::message::Message;
 pub use problem::{ScriptError, ScriptProblem};
-use text::Template;
+use template::Template;
 
 /// What the demo's model says.
-const DEMO: &str = include_str!("script/demo.toml");
+const DEMO_SCRIPT: &str = include_str!("script/demo.toml");
 
 /// What a scripted model says to what. See `docs/stub-llm.md` for how scripts are written.
 ///
@@ -45,7 +45,7 @@ pub struct Script {
 struct Turn {
     /// Where it stands in the script.
     line: usize,
-    when: When,
+    when: TurnConditions,
     say: Option<Template>,
     calls: Vec<ScriptedCall>,
     fault: Option<Fault>,
@@ -55,7 +55,7 @@ struct Turn {
 
 /// All that must hold.
 #[derive(Debug, Clone, Default)]
-struct When {
+struct TurnConditions {
     user: Option<Regex>,
     system: Option<Regex>,
     result: Option<Regex>,
@@ -74,7 +74,7 @@ struct ScriptedCall {
 #[derive(Debug, Clone)]
 enum Argument {
     Text(Template),
-    Plain(Value),
+    Literal(Value),
     List(Vec<Argument>),
     Table(BTreeMap<String, Argument>),
 }
@@ -113,7 +113,7 @@ pub struct Conversation {
 /// What a scripted model answers.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Scripted<'a> {
+pub struct ScriptedReply<'a> {
     /// Which turn answers, from 0; the one after the last is the default.
     pub turn: usize,
     /// The line of the script it stands on; 0 where the script has no default.
@@ -132,21 +132,21 @@ impl Script {
     /// # Errors
     /// With every problem that can be found, and where it is.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
-        read::script(text)
+        parser::parse(text)
     }
 
     /// The script of the demo, which knows the demo's tools.
     pub fn demo() -> Self {
-        Self::parse(DEMO).expect("a test reads the demo's script")
+        Self::parse(DEMO_SCRIPT).expect("a test reads the demo's script")
     }
 
     /// How many turns there are, the default included.
-    pub fn turns(&self) -> usize {
+    pub fn turn_count(&self) -> usize {
         self.turns.len()
     }
 
     /// What is answered to this conversation: the first turn that fits, or the default.
-    pub fn answer(&self, conversation: &Conversation) -> Scripted<'_> {
-        fit::answer(self, conversation)
+    pub fn answer(&self, conversation: &Conversation) -> ScriptedReply<'_> {
+        matcher::answer(self, conversation)
     }
 }

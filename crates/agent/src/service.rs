@@ -3,10 +3,10 @@
 //! In: what a user says in a thread. Out: a run that goes on by itself, and everything that is known about runs and conversations. All
 //! that must survive is in the hub's store; here is only which agent a thread has, and which runs are driven.
 
-mod begin;
 mod handle;
-mod look;
-mod nobody;
+mod queries;
+mod removed_agent;
+mod run_start;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,16 +27,16 @@ use toolhub_core::{
 use crate::{active_runs::ActiveRuns, message::UserMessage, meters::Meters, plan::AgentPlan, run_store::RunStore};
 
 pub use handle::RunHandle;
-pub use look::{CancelRun, ThreadExport};
+pub use queries::{RunCancellation, ThreadExport};
 
 /// The agent of a message that names none.
 pub const DEFAULT_AGENT: &str = "default";
 /// The agent that was set for its thread, by name.
-const OWN: &str = "own";
+const THREAD_AGENT: &str = "own";
 /// How long an agent that was set for a thread is kept when nobody uses it.
-const IDLE: Duration = Duration::from_secs(3600);
+const IDLE_PLAN_TTL: Duration = Duration::from_secs(3600);
 /// How soon a place that is taken is asked for again.
-const A_MOMENT: Duration = Duration::from_millis(2);
+const CONTENTION_DELAY: Duration = Duration::from_millis(2);
 
 /// Why an agent was not spoken to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +51,7 @@ pub enum AgentError {
         /// The name.
         name: SmolStr,
         /// Those there are.
-        known: Vec<SmolStr>,
+        available: Vec<SmolStr>,
     },
     /// Nothing was said.
     #[error("the message is empty")]
@@ -78,7 +78,7 @@ struct Inner {
     meters: Arc<Meters>,
     /// By name.
     agents: Mutex<BTreeMap<SmolStr, Arc<AgentPlan>>>,
-    own: Mutex<Own>,
+    thread_plans: Mutex<ThreadPlans>,
     language: Language,
     tasks: TaskTracker,
     stopping: CancellationToken,
@@ -86,10 +86,10 @@ struct Inner {
 
 /// The agents that were set for one thread.
 #[derive(Default)]
-struct Own {
+struct ThreadPlans {
     plans: HashMap<ThreadKey, (Arc<AgentPlan>, Instant)>,
     /// When those were let go of that nobody uses.
-    swept: Option<Instant>,
+    last_sweep: Option<Instant>,
 }
 
 impl AgentService {
@@ -97,19 +97,19 @@ impl AgentService {
     /// thread one run at a time is open, whoever began it.
     #[must_use]
     pub fn new(hub: &ToolHub) -> Self {
-        Self::speaking(hub, Language::English)
+        Self::with_language(hub, Language::English)
     }
 
     /// The same, with a log in this language.
     #[must_use]
-    pub fn speaking(hub: &ToolHub, language: Language) -> Self {
+    pub fn with_language(hub: &ToolHub, language: Language) -> Self {
         Self(Arc::new(Inner {
             hub: hub.clone(),
             run_store: RunStore { store: hub.store() },
             active_runs: (*hub.extension::<ActiveRuns>()).clone(),
             meters: Arc::default(),
             agents: Mutex::default(),
-            own: Mutex::default(),
+            thread_plans: Mutex::default(),
             language,
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -128,7 +128,7 @@ impl AgentService {
     }
 
     /// Takes all definitions away that are not among these.
-    pub fn keep_only(&self, names: &[SmolStr]) {
+    pub fn retain_only(&self, names: &[SmolStr]) {
         lock(&self.0.agents).retain(|name, _| names.contains(name));
     }
 
@@ -139,12 +139,12 @@ impl AgentService {
     }
 
     /// Gives a thread a plan of its own, in the place of the one it had.
-    pub(crate) fn adopt(&self, thread_key: &ThreadKey, plan: Arc<AgentPlan>) {
-        lock(&self.0.own).plans.insert(thread_key.clone(), (plan, Instant::now()));
+    pub(crate) fn set_thread_plan(&self, thread_key: &ThreadKey, plan: Arc<AgentPlan>) {
+        lock(&self.0.thread_plans).plans.insert(thread_key.clone(), (plan, Instant::now()));
     }
 
     /// Whether the agent that was spoken to last in a thread is still defined.
-    pub(crate) async fn last_is_defined(&self, thread_key: &ThreadKey) -> Result<bool, StoreError> {
+    pub(crate) async fn is_last_agent_defined(&self, thread_key: &ThreadKey) -> Result<bool, StoreError> {
         let head = self.0.run_store.head(thread_key, self.0.hub.now()).await?;
         Ok(head.is_some_and(|head| lock(&self.0.agents).contains_key(&head.agent)))
     }
@@ -153,7 +153,7 @@ impl AgentService {
     /// as it began.
     pub fn remove_agent(&self, tenant: &Tenant, thread: &ThreadId) -> bool {
         let thread_key = ThreadKey::new(tenant, thread);
-        lock(&self.0.own).plans.remove(&thread_key).is_some()
+        lock(&self.0.thread_plans).plans.remove(&thread_key).is_some()
     }
 
     /// Speaks to the agent of a thread. What was said is safe when this returns, and the run goes on by itself.
@@ -183,8 +183,8 @@ impl AgentService {
             // They may be those of somebody who lives; their threads are looked at when somebody speaks in them.
             return Ok(0);
         }
-        for thread_key in run_store.open(hub.now()).await? {
-            match self.go_on_with(&thread_key).await {
+        for thread_key in run_store.threads_with_open_run(hub.now()).await? {
+            match self.resume_thread(&thread_key).await {
                 Ok(goes_on) => many += usize::from(goes_on),
                 // One that cannot be read stops nobody else.
                 Err(error @ StoreError::Damaged { .. }) => {
@@ -214,9 +214,9 @@ impl AgentService {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn toolset_of(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Toolset, StoreError> {
+    pub async fn thread_toolset(&self, tenant: &Tenant, thread: &ThreadId) -> Result<Toolset, StoreError> {
         let thread_key = ThreadKey::new(tenant, thread);
-        match self.plan(&thread_key, None).await {
+        match self.resolve_plan(&thread_key, None).await {
             Ok((_, plan)) => Ok(plan.toolset.clone()),
             Err(AgentError::Store(error)) => Err(error),
             Err(_) => Ok(Toolset::all()),
@@ -224,13 +224,13 @@ impl AgentService {
     }
 
     /// The agent of a thread, and what it is called.
-    pub(crate) async fn plan(
+    pub(crate) async fn resolve_plan(
         &self,
         thread_key: &ThreadKey,
         named: Option<&SmolStr>,
     ) -> Result<(SmolStr, Arc<AgentPlan>), AgentError> {
-        if let (None, Some(plan)) = (named, self.own(thread_key)) {
-            return Ok((SmolStr::new_static(OWN), plan));
+        if let (None, Some(plan)) = (named, self.thread_plan(thread_key)) {
+            return Ok((SmolStr::new_static(THREAD_AGENT), plan));
         }
         let name = match named {
             Some(name) => name.clone(),
@@ -243,17 +243,17 @@ impl AgentService {
         let agents = lock(&self.0.agents);
         match agents.get(&name) {
             Some(plan) => Ok((name, plan.clone())),
-            None => Err(AgentError::NoSuchAgent { name, known: agents.keys().cloned().collect() }),
+            None => Err(AgentError::NoSuchAgent { name, available: agents.keys().cloned().collect() }),
         }
     }
 
     /// The agent that was set for a thread. Those that nobody holds and nobody has used for long are let go of.
-    pub(crate) fn own(&self, thread_key: &ThreadKey) -> Option<Arc<AgentPlan>> {
-        let (mut own, now) = (lock(&self.0.own), Instant::now());
-        if own.swept.is_none_or(|swept| now - swept > IDLE / 60) {
+    pub(crate) fn thread_plan(&self, thread_key: &ThreadKey) -> Option<Arc<AgentPlan>> {
+        let (mut own, now) = (lock(&self.0.thread_plans), Instant::now());
+        if own.last_sweep.is_none_or(|swept| now - swept > IDLE_PLAN_TTL / 60) {
             // Whoever holds an agent, or drives its run, holds its plan.
-            own.plans.retain(|_, (plan, used)| now - *used < IDLE || Arc::strong_count(plan) > 1);
-            own.swept = Some(now);
+            own.plans.retain(|_, (plan, used)| now - *used < IDLE_PLAN_TTL || Arc::strong_count(plan) > 1);
+            own.last_sweep = Some(now);
         }
         own.plans.get_mut(thread_key).map(|(plan, used)| {
             *used = now;

@@ -6,7 +6,7 @@
 
 mod anthropic;
 mod openai;
-mod read;
+mod request;
 mod routes;
 mod wire;
 
@@ -22,7 +22,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use crate::script::Script;
 
 /// Whoever is told of each request, in one line.
-type Tell = dyn Fn(&str) + Send + Sync;
+type RequestLogger = dyn Fn(&str) + Send + Sync;
 
 /// A scripted model that is served on this machine until this is dropped.
 ///
@@ -53,7 +53,7 @@ impl Stub {
     ///
     /// # Errors
     /// When the listener has no address.
-    pub fn serve_on(script: Script, listener: TcpListener, tell: Option<Arc<Tell>>) -> io::Result<Self> {
+    pub fn serve_on(script: Script, listener: TcpListener, tell: Option<Arc<RequestLogger>>) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let routes = routes::routes(script, tell);
         // Small pieces are sent at once: waiting for more would hold up whoever listens.

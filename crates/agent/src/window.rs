@@ -8,33 +8,34 @@ use crate::message::Message;
 
 /// A message and how large the conversation is up to its end.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Measured {
+pub(crate) struct SizedMessage {
     pub(crate) message: Message,
     /// In tokens, as far as they can be guessed.
-    pub(crate) upto: u64,
+    pub(crate) tokens_so_far: u64,
 }
 
 /// About how many tokens a text has. Three bytes for each: a little too many for English, about right for Chinese.
-pub(crate) fn tokens(text: &str) -> u64 {
+pub(crate) fn estimate_tokens(text: &str) -> u64 {
     text.len() as u64 / 3 + 1
 }
 
 /// About how many tokens a message has.
-pub(crate) fn size(message: &Message) -> u64 {
+pub(crate) fn message_tokens(message: &Message) -> u64 {
     // What a provider writes around each message and call.
-    const AROUND: u64 = 8;
+    const OVERHEAD_TOKENS: u64 = 8;
     // What providers count for a picture of usual size.
-    const PICTURE: u64 = 1_600;
-    AROUND
+    const IMAGE_TOKENS: u64 = 1_600;
+    OVERHEAD_TOKENS
         + match message {
-            Message::User { content } => tokens(content),
+            Message::User { content } => estimate_tokens(content),
             Message::Assistant { content, reasoning, calls } => {
-                let call = |call: &crate::message::AskedCall| AROUND + tokens(&call.arguments.to_string());
-                tokens(content) + tokens(reasoning) + calls.iter().map(call).sum::<u64>()
+                let call =
+                    |call: &crate::message::AskedCall| OVERHEAD_TOKENS + estimate_tokens(&call.arguments.to_string());
+                estimate_tokens(content) + estimate_tokens(reasoning) + calls.iter().map(call).sum::<u64>()
             }
             Message::Tool { results } => {
                 let result = |result: &crate::message::CallResult| {
-                    AROUND + tokens(&result.text) + PICTURE * result.pictures.len() as u64
+                    OVERHEAD_TOKENS + estimate_tokens(&result.text) + IMAGE_TOKENS * result.pictures.len() as u64
                 };
                 results.iter().map(result).sum()
             }
@@ -42,18 +43,18 @@ pub(crate) fn size(message: &Message) -> u64 {
 }
 
 /// Up to which size the beginning of a conversation is left out, so that the rest fits.
-pub(crate) fn left_out(whole: u64, room: u64) -> u64 {
+pub(crate) fn trim_point(whole: u64, room: u64) -> u64 {
     let stride = (room / 4).max(1);
     whole.saturating_sub(room).div_ceil(stride) * stride
 }
 
 /// The messages of the end of a conversation that are told. `from` is the size up to which all is left out.
-pub(crate) fn told(tail: &[Measured], from: u64) -> Vec<Message> {
-    let before = |at: usize| if at == 0 { 0 } else { tail[at - 1].upto };
+pub(crate) fn select_messages(tail: &[SizedMessage], from: u64) -> Vec<Message> {
+    let before = |at: usize| if at == 0 { 0 } else { tail[at - 1].tokens_so_far };
     let question = tail.iter().rposition(|it| matches!(it.message, Message::User { .. })).unwrap_or(0);
     // A turn begins with what the user says.
     let turn = (0..=question).find(|at| {
-        let begins = matches!(tail.get(*at), Some(Measured { message: Message::User { .. }, .. }));
+        let begins = matches!(tail.get(*at), Some(SizedMessage { message: Message::User { .. }, .. }));
         begins && (before(*at) >= from || *at == question)
     });
     let turn = turn.unwrap_or(question);

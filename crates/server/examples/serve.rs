@@ -4,7 +4,9 @@
 use std::{error::Error, io::Read, sync::Arc};
 
 use serde_json::{Value, json};
-use toolhub_agent::{AgentPlan, AgentService, AskedCall, Hear, Heard, Message, Model, ModelError, Prompt, Reply, Stop};
+use toolhub_agent::{
+    AgentPlan, AgentService, AskedCall, Message, Model, ModelError, Prompt, Reply, Stop, StreamPart, StreamSink,
+};
 use toolhub_core::{
     BoxFuture, CallContext, JsonReply, RateLimit, ToolError, ToolHub,
     backend::Memory,
@@ -13,7 +15,7 @@ use toolhub_core::{
     ids::{Tenant, ThreadId},
 };
 use toolhub_server::{
-    Auth, Backup, KeySetting, NewKey, Reloaded, Scope, Server, Settings, Steward, StewardError, ToolChangeError,
+    Auth, Backup, HostControl, HostControlError, KeySetting, NewKey, Reloaded, Scope, Server, Settings, ToolChangeError,
 };
 
 #[tokio::main]
@@ -38,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let steward = Arc::new(EchoHost(hub.clone()));
     let agents = AgentService::new(&hub);
     agents.define("default", AgentPlan::new(Arc::new(WeatherModel)));
-    let bound = Server::with_steward(hub, store, settings, steward).agents(agents).bind().await?;
+    let bound = Server::with_host_control(hub, store, settings, steward).agents(agents).bind().await?;
     println!("http://{}", bound.address());
     if let Some(key) = key {
         println!("{key}");
@@ -85,7 +87,7 @@ impl Model for WeatherModel {
         Format::OpenAi
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let mut reply = Reply::default();
         match prompt.messages.last() {
             Some(Message::User { content }) => match content.split_once("weather in ") {
@@ -104,7 +106,7 @@ impl Model for WeatherModel {
             _ => {}
         }
         for word in reply.text.split_inclusive(' ') {
-            hear(Heard::Text(word));
+            hear(StreamPart::Text(word));
         }
         Box::pin(async { Ok(reply) })
     }
@@ -123,7 +125,7 @@ impl EchoHost {
         let echo = dynamic(name, json!({"type": "object"}), async |given: Value, _: CallContext| Ok(given));
         let echo = echo.category("made over the API");
         self.0.register(echo).map_err(|_| {
-            if self.is_created_over_api(name) { ToolChangeError::Taken } else { ToolChangeError::Configured }
+            if self.is_created_over_api(name) { ToolChangeError::NameTaken } else { ToolChangeError::Configured }
         })
     }
 
@@ -132,16 +134,16 @@ impl EchoHost {
     }
 }
 
-impl Steward for EchoHost {
+impl HostControl for EchoHost {
     fn config(&self) -> Value {
         json!({"server": {"host": "127.0.0.1"}})
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>> {
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, HostControlError>> {
         Box::pin(async { Ok(Reloaded::default()) })
     }
 
-    fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
+    fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>> {
         Box::pin(async { Ok(Backup { path: "copy.db".into(), bytes: 0, sha256: String::new() }) })
     }
 

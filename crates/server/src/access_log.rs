@@ -12,7 +12,7 @@ use toolhub_core::ids::Caller;
 use crate::request_info::RequestInfo;
 
 /// Asked by machines every few seconds; a line for each good answer would bury all others.
-const ROUTINE: [&str; 4] = ["/livez", "/readyz", "/healthz", "/metrics"];
+const PROBE_ROUTES: [&str; 4] = ["/livez", "/readyz", "/healthz", "/metrics"];
 
 /// What is told of a request.
 pub(crate) struct LogLine<'a> {
@@ -27,9 +27,9 @@ pub(crate) struct LogLine<'a> {
 
 impl LogLine<'_> {
     /// Tells it.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn emit(&self) {
         let LogLine { method, route, status, took, key, info, trace } = *self;
-        if status < 400 && ROUTINE.contains(&route) {
+        if status < 400 && PROBE_ROUTES.contains(&route) {
             return;
         }
         tracing::info!(
@@ -48,12 +48,12 @@ impl LogLine<'_> {
 }
 
 /// Whether anybody listens to these lines.
-pub(crate) fn wanted() -> bool {
+pub(crate) fn is_enabled() -> bool {
     tracing::enabled!(target: "toolhub::access", tracing::Level::INFO)
 }
 
 /// The trace a request belongs to: the second part of its `traceparent`.
-pub(crate) fn trace_of(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn trace_id(headers: &HeaderMap) -> Option<String> {
     let mut parts = headers.get("traceparent")?.to_str().ok()?.split('-');
     let (version, trace) = (parts.next()?, parts.next()?);
     let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

@@ -83,7 +83,7 @@ fn routes() -> Vec<Route> {
 /// The router of all routes, with answers for addresses and methods that no route has.
 pub(crate) fn router(app: &App) -> Router {
     let routes = route::router(routes(), app);
-    routes.fallback(nothing_here).method_not_allowed_fallback(not_that_method).with_state(app.clone())
+    routes.fallback(not_found).method_not_allowed_fallback(method_not_allowed).with_state(app.clone())
 }
 
 /// The OpenAPI document of all routes. It never changes, so it is made once.
@@ -93,16 +93,20 @@ pub(crate) fn document() -> &'static Value {
 }
 
 /// No route has this address.
-async fn nothing_here(State(app): State<App>, request: Request) -> Response {
+async fn not_found(State(app): State<App>, request: Request) -> Response {
     let problem = Problem::new(Code::NOT_FOUND, format!("there is nothing at `{}`", request.uri().path()))
         .hint("GET /openapi.json lists every address");
-    auth::outside(&app, &request, problem)
+    auth::respond_unrouted(&app, &request, problem)
 }
 
 /// The address is known, the method is not.
-async fn not_that_method(State(app): State<App>, request: Request) -> Response {
+async fn method_not_allowed(State(app): State<App>, request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
-    auth::outside(&app, &request, Problem::new(Code::METHOD_NOT_ALLOWED, format!("`{path}` does not take {method}")))
+    auth::respond_unrouted(
+        &app,
+        &request,
+        Problem::new(Code::METHOD_NOT_ALLOWED, format!("`{path}` does not take {method}")),
+    )
 }
 
 #[cfg(test)]

@@ -11,17 +11,17 @@ use toolhub_core::{
 };
 
 use crate::{
-    audit::Audit, keys::Keys, metrics::Meters, origin_check::OriginCheck, settings::Settings, steward::Steward,
+    audit::Audit, host_control::HostControl, keys::Keys, metrics::Meters, origin_check::OriginCheck, settings::Settings,
 };
 
 /// Cheap to clone; all clones are the same server.
 #[derive(Clone)]
-pub(crate) struct App(Arc<Parts>);
+pub(crate) struct App(Arc<Inner>);
 
-struct Parts {
+struct Inner {
     hub: ToolHub,
     store: Arc<dyn Backend>,
-    steward: Option<Arc<dyn Steward>>,
+    host_control: Option<Arc<dyn HostControl>>,
     /// Given after the rest, or never.
     agents: OnceLock<AgentService>,
     settings: Settings,
@@ -29,7 +29,7 @@ struct Parts {
     keys: Arc<Keys>,
     audit: Audit,
     meters: Meters,
-    begun: Instant,
+    started: Instant,
     stopping: CancellationToken,
 }
 
@@ -37,24 +37,24 @@ impl App {
     pub(crate) fn new(
         hub: ToolHub,
         store: Arc<dyn Backend>,
-        steward: Option<Arc<dyn Steward>>,
+        steward: Option<Arc<dyn HostControl>>,
         settings: Settings,
     ) -> Self {
         let (origin_check, keys) = (OriginCheck::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
-        let audit = Audit::new(store.clone(), settings.keep_audit);
+        let audit = Audit::new(store.clone(), settings.audit_retention);
         let (meters, begun, stopping) = (Meters::default(), Instant::now(), CancellationToken::new());
         let agents = OnceLock::new();
-        Self(Arc::new(Parts {
+        Self(Arc::new(Inner {
             hub,
             store,
-            steward,
+            host_control: steward,
             agents,
             settings,
             origin_check,
             keys,
             audit,
             meters,
-            begun,
+            started: begun,
             stopping,
         }))
     }
@@ -70,12 +70,12 @@ impl App {
     }
 
     /// The program around the server, if there is one that takes requests.
-    pub(crate) fn steward(&self) -> Option<&Arc<dyn Steward>> {
-        self.0.steward.as_ref()
+    pub(crate) fn host_control(&self) -> Option<&Arc<dyn HostControl>> {
+        self.0.host_control.as_ref()
     }
 
     /// Takes the agents in; only the first time.
-    pub(crate) fn with_agents(&self, agents: AgentService) {
+    pub(crate) fn set_agents(&self, agents: AgentService) {
         let _ = self.0.agents.set(agents);
     }
 
@@ -110,8 +110,8 @@ impl App {
     }
 
     /// When the server began.
-    pub(crate) fn begun(&self) -> Instant {
-        self.0.begun
+    pub(crate) fn started(&self) -> Instant {
+        self.0.started
     }
 
     /// Cancelled as soon as the server was asked to stop: it is not ready any more, and streams without an end must end.

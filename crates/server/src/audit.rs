@@ -25,12 +25,12 @@ use toolhub_core::{
     ids::{Caller, Tenant},
 };
 
-const LAYOUT: u32 = 1;
+const SCHEMA_VERSION: u32 = 1;
 /// How many refusals may be kept at once, and how long one takes to be forgotten.
-const DENIALS: i64 = 60;
-const DENIAL_EACH: Duration = Duration::from_secs(5);
+const DENIAL_BURST: i64 = 60;
+const DENIAL_INTERVAL: Duration = Duration::from_secs(5);
 /// How much of a path is kept.
-const PATH: usize = 256;
+const MAX_PATH_BYTES: usize = 256;
 
 /// One thing that was done, or refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -76,36 +76,36 @@ fn is_zero(number: &u64) -> bool {
 pub(crate) struct Audit {
     store: Arc<dyn Backend>,
     /// How long a row is kept.
-    keep: Duration,
+    retention: Duration,
     /// When the refusals that were kept will all be forgotten, in milliseconds since 1970.
-    full_until: AtomicI64,
-    not_kept: AtomicU64,
+    denial_tat: AtomicI64,
+    dropped_denials: AtomicU64,
 }
 
 impl Audit {
     pub(crate) fn new(store: Arc<dyn Backend>, keep: Duration) -> Self {
-        Self { store, keep, full_until: AtomicI64::new(0), not_kept: AtomicU64::new(0) }
+        Self { store, retention: keep, denial_tat: AtomicI64::new(0), dropped_denials: AtomicU64::new(0) }
     }
 
     /// Keeps what was done. A store that does not take it is told of in the log, with the entry: it must be somewhere.
-    pub(crate) async fn note(&self, mut entry: Entry) {
-        entry.path.truncate(entry.path.floor_char_boundary(PATH));
+    pub(crate) async fn record(&self, mut entry: Entry) {
+        entry.path.truncate(entry.path.floor_char_boundary(MAX_PATH_BYTES));
         if let Err(error) = self.write(&entry).await {
             tracing::error!(%error, act = entry.act, who = ?entry.who, path = entry.path, "the audit could not be written");
         }
     }
 
     /// Whether one more refusal may be kept, and how many before it were not.
-    pub(crate) fn may_note_denial(&self, now: Timestamp) -> Option<u64> {
-        let each = i64::try_from(DENIAL_EACH.as_millis()).unwrap_or(i64::MAX);
+    pub(crate) fn try_admit_denial(&self, now: Timestamp) -> Option<u64> {
+        let each = i64::try_from(DENIAL_INTERVAL.as_millis()).unwrap_or(i64::MAX);
         let next = |until: i64| {
             let until = until.max(now.millis()) + each;
-            (until - now.millis() <= each * DENIALS).then_some(until)
+            (until - now.millis() <= each * DENIAL_BURST).then_some(until)
         };
-        match self.full_until.fetch_update(Relaxed, Relaxed, next) {
-            Ok(_) => Some(self.not_kept.swap(0, Relaxed)),
+        match self.denial_tat.fetch_update(Relaxed, Relaxed, next) {
+            Ok(_) => Some(self.dropped_denials.swap(0, Relaxed)),
             Err(_) => {
-                self.not_kept.fetch_add(1, Relaxed);
+                self.dropped_denials.fetch_add(1, Relaxed);
                 None
             }
         }
@@ -119,21 +119,21 @@ impl Audit {
         after: Option<&str>,
         limit: usize,
     ) -> Result<(Vec<Entry>, Option<SmolStr>), StoreError> {
-        let key = |id: SmolStr| Cursor(Key { partition: place(), table: Table::Audit, id });
+        let key = |id: SmolStr| Cursor(Key { partition: partition(), table: Table::Audit, id });
         // Behind the place, and before the first of that time: whichever comes later in the list.
-        let begins = until.map(first).into_iter().chain(after.map(SmolStr::new)).min();
-        let mut scan = Scan::of(Table::Audit, Whose::Partition(place())).limit(limit);
+        let begins = until.map(id_prefix).into_iter().chain(after.map(SmolStr::new)).min();
+        let mut scan = Scan::of(Table::Audit, Whose::Partition(partition())).limit(limit);
         scan.newest = true;
         scan.after = begins.map(key);
         let page = self.store.scan(scan, SystemClock.now()).await?;
-        let oldest = since.map(first);
+        let oldest = since.map(id_prefix);
         let mut entries = Vec::new();
         for (key, row) in &page.rows {
             if oldest.as_ref().is_some_and(|oldest| key.id < *oldest) {
                 return Ok((entries, None));
             }
             match serde_json::from_slice(&row.value) {
-                Ok(entry) if row.schema == LAYOUT => entries.push(entry),
+                Ok(entry) if row.schema == SCHEMA_VERSION => entries.push(entry),
                 _ => tracing::warn!(id = %key.id, "an entry of the audit cannot be read and is passed over"),
             }
         }
@@ -142,25 +142,26 @@ impl Audit {
 
     async fn write(&self, entry: &Entry) -> Result<(), StoreError> {
         let value = serde_json::to_vec(entry).map_err(|error| StoreError::Refused(error.to_string()))?;
-        let change = Change::Put { value: value.into(), schema: LAYOUT, expires: Some(entry.at + self.keep) };
+        let change =
+            Change::Put { value: value.into(), schema: SCHEMA_VERSION, expires: Some(entry.at + self.retention) };
         let (durability, expect) = (Durability::KillSafe, Expect::Absent);
         let write = Write { table: Table::Audit, id: entry.id.clone(), expect, change, durability };
-        self.store.commit(Batch::on(place()).with(write), SystemClock.now()).await.map(drop)
+        self.store.commit(Batch::on(partition()).with(write), SystemClock.now()).await.map(drop)
     }
 }
 
 /// A new place in the audit.
-pub(crate) fn mint(now: Timestamp) -> SmolStr {
-    format_smolstr!("{}{:012x}", first(now), fastrand::u64(..1 << 48))
+pub(crate) fn mint_id(now: Timestamp) -> SmolStr {
+    format_smolstr!("{}{:012x}", id_prefix(now), fastrand::u64(..1 << 48))
 }
 
 /// What the ids of this millisecond begin with.
-fn first(time: Timestamp) -> SmolStr {
+fn id_prefix(time: Timestamp) -> SmolStr {
     format_smolstr!("{:015}-", time.millis().max(0))
 }
 
 /// One list for everybody, so that there is one order.
-fn place() -> Partition {
+fn partition() -> Partition {
     Partition { tenant: Tenant::default(), place: Place::Audit }
 }
 
@@ -171,11 +172,11 @@ mod tests {
 
     #[test]
     fn refusals_beyond_the_rate_are_counted_and_told_with_the_next_that_is_kept() {
-        let audit = Audit::new(Arc::new(Memory::new()), DENIAL_EACH);
+        let audit = Audit::new(Arc::new(Memory::new()), DENIAL_INTERVAL);
         let now = Timestamp::from_millis(1_000_000_000);
-        let kept = (0..100).filter(|_| audit.may_note_denial(now).is_some()).count();
+        let kept = (0..100).filter(|_| audit.try_admit_denial(now).is_some()).count();
         assert_eq!(kept, 60);
-        assert_eq!(audit.may_note_denial(now + DENIAL_EACH), Some(40));
-        assert_eq!(audit.may_note_denial(now + DENIAL_EACH), None);
+        assert_eq!(audit.try_admit_denial(now + DENIAL_INTERVAL), Some(40));
+        assert_eq!(audit.try_admit_denial(now + DENIAL_INTERVAL), None);
     }
 }

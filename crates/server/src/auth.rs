@@ -37,11 +37,11 @@ pub(crate) struct RouteGuard {
 }
 
 /// A request nobody has a route for, which is told like any other.
-pub(crate) fn outside(app: &App, request: &Request, problem: Problem) -> Response {
+pub(crate) fn respond_unrouted(app: &App, request: &Request, problem: Problem) -> Response {
     let response = problem.into_response();
     let meter = app.meters().route("-", "-");
-    let seen = Seen::of(request);
-    seen.told("-", response.status(), None, &meter);
+    let seen = RequestSummary::of(request);
+    seen.report("-", response.status(), None, &meter);
     response
 }
 
@@ -51,9 +51,9 @@ impl RouteGuard {
     where
         F: Future<Output = Response>,
     {
-        let seen = Seen::of(&request);
+        let seen = RequestSummary::of(&request);
         let (response, principal) = match self.admit(request.headers(), seen.info.as_ref()).await {
-            Err(problem) => (refused(problem), None),
+            Err(problem) => (refusal_response(problem), None),
             Ok(principal) => {
                 if let Some(principal) = &principal {
                     request.extensions_mut().insert(principal.clone());
@@ -64,13 +64,13 @@ impl RouteGuard {
                 (response, principal)
             }
         };
-        seen.told(self.route, response.status(), principal.as_ref(), &self.meter);
+        seen.report(self.route, response.status(), principal.as_ref(), &self.meter);
         self.audit(seen, response.status(), principal).await;
         response
     }
 
     /// Keeps what happened, where that is to be kept.
-    async fn audit(&self, seen: Seen, status: StatusCode, principal: Option<Principal>) {
+    async fn audit(&self, seen: RequestSummary, status: StatusCode, principal: Option<Principal>) {
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let act = match self.audited {
             _ if denied => "denied",
@@ -78,14 +78,14 @@ impl RouteGuard {
             None => return,
         };
         let now = self.app.now();
-        let not_kept = match denied.then(|| self.app.audit().may_note_denial(now)) {
+        let not_kept = match denied.then(|| self.app.audit().try_admit_denial(now)) {
             None => 0,
             Some(Some(many)) => many,
             Some(None) => return,
         };
         let (who, tenant) = principal.map(|principal| (principal.caller, principal.tenant)).unzip();
         let entry = audit::Entry {
-            id: audit::mint(now),
+            id: audit::mint_id(now),
             at: now,
             act: act.into(),
             who,
@@ -97,42 +97,42 @@ impl RouteGuard {
             request: seen.info.map(|info| info.id),
             not_kept,
         };
-        self.app.audit().note(entry).await;
+        self.app.audit().record(entry).await;
     }
 
     /// Who asks. Only an open route serves nobody in particular.
     async fn admit(&self, headers: &HeaderMap, info: Option<&RequestInfo>) -> Result<Option<Principal>, Problem> {
         let found = match &self.app.settings().auth {
-            Auth::Local => at_this_machine(info).map(Some),
-            Auth::Keys(_) => self.by_key(headers).await,
+            Auth::Local => authenticate_local(info).map(Some),
+            Auth::Keys(_) => self.authenticate_key(headers).await,
         };
         let scope = match self.access {
             // Whoever says who they are may be told more; whoever does not is served as well.
             Access::Open => return Ok(found.unwrap_or_default()),
             Access::Needs(scope) => scope,
         };
-        let principal = found?.ok_or_else(no_key)?;
-        if !principal.may(scope) {
+        let principal = found?.ok_or_else(missing_key_problem)?;
+        if !principal.has_scope(scope) {
             return Err(Problem::new(Code::FORBIDDEN, format!("this needs a key with the scope `{scope}`"))
                 .with("scope", scope));
         }
         Ok(Some(principal))
     }
 
-    async fn by_key(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
+    async fn authenticate_key(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
         let mut sent = headers.get_all(header::AUTHORIZATION).iter();
         let key = match (sent.next(), sent.next()) {
             (None, _) => return Ok(None),
-            (Some(_), Some(_)) => return Err(bad_key()),
-            (Some(one), None) => bearer(one).ok_or_else(bad_key)?,
+            (Some(_), Some(_)) => return Err(invalid_key_problem()),
+            (Some(one), None) => bearer_token(one).ok_or_else(invalid_key_problem)?,
         };
         let found = self.app.keys().find(key, self.app.now()).await?;
-        found.map(Some).ok_or_else(bad_key)
+        found.map(Some).ok_or_else(invalid_key_problem)
     }
 }
 
 /// The answer to somebody who may not pass. HTTP wants to be told what would help.
-fn refused(problem: Problem) -> Response {
+fn refusal_response(problem: Problem) -> Response {
     let mut response = problem.into_response();
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -141,7 +141,7 @@ fn refused(problem: Problem) -> Response {
 }
 
 /// Without keys only this machine is served, even if something brought a connection from elsewhere.
-fn at_this_machine(info: Option<&RequestInfo>) -> Result<Principal, Problem> {
+fn authenticate_local(info: Option<&RequestInfo>) -> Result<Principal, Problem> {
     let strange = info.and_then(|info| info.peer).filter(|peer| !peer.ip().to_canonical().is_loopback());
     match strange {
         None => Ok(Principal::local()),
@@ -151,45 +151,45 @@ fn at_this_machine(info: Option<&RequestInfo>) -> Result<Principal, Problem> {
 }
 
 /// The key in `Bearer <key>`.
-fn bearer(value: &HeaderValue) -> Option<&str> {
+fn bearer_token(value: &HeaderValue) -> Option<&str> {
     let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_matches(' '))
 }
 
-fn no_key() -> Problem {
+fn missing_key_problem() -> Problem {
     Problem::new(Code::UNAUTHENTICATED, "the request has no key")
         .hint("send `Authorization: Bearer thk_…`; `toolhub keys create` makes one")
 }
 
 /// One answer for every key that opens nothing, whatever is wrong with it.
-fn bad_key() -> Problem {
+fn invalid_key_problem() -> Problem {
     Problem::new(Code::UNAUTHENTICATED, "the key is unknown, has ended, or is not written as one")
         .hint("send `Authorization: Bearer thk_…`; `toolhub keys create` makes one")
 }
 
 /// What must be known of a request when it has been answered, and is gone by then.
-struct Seen {
+struct RequestSummary {
     method: Method,
     uri: Uri,
-    begun: Instant,
+    started: Instant,
     info: Option<RequestInfo>,
     trace: Option<String>,
 }
 
-impl Seen {
+impl RequestSummary {
     fn of(request: &Request) -> Self {
         Self {
             method: request.method().clone(),
             uri: request.uri().clone(),
-            begun: Instant::now(),
+            started: Instant::now(),
             info: request.extensions().get::<RequestInfo>().cloned(),
-            trace: if access_log::wanted() { access_log::trace_of(request.headers()) } else { None },
+            trace: if access_log::is_enabled() { access_log::trace_id(request.headers()) } else { None },
         }
     }
 
-    fn told(&self, route: &'static str, status: StatusCode, principal: Option<&Principal>, meter: &RouteMeter) {
-        let took = self.begun.elapsed();
-        meter.answered(status.as_u16(), took);
+    fn report(&self, route: &'static str, status: StatusCode, principal: Option<&Principal>, meter: &RouteMeter) {
+        let took = self.started.elapsed();
+        meter.record(status.as_u16(), took);
         let line = access_log::LogLine {
             method: &self.method,
             route,
@@ -199,6 +199,6 @@ impl Seen {
             info: self.info.as_ref(),
             trace: self.trace.as_deref(),
         };
-        line.tell();
+        line.emit();
     }
 }

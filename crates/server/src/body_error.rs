@@ -29,7 +29,7 @@ impl std::error::Error for BodyError {}
 
 impl BodyError {
     /// Whether a failure to read a body is one of these.
-    fn in_error(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+    fn find_in(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
         while let Some(error) = next {
             if let Some(found) = error.downcast_ref::<Self>() {
@@ -43,7 +43,7 @@ impl BodyError {
 
 /// The problem a request is answered with whose body could not be read.
 pub(crate) fn problem(error: &axum::Error, limit: usize) -> Problem {
-    match BodyError::in_error(error) {
+    match BodyError::find_in(error) {
         Some(BodyError::TooSlow) => {
             Problem::new(Code::TOO_SLOW, "the body took longer to arrive than this server waits")
         }

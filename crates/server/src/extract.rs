@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// How alike two names are of which one may be meant by the other, from 0 to 1.
-const CLOSE: f64 = 0.8;
+const SIMILARITY_THRESHOLD: f64 = 0.8;
 
-pub(crate) use headers::{AcceptLanguage, Key, LastEvent, Prefer, Trace};
+pub(crate) use headers::{AcceptLanguage, IdempotencyHeader, LastEventId, Prefer, Trace};
 
 /// Something a handler takes from the head of a request, that knows how to describe itself.
 pub(crate) trait FromParts: Sized + Send + 'static {
@@ -134,7 +134,7 @@ impl<B: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Body<B> {
     }
 
     fn from_body(headers: &HeaderMap, body: Bytes, app: &App) -> Result<Self, Problem> {
-        match read(headers, &body, app)? {
+        match parse_json_body(headers, &body, app)? {
             Some(body) => Ok(Self(body)),
             None => Err(Problem::new(Code::INVALID_JSON, "the request has no body; send a JSON object")),
         }
@@ -151,38 +151,44 @@ impl<B: DeserializeOwned + JsonSchema + Send + 'static> FromBody for MaybeBody<B
     }
 
     fn from_body(headers: &HeaderMap, body: Bytes, app: &App) -> Result<Self, Problem> {
-        read(headers, &body, app).map(Self)
+        parse_json_body(headers, &body, app).map(Self)
     }
 }
 
 /// Reads a body as JSON. `None` where there is none.
-fn read<B: DeserializeOwned + JsonSchema>(headers: &HeaderMap, body: &[u8], app: &App) -> Result<Option<B>, Problem> {
+fn parse_json_body<B: DeserializeOwned + JsonSchema>(
+    headers: &HeaderMap,
+    body: &[u8],
+    app: &App,
+) -> Result<Option<B>, Problem> {
     if body.is_empty() {
         return Ok(None);
     }
-    readable(headers, body, app, B::json_schema)?;
-    serde_json::from_slice(body).map(Some).map_err(|wrong| refusal(&wrong, body, B::json_schema, misfit::<B>))
+    check_readable(headers, body, app, B::json_schema)?;
+    serde_json::from_slice(body)
+        .map(Some)
+        .map_err(|wrong| body_problem(&wrong, body, B::json_schema, mismatch_pointer::<B>))
 }
 
 /// How a type of bodies is described.
-type Describes = fn(&mut SchemaGenerator) -> Schema;
+type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 
 /// Whether a body can be read as JSON of a type that is described so.
-fn readable(headers: &HeaderMap, body: &[u8], app: &App, described: Describes) -> Result<(), Problem> {
+fn check_readable(headers: &HeaderMap, body: &[u8], app: &App, described: SchemaFn) -> Result<(), Problem> {
     if !is_json(headers) {
         let hint = "send the header `content-type: application/json`";
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is not said to be JSON").hint(hint));
     }
-    if is_packed(headers) {
+    if is_compressed(headers) {
         let hint = "send it as it is, without the header `content-encoding`";
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is said to be compressed").hint(hint));
     }
-    too_deep(body, app.settings().limits.json_depth)?;
-    no_object(body, described)
+    check_depth(body, app.settings().limits.json_depth)?;
+    require_object(body, described)
 }
 
 /// Why a body is none of its type.
-fn refusal(wrong: &serde_json::Error, bytes: &[u8], described: Describes, misfit: fn(&[u8]) -> String) -> Problem {
+fn body_problem(wrong: &serde_json::Error, bytes: &[u8], described: SchemaFn, misfit: fn(&[u8]) -> String) -> Problem {
     let detail = wrong.to_string();
     if !wrong.is_data() {
         return Problem::new(Code::INVALID_JSON, detail);
@@ -193,13 +199,13 @@ fn refusal(wrong: &serde_json::Error, bytes: &[u8], described: Describes, misfit
 }
 
 /// Where in a body it is that something does not fit. It is read once more for that: whoever sends a sound one does not pay.
-fn misfit<B: DeserializeOwned>(bytes: &[u8]) -> String {
+fn mismatch_pointer<B: DeserializeOwned>(bytes: &[u8]) -> String {
     let read = serde_path_to_error::deserialize::<_, B>(&mut serde_json::Deserializer::from_slice(bytes));
-    read.err().map(|wrong| pointer(wrong.path())).unwrap_or_default()
+    read.err().map(|wrong| json_pointer(wrong.path())).unwrap_or_default()
 }
 
 /// Refuses anything but an object where one is described. A list would be read as the members in their order.
-fn no_object(bytes: &[u8], described: Describes) -> Result<(), Problem> {
+fn require_object(bytes: &[u8], described: SchemaFn) -> Result<(), Problem> {
     let object = bytes.trim_ascii_start().starts_with(b"{");
     if object || described(&mut SchemaGenerator::default()).get("type") != Some(&Value::from("object")) {
         return Ok(());
@@ -212,7 +218,7 @@ fn no_object(bytes: &[u8], described: Describes) -> Result<(), Problem> {
 }
 
 /// The first member of a body that is none of its type's, with the closest one that is.
-fn unknown_member(bytes: &[u8], described: Describes) -> Option<Flaw> {
+fn unknown_member(bytes: &[u8], described: SchemaFn) -> Option<Flaw> {
     let body: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
     let schema = described(&mut SchemaGenerator::default());
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
@@ -220,15 +226,15 @@ fn unknown_member(bytes: &[u8], described: Describes) -> Option<Flaw> {
     let unknown = body.keys().find(|name| !known.contains_key(*name))?;
     let closest =
         known.keys().max_by(|a, b| strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b)));
-    let close = closest.filter(|name| strsim::jaro_winkler(unknown, name) > CLOSE);
+    let close = closest.filter(|name| strsim::jaro_winkler(unknown, name) > SIMILARITY_THRESHOLD);
     let detail = match close {
         Some(name) => format!("there is no member of this name; did you mean `{name}`?"),
-        None => format!("there is no member of this name; there are `{}`", list(known.keys())),
+        None => format!("there is no member of this name; there are `{}`", join_names(known.keys())),
     };
-    Some(Flaw { pointer: format!("/{}", escaped(unknown)), detail })
+    Some(Flaw { pointer: format!("/{}", escape_pointer(unknown)), detail })
 }
 
-fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+fn join_names<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join("`, `")
 }
 
@@ -243,12 +249,12 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Whether a body would have to be unpacked first. Nobody needs that for so little, and what it becomes has no limit.
-fn is_packed(headers: &HeaderMap) -> bool {
+fn is_compressed(headers: &HeaderMap) -> bool {
     headers.get_all(header::CONTENT_ENCODING).iter().any(|said| !said.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// Refuses JSON nested deeper than allowed before anybody walks through it.
-fn too_deep(bytes: &[u8], most: usize) -> Result<(), Problem> {
+fn check_depth(bytes: &[u8], most: usize) -> Result<(), Problem> {
     let (mut depth, mut text, mut escaped) = (0_usize, false, false);
     for byte in bytes {
         match byte {
@@ -271,14 +277,14 @@ fn too_deep(bytes: &[u8], most: usize) -> Result<(), Problem> {
     Ok(())
 }
 
-fn pointer(path: &serde_path_to_error::Path) -> String {
+fn json_pointer(path: &serde_path_to_error::Path) -> String {
     use serde_path_to_error::Segment;
     path.iter().fold(String::new(), |mut pointer, segment| {
         match segment {
             Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
             Segment::Map { key } | Segment::Enum { variant: key } => {
                 pointer.push('/');
-                pointer.push_str(&escaped(key));
+                pointer.push_str(&escape_pointer(key));
             }
             Segment::Unknown => pointer.push_str("/?"),
         }
@@ -287,6 +293,6 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
 }
 
 /// A name inside a JSON pointer.
-fn escaped(name: &str) -> String {
+fn escape_pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

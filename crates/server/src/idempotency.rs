@@ -25,24 +25,24 @@ use toolhub_core::{
 use crate::{
     app::App,
     body_error,
-    extract::{FromParts, Key},
-    problem::{Answer, Code, Problem},
+    extract::{FromParts, IdempotencyHeader},
+    problem::{ApiResult, Code, Problem},
     scope::Principal,
 };
 
-const LAYOUT: u32 = 1;
+const SCHEMA_VERSION: u32 = 1;
 /// How long an answer is kept.
-const KEPT: Duration = Duration::from_secs(24 * 3600);
+const RESPONSE_TTL: Duration = Duration::from_secs(24 * 3600);
 /// How long a key stays claimed by a request that nobody hears of again, because the process died.
-const CLAIMED: Duration = Duration::from_secs(60);
+const CLAIM_TTL: Duration = Duration::from_secs(60);
 /// A larger answer is not kept.
-const LARGEST: usize = 1 << 20;
+const MAX_STORED_BYTES: usize = 1 << 20;
 /// A key's partition holds one row.
-const CLAIM: SmolStr = SmolStr::new_static("request");
+const CLAIM_ROW_ID: SmolStr = SmolStr::new_static("request");
 /// What of an answer's headers belongs to it, whoever is answered.
-const HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::ETAG, header::LOCATION];
+const STORED_HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::ETAG, header::LOCATION];
 /// What of a request's headers makes it another request.
-const CONDITIONS: [HeaderName; 2] = [header::IF_MATCH, header::IF_NONE_MATCH];
+const CONDITION_HEADERS: [HeaderName; 2] = [header::IF_MATCH, header::IF_NONE_MATCH];
 
 /// What is kept for a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -50,12 +50,12 @@ struct Claim {
     /// The request it was claimed for, as a digest.
     request: String,
     /// What came of it; none yet while it is worked on.
-    answer: Option<Kept>,
+    answer: Option<StoredResponse>,
 }
 
 /// An answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Kept {
+struct StoredResponse {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
@@ -68,11 +68,11 @@ pub(crate) struct Idempotency {
 }
 
 /// What became of the wish for a key.
-enum Claimed {
+enum ClaimResult {
     /// It is this request's.
-    Now(Seen),
+    Acquired(Seen),
     /// It was claimed before, for the same request, and this was answered.
-    Before(Kept),
+    Replay(StoredResponse),
 }
 
 impl Idempotency {
@@ -91,19 +91,19 @@ impl Idempotency {
     where
         F: Future<Output = Response> + Send,
     {
-        self.answer(request, next).await.unwrap_or_else(Problem::into_response)
+        self.respond(request, next).await.unwrap_or_else(Problem::into_response)
     }
 
-    async fn answer<F>(
+    async fn respond<F>(
         self: Arc<Self>,
         request: Request,
         next: impl FnOnce(Request) -> F + Send + 'static,
-    ) -> Answer<Response>
+    ) -> ApiResult<Response>
     where
         F: Future<Output = Response> + Send,
     {
         let (mut parts, body) = request.into_parts();
-        let Key(key) = Key::from_parts(&mut parts, &self.app)?;
+        let IdempotencyHeader(key) = IdempotencyHeader::from_parts(&mut parts, &self.app)?;
         let (Some(key), Some(principal)) = (key, parts.extensions.get::<Principal>()) else {
             return Ok(next(Request::from_parts(parts, body)).await);
         };
@@ -111,23 +111,23 @@ impl Idempotency {
         let partition = Partition { tenant: principal.tenant.clone(), place };
         let limit = self.app.settings().limits.body;
         let body = to_bytes(body, limit).await.map_err(|error| body_error::problem(&error, limit))?;
-        let claim = Claim { request: digest(&parts, principal, &body), answer: None };
+        let claim = Claim { request: request_digest(&parts, principal, &body), answer: None };
         let seen = match self.claim(&partition, &claim).await? {
-            Claimed::Now(seen) => seen,
-            Claimed::Before(answer) => return answer.told(),
+            ClaimResult::Acquired(seen) => seen,
+            ClaimResult::Replay(answer) => return answer.into_replay(),
         };
         // A client that goes away and comes back finds the answer: what was begun goes on without it.
         let work = tokio::spawn(async move {
             let answer = AssertUnwindSafe(next(Request::from_parts(parts, Body::from(body)))).catch_unwind().await;
-            let response = answer.unwrap_or_else(|_| mistake().into_response());
-            self.end(&partition, claim, seen, response).await
+            let response = answer.unwrap_or_else(|_| internal_error().into_response());
+            self.complete(&partition, claim, seen, response).await
         });
-        work.await.map_err(|_| mistake())
+        work.await.map_err(|_| internal_error())
     }
 
     /// Claims the key of this partition, or finds out what came of it.
-    async fn claim(&self, partition: &Partition, claim: &Claim) -> Answer<Claimed> {
-        let key = backend::Key { partition: partition.clone(), table: Table::Claims, id: CLAIM };
+    async fn claim(&self, partition: &Partition, claim: &Claim) -> ApiResult<ClaimResult> {
+        let key = backend::Key { partition: partition.clone(), table: Table::Claims, id: CLAIM_ROW_ID };
         if let Some(row) = self.app.store().load(&[key], self.app.now()).await?.pop().flatten() {
             let known: Claim = serde_json::from_slice(&row.value).map_err(|error| {
                 tracing::error!(%error, "what is kept for an idempotency key cannot be read");
@@ -138,33 +138,33 @@ impl Idempotency {
                 _ if known.request != claim.request => {
                     Err(refused(ErrorKind::IdempotencyKeyReused, "the key was used for another request"))
                 }
-                Some(answer) => Ok(Claimed::Before(answer)),
+                Some(answer) => Ok(ClaimResult::Replay(answer)),
                 None => Err(in_progress()),
             };
         }
-        let begun = self.write(partition, Expect::Absent, Some((claim, CLAIMED)), Durability::KillSafe).await;
+        let begun = self.write_claim(partition, Expect::Absent, Some((claim, CLAIM_TTL)), Durability::KillSafe).await;
         match begun {
             // Somebody was quicker.
             Err(StoreError::Conflict { .. }) => Err(in_progress()),
-            begun => Ok(Claimed::Now(begun?)),
+            begun => Ok(ClaimResult::Acquired(begun?)),
         }
     }
 
     /// Keeps the answer, or gives the key back where nothing was done.
-    async fn end(&self, partition: &Partition, mut claim: Claim, seen: Seen, response: Response) -> Response {
+    async fn complete(&self, partition: &Partition, mut claim: Claim, seen: Seen, response: Response) -> Response {
         let (parts, body) = response.into_parts();
         // These answers are in memory already; no stream comes this way.
         let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
-        claim.answer = Kept::of(parts.status, &parts.headers, &bytes);
-        let value = claim.answer.is_some().then_some((&claim, KEPT));
-        if let Err(error) = self.write(partition, Expect::Same(seen), value, Durability::PowerSafe).await {
+        claim.answer = StoredResponse::from_response(parts.status, &parts.headers, &bytes);
+        let value = claim.answer.is_some().then_some((&claim, RESPONSE_TTL));
+        if let Err(error) = self.write_claim(partition, Expect::Same(seen), value, Durability::PowerSafe).await {
             tracing::warn!(%error, "an answer could not be kept for its idempotency key");
         }
         Response::from_parts(parts, Body::from(bytes))
     }
 
     /// Puts a claim in its place for so long, or takes it away.
-    async fn write(
+    async fn write_claim(
         &self,
         partition: &Partition,
         expect: Expect,
@@ -176,10 +176,10 @@ impl Idempotency {
             None => Change::Remove,
             Some((claim, keep)) => {
                 let value = serde_json::to_vec(claim).map_err(|error| StoreError::Refused(error.to_string()))?;
-                Change::Put { value: value.into(), schema: LAYOUT, expires: Some(now + keep) }
+                Change::Put { value: value.into(), schema: SCHEMA_VERSION, expires: Some(now + keep) }
             }
         };
-        let write = Write { table: Table::Claims, id: CLAIM, expect, change, durability };
+        let write = Write { table: Table::Claims, id: CLAIM_ROW_ID, expect, change, durability };
         let batch = Batch::on(partition.clone()).with(write);
         let stamp = batch.stamp;
         let versions = self.app.store().commit(batch, now).await?;
@@ -187,16 +187,20 @@ impl Idempotency {
     }
 }
 
-impl Kept {
+impl StoredResponse {
     /// What is kept of an answer, if it is one that is kept.
-    fn of(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Option<Self> {
-        let body = str::from_utf8(body).ok().filter(|text| status.is_success() && text.len() <= LARGEST)?;
+    fn from_response(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Option<Self> {
+        let body = str::from_utf8(body).ok().filter(|text| status.is_success() && text.len() <= MAX_STORED_BYTES)?;
         let header = |name: &HeaderName| Some((name.to_string(), headers.get(name)?.to_str().ok()?.to_owned()));
-        Some(Self { status: status.as_u16(), headers: HEADERS.iter().filter_map(header).collect(), body: body.into() })
+        Some(Self {
+            status: status.as_u16(),
+            headers: STORED_HEADERS.iter().filter_map(header).collect(),
+            body: body.into(),
+        })
     }
 
     /// The same answer once more.
-    fn told(self) -> Answer<Response> {
+    fn into_replay(self) -> ApiResult<Response> {
         let mut response = Response::new(Body::from(self.body));
         let unreadable = |_| Problem::new(Code::INTERNAL, "what is kept for this key cannot be read");
         *response.status_mut() = StatusCode::from_u16(self.status).map_err(unreadable)?;
@@ -215,15 +219,15 @@ fn in_progress() -> Problem {
     CallError::new(ErrorKind::IdempotencyInProgress).operator(why).into()
 }
 
-fn mistake() -> Problem {
+fn internal_error() -> Problem {
     Problem::new(Code::INTERNAL, "the request met a mistake in toolhub")
 }
 
 /// A request, as far as another one with the same key must be like it: who asks, for what, on which condition.
-fn digest(parts: &Parts, principal: &Principal, body: &Bytes) -> String {
+fn request_digest(parts: &Parts, principal: &Principal, body: &Bytes) -> String {
     let mut digest = Sha256::new();
     let asked = parts.uri.path_and_query().map_or("", |asked| asked.as_str());
-    let conditions = CONDITIONS.map(|name| parts.headers.get(name).map_or(&[][..], HeaderValue::as_bytes));
+    let conditions = CONDITION_HEADERS.map(|name| parts.headers.get(name).map_or(&[][..], HeaderValue::as_bytes));
     let who = principal.caller.as_str().as_bytes();
     for piece in [who, asked.as_bytes()].into_iter().chain(conditions).chain([&body[..]]) {
         digest.update((piece.len() as u64).to_le_bytes());

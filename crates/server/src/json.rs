@@ -15,11 +15,11 @@ pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
-        written(serde_json::to_vec(&self.0))
+        json_response(serde_json::to_vec(&self.0))
     }
 }
 
-fn written(json: serde_json::Result<Vec<u8>>) -> Response {
+fn json_response(json: serde_json::Result<Vec<u8>>) -> Response {
     match json {
         Ok(json) => ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], json).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

@@ -10,8 +10,10 @@ mod app;
 mod audit;
 mod auth;
 mod body_error;
+mod duration_param;
 mod extract;
 mod handler;
+mod host_control;
 mod idempotency;
 mod json;
 mod keys;
@@ -27,9 +29,7 @@ mod request_info;
 mod route;
 mod scope;
 mod settings;
-mod span;
 mod sse;
-mod steward;
 
 use std::sync::Arc;
 
@@ -37,11 +37,11 @@ use axum::Router;
 use toolhub_agent::AgentService;
 use toolhub_core::{ToolHub, backend::Backend};
 
+pub use host_control::{Backup, ConfigProblem, HostControl, HostControlError, NamedToolset, Reloaded, ToolChangeError};
 pub use keys::{KeyError, KeyRing, NewKey};
-pub use listener::{Bound, ServeError};
-pub use scope::{NoScope, Scope};
+pub use listener::{BoundServer, ServeError};
+pub use scope::{Scope, UnknownScope};
 pub use settings::{Auth, Build, KeySetting, Limits, Settings};
-pub use steward::{Backup, ConfigProblem, NamedToolset, Reloaded, Steward, StewardError, ToolChangeError};
 
 use app::App;
 
@@ -64,13 +64,18 @@ impl Server {
     }
 
     /// The program around it, that is asked for its config, reloads and backups.
-    pub fn with_steward(hub: ToolHub, store: Arc<dyn Backend>, settings: Settings, steward: Arc<dyn Steward>) -> Self {
+    pub fn with_host_control(
+        hub: ToolHub,
+        store: Arc<dyn Backend>,
+        settings: Settings,
+        steward: Arc<dyn HostControl>,
+    ) -> Self {
         Self { app: App::new(hub, store, Some(steward), settings) }
     }
 
     /// The agents that messages are for. A server that is given none has none, and says so.
     pub fn agents(self, agents: AgentService) -> Self {
-        self.app.with_agents(agents);
+        self.app.set_agents(agents);
         self
     }
 
@@ -100,7 +105,7 @@ impl Server {
     ///
     /// # Errors
     /// When the address is taken or may not be used, or would let strangers in.
-    pub async fn bind(self) -> Result<Bound, ServeError> {
+    pub async fn bind(self) -> Result<BoundServer, ServeError> {
         let router = api::router(&self.app);
         listener::bind(self.app, router).await
     }

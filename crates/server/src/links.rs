@@ -26,10 +26,10 @@ impl FromParts for Links {
 impl Links {
     /// Where a question can be looked at, and answered.
     pub(crate) fn approval(&self, id: ApprovalId) -> String {
-        format!("{}/api/v1/approvals/{id}", self.server())
+        format!("{}/api/v1/approvals/{id}", self.base_url())
     }
 
-    fn server(&self) -> String {
+    fn base_url(&self) -> String {
         if let Some(url) = &self.app.settings().public_url {
             return url.trim_end_matches('/').into();
         }
@@ -40,11 +40,11 @@ impl Links {
 }
 
 /// Where a call can be looked at, on this server.
-pub(crate) fn call(id: CallId) -> String {
+pub(crate) fn call_path(id: CallId) -> String {
     format!("/api/v1/calls/{id}")
 }
 
 /// Where a run can be looked at, on this server.
-pub(crate) fn run(id: RunId) -> String {
+pub(crate) fn run_path(id: RunId) -> String {
     format!("/api/v1/runs/{id}")
 }

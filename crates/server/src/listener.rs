@@ -36,16 +36,16 @@ pub(crate) use conn_service::answer;
 
 use crate::{app::App, keys::KeyError, settings::Auth};
 use conn_service::ConnService;
-use conn_state::{Connections, Order};
-use exposure::{Exposed, may_listen};
+use conn_state::{ConnCommand, Connections};
+use exposure::{ExposureError, check_exposure};
 use tracked_io::TrackedIo;
 
 /// How long a new connection may wait for a place, when others were asked to go and when none could be.
-const WAIT_FOR_PLACE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(500));
+const PERMIT_TIMEOUTS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(500));
 /// How long requests that are just coming in may reach the hub after the server was asked to stop.
-const LAST_REQUESTS: Duration = Duration::from_secs(1);
+const INFLIGHT_GRACE: Duration = Duration::from_secs(1);
 /// How long to wait after an accept that failed for want of something, at first and at most.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -88,28 +88,28 @@ impl ServeError {
 }
 
 /// A server that has its address and serves when it is told to.
-pub struct Bound {
+pub struct BoundServer {
     app: App,
     router: Router,
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl std::fmt::Debug for Bound {
+impl std::fmt::Debug for BoundServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Bound").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
 /// Takes the address of the settings. `router` answers the requests.
-pub(crate) async fn bind(app: App, router: Router) -> Result<Bound, ServeError> {
+pub(crate) async fn bind(app: App, router: Router) -> Result<BoundServer, ServeError> {
     let settings = app.settings();
-    if !app.keys().wrong().is_empty() {
-        return Err(ServeError::Keys(app.keys().wrong().to_vec()));
+    if !app.keys().config_errors().is_empty() {
+        return Err(ServeError::Keys(app.keys().config_errors().to_vec()));
     }
     // In keys mode the first request would need them anyway; so it is known at the start whether they can be read.
     if matches!(settings.auth, Auth::Keys(_)) {
-        app.keys().shelf().await?;
+        app.keys().key_store().await?;
     }
     let host = settings.host.trim_matches(['[', ']']);
     let said =
@@ -117,17 +117,17 @@ pub(crate) async fn bind(app: App, router: Router) -> Result<Bound, ServeError> 
     let taken = |source| ServeError::Listen { address: said.clone(), source };
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&said).await.map_err(taken)?.collect();
     for address in &addresses {
-        may_listen(*address, &settings.auth, app.keys(), app.origin_check()).map_err(|exposed| match exposed {
-            Exposed::WithoutKeys => ServeError::WithoutKeys(said.clone()),
-            Exposed::WithoutHosts => ServeError::WithoutHosts(said.clone()),
+        check_exposure(*address, &settings.auth, app.keys(), app.origin_check()).map_err(|exposed| match exposed {
+            ExposureError::WithoutKeys => ServeError::WithoutKeys(said.clone()),
+            ExposureError::WithoutHosts => ServeError::WithoutHosts(said.clone()),
         })?;
     }
     let listener = TcpListener::bind(&*addresses).await.map_err(taken)?;
     let address = listener.local_addr().map_err(taken)?;
-    Ok(Bound { app, router, listener, address })
+    Ok(BoundServer { app, router, listener, address })
 }
 
-impl Bound {
+impl BoundServer {
     /// The address it has.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -146,24 +146,24 @@ impl Bound {
             router,
             builder: Arc::new(builder(&app)),
             connections: Connections::new(),
-            places: Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS))),
             tasks: TaskTracker::new(),
             app,
         };
         let reaper = async {
-            let shortest = limits.header_time.min(limits.idle_time).min(limits.body_time);
+            let shortest = limits.header_timeout.min(limits.idle_timeout).min(limits.body_timeout);
             let step = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
             loop {
                 tokio::time::sleep(step).await;
-                let cut = acceptor.connections.cut_late(&limits);
-                acceptor.app.meters().listener.cut.fetch_add(cut as u64, Relaxed);
+                let cut = acceptor.connections.abort_overdue(&limits);
+                acceptor.app.meters().listener.timed_out.fetch_add(cut as u64, Relaxed);
             }
         };
         let mut stop = pin!(stop);
         let asked = async {
             stop.as_mut().await;
             acceptor.app.stopping().cancel();
-            tokio::time::sleep(acceptor.app.settings().notice).await;
+            tokio::time::sleep(acceptor.app.settings().shutdown_notice).await;
         };
         let mut reaper = pin!(reaper);
         tokio::select! {
@@ -186,29 +186,29 @@ struct Acceptor {
     router: Router,
     builder: Arc<Builder<TokioExecutor>>,
     connections: Arc<Connections>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     tasks: TaskTracker,
 }
 
 impl Acceptor {
     async fn accept(&self, listener: &TcpListener) -> std::convert::Infallible {
         let meter = &self.app.meters().listener;
-        let mut wait = BACKOFF.0;
+        let mut wait = ACCEPT_BACKOFF.0;
         loop {
             let (tcp, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 // The client went away before it was its turn; the next one has nothing to do with that.
-                Err(error) if is_the_clients(&error) => continue,
+                Err(error) if is_client_error(&error) => continue,
                 Err(error) => {
                     tracing::warn!(%error, "cannot take connections in for the moment");
-                    self.connections.make_room();
+                    self.connections.evict_idle();
                     tokio::time::sleep(wait).await;
-                    wait = (wait * 2).min(BACKOFF.1);
+                    wait = (wait * 2).min(ACCEPT_BACKOFF.1);
                     continue;
                 }
             };
-            wait = BACKOFF.0;
-            match self.place().await {
+            wait = ACCEPT_BACKOFF.0;
+            match self.acquire_permit().await {
                 Some(place) => {
                     meter.accepted.fetch_add(1, Relaxed);
                     self.serve(tcp, peer, place);
@@ -221,38 +221,38 @@ impl Acceptor {
     }
 
     /// A place for one more connection. Where all are taken, those who do not use theirs give it up.
-    async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
+    async fn acquire_permit(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = self.permits.clone().try_acquire_owned() {
             return Some(place);
         }
-        let closed = self.connections.make_room();
-        self.app.meters().listener.made_room.fetch_add(closed as u64, Relaxed);
-        let wait = if closed > 0 { WAIT_FOR_PLACE.0 } else { WAIT_FOR_PLACE.1 };
-        timeout(wait, self.places.clone().acquire_owned()).await.ok()?.ok()
+        let closed = self.connections.evict_idle();
+        self.app.meters().listener.evicted.fetch_add(closed as u64, Relaxed);
+        let wait = if closed > 0 { PERMIT_TIMEOUTS.0 } else { PERMIT_TIMEOUTS.1 };
+        timeout(wait, self.permits.clone().acquire_owned()).await.ok()?.ok()
     }
 
     fn serve(&self, tcp: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
         // Answers are small and complete; waiting for more to send with them only costs time.
         let _ = tcp.set_nodelay(true);
-        let registration = self.connections.open();
+        let registration = self.connections.register();
         let conn = registration.conn.clone();
         let service = ConnService { router: self.router.clone(), app: self.app.clone(), conn: conn.clone(), peer };
         let (builder, app) = (self.builder.clone(), self.app.clone());
         self.tasks.spawn(async move {
             app.meters().listener.open.fetch_add(1, Relaxed);
-            let _leaves = Leaves(&app);
+            let _leaves = OpenCountGuard(&app);
             let mut connection =
                 pin!(builder.serve_connection(TokioIo::new(TrackedIo::new(tcp, registration, place)), service));
-            let mut known = Order::Stay;
+            let mut known = ConnCommand::Serve;
             poll_fn(|cx| {
                 loop {
                     // What a connection fails with is the client's doing, and nobody can be told.
                     if connection.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(());
                     }
-                    match conn.poll_order(cx, known) {
+                    match conn.poll_command(cx, known) {
                         Poll::Pending => return Poll::Pending,
-                        Poll::Ready(Order::Cut) => return Poll::Ready(()),
+                        Poll::Ready(ConnCommand::Abort) => return Poll::Ready(()),
                         Poll::Ready(order) => {
                             known = order;
                             connection.as_mut().graceful_shutdown();
@@ -266,20 +266,20 @@ impl Acceptor {
 
     /// Lets everything come to its end.
     async fn drain(&self) {
-        let end = Instant::now() + self.app.settings().drain;
+        let end = Instant::now() + self.app.settings().drain_timeout;
         self.tasks.close();
-        self.connections.tell(Order::Finish);
-        let first = Instant::now() + LAST_REQUESTS.min(self.app.settings().drain / 4);
+        self.connections.broadcast(ConnCommand::Drain);
+        let first = Instant::now() + INFLIGHT_GRACE.min(self.app.settings().drain_timeout / 4);
         let _ = timeout_at(first, self.tasks.wait()).await;
         // A request that has not come by now would be refused, and nobody need wait for its rest.
-        self.connections.cut_half_asked();
+        self.connections.abort_partial_requests();
         // Runs stay as they are written down, and go on in the next process; whoever waits for one is told how far it is.
         self.app.agents().stop().await;
         let left = end.saturating_duration_since(Instant::now());
         let hub = self.app.hub().shutdown(left);
         let connections = async {
-            if timeout_at(end + LAST_REQUESTS, self.tasks.wait()).await.is_err() {
-                self.connections.tell(Order::Cut);
+            if timeout_at(end + INFLIGHT_GRACE, self.tasks.wait()).await.is_err() {
+                self.connections.broadcast(ConnCommand::Abort);
                 self.tasks.wait().await;
             }
         };
@@ -288,9 +288,9 @@ impl Acceptor {
 }
 
 /// Counts a connection as closed, however it ends.
-struct Leaves<'a>(&'a App);
+struct OpenCountGuard<'a>(&'a App);
 
-impl Drop for Leaves<'_> {
+impl Drop for OpenCountGuard<'_> {
     fn drop(&mut self) {
         self.0.meters().listener.open.fetch_sub(1, Relaxed);
     }
@@ -306,12 +306,12 @@ fn builder(app: &App) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.headers).unwrap_or(u32::MAX))
         .max_concurrent_streams(128)
-        .keep_alive_interval(limits.idle_time)
-        .keep_alive_timeout(limits.header_time);
+        .keep_alive_interval(limits.idle_timeout)
+        .keep_alive_timeout(limits.header_timeout);
     builder
 }
 
-fn is_the_clients(error: &io::Error) -> bool {
+fn is_client_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

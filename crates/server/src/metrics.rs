@@ -3,9 +3,9 @@
 //! In: the end of each request. Out: numbers, for `metrics/page.rs` to write down. Counting is one addition; nothing is
 //! decided here.
 
-mod census;
 mod page;
-mod text;
+mod prometheus_text;
+mod state_counter;
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +16,14 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use page::{Sources, page};
+pub(crate) use page::{Sources, render};
 
 /// All counters of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     routes: Mutex<BTreeMap<(&'static str, String), Arc<RouteMeter>>>,
     pub(crate) listener: ListenerMeter,
-    census: census::Census,
+    state_counter: state_counter::StateCounter,
 }
 
 /// What happened at one route.
@@ -32,7 +32,7 @@ pub(crate) struct RouteMeter {
     /// Answers by the first digit of their status.
     classes: [AtomicU64; 6],
     /// How long they took together, in microseconds.
-    micros: AtomicU64,
+    total_micros: AtomicU64,
 }
 
 /// What happened to connections.
@@ -43,9 +43,9 @@ pub(crate) struct ListenerMeter {
     /// Not let in, because there were too many.
     pub(crate) refused: AtomicU64,
     /// Closed to let others in.
-    pub(crate) made_room: AtomicU64,
+    pub(crate) evicted: AtomicU64,
     /// Cut because they were too slow.
-    pub(crate) cut: AtomicU64,
+    pub(crate) timed_out: AtomicU64,
 }
 
 impl Meters {
@@ -65,11 +65,11 @@ impl Meters {
 
 impl RouteMeter {
     /// One request was answered.
-    pub(crate) fn answered(&self, status: u16, took: Duration) {
+    pub(crate) fn record(&self, status: u16, took: Duration) {
         if let Some(class) = self.classes.get(usize::from(status / 100)) {
             class.fetch_add(1, Relaxed);
         }
-        self.micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
+        self.total_micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
     }
 
     /// How many answers began with this digit.
@@ -83,7 +83,7 @@ impl RouteMeter {
     }
 
     /// How long they took together.
-    pub(crate) fn seconds(&self) -> f64 {
-        Duration::from_micros(self.micros.load(Relaxed)).as_secs_f64()
+    pub(crate) fn total_seconds(&self) -> f64 {
+        Duration::from_micros(self.total_micros.load(Relaxed)).as_secs_f64()
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use toolhub_core::ErrorKind;
 
 use crate::{
-    extract::{FromParts, Key},
+    extract::{FromParts, IdempotencyHeader},
     operation::Operation,
     problem::{Code, ProblemBody},
     route::Route,
@@ -19,14 +19,14 @@ use crate::{
 };
 
 /// What every route may answer, whatever it does.
-const ALWAYS: &[Code] =
+const COMMON_CODES: &[Code] =
     &[Code::MISDIRECTED, Code::FOREIGN_ORIGIN, Code::TOO_SLOW, Code::TOO_LARGE, Code::INTERNAL, Code::SHUTTING_DOWN];
 /// What every route may answer that asks who is there.
-const GUARDED: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
+const AUTH_CODES: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
 /// What a route may answer that reads a body.
-const WITH_BODY: &[Code] = &[Code::INVALID_JSON, Code::INVALID_REQUEST, Code::UNSUPPORTED_MEDIA_TYPE];
+const BODY_CODES: &[Code] = &[Code::INVALID_JSON, Code::INVALID_REQUEST, Code::UNSUPPORTED_MEDIA_TYPE];
 /// What a route may answer whose repetitions are answered for it.
-const ONCE: &[ErrorKind] =
+const IDEMPOTENCY_ERRORS: &[ErrorKind] =
     &[ErrorKind::IdempotencyKeyReused, ErrorKind::IdempotencyInProgress, ErrorKind::StoreUnavailable];
 
 /// The whole document.
@@ -42,7 +42,7 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
     let problem = given.subschema_for::<ProblemBody>();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in routes {
-        let operation = describe(route, (&mut taken, &mut given), problem.as_value());
+        let operation = describe_operation(route, (&mut taken, &mut given), problem.as_value());
         paths.entry(route.path).or_default().insert(route.method.as_str().to_ascii_lowercase(), operation);
     }
     let mut schemas = given.take_definitions(true);
@@ -52,12 +52,12 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
         taken.iter().filter(|(name, schema)| differs(name, schema)).map(|(name, _)| name.clone()).collect();
     for operation in paths.values_mut().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
         for part in ["parameters", "requestBody"] {
-            operation.get_mut(part).into_iter().for_each(|part| renamed(part, &doubled));
+            operation.get_mut(part).into_iter().for_each(|part| rename_refs(part, &doubled));
         }
     }
     for (name, mut schema) in std::mem::take(&mut taken) {
-        renamed(&mut schema, &doubled);
-        let name = if doubled.contains(&name) { format!("{name}{TAKEN}") } else { name };
+        rename_refs(&mut schema, &doubled);
+        let name = if doubled.contains(&name) { format!("{name}{INPUT_SUFFIX}") } else { name };
         schemas.insert(name, schema);
     }
     json!({
@@ -78,36 +78,40 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
 }
 
 /// What the name of a type ends with that is not taken as it is given.
-const TAKEN: &str = "Input";
+const INPUT_SUFFIX: &str = "Input";
 /// Where the schemas of types are.
-const SCHEMAS: &str = "#/components/schemas/";
+const SCHEMA_REF_PREFIX: &str = "#/components/schemas/";
 
 /// Makes references to these types lead to what is taken.
-fn renamed(schema: &mut Value, doubled: &[String]) {
+fn rename_refs(schema: &mut Value, doubled: &[String]) {
     match schema {
         Value::Object(members) => {
             if let Some(Value::String(reference)) = members.get_mut("$ref")
-                && doubled.iter().any(|name| reference.strip_prefix(SCHEMAS) == Some(name))
+                && doubled.iter().any(|name| reference.strip_prefix(SCHEMA_REF_PREFIX) == Some(name))
             {
-                reference.push_str(TAKEN);
+                reference.push_str(INPUT_SUFFIX);
             }
-            members.values_mut().for_each(|member| renamed(member, doubled));
+            members.values_mut().for_each(|member| rename_refs(member, doubled));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| renamed(item, doubled)),
+        Value::Array(items) => items.iter_mut().for_each(|item| rename_refs(item, doubled)),
         _ => {}
     }
 }
 
-fn describe(route: &Route, (taken, given): (&mut SchemaGenerator, &mut SchemaGenerator), problem: &Value) -> Value {
+fn describe_operation(
+    route: &Route,
+    (taken, given): (&mut SchemaGenerator, &mut SchemaGenerator),
+    problem: &Value,
+) -> Value {
     let mut operation = Operation::new(taken);
-    (route.inputs)(&mut operation);
-    if route.once {
-        Key::describe(&mut operation);
+    (route.describe_inputs)(&mut operation);
+    if route.replays_responses {
+        IdempotencyHeader::describe(&mut operation);
     }
     let (parameters, body) = operation.into_parts();
     let mut responses = Map::new();
-    for says in &route.answers {
-        let mut answer = json!({"description": says.what});
+    for says in &route.responses {
+        let mut answer = json!({"description": says.description});
         if let (Some(answer), true) = (answer.as_object_mut(), !says.media.is_empty()) {
             let schema = says.schema.map_or_else(|| json!({}), |schema| schema(given).to_value());
             let media = if says.schema.is_some() { json!({"schema": schema}) } else { json!({}) };
@@ -123,17 +127,17 @@ fn describe(route: &Route, (taken, given): (&mut SchemaGenerator, &mut SchemaGen
         responses.insert(says.status.to_string(), answer);
     }
     let mut codes: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    let guarded = if matches!(route.access, Access::Needs(_)) { GUARDED } else { &[] };
-    let with_body = if body.is_some() { WITH_BODY } else { &[] };
+    let guarded = if matches!(route.access, Access::Needs(_)) { AUTH_CODES } else { &[] };
+    let with_body = if body.is_some() { BODY_CODES } else { &[] };
     let with_query = if parameters.iter().any(|one| one["in"] == "query") { &[Code::INVALID_REQUEST][..] } else { &[] };
     let with_path = if parameters.iter().any(|one| one["in"] == "path") { &[Code::NOT_FOUND][..] } else { &[] };
-    for code in [ALWAYS, guarded, with_body, with_query, with_path, &route.problems].into_iter().flatten() {
+    for code in [COMMON_CODES, guarded, with_body, with_query, with_path, &route.problems].into_iter().flatten() {
         codes.entry(code.status).or_default().push(code.name);
     }
-    if route.once {
+    if route.replays_responses {
         codes.entry(Code::INVALID_KEY.status).or_default().push(Code::INVALID_KEY.name);
     }
-    let once = if route.once { ONCE } else { &[] };
+    let once = if route.replays_responses { IDEMPOTENCY_ERRORS } else { &[] };
     for kind in route.refusals.iter().chain(once) {
         codes.entry(kind.row().http).or_default().push(kind.name());
     }
@@ -147,7 +151,7 @@ fn describe(route: &Route, (taken, given): (&mut SchemaGenerator, &mut SchemaGen
     }
     let takes = |name: &str| parameters.iter().any(|one| one["name"] == name);
     for (status, answer) in &mut responses {
-        let headers = headers::of(route, status, takes);
+        let headers = headers::response_headers(route, status, takes);
         if let (Some(answer), false) = (answer.as_object_mut(), headers.is_empty()) {
             answer.insert("headers".into(), headers.into());
         }

@@ -28,15 +28,15 @@ impl<'a> Operation<'a> {
     pub(crate) fn parameters<P: JsonSchema>(&mut self, place: &str) {
         // Parameters are listed one by one, so the type itself must not become a reference.
         let schema = P::json_schema(self.schemas);
-        self.members(schema, place);
+        self.add_parameters(schema, place);
     }
 
-    fn members(&mut self, mut schema: Schema, place: &str) {
+    fn add_parameters(&mut self, mut schema: Schema, place: &str) {
         let required: Vec<String> =
             schema.get("required").and_then(|names| serde_json::from_value(names.clone()).ok()).unwrap_or_default();
         let Some(Value::Object(properties)) = schema.remove("properties") else { return };
         for (name, mut schema) in properties {
-            never_null(&mut schema);
+            remove_null(&mut schema);
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             let required = place == "path" || required.contains(&name);
             let mut parameter = json!({"name": name, "in": place, "required": required, "schema": schema});
@@ -57,16 +57,16 @@ impl<'a> Operation<'a> {
     /// The body.
     pub(crate) fn body<B: JsonSchema>(&mut self, required: bool) {
         let schema = self.schemas.subschema_for::<B>();
-        self.body_of(&schema, required);
+        self.set_body(&schema, required);
     }
 
-    fn body_of(&mut self, schema: &Schema, required: bool) {
+    fn set_body(&mut self, schema: &Schema, required: bool) {
         self.body = Some(json!({"required": required, "content": {"application/json": {"schema": schema}}}));
     }
 }
 
 /// In a path or a query a member is there or not; there is no null.
-fn never_null(schema: &mut Value) {
+fn remove_null(schema: &mut Value) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|one| one != "null");
         if let [one] = types.as_slice() {

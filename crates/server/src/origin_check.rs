@@ -11,7 +11,7 @@ use axum::{
     http::{HeaderMap, HeaderName, Version, header},
 };
 
-use hosts::{Hosts, name_of};
+use hosts::{Hosts, host_name};
 
 use crate::{
     problem::{Code, Problem},
@@ -26,15 +26,15 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(crate) struct OriginCheck {
     hosts: Hosts,
     /// The site the owner says this server is, where a proxy hides it.
-    public: Option<Box<str>>,
+    public_origin: Option<Box<str>>,
 }
 
 impl OriginCheck {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let public = settings.public_url.as_deref().and_then(site);
+        let public = settings.public_url.as_deref().and_then(url_origin);
         let own = public.as_deref().and_then(|site| site.split_once("://")).map(|(_, authority)| authority);
         let hosts = Hosts::new(settings.allowed_hosts.iter().map(String::as_str).chain(own));
-        Self { hosts, public }
+        Self { hosts, public_origin: public }
     }
 
     /// The hosts this server answers for.
@@ -46,13 +46,13 @@ impl OriginCheck {
     ///
     /// # Errors
     /// The problem it is answered with.
-    pub(crate) fn look(&self, request: &Request, info: &RequestInfo) -> Result<(), Problem> {
-        let authority = self.meant_for_us(request, info)?;
-        self.same_site(request.headers(), authority)
+    pub(crate) fn check(&self, request: &Request, info: &RequestInfo) -> Result<(), Problem> {
+        let authority = self.check_host(request, info)?;
+        self.check_origin(request.headers(), authority)
     }
 
     /// The authority the request names. Only a request that came by no socket may name none.
-    fn meant_for_us<'a>(&self, request: &'a Request, info: &RequestInfo) -> Result<&'a str, Problem> {
+    fn check_host<'a>(&self, request: &'a Request, info: &RequestInfo) -> Result<&'a str, Problem> {
         let foreign = |why: &str| {
             Problem::new(Code::MISDIRECTED, why)
                 .hint("name the host in `server.allowed_hosts`, if people shall reach this server by it")
@@ -75,21 +75,21 @@ impl OriginCheck {
             (None, None) if info.peer.is_none() => return Ok(""),
             (None, None) => return Err(foreign("the request names no host")),
         };
-        match name_of(authority) {
-            Some(host) if self.hosts.have(host) => Ok(authority),
+        match host_name(authority) {
+            Some(host) if self.hosts.contains(host) => Ok(authority),
             _ => Err(foreign("this server does not answer for the host the request names")),
         }
     }
 
     /// No page of another site has sent it.
-    fn same_site(&self, headers: &HeaderMap, authority: &str) -> Result<(), Problem> {
+    fn check_origin(&self, headers: &HeaderMap, authority: &str) -> Result<(), Problem> {
         let foreign = |why| Err(Problem::new(Code::FOREIGN_ORIGIN, why));
         for origin in headers.get_all(header::ORIGIN) {
             let origin = origin.to_str().unwrap_or_default();
             let same = origin.split_once("://").is_some_and(|(scheme, rest)| {
                 matches!(scheme, "http" | "https") && !authority.is_empty() && rest.eq_ignore_ascii_case(authority)
             });
-            if !same && !self.public.as_deref().is_some_and(|site| site.eq_ignore_ascii_case(origin)) {
+            if !same && !self.public_origin.as_deref().is_some_and(|site| site.eq_ignore_ascii_case(origin)) {
                 return foreign("the request was sent by a page of another site");
             }
         }
@@ -103,7 +103,7 @@ impl OriginCheck {
 }
 
 /// Scheme, host and port of a URL, as browsers write an origin.
-fn site(url: &str) -> Option<Box<str>> {
+fn url_origin(url: &str) -> Option<Box<str>> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let usual = match scheme {

@@ -27,13 +27,13 @@ use crate::{
     app::App,
     extract::FromParts,
     json::Json,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
 };
 
-const USUAL: usize = 50;
-const MOST: usize = 500;
+const DEFAULT_LIMIT: usize = 50;
+const MAX_LIMIT: usize = 500;
 /// Hexadecimal digits of a cursor's checksum.
-const CHECKSUM: usize = 8;
+const CHECKSUM_LEN: usize = 8;
 
 /// How many items are wanted on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,12 +46,12 @@ impl Limit {
     }
 
     /// One more than is wanted: whoever finds it knows that there is a next page.
-    pub(crate) fn and_one(self) -> usize {
+    pub(crate) fn plus_one(self) -> usize {
         self.0 + 1
     }
 
     /// Cuts what was found to one page. The last item on it, where there were more.
-    pub(crate) fn cut<T>(self, found: &mut Vec<T>) -> Option<&T> {
+    pub(crate) fn truncate<T>(self, found: &mut Vec<T>) -> Option<&T> {
         let more = found.len() > self.0;
         found.truncate(self.0);
         found.last().filter(|_| more)
@@ -60,28 +60,28 @@ impl Limit {
 
 impl Default for Limit {
     fn default() -> Self {
-        Self(USUAL)
+        Self(DEFAULT_LIMIT)
     }
 }
 
 impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reads;
-        impl de::Visitor<'_> for Reads {
+        struct LimitVisitor;
+        impl de::Visitor<'_> for LimitVisitor {
             type Value = Limit;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "`limit` as a whole number from 1 to {MOST}")
+                write!(f, "`limit` as a whole number from 1 to {MAX_LIMIT}")
             }
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<Limit, E> {
-                let number = usize::try_from(number).ok().filter(|number| (1..=MOST).contains(number));
-                number.map(Limit).ok_or_else(|| E::custom(format!("`limit` is a whole number from 1 to {MOST}")))
+                let number = usize::try_from(number).ok().filter(|number| (1..=MAX_LIMIT).contains(number));
+                number.map(Limit).ok_or_else(|| E::custom(format!("`limit` is a whole number from 1 to {MAX_LIMIT}")))
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
                 self.visit_u64(text.parse().unwrap_or(0))
             }
         }
         // In a query everything is text.
-        from.deserialize_any(Reads)
+        from.deserialize_any(LimitVisitor)
     }
 }
 
@@ -93,7 +93,7 @@ impl JsonSchema for Limit {
         "Limit".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "integer", "minimum": 1, "maximum": MOST, "default": USUAL,
+        json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT,
             "description": "How many at most. A page may hold fewer, even none, and still not be the last."})
     }
 }
@@ -137,45 +137,45 @@ list_query! {
 }
 
 /// The place in the list that a cursor names; `None` for the first page.
-pub(crate) fn place(cursor: Option<&Cursor>, list: &str) -> Answer<Option<String>> {
+pub(crate) fn decode_cursor(cursor: Option<&Cursor>, list: &str) -> ApiResult<Option<String>> {
     let foreign = || {
         Problem::new(Code::INVALID_REQUEST, "the cursor is not one of this list's")
             .hint("take `nextCursor` of the page before as it is, or leave `cursor` out to begin anew")
     };
-    cursor.map(|Cursor(text)| open(list, text).ok_or_else(foreign)).transpose()
+    cursor.map(|Cursor(text)| parse_cursor(list, text).ok_or_else(foreign)).transpose()
 }
 
 /// The same, where places are written as something of this type.
-pub(crate) fn place_as<T: FromStr>(cursor: Option<&Cursor>, list: &str) -> Answer<Option<T>> {
-    place(cursor, list)?.map(|text| text.parse().map_err(|_| no_such_place())).transpose()
+pub(crate) fn decode_cursor_as<T: FromStr>(cursor: Option<&Cursor>, list: &str) -> ApiResult<Option<T>> {
+    decode_cursor(cursor, list)?.map(|text| text.parse().map_err(|_| unknown_position())).transpose()
 }
 
 /// The refusal of a cursor that was whole, but names no place that the list knows.
-pub(crate) fn no_such_place() -> Problem {
+pub(crate) fn unknown_position() -> Problem {
     Problem::new(Code::INVALID_REQUEST, "the cursor names no place in this list")
         .hint("leave `cursor` out to begin anew")
 }
 
 /// The address of this request, for the link to the next page.
 #[derive(Debug, Clone)]
-pub(crate) struct Here(Uri);
+pub(crate) struct RequestUri(Uri);
 
-impl FromParts for Here {
+impl FromParts for RequestUri {
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         Ok(Self(parts.uri.clone()))
     }
 }
 
-impl Here {
+impl RequestUri {
     /// A page of `list`, and the place where the next one begins, if there is one.
-    pub(crate) fn list<T>(&self, list: &str, items: Vec<T>, next: Option<impl AsRef<str>>) -> Listed<T> {
-        let next_cursor = next.map(|place| seal(list, place.as_ref()));
-        let link = next_cursor.as_ref().map(|cursor| self.next(cursor));
-        Listed { list: List { items, next_cursor }, link }
+    pub(crate) fn list_response<T>(&self, list: &str, items: Vec<T>, next: Option<impl AsRef<str>>) -> ListResponse<T> {
+        let next_cursor = next.map(|place| encode_cursor(list, place.as_ref()));
+        let link = next_cursor.as_ref().map(|cursor| self.next_link(cursor));
+        ListResponse { list: List { items, next_cursor }, link }
     }
 
     /// This address with another cursor.
-    fn next(&self, cursor: &str) -> String {
+    fn next_link(&self, cursor: &str) -> String {
         let said = self.0.query().unwrap_or_default().split('&');
         let kept = said.filter(|part| !part.is_empty() && part.split('=').next() != Some("cursor"));
         let cursor = format!("cursor={cursor}");
@@ -198,12 +198,12 @@ pub(crate) struct List<T> {
 
 /// A page as it is answered.
 #[derive(Debug, Clone)]
-pub(crate) struct Listed<T> {
+pub(crate) struct ListResponse<T> {
     list: List<T>,
     link: Option<String>,
 }
 
-impl<T: Serialize> IntoResponse for Listed<T> {
+impl<T: Serialize> IntoResponse for ListResponse<T> {
     fn into_response(self) -> Response {
         let mut response = Json(self.list).into_response();
         if let Some(link) = self.link.and_then(|link| HeaderValue::try_from(link).ok()) {
@@ -214,7 +214,7 @@ impl<T: Serialize> IntoResponse for Listed<T> {
 }
 
 /// A place as a cursor: its checksum, and the place, in hexadecimal digits.
-fn seal(list: &str, place: &str) -> String {
+fn encode_cursor(list: &str, place: &str) -> String {
     place.bytes().fold(checksum(list, place), |mut cursor, byte| {
         let _ = write!(cursor, "{byte:02x}");
         cursor
@@ -222,8 +222,8 @@ fn seal(list: &str, place: &str) -> String {
 }
 
 /// The place in a cursor; `None` if it was not made by [`seal`] for this list.
-fn open(list: &str, cursor: &str) -> Option<String> {
-    let (sum, digits) = cursor.split_at_checked(CHECKSUM)?;
+fn parse_cursor(list: &str, cursor: &str) -> Option<String> {
+    let (sum, digits) = cursor.split_at_checked(CHECKSUM_LEN)?;
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let bytes = digits.as_bytes().chunks(2).map(|pair| match pair {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
@@ -235,7 +235,7 @@ fn open(list: &str, cursor: &str) -> Option<String> {
 
 fn checksum(list: &str, place: &str) -> String {
     let digest = Sha256::new().chain_update(list).chain_update([0]).chain_update(place).finalize();
-    digest.iter().take(CHECKSUM / 2).fold(String::new(), |mut sum, byte| {
+    digest.iter().take(CHECKSUM_LEN / 2).fold(String::new(), |mut sum, byte| {
         let _ = write!(sum, "{byte:02x}");
         sum
     })
@@ -248,26 +248,26 @@ mod tests {
     #[test]
     fn a_cursor_leads_back_to_its_place_in_its_list_only() {
         for place in ["", "t1", "~/cart/business", "ü\0"] {
-            let cursor = seal("threads", place);
-            assert_eq!(open("threads", &cursor).as_deref(), Some(place));
-            assert_eq!(open("calls", &cursor), None);
+            let cursor = encode_cursor("threads", place);
+            assert_eq!(parse_cursor("threads", &cursor).as_deref(), Some(place));
+            assert_eq!(parse_cursor("calls", &cursor), None);
         }
     }
 
     #[test]
     fn a_damaged_cursor_is_none() {
-        let cursor = seal("threads", "t1");
+        let cursor = encode_cursor("threads", "t1");
         let upper = cursor.to_ascii_uppercase();
         let others =
             ["", "1", "zzzzzzzz", "ääääääää", "0000000ä", &cursor[1..], &cursor[..cursor.len() - 1], "00000000ffff"];
         for text in others.into_iter().chain((upper != cursor).then_some(upper.as_str())) {
-            assert_eq!(open("threads", text), None, "{text}");
+            assert_eq!(parse_cursor("threads", text), None, "{text}");
         }
     }
 
     #[test]
     fn the_link_keeps_everything_but_the_old_cursor() {
-        let next = |uri: &'static str| Here(Uri::from_static(uri)).next("ab");
+        let next = |uri: &'static str| RequestUri(Uri::from_static(uri)).next_link("ab");
         assert_eq!(next("/a"), "</a?cursor=ab>; rel=\"next\"");
         assert_eq!(next("http://h/a?cursor=00&limit=2&q=x%20y"), "</a?limit=2&q=x%20y&cursor=ab>; rel=\"next\"");
     }
@@ -276,7 +276,7 @@ mod tests {
     fn a_page_tells_of_a_next_one_only_where_something_is_left() {
         let cut = |limit: usize, found: usize| {
             let mut found: Vec<usize> = (0..found).collect();
-            let last = Limit(limit).cut(&mut found).copied();
+            let last = Limit(limit).truncate(&mut found).copied();
             (found.len(), last)
         };
         assert_eq!([cut(2, 0), cut(2, 2), cut(2, 3), cut(2, 9)], [(0, None), (2, None), (2, Some(1)), (2, Some(1))]);

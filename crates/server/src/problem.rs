@@ -82,10 +82,10 @@ pub(crate) struct Problem {
     // Small on purpose: a problem is the other side of most results here.
     hint: Option<Box<str>>,
     retry_after: Option<u32>,
-    more: Map<String, Value>,
+    extra: Map<String, Value>,
 }
 
-pub(crate) type Answer<T> = Result<T, Problem>;
+pub(crate) type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
     /// A problem of HTTP itself, in words for this request.
@@ -97,7 +97,7 @@ impl Problem {
             detail: detail.into(),
             hint: None,
             retry_after: None,
-            more: Map::new(),
+            extra: Map::new(),
         }
     }
 
@@ -116,7 +116,7 @@ impl Problem {
     /// One more member.
     pub(crate) fn with(mut self, name: &str, value: impl Serialize) -> Self {
         if let Ok(value) = serde_json::to_value(value) {
-            self.more.insert(name.into(), value);
+            self.extra.insert(name.into(), value);
         }
         self
     }
@@ -130,15 +130,15 @@ impl Problem {
     }
 
     /// Its body.
-    pub(crate) fn body(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let mut body = Map::new();
         body.insert("type".into(), format!("/problems/{}", self.code).into());
-        body.insert("title".into(), sentence(self.title).into());
+        body.insert("title".into(), capitalize(self.title).into());
         body.insert("status".into(), self.status.into());
         body.insert("code".into(), self.code.into());
         body.insert("detail".into(), self.detail.clone().into());
         body.extend(self.hint.as_deref().map(|hint| ("hint".into(), hint.into())));
-        body.extend(self.more.clone());
+        body.extend(self.extra.clone());
         Value::Object(body)
     }
 }
@@ -155,7 +155,7 @@ impl From<CallError> for Problem {
             detail: error.operator.clone(),
             hint: None,
             retry_after: error.retry_after.map(|wait| wait.as_secs_f64().ceil() as u32),
-            more: Map::new(),
+            extra: Map::new(),
         };
         if !error.suggestions().is_empty() {
             problem = problem.with("suggestions", error.suggestions());
@@ -182,7 +182,7 @@ impl From<toolhub_core::backend::StoreError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, Json(self.body())).into_response();
+        let mut response = (status, Json(self.to_json())).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after {
@@ -247,7 +247,7 @@ pub(crate) struct Flaw {
     pub(crate) detail: String,
 }
 
-fn sentence(text: &str) -> String {
+fn capitalize(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -34,7 +34,7 @@ impl RequestInfo {
     }
 
     /// The same name, for the answer.
-    pub(crate) fn header(&self) -> Option<HeaderValue> {
+    pub(crate) fn header_value(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(&self.id).ok()
     }
 }

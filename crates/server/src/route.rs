@@ -29,9 +29,9 @@ use crate::{
 type ErasedHandler = Arc<dyn Fn(Request, App) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// What one status of an answer means, and holds.
-pub(crate) struct Says {
+pub(crate) struct ResponseSpec {
     pub(crate) status: u16,
-    pub(crate) what: &'static str,
+    pub(crate) description: &'static str,
     pub(crate) media: &'static str,
     pub(crate) schema: Option<fn(&mut SchemaGenerator) -> Schema>,
 }
@@ -43,19 +43,19 @@ pub(crate) struct Route {
     pub(crate) access: Access,
     pub(crate) tag: &'static str,
     pub(crate) summary: &'static str,
-    pub(crate) answers: Vec<Says>,
+    pub(crate) responses: Vec<ResponseSpec>,
     pub(crate) problems: Vec<Code>,
     /// Names of the core's kinds of errors it may answer with.
     pub(crate) refusals: Vec<toolhub_core::ErrorKind>,
-    pub(crate) inputs: fn(&mut Operation<'_>),
+    pub(crate) describe_inputs: fn(&mut Operation<'_>),
     /// Whether its problems say `"success": false`.
-    admits: bool,
+    adds_success_flag: bool,
     /// The word in the audit, where what happens here is kept.
     pub(crate) audited: Option<&'static str>,
     /// Whether a repetition with the same `Idempotency-Key` is answered as the first was, without the handler.
-    pub(crate) once: bool,
+    pub(crate) replays_responses: bool,
     /// Headers of answers, by their statuses, that do not follow from what it takes.
-    pub(crate) gives: Vec<(&'static [u16], &'static str, &'static str)>,
+    pub(crate) response_headers: Vec<(&'static [u16], &'static str, &'static str)>,
     handler: ErasedHandler,
 }
 
@@ -66,10 +66,10 @@ impl Route {
         H: Handler<T>,
     {
         let call = Arc::new(move |request: Request, app: App| handler.call(request, app));
-        Self::erased(method, path, access, tag, H::describe, call)
+        Self::from_erased(method, path, access, tag, H::describe, call)
     }
 
-    fn erased(
+    fn from_erased(
         method: Method,
         path: &'static str,
         access: Access,
@@ -78,50 +78,55 @@ impl Route {
         handler: ErasedHandler,
     ) -> Self {
         Self {
-            once: method == Method::POST,
+            replays_responses: method == Method::POST,
             method,
             path,
             access,
             tag,
             summary: "",
-            answers: Vec::new(),
+            responses: Vec::new(),
             problems: Vec::new(),
             refusals: Vec::new(),
-            inputs,
-            admits: false,
+            describe_inputs: inputs,
+            adds_success_flag: false,
             audited: None,
-            gives: Vec::new(),
+            response_headers: Vec::new(),
             handler,
         }
     }
 
     /// What it does, in one line.
-    pub(crate) fn says(mut self, summary: &'static str) -> Self {
+    pub(crate) fn summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
 
     /// Answers with JSON of this type.
-    pub(crate) fn answers<T: JsonSchema>(mut self, status: u16, what: &'static str) -> Self {
+    pub(crate) fn json_response<T: JsonSchema>(mut self, status: u16, what: &'static str) -> Self {
         let schema = SchemaGenerator::subschema_for::<T>;
-        self.answers.push(Says { status, what, media: "application/json", schema: Some(schema) });
+        self.responses.push(ResponseSpec {
+            status,
+            description: what,
+            media: "application/json",
+            schema: Some(schema),
+        });
         self
     }
 
     /// Answers with something that is no JSON.
-    pub(crate) fn answers_as(mut self, status: u16, media: &'static str, what: &'static str) -> Self {
-        self.answers.push(Says { status, what, media, schema: None });
+    pub(crate) fn response(mut self, status: u16, media: &'static str, what: &'static str) -> Self {
+        self.responses.push(ResponseSpec { status, description: what, media, schema: None });
         self
     }
 
     /// Answers with nothing but a status.
-    pub(crate) fn answers_nothing(self, status: u16, what: &'static str) -> Self {
-        self.answers_as(status, "", what)
+    pub(crate) fn empty_response(self, status: u16, what: &'static str) -> Self {
+        self.response(status, "", what)
     }
 
     /// Its problems say `"success": false`, whoever answers with them.
-    pub(crate) fn admits_failure(mut self) -> Self {
-        self.admits = true;
+    pub(crate) fn with_success_flag(mut self) -> Self {
+        self.adds_success_flag = true;
         self
     }
 
@@ -132,14 +137,19 @@ impl Route {
     }
 
     /// Answers of these statuses may have this header.
-    pub(crate) fn gives(mut self, statuses: &'static [u16], header: &'static str, what: &'static str) -> Self {
-        self.gives.push((statuses, header, what));
+    pub(crate) fn response_header(
+        mut self,
+        statuses: &'static [u16],
+        header: &'static str,
+        what: &'static str,
+    ) -> Self {
+        self.response_headers.push((statuses, header, what));
         self
     }
 
     /// The handler knows what to do about repetitions.
-    pub(crate) fn minds_repetitions(mut self) -> Self {
-        self.once = false;
+    pub(crate) fn handles_idempotency(mut self) -> Self {
+        self.replays_responses = false;
         self
     }
 
@@ -159,12 +169,14 @@ impl Route {
 /// All routes as one router, each behind its guard.
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router<App> {
     routes.into_iter().fold(Router::new(), |router, route| {
-        let Route { method, path, access, audited, admits, once, handler, .. } = route;
+        let Route {
+            method, path, access, audited, adds_success_flag: admits, replays_responses: once, handler, ..
+        } = route;
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
         let meter = app.meters().route(path, method.as_str());
         let guard = RouteGuard { app: app.clone(), access, route: path, audited, meter };
         let idempotency = once.then(|| Arc::new(Idempotency::new(app, path)));
-        let endpoint = Arc::new(Endpoint { app: app.clone(), guard, idempotency, handler, admits });
+        let endpoint = Arc::new(Endpoint { app: app.clone(), guard, idempotency, handler, adds_success_flag: admits });
         let serve = tower::service_fn(move |request| {
             let answer = endpoint.clone().serve(request);
             async move { Ok::<_, Infallible>(answer.await) }
@@ -179,7 +191,7 @@ struct Endpoint {
     guard: RouteGuard,
     idempotency: Option<Arc<Idempotency>>,
     handler: ErasedHandler,
-    admits: bool,
+    adds_success_flag: bool,
 }
 
 impl Endpoint {
@@ -187,7 +199,7 @@ impl Endpoint {
     async fn serve(self: Arc<Self>, request: Request) -> Response {
         let behind = self.clone();
         let response = self.guard.serve(request, move |request| behind.handle(request)).await;
-        if self.admits { admit(response) } else { response }
+        if self.adds_success_flag { add_success_flag(response) } else { response }
     }
 
     fn handle(self: Arc<Self>, request: Request) -> BoxFuture<'static, Response> {
@@ -201,7 +213,7 @@ impl Endpoint {
 }
 
 /// Adds `"success": false` to a problem.
-fn admit(response: Response) -> Response {
+fn add_success_flag(response: Response) -> Response {
     let Some(problem) = response.extensions().get::<Problem>().cloned() else { return response };
     let mut admitted = problem.with("success", false).into_response();
     for (name, value) in response.headers() {

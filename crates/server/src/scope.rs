@@ -59,13 +59,13 @@ impl fmt::Display for Scope {
 /// A word that is no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no scope; there are tools:read, tools:call, approvals:write, state:read, state:write, admin")]
-pub struct NoScope(String);
+pub struct UnknownScope(String);
 
 impl FromStr for Scope {
-    type Err = NoScope;
+    type Err = UnknownScope;
 
-    fn from_str(word: &str) -> Result<Self, NoScope> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == word).ok_or_else(|| NoScope(word.into()))
+    fn from_str(word: &str) -> Result<Self, UnknownScope> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == word).ok_or_else(|| UnknownScope(word.into()))
     }
 }
 
@@ -124,7 +124,7 @@ impl Principal {
     }
 
     /// Whether it may do this. `admin` may do everything.
-    pub(crate) fn may(&self, scope: Scope) -> bool {
+    pub(crate) fn has_scope(&self, scope: Scope) -> bool {
         self.scopes.has(scope) || self.scopes.has(Scope::Admin)
     }
 }

@@ -25,13 +25,13 @@ pub struct Settings {
     pub limits: Limits,
     /// How long it goes on as before after it was asked to stop, while `/readyz` already says no: time for whoever sends it
     /// requests to notice. None by default.
-    pub notice: Duration,
+    pub shutdown_notice: Duration,
     /// How long running requests and calls may go on after that.
-    pub drain: Duration,
+    pub drain_timeout: Duration,
     /// Whether `/metrics` is served.
     pub metrics: bool,
     /// How long it is kept who did what, and who was not let.
-    pub keep_audit: Duration,
+    pub audit_retention: Duration,
     /// What was built, for whoever wonders which program answers.
     pub build: Build,
 }
@@ -81,11 +81,11 @@ pub struct Limits {
     /// Levels of JSON.
     pub json_depth: usize,
     /// Time until the headers are here.
-    pub header_time: Duration,
+    pub header_timeout: Duration,
     /// Time until the body is here; and how long a client may leave an answer unread.
-    pub body_time: Duration,
+    pub body_timeout: Duration,
     /// How long a connection is kept on which nothing is asked.
-    pub idle_time: Duration,
+    pub idle_timeout: Duration,
     /// Connections at once. Beyond that, those on which nothing is asked are closed first.
     pub connections: usize,
 }
@@ -99,10 +99,10 @@ impl Default for Settings {
             allowed_hosts: ["127.0.0.1", "localhost", "[::1]"].map(String::from).into(),
             auth: Auth::Local,
             limits: Limits::default(),
-            notice: Duration::ZERO,
-            drain: Duration::from_secs(30),
+            shutdown_notice: Duration::ZERO,
+            drain_timeout: Duration::from_secs(30),
             metrics: true,
-            keep_audit: Duration::from_secs(90 * 86_400),
+            audit_retention: Duration::from_secs(90 * 86_400),
             build: Build::default(),
         }
     }
@@ -121,9 +121,9 @@ impl Default for Limits {
             body: 2 << 20,
             headers: 16 << 10,
             json_depth: 64,
-            header_time: Duration::from_secs(10),
-            body_time: Duration::from_secs(30),
-            idle_time: Duration::from_secs(60),
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(60),
             connections: 4096,
         }
     }

@@ -18,9 +18,9 @@ use serde::Serialize;
 use crate::{app::App, scope::Principal, settings::Auth};
 
 /// How soon a listener that was cut off may come back.
-const COME_BACK: Duration = Duration::from_secs(2);
+const RECONNECT_DELAY: Duration = Duration::from_secs(2);
 /// How often a silent stream shows that it lives.
-pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// An event as it is sent.
 pub(crate) fn event(id: Option<u64>, name: &str, data: &impl Serialize) -> Event {
@@ -34,11 +34,11 @@ pub(crate) fn event(id: Option<u64>, name: &str, data: &impl Serialize) -> Event
 
 /// The answer that sends these to somebody.
 pub(crate) fn stream(app: &App, who: Principal, events: impl Stream<Item = Event> + Send + 'static) -> Response {
-    let hello = futures_util::stream::iter([Event::default().retry(COME_BACK)]);
+    let hello = futures_util::stream::iter([Event::default().retry(RECONNECT_DELAY)]);
     let here = app.clone();
-    let events = events.take_while(move |_| ready(still(&here, &who)));
+    let events = events.take_while(move |_| ready(is_still_authorized(&here, &who)));
     let events = hello.chain(events).take_until(app.stopping().clone().cancelled_owned()).map(Ok::<_, Infallible>);
-    let alive = KeepAlive::new().interval(SIGN_OF_LIFE).text("ka");
+    let alive = KeepAlive::new().interval(KEEP_ALIVE_INTERVAL).text("ka");
     let mut response = Sse::new(events).keep_alive(alive).into_response();
     // A proxy that collects answers would keep all of it to itself.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
@@ -46,6 +46,6 @@ pub(crate) fn stream(app: &App, who: Principal, events: impl Stream<Item = Event
 }
 
 /// Whether somebody who was let in would be let in now.
-fn still(app: &App, who: &Principal) -> bool {
-    matches!(app.settings().auth, Auth::Local) || app.keys().still(who, app.now())
+fn is_still_authorized(app: &App, who: &Principal) -> bool {
+    matches!(app.settings().auth, Auth::Local) || app.keys().is_still_valid(who, app.now())
 }

@@ -118,13 +118,13 @@ async fn bare(model: &Arc<dyn Model>, tools: &[Value]) {
 }
 
 fn prompt<'a>(messages: &'a [Message], tools: &'a [Value]) -> Prompt<'a> {
-    Prompt { system: "", messages, tools, may_call: true, stream: false, time: Duration::from_secs(9), trace: None }
+    Prompt { system: "", messages, tools, may_call: true, stream: false, timeout: Duration::from_secs(9), trace: None }
 }
 
 async fn ours(service: &AgentService, thread: &str) {
     let thread = ThreadId::new(thread).unwrap();
     let mut run = service.send(&Tenant::default(), &thread, "add 1 and 2").await.unwrap();
-    assert_eq!(run.ended().await.content, "That makes 3.");
+    assert_eq!(run.wait_ended().await.content, "That makes 3.");
 }
 
 /// A thousand threads at once, again and again: nobody hears another, and memory stays where it is.
@@ -140,7 +140,7 @@ async fn many(model: &Arc<dyn Model>, folder: &std::path::Path, rounds: usize, t
                 let thread = ThreadId::new(format!("t{at}")).unwrap();
                 let said = format!("add {at} and {round}");
                 let mut run = service.send(&Tenant::default(), &thread, said).await.unwrap();
-                assert_eq!(run.ended().await.content, format!("That makes {}.", at + round));
+                assert_eq!(run.wait_ended().await.content, format!("That makes {}.", at + round));
             }
         });
         futures_util::future::join_all(runs).await;

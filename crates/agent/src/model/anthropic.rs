@@ -2,9 +2,9 @@
 //!
 //! In: a prompt. Out: a reply. `write` says the question, `read` understands an answer that came whole, `stream` one in pieces.
 
-mod read;
+mod request;
+mod response;
 mod stream;
-mod write;
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use toolhub_core::{BoxFuture, export::Format};
 use toolhub_net::{HeaderMap, Secret, SecretError, header::HeaderValue};
 
 use super::{
-    Hear, Model, ModelError, Prompt, Reply,
+    Model, ModelError, Prompt, Reply, StreamSink,
+    attempt_error::AttemptError,
     exchange::{self, Dialect},
-    offered::offered,
+    model_list::list_models,
     provider_client::{ProviderClient, SettingsError},
-    trouble::Failed,
 };
 
 /// Where Anthropic itself is.
-const HOME: &str = "https://api.anthropic.com/v1";
+const DEFAULT_BASE_URL: &str = "https://api.anthropic.com/v1";
 /// The version of the wire format; there has been no other since.
-const VERSION: &str = "2023-06-01";
+const API_VERSION: &str = "2023-06-01";
 /// What every model there can write.
-const MAX_TOKENS: u32 = 4096;
+const DEFAULT_MAX_TOKENS: u32 = 4096;
 
 /// A model behind Anthropic's messages, or a server that speaks them.
 ///
@@ -44,7 +44,7 @@ pub struct Anthropic {
 impl Anthropic {
     /// This model, at Anthropic unless another [address](Self::base_url) is given.
     pub fn new(model: impl Into<String>) -> Self {
-        Self { model: model.into(), max_tokens: MAX_TOKENS, client: ProviderClient::new(HOME) }
+        Self { model: model.into(), max_tokens: DEFAULT_MAX_TOKENS, client: ProviderClient::new(DEFAULT_BASE_URL) }
     }
 
     /// How much it may write in one answer: 4096 tokens where nothing is said.
@@ -56,30 +56,30 @@ impl Anthropic {
 }
 
 impl Dialect for Anthropic {
-    type Ear = stream::Pieces;
+    type Decoder = stream::MessageDecoder;
 
     fn path(&self) -> &'static [&'static str] {
         &["messages"]
     }
 
-    fn sign(&self, headers: &mut HeaderMap, key: Option<&Secret>) -> Result<(), SecretError> {
-        headers.insert("anthropic-version", HeaderValue::from_static(VERSION));
+    fn authenticate(&self, headers: &mut HeaderMap, key: Option<&Secret>) -> Result<(), SecretError> {
+        headers.insert("anthropic-version", HeaderValue::from_static(API_VERSION));
         if let Some(key) = key {
             headers.insert("x-api-key", key.header("")?);
         }
         Ok(())
     }
 
-    fn body(&self, prompt: &Prompt<'_>) -> Value {
-        write::body(&self.model, self.max_tokens, prompt)
+    fn request_body(&self, prompt: &Prompt<'_>) -> Value {
+        request::request_body(&self.model, self.max_tokens, prompt)
     }
 
-    fn whole(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, Failed> {
-        read::whole(answer, key)
+    fn parse_response(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError> {
+        response::parse_response(answer, key)
     }
 
-    fn ear(&self) -> stream::Pieces {
-        stream::Pieces::default()
+    fn decoder(&self) -> stream::MessageDecoder {
+        stream::MessageDecoder::default()
     }
 }
 
@@ -92,12 +92,12 @@ impl Model for Anthropic {
         Format::Anthropic
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(exchange::ask(self, &self.client, prompt, hear))
     }
 
-    fn offered(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
-        Box::pin(offered(self, &self.client))
+    fn list_models(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
+        Box::pin(list_models(self, &self.client))
     }
 }
 

@@ -15,21 +15,21 @@ use toolhub_net::{
 };
 
 use super::{
-    Hear, Heard, ModelError, ModelFault, Prompt, Reply,
-    provider_client::{LONGEST_ANSWER, ProviderClient, SettingsError},
+    ModelError, ModelFault, Prompt, Reply, StreamPart, StreamSink,
+    attempt_error::AttemptError,
+    provider_client::{MAX_RESPONSE_BYTES, ProviderClient, SettingsError},
     retry,
-    trouble::Failed,
 };
 
 /// How long what comes after the end of a streamed answer is waited for.
-const LAST_BYTES: Duration = Duration::from_millis(100);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// No event of a streamed answer is longer than this.
-const LONGEST_EVENT: usize = 4 * 1024 * 1024;
+const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// A provider's words.
 pub(super) trait Dialect: Sync {
     /// Puts a streamed answer together.
-    type Ear: Ear;
+    type Decoder: StreamDecoder;
 
     /// Where questions go, after the base address.
     fn path(&self) -> &'static [&'static str];
@@ -38,58 +38,58 @@ pub(super) trait Dialect: Sync {
     ///
     /// # Errors
     /// When the key cannot be sent.
-    fn sign(&self, headers: &mut HeaderMap, key: Option<&Secret>) -> Result<(), SecretError>;
+    fn authenticate(&self, headers: &mut HeaderMap, key: Option<&Secret>) -> Result<(), SecretError>;
 
     /// The question.
-    fn body(&self, prompt: &Prompt<'_>) -> Value;
+    fn request_body(&self, prompt: &Prompt<'_>) -> Value;
 
     /// Takes out of a question what not every server understands and the answer does not depend on; says whether there was any.
-    fn make_plain(&self, body: &mut Value) -> bool {
+    fn strip_optional_fields(&self, body: &mut Value) -> bool {
         let _ = body;
         false
     }
 
     /// An answer that came whole.
-    fn whole(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, Failed>;
+    fn parse_response(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError>;
 
     /// For an answer that comes in pieces.
-    fn ear(&self) -> Self::Ear;
+    fn decoder(&self) -> Self::Decoder;
 }
 
 /// Puts a streamed answer together.
-pub(super) trait Ear: Send {
+pub(super) trait StreamDecoder: Send {
     /// Takes one event, and passes text on. Whether that was the last one.
-    fn hear(
+    fn push_event(
         &mut self,
         event: &SseEvent,
         key: Option<&Secret>,
         say: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<bool, Failed>;
+    ) -> Result<bool, AttemptError>;
 
     /// The whole reply; an error where its end did not come.
-    fn reply(self) -> Result<Reply, Failed>;
+    fn finish(self) -> Result<Reply, AttemptError>;
 }
 
 /// Whether questions can be sent at all.
 pub(super) fn check<D: Dialect>(dialect: &D, client: &ProviderClient) -> Result<(), SettingsError> {
     client.http()?;
-    request(dialect, client, Method::POST, dialect.path(), Bytes::new()).map(drop)
+    build_request(dialect, client, Method::POST, dialect.path(), Bytes::new()).map(drop)
 }
 
 /// A request that shows who we are.
-pub(super) fn request<D: Dialect>(
+pub(super) fn build_request<D: Dialect>(
     dialect: &D,
     client: &ProviderClient,
     method: Method,
     path: &[&str],
     body: Bytes,
 ) -> Result<Request<Bytes>, SettingsError> {
-    let url = client.address(path)?;
+    let url = client.endpoint_url(path)?;
     let mut request = Request::new(body);
     *request.method_mut() = method;
     *request.uri_mut() =
         request_target(&url).parse().map_err(|_| SettingsError::Client("its address is too long".into()))?;
-    dialect.sign(request.headers_mut(), client.key.as_ref())?;
+    dialect.authenticate(request.headers_mut(), client.key.as_ref())?;
     Ok(request)
 }
 
@@ -98,11 +98,11 @@ pub(super) async fn ask<D: Dialect>(
     dialect: &D,
     client: &ProviderClient,
     prompt: Prompt<'_>,
-    hear: &Hear,
+    hear: &StreamSink,
 ) -> Result<Reply, ModelError> {
-    let ends = Instant::now() + prompt.time;
-    let mut body = dialect.body(&prompt);
-    let mut plain = client.plain.load(Ordering::Relaxed) && dialect.make_plain(&mut body);
+    let ends = Instant::now() + prompt.timeout;
+    let mut body = dialect.request_body(&prompt);
+    let mut plain = client.omit_optional_fields.load(Ordering::Relaxed) && dialect.strip_optional_fields(&mut body);
     let mut retries = 0;
     loop {
         let bytes = serde_json::to_vec(&body).expect("a value is JSON");
@@ -112,12 +112,14 @@ pub(super) async fn ask<D: Dialect>(
         let tried = tokio::time::timeout(time, attempt(dialect, client, &prompt, bytes, hear, &mut heard));
         let failed = match tried.await {
             Ok(Ok(reply)) => {
-                client.plain.fetch_or(plain, Ordering::Relaxed);
+                client.omit_optional_fields.fetch_or(plain, Ordering::Relaxed);
                 return Ok(reply);
             }
             // Some servers refuse a question for a word they do not know.
             Ok(Err(failed))
-                if !plain && matches!(failed.error.status, Some(400 | 422)) && dialect.make_plain(&mut body) =>
+                if !plain
+                    && matches!(failed.error.status, Some(400 | 422))
+                    && dialect.strip_optional_fields(&mut body) =>
             {
                 plain = true;
                 continue;
@@ -126,26 +128,26 @@ pub(super) async fn ask<D: Dialect>(
             Err(_) => {
                 // Nobody gave a time with so many digits; what is left of one has them.
                 let time = Duration::from_millis(time.as_micros().div_ceil(1000).try_into().unwrap_or(u64::MAX));
-                Failed::for_now(ModelFault::Timeout, format!("the model did not answer within {time:?}"))
+                AttemptError::transient(ModelFault::Timeout, format!("the model did not answer within {time:?}"))
             }
         };
         let left = ends.saturating_duration_since(Instant::now());
-        let next = next(client, retries, &failed, left);
+        let next = retry_delay(client, retries, &failed, left);
         let Some(wait) = next else { return Err(failed.error) };
         tracing::debug!(?wait, retries, status = failed.error.status, "the model is asked again: {}", failed.error);
         if heard {
-            hear(Heard::Again);
+            hear(StreamPart::Restart);
         }
         tokio::time::sleep(wait).await;
         retries += 1;
     }
 }
 
-fn next(client: &ProviderClient, retries: u32, failed: &Failed, left: Duration) -> Option<Duration> {
-    if !failed.again || retries >= client.retries {
+fn retry_delay(client: &ProviderClient, retries: u32, failed: &AttemptError, left: Duration) -> Option<Duration> {
+    if !failed.retryable || retries >= client.retries {
         return None;
     }
-    retry::wait(retries, client.first_wait, failed.wait, left, fastrand::f64())
+    retry::next_delay(retries, client.first_wait, failed.retry_after, left, fastrand::f64())
 }
 
 async fn attempt<D: Dialect>(
@@ -153,11 +155,11 @@ async fn attempt<D: Dialect>(
     client: &ProviderClient,
     prompt: &Prompt<'_>,
     body: Vec<u8>,
-    hear: &Hear,
+    hear: &StreamSink,
     heard: &mut bool,
-) -> Result<Reply, Failed> {
-    let wrong = |error: SettingsError| Failed::finally(ModelFault::Refused, error.to_string());
-    let mut request = request(dialect, client, Method::POST, dialect.path(), body.into()).map_err(wrong)?;
+) -> Result<Reply, AttemptError> {
+    let wrong = |error: SettingsError| AttemptError::permanent(ModelFault::Refused, error.to_string());
+    let mut request = build_request(dialect, client, Method::POST, dialect.path(), body.into()).map_err(wrong)?;
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(trace) = prompt.trace {
         add_trace(request.headers_mut(), trace);
@@ -167,17 +169,17 @@ async fn attempt<D: Dialect>(
     let mut say = |text: &str| {
         if stream && !text.is_empty() {
             *heard = true;
-            hear(Heard::Text(text));
+            hear(StreamPart::Text(text));
         }
     };
     // Some servers do not stream, whatever they are asked.
-    if stream && is_stream(&answer) {
-        return listen(dialect, client, answer, &mut say).await;
+    if stream && is_event_stream(&answer) {
+        return read_stream(dialect, client, answer, &mut say).await;
     }
-    let body = client.whole(answer).await?;
+    let body = client.read_full_body(answer).await?;
     let answer: Value = serde_json::from_slice(&body)
-        .map_err(|_| Failed::for_now(ModelFault::Broken, "the model's answer is not JSON, or was cut off"))?;
-    let reply = dialect.whole(&answer, client.key.as_ref())?;
+        .map_err(|_| AttemptError::transient(ModelFault::Broken, "the model's answer is not JSON, or was cut off"))?;
+    let reply = dialect.parse_response(&answer, client.key.as_ref())?;
     say(&reply.text);
     Ok(reply)
 }
@@ -191,29 +193,29 @@ fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
     headers.extend(state.map(|state| (HeaderName::from_static("tracestate"), state)));
 }
 
-async fn listen<D: Dialect>(
+async fn read_stream<D: Dialect>(
     dialect: &D,
     client: &ProviderClient,
     mut answer: Response,
     say: &mut (dyn FnMut(&str) + Send),
-) -> Result<Reply, Failed> {
-    let (mut events, mut ear, mut room) = (SseDecoder::new(LONGEST_EVENT), dialect.ear(), LONGEST_ANSWER);
-    let too_long = || Failed::finally(ModelFault::Broken, "the model's answer is too long");
-    while let Some(piece) = client.piece(&mut answer).await? {
+) -> Result<Reply, AttemptError> {
+    let (mut events, mut ear, mut room) = (SseDecoder::new(MAX_EVENT_BYTES), dialect.decoder(), MAX_RESPONSE_BYTES);
+    let too_long = || AttemptError::permanent(ModelFault::Broken, "the model's answer is too long");
+    while let Some(piece) = client.next_chunk(&mut answer).await? {
         room = room.checked_sub(piece.len()).ok_or_else(too_long)?;
         for event in events.feed(&piece).map_err(|_| too_long())? {
-            if ear.hear(&event, client.key.as_ref(), say)? {
+            if ear.push_event(&event, client.key.as_ref(), say)? {
                 // Read to its end the connection can be used again; nobody waits long for that.
-                let rest = async { while let Ok(Some(_)) = client.piece(&mut answer).await {} };
-                let _ = tokio::time::timeout(LAST_BYTES, rest).await;
-                return ear.reply();
+                let rest = async { while let Ok(Some(_)) = client.next_chunk(&mut answer).await {} };
+                let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
+                return ear.finish();
             }
         }
     }
-    ear.reply()
+    ear.finish()
 }
 
-fn is_stream(answer: &Response) -> bool {
+fn is_event_stream(answer: &Response) -> bool {
     let kind = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     !kind.trim_start().to_ascii_lowercase().starts_with("application/json")
 }

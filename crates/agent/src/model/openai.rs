@@ -2,9 +2,9 @@
 //!
 //! In: a prompt. Out: a reply. `write` says the question, `read` understands an answer that came whole, `stream` one in pieces.
 
-mod read;
+mod request;
+mod response;
 mod stream;
-mod write;
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use toolhub_core::{BoxFuture, export::Format};
 use toolhub_net::{HeaderMap, Secret, SecretError, header::AUTHORIZATION};
 
 use super::{
-    Hear, Model, ModelError, Prompt, Reply,
+    Model, ModelError, Prompt, Reply, StreamSink,
+    attempt_error::AttemptError,
     exchange::{self, Dialect},
-    offered::offered,
+    model_list::list_models,
     provider_client::{ProviderClient, SettingsError},
-    trouble::Failed,
 };
 
 /// Where OpenAI itself is.
-const HOME: &str = "https://api.openai.com/v1";
+const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
 /// A model behind any server that speaks OpenAI's chat completions.
 ///
@@ -40,7 +40,7 @@ pub struct OpenAi {
 impl OpenAi {
     /// This model, at OpenAI unless another [address](Self::base_url) is given.
     pub fn new(model: impl Into<String>) -> Self {
-        Self { model: model.into(), max_tokens: None, client: ProviderClient::new(HOME) }
+        Self { model: model.into(), max_tokens: None, client: ProviderClient::new(DEFAULT_BASE_URL) }
     }
 
     /// How much it may write in one answer; without it the server decides.
@@ -52,37 +52,37 @@ impl OpenAi {
 }
 
 impl Dialect for OpenAi {
-    type Ear = stream::Pieces;
+    type Decoder = stream::ChunkDecoder;
 
     fn path(&self) -> &'static [&'static str] {
         &["chat", "completions"]
     }
 
-    fn sign(&self, headers: &mut HeaderMap, key: Option<&Secret>) -> Result<(), SecretError> {
+    fn authenticate(&self, headers: &mut HeaderMap, key: Option<&Secret>) -> Result<(), SecretError> {
         if let Some(key) = key {
             headers.insert(AUTHORIZATION, key.header("Bearer ")?);
         }
         Ok(())
     }
 
-    fn body(&self, prompt: &Prompt<'_>) -> Value {
+    fn request_body(&self, prompt: &Prompt<'_>) -> Value {
         // The others know only the older name of the limit, OpenAI's newer models only the newer one; and OpenAI has no thoughts to tell.
-        let home = self.client.address(&[]).is_ok_and(|url| url.host_str() == Some("api.openai.com"));
+        let home = self.client.endpoint_url(&[]).is_ok_and(|url| url.host_str() == Some("api.openai.com"));
         let limit = if home { "max_completion_tokens" } else { "max_tokens" };
-        write::body(&self.model, self.max_tokens.map(|tokens| (limit, tokens)), !home, prompt)
+        request::request_body(&self.model, self.max_tokens.map(|tokens| (limit, tokens)), !home, prompt)
     }
 
-    fn make_plain(&self, body: &mut Value) -> bool {
+    fn strip_optional_fields(&self, body: &mut Value) -> bool {
         // Mistral and others refuse it. Then a stream may not say what it cost.
         body.as_object_mut().is_some_and(|body| body.remove("stream_options").is_some())
     }
 
-    fn whole(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, Failed> {
-        read::whole(answer, key)
+    fn parse_response(&self, answer: &Value, key: Option<&Secret>) -> Result<Reply, AttemptError> {
+        response::parse_response(answer, key)
     }
 
-    fn ear(&self) -> stream::Pieces {
-        stream::Pieces::default()
+    fn decoder(&self) -> stream::ChunkDecoder {
+        stream::ChunkDecoder::default()
     }
 }
 
@@ -95,12 +95,12 @@ impl Model for OpenAi {
         Format::OpenAi
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(exchange::ask(self, &self.client, prompt, hear))
     }
 
-    fn offered(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
-        Box::pin(offered(self, &self.client))
+    fn list_models(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
+        Box::pin(list_models(self, &self.client))
     }
 }
 

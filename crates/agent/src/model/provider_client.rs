@@ -14,15 +14,15 @@ use toolhub_net::{
 
 use super::{
     ModelFault,
-    trouble::{self, Failed},
+    attempt_error::{self, AttemptError},
 };
 
 /// No answer is longer, whole or in pieces.
-pub(super) const LONGEST_ANSWER: usize = 16 * 1024 * 1024;
+pub(super) const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 /// Of an answer that says what went wrong, no more is read.
-const LONGEST_TROUBLE: usize = 64 * 1024;
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// A provider that asks to wait longer than this has lost count.
-const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
 
 /// Why a model cannot be reached as it was set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,7 +67,7 @@ pub(super) struct ProviderClient {
     pub(super) retries: u32,
     pub(super) first_wait: Duration,
     /// Whether the server has taken a question only after it was made plain.
-    pub(super) plain: Arc<AtomicBool>,
+    pub(super) omit_optional_fields: Arc<AtomicBool>,
     http: OnceLock<Client>,
 }
 
@@ -81,7 +81,7 @@ impl ProviderClient {
             idle_timeout: Duration::from_secs(120),
             retries: 4,
             first_wait: Duration::from_millis(500),
-            plain: Arc::default(),
+            omit_optional_fields: Arc::default(),
             http: OnceLock::new(),
         }
     }
@@ -89,11 +89,11 @@ impl ProviderClient {
     /// Lets go of connections that were made with other settings.
     pub(super) fn forget(&mut self) {
         self.http = OnceLock::new();
-        self.plain = Arc::default();
+        self.omit_optional_fields = Arc::default();
     }
 
     /// The address with these segments after it.
-    pub(super) fn address(&self, path: &[&str]) -> Result<Url, SettingsError> {
+    pub(super) fn endpoint_url(&self, path: &[&str]) -> Result<Url, SettingsError> {
         let wrong = |reason: &str| {
             // A key may stand before an `@` or after a `?`.
             let shown = self.base_url.split(['?', '#']).next().unwrap_or_default();
@@ -119,37 +119,38 @@ impl ProviderClient {
         if let Some(http) = self.http.get() {
             return Ok(http);
         }
-        let url = self.address(&[])?;
+        let url = self.endpoint_url(&[])?;
         let http = Client::new(&url, self.connect_timeout).ok_or_else(|| SettingsError::Client("no host".into()))?;
         Ok(self.http.get_or_init(|| http))
     }
 
     /// Sends a request; what comes back is a success, or it is why there is none. Redirects are not followed: a key must not travel to
     /// another host because a server says so.
-    pub(super) async fn send(&self, request: Request<Bytes>) -> Result<Response, Failed> {
-        let http = self.http().map_err(|error| Failed::finally(ModelFault::Refused, error.to_string()))?;
-        let answer = http.send(request).await.map_err(|error| unsent(http, &error))?;
+    pub(super) async fn send(&self, request: Request<Bytes>) -> Result<Response, AttemptError> {
+        let http = self.http().map_err(|error| AttemptError::permanent(ModelFault::Refused, error.to_string()))?;
+        let answer = http.send(request).await.map_err(|error| connection_error(http, &error))?;
         let status = answer.status;
         if status.is_success() {
             return Ok(answer);
         }
         let headers = answer.headers.clone();
-        let body = self.read(answer, LONGEST_TROUBLE).await.unwrap_or_default();
-        let mut failed = trouble::of_status(status.as_u16(), &String::from_utf8_lossy(&body), self.key.as_ref());
-        failed.wait = wait_told(&headers);
+        let body = self.read_body(answer, MAX_ERROR_BODY_BYTES).await.unwrap_or_default();
+        let mut failed =
+            attempt_error::from_status(status.as_u16(), &String::from_utf8_lossy(&body), self.key.as_ref());
+        failed.retry_after = parse_retry_after(&headers);
         // What both providers' own clients look at.
-        match text(&headers, "x-should-retry") {
-            Some("false") => failed.again = false,
-            Some("true") => failed.again = true,
+        match header_text(&headers, "x-should-retry") {
+            Some("false") => failed.retryable = false,
+            Some("true") => failed.retryable = true,
             _ => {}
         }
         Err(failed)
     }
 
     /// The body, up to so many bytes. Of a longer one the beginning.
-    async fn read(&self, mut answer: Response, most: usize) -> Result<Vec<u8>, Failed> {
+    async fn read_body(&self, mut answer: Response, most: usize) -> Result<Vec<u8>, AttemptError> {
         let mut body = Vec::new();
-        while let Some(piece) = answer.chunk().await.map_err(|error| cut_off(&error))? {
+        while let Some(piece) = answer.chunk().await.map_err(|error| truncated_error(&error))? {
             let room = most - body.len();
             body.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.len() >= room {
@@ -160,27 +161,27 @@ impl ProviderClient {
     }
 
     /// The whole answer.
-    pub(super) async fn whole(&self, answer: Response) -> Result<Vec<u8>, Failed> {
-        let body = self.read(answer, LONGEST_ANSWER).await?;
-        if body.len() == LONGEST_ANSWER {
-            return Err(Failed::finally(ModelFault::Broken, "the model's answer is too long"));
+    pub(super) async fn read_full_body(&self, answer: Response) -> Result<Vec<u8>, AttemptError> {
+        let body = self.read_body(answer, MAX_RESPONSE_BYTES).await?;
+        if body.len() == MAX_RESPONSE_BYTES {
+            return Err(AttemptError::permanent(ModelFault::Broken, "the model's answer is too long"));
         }
         Ok(body)
     }
 
     /// The next bytes of a streamed answer; none at its end.
-    pub(super) async fn piece(&self, answer: &mut Response) -> Result<Option<Bytes>, Failed> {
+    pub(super) async fn next_chunk(&self, answer: &mut Response) -> Result<Option<Bytes>, AttemptError> {
         match tokio::time::timeout(self.idle_timeout, answer.chunk()).await {
-            Ok(piece) => piece.map_err(|error| cut_off(&error)),
+            Ok(piece) => piece.map_err(|error| truncated_error(&error)),
             Err(_) => {
                 let message = format!("the model said nothing for {:?} in the middle of its answer", self.idle_timeout);
-                Err(Failed::for_now(ModelFault::Timeout, message))
+                Err(AttemptError::transient(ModelFault::Timeout, message))
             }
         }
     }
 }
 
-fn unsent(http: &Client, error: &SendError) -> Failed {
+fn connection_error(http: &Client, error: &SendError) -> AttemptError {
     let place = http.origin();
     let message = match error {
         SendError::Dial(DialError::Timeout(time)) => format!("nobody took the connection to {place} within {time:?}"),
@@ -188,11 +189,11 @@ fn unsent(http: &Client, error: &SendError) -> Failed {
         // The connection was there and went away before anything was answered.
         _ => format!("{place} hung up: {}", cause(error)),
     };
-    Failed::for_now(ModelFault::Unreachable, message)
+    AttemptError::transient(ModelFault::Unreachable, message)
 }
 
-fn cut_off(error: &SendError) -> Failed {
-    Failed::for_now(ModelFault::Broken, format!("the model's answer was cut off: {}", cause(error)))
+fn truncated_error(error: &SendError) -> AttemptError {
+    AttemptError::transient(ModelFault::Broken, format!("the model's answer was cut off: {}", cause(error)))
 }
 
 /// The last cause of an error; the rest only says that something went wrong.
@@ -205,17 +206,17 @@ fn cause(error: &SendError) -> String {
 
 /// How long a provider asks to wait.
 #[expect(clippy::disallowed_methods, reason = "only for a server that names a date and does not tell its own time")]
-fn wait_told(headers: &HeaderMap) -> Option<Duration> {
-    let milliseconds = text(headers, "retry-after-ms").and_then(|text| text.trim().parse::<u32>().ok());
+fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let milliseconds = header_text(headers, "retry-after-ms").and_then(|text| text.trim().parse::<u32>().ok());
     if let Some(milliseconds) = milliseconds {
         return Some(Duration::from_millis(milliseconds.into()));
     }
     // The server's clock is the one that counts: ours may be wrong.
-    let now = text(headers, "date").and_then(http_date).unwrap_or_else(SystemTime::now);
-    Some(retry_after(text(headers, RETRY_AFTER.as_str())?, now)?.min(LONGEST_WAIT))
+    let now = header_text(headers, "date").and_then(http_date).unwrap_or_else(SystemTime::now);
+    Some(retry_after(header_text(headers, RETRY_AFTER.as_str())?, now)?.min(MAX_RETRY_AFTER))
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
@@ -227,7 +228,7 @@ mod tests {
     fn a_provider_says_how_long_to_wait_by_its_own_clock_and_within_bounds() {
         let check = |headers: &[(&'static str, &'static str)], expected: Option<u64>| {
             let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-            assert_eq!(wait_told(&headers.collect()).map(|wait| wait.as_millis() as u64), expected);
+            assert_eq!(parse_retry_after(&headers.collect()).map(|wait| wait.as_millis() as u64), expected);
         };
         check(&[("retry-after", "3")], Some(3000));
         check(&[("retry-after", "3"), ("retry-after-ms", "70")], Some(70));

@@ -43,20 +43,20 @@ impl Problems<'_> {
             }
             let help = match closest(name, known.iter().copied()) {
                 Some(close) => format!("did you mean `{close}`?"),
-                None => format!("{of} has {}", list(known)),
+                None => format!("{of} has {}", quoted_list(known)),
             };
             self.add(&key.span(), format!("{of} has no `{name}`"), Some(help));
         }
         members
     }
 
-    fn wrong(&mut self, key: &str, value: &Node<'_>, wanted: &str) {
+    fn add_type_error(&mut self, key: &str, value: &Node<'_>, wanted: &str) {
         self.add(&value.span(), format!("`{key}` is {wanted}"), None);
     }
 
     pub(super) fn table<'t>(&mut self, key: &str, value: Node<'t>) -> Option<DeTable<'t>> {
         if !matches!(value.get_ref(), DeValue::Table(_)) {
-            self.wrong(key, &value, "a table, such as { … }");
+            self.add_type_error(key, &value, "a table, such as { … }");
             return None;
         }
         match value.into_inner() {
@@ -69,7 +69,7 @@ impl Problems<'_> {
         match value.get_ref() {
             DeValue::String(text) => Some(text.to_string()),
             _ => {
-                self.wrong(key, value, "a text in quotes");
+                self.add_type_error(key, value, "a text in quotes");
                 None
             }
         }
@@ -84,7 +84,7 @@ impl Problems<'_> {
                 list.into_iter().filter_map(|one| self.text(key, &one)).collect()
             }
             _ => {
-                self.wrong(key, &value, "the name of a tool, or a list of names");
+                self.add_type_error(key, &value, "the name of a tool, or a list of names");
                 Vec::new()
             }
         }
@@ -94,7 +94,7 @@ impl Problems<'_> {
         match value.get_ref() {
             DeValue::Boolean(yes) => *yes,
             _ => {
-                self.wrong(key, value, "true or false");
+                self.add_type_error(key, value, "true or false");
                 false
             }
         }
@@ -108,30 +108,30 @@ impl Problems<'_> {
         let number = number.filter(|number| range.contains(number));
         if number.is_none() {
             let (first, last) = (range.start, range.end - 1);
-            self.wrong(key, value, &format!("a whole number from {first} to {last}"));
+            self.add_type_error(key, value, &format!("a whole number from {first} to {last}"));
         }
         number
     }
 
-    pub(super) fn time(&mut self, key: &str, value: &Node<'_>) -> Option<Duration> {
+    pub(super) fn duration(&mut self, key: &str, value: &Node<'_>) -> Option<Duration> {
         let time = match value.get_ref() {
-            DeValue::String(text) => time(text),
+            DeValue::String(text) => parse_duration(text),
             _ => None,
         };
         if time.is_none() {
-            self.wrong(key, value, "a time in quotes, such as \"250ms\", \"2s\" or \"1m\"");
+            self.add_type_error(key, value, "a time in quotes, such as \"250ms\", \"2s\" or \"1m\"");
         }
         time
     }
 }
 
-fn time(text: &str) -> Option<Duration> {
+fn parse_duration(text: &str) -> Option<Duration> {
     let [(number, scale)] = units::amounts(text, &DURATION_UNITS[..3])?[..] else { return None };
     let number = u32::try_from(number).ok()?;
     Some(Duration::from_millis(u64::from(number) * scale))
 }
 
-fn list(names: &[&str]) -> String {
+fn quoted_list(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
 }

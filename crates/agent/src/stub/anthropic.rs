@@ -3,17 +3,21 @@
 use serde_json::{Value, json};
 
 use super::{
-    read::Asked,
-    wire::{Answer, Call, Written, pieces},
+    request::ModelRequest,
+    wire::{Answer, Call, RenderedAnswer, split_chunks},
 };
 
 /// The answer, whole or in pieces.
-pub(super) fn write(answer: &Answer, asked: &Asked) -> Written {
-    if asked.stream { Written::Events(events(answer)) } else { Written::Whole(whole(answer)) }
+pub(super) fn render(answer: &Answer, asked: &ModelRequest) -> RenderedAnswer {
+    if asked.stream {
+        RenderedAnswer::Events(stream_events(answer))
+    } else {
+        RenderedAnswer::Document(full_response(answer))
+    }
 }
 
 /// An error.
-pub(super) fn failure(status: u16, message: &str) -> Value {
+pub(super) fn error_body(status: u16, message: &str) -> Value {
     let kind = match status {
         401 => "authentication_error",
         403 => "permission_error",
@@ -31,7 +35,7 @@ fn call_id(call: &Call) -> String {
     format!("toolu_{}", call.id)
 }
 
-fn reason(answer: &Answer) -> &'static str {
+fn stop_reason(answer: &Answer) -> &'static str {
     if answer.calls.is_empty() { "end_turn" } else { "tool_use" }
 }
 
@@ -43,18 +47,18 @@ fn message(answer: &Answer, content: &[Value], reason: Option<&str>, output: u64
     })
 }
 
-fn whole(answer: &Answer) -> Value {
+fn full_response(answer: &Answer) -> Value {
     let text = (!answer.text.is_empty()).then(|| json!({"type": "text", "text": answer.text}));
     let calls = answer.calls.iter().map(|call| {
         // A whole answer is JSON, so arguments that are none can only be a text where an object belongs.
-        let input = if call.malformed { Value::from(call.written.as_str()) } else { call.arguments.clone() };
+        let input = if call.malformed { Value::from(call.arguments_text.as_str()) } else { call.arguments.clone() };
         json!({"type": "tool_use", "id": call_id(call), "name": call.tool, "input": input})
     });
     let content: Vec<Value> = text.into_iter().chain(calls).collect();
-    message(answer, &content, Some(reason(answer)), answer.usage.output_tokens)
+    message(answer, &content, Some(stop_reason(answer)), answer.usage.output_tokens)
 }
 
-fn events(answer: &Answer) -> Vec<String> {
+fn stream_events(answer: &Answer) -> Vec<String> {
     let mut events =
         vec![json!({"type": "message_start", "message": message(answer, &[], None, 1)}), json!({"type": "ping"})];
     let mut block = |begin: Value, deltas: Vec<Value>| {
@@ -65,16 +69,16 @@ fn events(answer: &Answer) -> Vec<String> {
         events.push(json!({"type": "content_block_stop", "index": index}));
     };
     if !answer.text.is_empty() {
-        let deltas = pieces(&answer.text).into_iter().map(|piece| json!({"type": "text_delta", "text": piece}));
+        let deltas = split_chunks(&answer.text).into_iter().map(|piece| json!({"type": "text_delta", "text": piece}));
         block(json!({"type": "text", "text": ""}), deltas.collect());
     }
     for call in &answer.calls {
         let begin = json!({"type": "tool_use", "id": call_id(call), "name": call.tool, "input": {}});
-        let written = [String::new()].into_iter().chain(pieces(&call.written));
+        let written = [String::new()].into_iter().chain(split_chunks(&call.arguments_text));
         let deltas = written.map(|piece| json!({"type": "input_json_delta", "partial_json": piece}));
         block(begin, deltas.collect());
     }
-    let delta = json!({"stop_reason": reason(answer), "stop_sequence": null});
+    let delta = json!({"stop_reason": stop_reason(answer), "stop_sequence": null});
     let usage = json!({"output_tokens": answer.usage.output_tokens});
     events.push(json!({"type": "message_delta", "delta": delta, "usage": usage}));
     events.push(json!({"type": "message_stop"}));

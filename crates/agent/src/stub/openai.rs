@@ -3,20 +3,24 @@
 use serde_json::{Value, json};
 
 use super::{
-    read::Asked,
-    wire::{Answer, Call, Written, pieces},
+    request::ModelRequest,
+    wire::{Answer, Call, RenderedAnswer, split_chunks},
 };
 
 /// When everything was made: a clock has no part in it.
 const CREATED: u64 = 1_767_225_600;
 
 /// The answer, whole or in pieces.
-pub(super) fn write(answer: &Answer, asked: &Asked) -> Written {
-    if asked.stream { Written::Events(events(answer, asked.usage)) } else { Written::Whole(whole(answer)) }
+pub(super) fn render(answer: &Answer, asked: &ModelRequest) -> RenderedAnswer {
+    if asked.stream {
+        RenderedAnswer::Events(stream_events(answer, asked.include_usage))
+    } else {
+        RenderedAnswer::Document(full_response(answer))
+    }
 }
 
 /// An error.
-pub(super) fn failure(status: u16, message: &str) -> Value {
+pub(super) fn error_body(status: u16, message: &str) -> Value {
     let (kind, code) = match status {
         429 => ("requests", json!("rate_limit_exceeded")),
         401 => ("invalid_request_error", json!("invalid_api_key")),
@@ -27,7 +31,7 @@ pub(super) fn failure(status: u16, message: &str) -> Value {
     json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
 }
 
-fn id(answer: &Answer) -> String {
+fn completion_id(answer: &Answer) -> String {
     format!("chatcmpl-{}", answer.number)
 }
 
@@ -35,7 +39,7 @@ fn call_id(call: &Call) -> String {
     format!("call_{}", call.id)
 }
 
-fn reason(answer: &Answer) -> &'static str {
+fn finish_reason(answer: &Answer) -> &'static str {
     if answer.calls.is_empty() { "stop" } else { "tool_calls" }
 }
 
@@ -45,37 +49,37 @@ fn usage(answer: &Answer) -> Value {
     json!({"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens, "total_tokens": total})
 }
 
-fn whole(answer: &Answer) -> Value {
+fn full_response(answer: &Answer) -> Value {
     let content = if answer.text.is_empty() { Value::Null } else { answer.text.as_str().into() };
     let mut message = json!({"role": "assistant", "content": content, "refusal": null});
     if !answer.calls.is_empty() {
-        let call = |call: &Call| json!({"id": call_id(call), "type": "function", "function": {"name": call.tool, "arguments": call.written}});
+        let call = |call: &Call| json!({"id": call_id(call), "type": "function", "function": {"name": call.tool, "arguments": call.arguments_text}});
         message["tool_calls"] = answer.calls.iter().map(call).collect();
     }
-    let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": reason(answer)});
+    let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": finish_reason(answer)});
     json!({
-        "id": id(answer), "object": "chat.completion", "created": CREATED, "model": answer.model,
+        "id": completion_id(answer), "object": "chat.completion", "created": CREATED, "model": answer.model,
         "choices": [choice], "usage": usage(answer),
     })
 }
 
-fn events(answer: &Answer, with_usage: bool) -> Vec<String> {
-    let chunk = |choices: Value| json!({"id": id(answer), "object": "chat.completion.chunk", "created": CREATED, "model": answer.model, "choices": choices});
+fn stream_events(answer: &Answer, with_usage: bool) -> Vec<String> {
+    let chunk = |choices: Value| json!({"id": completion_id(answer), "object": "chat.completion.chunk", "created": CREATED, "model": answer.model, "choices": choices});
     let delta = |delta: Value, reason: Value| {
         chunk(json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}]))
     };
     let mut chunks = vec![delta(json!({"role": "assistant", "content": ""}), Value::Null)];
-    chunks.extend(pieces(&answer.text).into_iter().map(|piece| delta(json!({"content": piece}), Value::Null)));
+    chunks.extend(split_chunks(&answer.text).into_iter().map(|piece| delta(json!({"content": piece}), Value::Null)));
     for (index, call) in answer.calls.iter().enumerate() {
         let function = json!({"name": call.tool, "arguments": ""});
         let begin = json!({"index": index, "id": call_id(call), "type": "function", "function": function});
         chunks.push(delta(json!({"tool_calls": [begin]}), Value::Null));
-        for piece in pieces(&call.written) {
+        for piece in split_chunks(&call.arguments_text) {
             let more = json!({"index": index, "function": {"arguments": piece}});
             chunks.push(delta(json!({"tool_calls": [more]}), Value::Null));
         }
     }
-    chunks.push(delta(json!({}), reason(answer).into()));
+    chunks.push(delta(json!({}), finish_reason(answer).into()));
     if with_usage {
         let mut last = chunk(json!([]));
         last["usage"] = usage(answer);

@@ -19,47 +19,52 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{
-    Tell, anthropic, openai,
-    read::{self, Asked, Refused},
-    wire::{self, Answer, Call, Written},
+    RequestLogger, anthropic, openai,
+    request::{self, ModelRequest, RequestError},
+    wire::{self, Answer, Call, RenderedAnswer},
 };
 use crate::script::{Fault, Script};
 
 /// Longer conversations than this are for no script.
-const LONGEST: usize = 32 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
 /// A wire format.
 #[derive(Clone, Copy)]
-struct Wire {
+struct WireFormat {
     name: &'static str,
-    read: fn(&Value) -> Result<Asked, Refused>,
-    write: fn(&Answer, &Asked) -> Written,
-    failure: fn(u16, &str) -> Value,
+    parse: fn(&Value) -> Result<ModelRequest, RequestError>,
+    render: fn(&Answer, &ModelRequest) -> RenderedAnswer,
+    error_body: fn(u16, &str) -> Value,
 }
 
-const OPENAI: Wire = Wire { name: "openai", read: read::openai, write: openai::write, failure: openai::failure };
-const ANTHROPIC: Wire =
-    Wire { name: "anthropic", read: read::anthropic, write: anthropic::write, failure: anthropic::failure };
+const OPENAI: WireFormat =
+    WireFormat { name: "openai", parse: request::parse_openai, render: openai::render, error_body: openai::error_body };
+const ANTHROPIC: WireFormat = WireFormat {
+    name: "anthropic",
+    parse: request::parse_anthropic,
+    render: anthropic::render,
+    error_body: anthropic::error_body,
+};
 
-struct Room {
+struct StubState {
     script: Script,
     /// How often each turn went wrong.
-    went_wrong: Vec<AtomicU32>,
-    answers: AtomicU64,
-    tell: Option<Arc<Tell>>,
+    fault_counts: Vec<AtomicU32>,
+    next_number: AtomicU64,
+    logger: Option<Arc<RequestLogger>>,
 }
 
-pub(super) fn routes(script: Script, tell: Option<Arc<Tell>>) -> Router {
-    let went_wrong = (0..script.turns()).map(|_| AtomicU32::new(0)).collect();
-    let room = Arc::new(Room { script, went_wrong, answers: AtomicU64::new(1), tell });
-    let completions = |State(room): State<Arc<Room>>, body: Bytes| async move { room.answer(OPENAI, &body).await };
-    let messages = |State(room): State<Arc<Room>>, body: Bytes| async move { room.answer(ANTHROPIC, &body).await };
+pub(super) fn routes(script: Script, tell: Option<Arc<RequestLogger>>) -> Router {
+    let went_wrong = (0..script.turn_count()).map(|_| AtomicU32::new(0)).collect();
+    let room = Arc::new(StubState { script, fault_counts: went_wrong, next_number: AtomicU64::new(1), logger: tell });
+    let completions = |State(room): State<Arc<StubState>>, body: Bytes| async move { room.answer(OPENAI, &body).await };
+    let messages = |State(room): State<Arc<StubState>>, body: Bytes| async move { room.answer(ANTHROPIC, &body).await };
     Router::new()
         .route("/v1/chat/completions", post(completions))
         .route("/v1/messages", post(messages))
         .route("/v1/models", get(models))
-        .fallback(nothing)
-        .layer(DefaultBodyLimit::max(LONGEST))
+        .fallback(not_found)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(room)
 }
 
@@ -72,53 +77,63 @@ async fn models() -> Json<Value> {
     Json(json!({"object": "list", "data": [model], "has_more": false, "first_id": "scripted", "last_id": "scripted"}))
 }
 
-async fn nothing(uri: Uri) -> Response {
+async fn not_found(uri: Uri) -> Response {
     let detail = format!("there is nothing at {}; try /v1/chat/completions, /v1/messages or /v1/models", uri.path());
-    wire::failure(404, openai::failure(404, &detail), None)
+    wire::error_response(404, openai::error_body(404, &detail), None)
 }
 
-impl Room {
-    async fn answer(&self, wire: Wire, body: &[u8]) -> Response {
-        let read = serde_json::from_slice(body).map_err(|_| Refused("the body is not JSON".into()));
-        let asked = match read.and_then(|body: Value| (wire.read)(&body)) {
+impl StubState {
+    async fn answer(&self, wire: WireFormat, body: &[u8]) -> Response {
+        let read = serde_json::from_slice(body).map_err(|_| RequestError("the body is not JSON".into()));
+        let asked = match read.and_then(|body: Value| (wire.parse)(&body)) {
             Ok(asked) => asked,
-            Err(Refused(reason)) => {
-                self.tell(&format!("{}: refused: {reason}", wire.name));
-                return wire::failure(400, (wire.failure)(400, &reason), None);
+            Err(RequestError(reason)) => {
+                self.log(&format!("{}: refused: {reason}", wire.name));
+                return wire::error_response(400, (wire.error_body)(400, &reason), None);
             }
         };
         let scripted = self.script.answer(&asked.conversation);
-        let fault = scripted.fault.filter(|fault| self.goes_wrong(scripted.turn, fault)).cloned().unwrap_or_default();
-        self.tell(&line(wire, &asked, scripted.line, &scripted.calls, &fault));
+        let fault = scripted.fault.filter(|fault| self.should_fault(scripted.turn, fault)).cloned().unwrap_or_default();
+        self.log(&log_line(wire, &asked, scripted.line, &scripted.calls, &fault));
         if let Some(time) = fault.slow {
             tokio::time::sleep(time).await;
         }
         if let Some(status) = fault.status {
-            return wire::failure(status, (wire.failure)(status, "on purpose: the script says so"), fault.retry_after);
+            return wire::error_response(
+                status,
+                (wire.error_body)(status, "on purpose: the script says so"),
+                fault.retry_after,
+            );
         }
         let calls: Vec<Call> = scripted.calls.into_iter().map(|call| Call::new(call, fault.malformed)).collect();
-        let usage = wire::usage(&asked.conversation, &asked.tools, &scripted.text, &calls);
-        let number = self.answers.fetch_add(1, Ordering::Relaxed);
+        let usage = wire::estimate_usage(&asked.conversation, &asked.tools, &scripted.text, &calls);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let answer = Answer { number, model: asked.model.clone(), text: scripted.text, calls, usage };
-        (wire.write)(&answer, &asked).into_response(fault.cut)
+        (wire.render)(&answer, &asked).into_response(fault.cut)
     }
 
     /// Counts, where only the first few answers of a turn go wrong.
-    fn goes_wrong(&self, turn: usize, fault: &Fault) -> bool {
+    fn should_fault(&self, turn: usize, fault: &Fault) -> bool {
         let Some(times) = fault.times else { return true };
         let count = |before: u32| (before < times).then_some(before + 1);
-        self.went_wrong[turn].fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_ok()
+        self.fault_counts[turn].fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_ok()
     }
 
-    fn tell(&self, line: &str) {
-        if let Some(tell) = &self.tell {
+    fn log(&self, line: &str) {
+        if let Some(tell) = &self.logger {
             tell(line);
         }
     }
 }
 
 /// One request in one line, without what was said.
-fn line(wire: Wire, asked: &Asked, line: usize, calls: &[(String, String, Value)], fault: &Fault) -> String {
+fn log_line(
+    wire: WireFormat,
+    asked: &ModelRequest,
+    line: usize,
+    calls: &[(String, String, Value)],
+    fault: &Fault,
+) -> String {
     let how = if asked.stream { "streamed" } else { "whole" };
     let turn = if line == 0 { "no turn fits".into() } else { format!("line {line}") };
     let mut text = format!("{}, {how}, {} messages: {turn}", wire.name, asked.conversation.messages.len());

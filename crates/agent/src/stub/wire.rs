@@ -13,9 +13,9 @@ use serde_json::Value;
 use crate::{model::Usage, script::Conversation};
 
 /// So many letters are sent at once.
-const PIECE: usize = 12;
+const CHUNK_CHARS: usize = 12;
 /// About so many letters make a token.
-const TOKEN: usize = 4;
+const CHARS_PER_TOKEN: usize = 4;
 
 /// An answer, before it is written in a provider's words.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Call {
     pub(super) tool: String,
     pub(super) arguments: Value,
     /// The arguments as text; no JSON where that is wanted.
-    pub(super) written: String,
+    pub(super) arguments_text: String,
     pub(super) malformed: bool,
 }
 
@@ -49,25 +49,25 @@ impl Call {
             let end = written.char_indices().nth_back(1).map_or(0, |(at, _)| at);
             written.truncate(end.max(1));
         }
-        Self { id, tool, arguments, written, malformed }
+        Self { id, tool, arguments, arguments_text: written, malformed }
     }
 }
 
 /// What goes out of the door.
 #[derive(Debug)]
-pub(super) enum Written {
+pub(super) enum RenderedAnswer {
     /// One document.
-    Whole(Value),
+    Document(Value),
     /// Events, ready to be sent.
     Events(Vec<String>),
 }
 
-impl Written {
+impl RenderedAnswer {
     /// The answer; cut in the middle where that is wanted.
     pub(super) fn into_response(self, cut: bool) -> Response {
         let (kind, mut pieces) = match self {
-            Self::Whole(document) if !cut => return axum::Json(document).into_response(),
-            Self::Whole(document) => ("application/json", vec![document.to_string()]),
+            Self::Document(document) if !cut => return axum::Json(document).into_response(),
+            Self::Document(document) => ("application/json", vec![document.to_string()]),
             Self::Events(events) => ("text/event-stream", events),
         };
         if cut {
@@ -92,35 +92,36 @@ impl Written {
 }
 
 /// An error in a provider's own shape.
-pub(super) fn failure(status: u16, body: Value, retry_after: Option<Duration>) -> Response {
+pub(super) fn error_response(status: u16, body: Value, retry_after: Option<Duration>) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut answer = (status, axum::Json(body)).into_response();
     if let Some(wait) = retry_after {
         // Whole seconds for everybody, and what was meant for those who read it.
         let seconds = wait.as_millis().div_ceil(1000);
         let headers = answer.headers_mut();
-        headers.insert(header::RETRY_AFTER, number(seconds));
-        headers.insert("retry-after-ms", number(wait.as_millis()));
+        headers.insert(header::RETRY_AFTER, numeric_header(seconds));
+        headers.insert("retry-after-ms", numeric_header(wait.as_millis()));
     }
     answer
 }
 
-fn number(number: u128) -> HeaderValue {
+fn numeric_header(number: u128) -> HeaderValue {
     HeaderValue::from_str(&number.to_string()).unwrap_or_else(|_| HeaderValue::from_static("1"))
 }
 
 /// A text in pieces, as models say it.
-pub(super) fn pieces(text: &str) -> Vec<String> {
+pub(super) fn split_chunks(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
-    letters.chunks(PIECE).map(|piece| piece.iter().collect()).collect()
+    letters.chunks(CHUNK_CHARS).map(|piece| piece.iter().collect()).collect()
 }
 
 /// What an answer costs, roughly.
-pub(super) fn usage(asked: &Conversation, tools: &Value, text: &str, calls: &[Call]) -> Usage {
-    let count = |letters: usize| u64::try_from(letters.div_ceil(TOKEN)).unwrap_or(u64::MAX);
+pub(super) fn estimate_usage(asked: &Conversation, tools: &Value, text: &str, calls: &[Call]) -> Usage {
+    let count = |letters: usize| u64::try_from(letters.div_ceil(CHARS_PER_TOKEN)).unwrap_or(u64::MAX);
     let said = serde_json::to_string(&asked.messages).unwrap_or_default();
     let tools = if tools.is_null() { 0 } else { tools.to_string().chars().count() };
     let input = asked.system.chars().count() + said.chars().count() + tools;
-    let output = text.chars().count() + calls.iter().map(|call| call.tool.len() + call.written.len()).sum::<usize>();
+    let output =
+        text.chars().count() + calls.iter().map(|call| call.tool.len() + call.arguments_text.len()).sum::<usize>();
     Usage { input_tokens: count(input), output_tokens: count(output).max(1) }
 }

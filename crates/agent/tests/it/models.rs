@@ -2,11 +2,11 @@
 #![allow(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 
 mod anthropic;
+mod chunk_boundaries;
 mod openai;
 mod retries;
 mod server;
 mod settings;
-mod split;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -14,9 +14,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toolhub_agent::{Anthropic, AskedCall, Heard, Message, Model, ModelError, OpenAi, Prompt, Reply, Secret};
+use toolhub_agent::{Anthropic, AskedCall, Message, Model, ModelError, OpenAi, Prompt, Reply, Secret, StreamPart};
 
-use server::{Answer, Server};
+use server::{CannedResponse, MockServer};
 
 const KEY: &str = "thk-very-secret-0123456789";
 
@@ -24,10 +24,10 @@ const KEY: &str = "thk-very-secret-0123456789";
 async fn ask(model: &dyn Model, prompt: Prompt<'_>) -> (Result<Reply, ModelError>, String) {
     let heard = Arc::new(Mutex::new(String::new()));
     let hearing = heard.clone();
-    let hear = move |piece: Heard<'_>| {
+    let hear = move |piece: StreamPart<'_>| {
         hearing.lock().unwrap_or_else(PoisonError::into_inner).push_str(match piece {
-            Heard::Text(text) => text,
-            Heard::Again => "⟲",
+            StreamPart::Text(text) => text,
+            StreamPart::Restart => "⟲",
         });
     };
     let reply = model.ask(prompt, &hear).await;
@@ -37,22 +37,22 @@ async fn ask(model: &dyn Model, prompt: Prompt<'_>) -> (Result<Reply, ModelError
 
 fn prompt(messages: &[Message]) -> Prompt<'_> {
     let time = Duration::from_secs(30);
-    Prompt { system: "", messages, tools: &[], may_call: true, stream: false, time, trace: None }
+    Prompt { system: "", messages, tools: &[], may_call: true, stream: false, timeout: time, trace: None }
 }
 
-fn streamed(messages: &[Message]) -> Prompt<'_> {
+fn streamed_prompt(messages: &[Message]) -> Prompt<'_> {
     Prompt { stream: true, ..prompt(messages) }
 }
 
-fn hello() -> Vec<Message> {
+fn hello_messages() -> Vec<Message> {
     vec![Message::User { content: "hello".into() }]
 }
 
-fn openai(server: &Server) -> OpenAi {
+fn openai(server: &MockServer) -> OpenAi {
     OpenAi::new("m").base_url(server.url()).key(Secret::new(KEY)).first_wait(Duration::from_millis(1))
 }
 
-fn anthropic(server: &Server) -> Anthropic {
+fn anthropic(server: &MockServer) -> Anthropic {
     Anthropic::new("m").base_url(server.url()).key(Secret::new(KEY)).first_wait(Duration::from_millis(1))
 }
 

@@ -1,33 +1,33 @@
 //! What a scripted model says to what, and what is said about scripts that make no sense.
 
-mod bad;
 mod demo;
 mod docs;
+mod invalid;
 
 use serde_json::{Value, json};
 use toolhub_agent::{AskedCall, CallResult, Conversation, Message, Script};
 
 /// A conversation as it grows: what the script asks for is answered by the test.
-pub(crate) struct Talk<'a> {
+pub(crate) struct ScriptedConversation<'a> {
     script: &'a Script,
-    pub(crate) asked: Conversation,
+    pub(crate) conversation: Conversation,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> ScriptedConversation<'a> {
     pub(crate) fn new(script: &'a Script, tools: &[&str]) -> Self {
         let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
-        Self { script, asked: Conversation { tools, may_call: true, ..Conversation::default() } }
+        Self { script, conversation: Conversation { tools, may_call: true, ..Conversation::default() } }
     }
 
     /// The user says something; out comes the text, or the calls as `tool{arguments}`.
     pub(crate) fn user(&mut self, text: &str) -> String {
-        self.asked.messages.push(Message::User { content: text.into() });
+        self.conversation.messages.push(Message::User { content: text.into() });
         self.answer()
     }
 
     /// These are the results of the calls that were asked for.
     pub(crate) fn results(&mut self, texts: &[&str]) -> String {
-        let Some(Message::Assistant { calls, .. }) = self.asked.messages.last() else {
+        let Some(Message::Assistant { calls, .. }) = self.conversation.messages.last() else {
             panic!("nothing was asked for")
         };
         assert_eq!(calls.len(), texts.len(), "a result for each call");
@@ -40,28 +40,28 @@ impl<'a> Talk<'a> {
             pictures: vec![],
         };
         let results = calls.iter().zip(texts).map(result).collect();
-        self.asked.messages.push(Message::Tool { results });
+        self.conversation.messages.push(Message::Tool { results });
         self.answer()
     }
 
     fn answer(&mut self) -> String {
-        let said = self.script.answer(&self.asked);
-        let calls: Vec<AskedCall> = said.calls.iter().map(asked).collect();
+        let said = self.script.answer(&self.conversation);
+        let calls: Vec<AskedCall> = said.calls.iter().map(to_tool_call).collect();
         let mut words = said.text.clone();
         for call in &calls {
             words += &format!("{}{}", call.tool, call.arguments);
         }
-        self.asked.messages.push(Message::Assistant { content: said.text, reasoning: String::new(), calls });
+        self.conversation.messages.push(Message::Assistant { content: said.text, reasoning: String::new(), calls });
         words
     }
 }
 
-fn asked((id, tool, arguments): &(String, String, Value)) -> AskedCall {
+fn to_tool_call((id, tool, arguments): &(String, String, Value)) -> AskedCall {
     let id = format!("call_{id}").into();
     AskedCall { id, tool: tool.as_str().into(), arguments: arguments.clone(), malformed: None, extra: None }
 }
 
-fn parsed(text: &str) -> Script {
+fn parse_script(text: &str) -> Script {
     Script::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
@@ -92,8 +92,8 @@ const WEATHER: &str = r#"
 
 #[test]
 fn a_turn_calls_once_and_what_came_of_it_is_said() {
-    let script = parsed(WEATHER);
-    let mut talk = Talk::new(&script, &["weather", "report"]);
+    let script = parse_script(WEATHER);
+    let mut talk = ScriptedConversation::new(&script, &["weather", "report"]);
     let call = r#"weather{"city":"Oslo","days":2,"deep":{"list":["in Oslo"]}}"#;
     assert_eq!(talk.user("Weather in Oslo, please"), call);
     assert_eq!(talk.results(&[r#"{"temp": 4.5}"#]), "It is 4.5 °C in Oslo.");
@@ -105,8 +105,8 @@ fn a_turn_calls_once_and_what_came_of_it_is_said() {
 
 #[test]
 fn what_was_said_and_found_before_is_remembered() {
-    let script = parsed(WEATHER);
-    let mut talk = Talk::new(&script, &["weather", "report"]);
+    let script = parse_script(WEATHER);
+    let mut talk = ScriptedConversation::new(&script, &["weather", "report"]);
     assert_eq!(talk.user("again"), "I can use: weather, report");
     talk.user("weather in Oslo");
     talk.results(&[r#"{"temp": 4}"#]);
@@ -117,19 +117,19 @@ fn what_was_said_and_found_before_is_remembered() {
 
 #[test]
 fn which_tools_are_offered_decides() {
-    let script = parsed(WEATHER);
-    let mut talk = Talk::new(&script, &["clock"]);
+    let script = parse_script(WEATHER);
+    let mut talk = ScriptedConversation::new(&script, &["clock"]);
     assert_eq!(talk.user("weather in Oslo"), "report is not available yet: it is not offered now");
-    talk.asked.system = "Some tools wait:\n- `weather`: never\n- `report`: after `weather`\n".into();
+    talk.conversation.system = "Some tools wait:\n- `weather`: never\n- `report`: after `weather`\n".into();
     assert_eq!(talk.user("weather in Oslo"), "report is not available yet: after `weather`");
-    let mut talk = Talk::new(&script, &["weather", "report"]);
-    talk.asked.may_call = false;
+    let mut talk = ScriptedConversation::new(&script, &["weather", "report"]);
+    talk.conversation.may_call = false;
     assert_eq!(talk.user("weather in Oslo"), "I can use: weather, report");
 }
 
 #[test]
 fn a_turn_calls_again_only_as_often_as_it_says() {
-    let script = parsed(
+    let script = parse_script(
         r#"
         [[turn]]
         when = { user = "go" }
@@ -138,7 +138,7 @@ fn a_turn_calls_again_only_as_often_as_it_says() {
         repeat = 2
         "#,
     );
-    let mut talk = Talk::new(&script, &[]);
+    let mut talk = ScriptedConversation::new(&script, &[]);
     assert_eq!(talk.user("go"), "Trying.flaky{}clock{}");
     assert_eq!(talk.results(&["no", "12"]), "Trying.flaky{}clock{}");
     assert_eq!(talk.results(&["no", "13"]), "I have no line for that in my script.");
@@ -147,7 +147,7 @@ fn a_turn_calls_again_only_as_often_as_it_says() {
 
 #[test]
 fn every_condition_of_a_turn_must_hold() {
-    let script = parsed(
+    let script = parse_script(
         r#"
         [[turn]]
         when = { user = "x", system = "(?i)pirate" }
@@ -167,7 +167,7 @@ fn every_condition_of_a_turn_must_hold() {
         "#,
     );
     let answer = |tools: &[&str], results: &[&str]| {
-        let mut talk = Talk::new(&script, tools);
+        let mut talk = ScriptedConversation::new(&script, tools);
         let first = talk.user("x");
         if first.contains('{') { talk.results(results) } else { first }
     };
@@ -177,19 +177,19 @@ fn every_condition_of_a_turn_must_hold() {
     assert_eq!(answer(&["a", "b"], &["fine", "Error 7"]), "b failed: Error 7");
     assert_eq!(answer(&["a", "b"], &["Error", "fine"]), "the last was fine");
     assert_eq!(answer(&["a", "b"], &["Error", "well"]), "something came");
-    let mut talk = Talk::new(&script, &["a", "b"]);
-    talk.asked.system = "You are a pirate.".into();
+    let mut talk = ScriptedConversation::new(&script, &["a", "b"]);
+    talk.conversation.system = "You are a pirate.".into();
     assert_eq!(talk.user("x"), "Arr.");
 }
 
 #[test]
 fn the_same_conversation_gets_the_same_answer_and_ids_tell_steps_apart() {
-    let script = parsed("[[turn]]\nwhen = { user = 'x' }\ncall = [{ tool = 'a' }, { tool = 'a' }]\nrepeat = 2");
-    let mut talk = Talk::new(&script, &[]);
+    let script = parse_script("[[turn]]\nwhen = { user = 'x' }\ncall = [{ tool = 'a' }, { tool = 'a' }]\nrepeat = 2");
+    let mut talk = ScriptedConversation::new(&script, &[]);
     talk.user("x");
     talk.results(&["1", "2"]);
     let ids: Vec<&str> = talk
-        .asked
+        .conversation
         .messages
         .iter()
         .flat_map(|message| match message {
@@ -199,7 +199,7 @@ fn the_same_conversation_gets_the_same_answer_and_ids_tell_steps_apart() {
         .map(|call| call.id.as_str())
         .collect();
     assert_eq!(ids, ["call_t0_m1_0", "call_t0_m1_1", "call_t0_m3_0", "call_t0_m3_1"]);
-    let asked = Conversation { messages: talk.asked.messages[..1].to_vec(), ..talk.asked.clone() };
+    let asked = Conversation { messages: talk.conversation.messages[..1].to_vec(), ..talk.conversation.clone() };
     assert_eq!(script.answer(&asked), script.answer(&asked));
     assert_eq!(script.answer(&asked).calls[0].2, json!({}));
 }

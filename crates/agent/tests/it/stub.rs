@@ -1,17 +1,17 @@
 //! The scripted model behind HTTP, asked by the real clients, in both wire formats, whole and streamed.
 
 mod faults;
-mod strict;
+mod validation;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolhub_agent::{
-    Anthropic, CallResult, Heard, Message, Model, ModelError, OpenAi, Prompt, Reply, Script, Stop, Stub,
+    Anthropic, CallResult, Message, Model, ModelError, OpenAi, Prompt, Reply, Script, Stop, StreamPart, Stub,
 };
 
 /// A script that is served.
-async fn served(script: &str) -> Stub {
+async fn serve_script(script: &str) -> Stub {
     let script = Script::parse(script).unwrap_or_else(|error| panic!("{error}"));
     Stub::serve(script, 0).await.unwrap()
 }
@@ -32,8 +32,9 @@ async fn ask(model: &dyn Model, messages: &[Message], stream: bool) -> Result<Re
     };
     let tools: Vec<Value> = ["clock", "weather"].map(name).into();
     let time = Duration::from_secs(30);
-    let prompt = Prompt { system: "Be brief.", messages, tools: &tools, may_call: true, stream, time, trace: None };
-    model.ask(prompt, &|_: Heard<'_>| {}).await
+    let prompt =
+        Prompt { system: "Be brief.", messages, tools: &tools, may_call: true, stream, timeout: time, trace: None };
+    model.ask(prompt, &|_: StreamPart<'_>| {}).await
 }
 
 fn user(text: &str) -> Vec<Message> {
@@ -54,7 +55,7 @@ const SCRIPT: &str = r#"
 
 #[tokio::test]
 async fn a_conversation_goes_through_in_both_formats_whole_and_streamed() {
-    let stub = served(SCRIPT).await;
+    let stub = serve_script(SCRIPT).await;
     for model in models(&stub) {
         for stream in [false, true] {
             let what = format!("{:?}, streamed: {stream}", model.format());
@@ -93,17 +94,24 @@ async fn a_conversation_goes_through_in_both_formats_whole_and_streamed() {
 
 #[tokio::test]
 async fn a_streamed_text_comes_in_several_pieces() {
-    let stub = served(SCRIPT).await;
+    let stub = serve_script(SCRIPT).await;
     for model in models(&stub) {
         let pieces = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
         let counted = pieces.clone();
-        let hear = move |_: Heard<'_>| {
+        let hear = move |_: StreamPart<'_>| {
             counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         };
         let messages = user("hello");
         let time = Duration::from_secs(30);
-        let prompt =
-            Prompt { system: "", messages: &messages, tools: &[], may_call: true, stream: true, time, trace: None };
+        let prompt = Prompt {
+            system: "",
+            messages: &messages,
+            tools: &[],
+            may_call: true,
+            stream: true,
+            timeout: time,
+            trace: None,
+        };
         model.ask(prompt, &hear).await.unwrap();
         assert!(pieces.load(std::sync::atomic::Ordering::Relaxed) > 1);
     }

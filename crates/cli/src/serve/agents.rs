@@ -39,7 +39,7 @@ pub(super) fn define(service: &AgentService, plans: AgentPlans) {
     for (name, plan) in plans {
         service.define(name, plan);
     }
-    service.keep_only(&names);
+    service.retain_only(&names);
 }
 
 fn build_plan(agent: &config::Agent, llm: &Llm, model: Arc<dyn Model>) -> Result<AgentPlan, String> {
@@ -53,7 +53,7 @@ fn build_plan(agent: &config::Agent, llm: &Llm, model: Arc<dyn Model>) -> Result
         .max_steps(agent.max_steps)
         .token_budget(agent.token_budget)
         .time_budget(agent.time_budget)
-        .request_time(llm.request_timeout)
+        .request_timeout(llm.request_timeout)
         .execution(match agent.execution {
             Execution::Internal(max_retries) => ToolExecution::Internal { max_retries },
             Execution::External(deadline) => ToolExecution::External { deadline },

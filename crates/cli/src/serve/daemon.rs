@@ -18,8 +18,8 @@ use toolhub::{
     backend::Backend,
     clock::{Clock, SystemClock},
     server::{
-        Auth, Backup, ConfigProblem, KeyError, KeyRing, KeySetting, Limits, NamedToolset, Reloaded, Server, Settings,
-        Steward, StewardError, ToolChangeError,
+        Auth, Backup, ConfigProblem, HostControl, HostControlError, KeyError, KeyRing, KeySetting, Limits,
+        NamedToolset, Reloaded, Server, Settings, ToolChangeError,
     },
     sqlite::OpenError,
     status::Language,
@@ -71,7 +71,7 @@ impl Daemon {
         let built = config.hub_builder(&store).tools(made).build().await;
         let hub =
             built.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
-        let service = AgentService::speaking(&hub, log_language(&local.options));
+        let service = AgentService::with_language(&hub, log_language(&local.options));
         agents::define(&service, plans);
         // What a process that died has left open goes on here.
         match service.resume().await {
@@ -95,7 +95,7 @@ impl Daemon {
     /// The server for it.
     pub(crate) fn server(self: Arc<Self>) -> Server {
         let settings = server_settings(&self.loaded().config);
-        let server = Server::with_steward(self.hub.clone(), self.backend(), settings, self.clone());
+        let server = Server::with_host_control(self.hub.clone(), self.backend(), settings, self.clone());
         let server = server.agents(self.agents.clone());
         let _ = self.keys.set(server.key_ring());
         server
@@ -106,7 +106,7 @@ impl Daemon {
         let mut settings = server_settings(&self.loaded().config);
         settings.auth = Auth::Local;
         let agents = self.agents.clone();
-        Server::with_steward(self.hub.clone(), self.backend(), settings, self).agents(agents).router()
+        Server::with_host_control(self.hub.clone(), self.backend(), settings, self).agents(agents).router()
     }
 
     /// The address people use for a server that listens there.
@@ -140,7 +140,7 @@ impl Daemon {
             return Err(ToolChangeError::Configured);
         }
         if self.hub.get(name).is_some() != there {
-            return Err(ToolChangeError::Taken);
+            return Err(ToolChangeError::NameTaken);
         }
         let tool = self.tool_builder(name, asked)?;
         let before = self.stored_tool(name).await?;
@@ -195,17 +195,18 @@ impl Daemon {
     }
 
     /// Reads the config again and applies what changed.
-    pub(crate) async fn reload_config(&self) -> Result<Reloaded, StewardError> {
+    pub(crate) async fn reload_config(&self) -> Result<Reloaded, HostControlError> {
         let _alone = self.reload_lock.lock().await;
         let next = self.load_next().await?;
         let mut plan = next.config.change_from(&self.loaded().config);
         plan.needs_restart = next.config.change_from(&self.startup_config.config).needs_restart;
-        let plans = agents::build_plans(&next.config.agents).map_err(|error| StewardError::Failed(error.into()))?;
+        let plans = agents::build_plans(&next.config.agents).map_err(|error| HostControlError::Failed(error.into()))?;
         let pieces = next.config.hub_update(&plan);
         let change = Change::new().defaults(pieces.defaults).status(pieces.status);
         let change = pieces.put.into_iter().fold(change, Change::put);
         // What the config stood in the way of comes back, as it would after a restart.
-        let made = api_tools::load_all(&self.backend()).await.map_err(|error| StewardError::Failed(error.into()))?;
+        let made =
+            api_tools::load_all(&self.backend()).await.map_err(|error| HostControlError::Failed(error.into()))?;
         let hosts = &next.config.server.tool_hosts;
         let others = |base: &str| next.config.tools.contains_key(base) || self.hub.get(base).is_some();
         let again = |name: &String| api_tools::build(name, made.get(name)?, hosts, others).ok();
@@ -221,11 +222,11 @@ impl Daemon {
         }
         let change = pieces.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
         let change = pieces.rules.into_iter().fold(change, Change::rule);
-        let changed = self.hub.apply(change).await.map_err(|error| StewardError::Failed(error.into()))?;
+        let changed = self.hub.apply(change).await.map_err(|error| HostControlError::Failed(error.into()))?;
         if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
             let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key_setting).collect();
             let told = |wrong: Vec<KeyError>| wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            ring.replace(&keys).map_err(|wrong| StewardError::Failed(told(wrong).into()))?;
+            ring.replace(&keys).map_err(|wrong| HostControlError::Failed(told(wrong).into()))?;
         }
         if plan.agents {
             agents::define(&self.agents, plans);
@@ -241,7 +242,7 @@ impl Daemon {
     }
 
     /// The config as its files say it now, read and tried where it may block: documents of services are large.
-    async fn load_next(&self) -> Result<LoadedConfig, StewardError> {
+    async fn load_next(&self) -> Result<LoadedConfig, HostControlError> {
         let (asked, old, runtime) = (self.load_options.clone(), self.loaded(), Handle::current());
         let reading = move || {
             let next = config::load(&asked).map_err(|problems| config_error(&problems))?;
@@ -251,25 +252,25 @@ impl Daemon {
         };
         #[expect(clippy::disallowed_methods, reason = "one at a time: whoever reloads holds the lock for it")]
         let read = tokio::task::spawn_blocking(reading).await;
-        read.unwrap_or_else(|error| Err(StewardError::Failed(error.into())))
+        read.unwrap_or_else(|error| Err(HostControlError::Failed(error.into())))
     }
 
-    async fn make_backup(&self) -> Result<Backup, StewardError> {
+    async fn make_backup(&self) -> Result<Backup, HostControlError> {
         let StoreHandle::Sqlite(sqlite) = &self.store else {
-            return Err(StewardError::Unsupported(
+            return Err(HostControlError::Unsupported(
                 "records are kept in memory; there is nothing to make a backup of".into(),
             ));
         };
         let folder = self.loaded().config.store.backup_folder();
-        std::fs::create_dir_all(&folder).map_err(|error| StewardError::Failed(error.into()))?;
+        std::fs::create_dir_all(&folder).map_err(|error| HostControlError::Failed(error.into()))?;
         let name = SystemClock.now().to_string().replace([':', '.'], "-");
         let made = sqlite.backup(folder.join(format!("toolhub-{name}.db"))).await;
-        let made = made.map_err(|error| StewardError::Failed(error.into()))?;
+        let made = made.map_err(|error| HostControlError::Failed(error.into()))?;
         Ok(Backup { path: made.path, bytes: made.bytes, sha256: made.sha256 })
     }
 }
 
-impl Steward for Daemon {
+impl HostControl for Daemon {
     fn config(&self) -> Value {
         config::masked_values(&self.loaded())
     }
@@ -278,11 +279,11 @@ impl Steward for Daemon {
         self.file.as_deref()
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>> {
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, HostControlError>> {
         Box::pin(self.reload_config())
     }
 
-    fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
+    fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>> {
         Box::pin(self.make_backup())
     }
 
@@ -317,28 +318,28 @@ fn backend(store: &StoreHandle) -> Arc<dyn Backend> {
 
 /// Refuses a config of which a file is gone or has become empty: it is being written, or was lost. Whoever wants a server without
 /// tools and keys says so, or starts one.
-fn check_files_present(old: &LoadedConfig, new: &LoadedConfig) -> Result<(), StewardError> {
+fn check_files_present(old: &LoadedConfig, new: &LoadedConfig) -> Result<(), HostControlError> {
     let gone = old.files.iter().filter(|file| !new.files.contains(file)).map(|file| (file, "is gone"));
     let emptied = new.blank_files.iter().filter(|file| !old.blank_files.contains(file)).map(|file| (file, "is empty"));
     let told = gone.chain(emptied).map(|(file, what)| ConfigProblem {
-        place: file.display().to_string(),
+        location: file.display().to_string(),
         key: String::new(),
         detail: format!("the file {what}"),
         hint: Some("bring it back and reload again; without it, start the server anew".into()),
     });
     let told: Vec<_> = told.collect();
-    if told.is_empty() { Ok(()) } else { Err(StewardError::Config(told)) }
+    if told.is_empty() { Ok(()) } else { Err(HostControlError::Config(told)) }
 }
 
 /// All problems of a config, as the server tells them.
-fn config_error(problems: &Problems) -> StewardError {
+fn config_error(problems: &Problems) -> HostControlError {
     let told = problems.iter().map(|problem| ConfigProblem {
-        place: problem.location(),
+        location: problem.location(),
         key: problem.key.clone(),
         detail: problem.message.clone(),
         hint: problem.help.clone(),
     });
-    StewardError::Config(told.collect())
+    HostControlError::Config(told.collect())
 }
 
 /// What the config says about the server.
@@ -348,16 +349,16 @@ fn server_settings(config: &Config) -> Settings {
     settings.port = said.port;
     settings.public_url.clone_from(&said.public_url);
     settings.allowed_hosts.clone_from(&said.allowed_hosts);
-    settings.drain = said.drain_timeout;
+    settings.drain_timeout = said.drain_timeout;
     settings.metrics = config.telemetry.metrics;
-    settings.keep_audit = config.store.audit_retention;
+    settings.audit_retention = config.store.audit_retention;
     settings.build = crate::build_info::current();
     settings.limits = Limits {
         body: said.body_limit,
         headers: said.header_limit,
         json_depth: said.json_depth,
-        header_time: said.header_timeout,
-        body_time: said.body_timeout,
+        header_timeout: said.header_timeout,
+        body_timeout: said.body_timeout,
         connections: said.max_connections,
         ..Limits::default()
     };

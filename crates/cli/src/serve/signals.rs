@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use toolhub::server::StewardError;
+use toolhub::server::HostControlError;
 
 use super::daemon::Daemon;
 
@@ -70,9 +70,9 @@ pub(super) async fn reload(daemon: &Daemon, why: &str) {
         ),
         Err(error) => {
             tracing::error!(why, %error, "the config was not taken; what held before still holds");
-            if let StewardError::Config(problems) = error {
+            if let HostControlError::Config(problems) = error {
                 for problem in problems {
-                    tracing::error!(place = problem.place, key = problem.key, "{}", problem.detail);
+                    tracing::error!(place = problem.location, key = problem.key, "{}", problem.detail);
                 }
             }
         }

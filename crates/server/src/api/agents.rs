@@ -19,7 +19,7 @@ use crate::{
     app::App,
     extract::{AcceptLanguage, MaybeBody, Params, Query},
     json::Json,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -27,39 +27,39 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
     vec![
-        Route::new(Method::GET, "/agents/{threadId}/tool-states", read, "threads", look_of_old)
-            .says("How the tools of a thread stand")
-            .answers::<Told>(200, "Every tool, run or not")
+        Route::new(Method::GET, "/agents/{threadId}/tool-states", read, "threads", get_legacy)
+            .summary("How the tools of a thread stand")
+            .json_response::<ToolStatesResponse>(200, "Every tool, run or not")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable])
-            .admits_failure(),
+            .with_success_flag(),
         Route::new(Method::POST, "/agents/{threadId}/tool-states/reset", call, "threads", reset)
             .audited("thread.reset")
-            .says("Forget what is held against the tools of a thread, or against one of them")
-            .answers::<Told>(200, "Which were reset, and how all stand now")
+            .summary("Forget what is held against the tools of a thread, or against one of them")
+            .json_response::<ToolStatesResponse>(200, "Which were reset, and how all stand now")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable])
-            .admits_failure(),
-        Route::new(Method::GET, "/api/v1/threads/{id}/tool-states", read, "threads", look)
-            .says("How the tools of a thread stand")
-            .answers::<Told>(200, "Every tool, run or not")
+            .with_success_flag(),
+        Route::new(Method::GET, "/api/v1/threads/{id}/tool-states", read, "threads", get)
+            .summary("How the tools of a thread stand")
+            .json_response::<ToolStatesResponse>(200, "Every tool, run or not")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable])
-            .admits_failure(),
+            .with_success_flag(),
     ]
 }
 
 /// A thread in a path of old.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct OfAgent {
+struct LegacyAgentPath {
     /// The thread.
     thread_id: String,
 }
 
 /// A thread in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct OfThread {
+struct ThreadPath {
     /// The thread.
     id: String,
 }
@@ -94,7 +94,7 @@ struct ResetBody {
 /// How the tools of a thread stand.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ToolStatesAnswer")]
-struct Told {
+struct ToolStatesResponse {
     /// Always true; a problem says false.
     success: bool,
     /// The answer.
@@ -144,42 +144,42 @@ struct Full {
     should_rebind: bool,
 }
 
-async fn look_of_old(
+async fn get_legacy(
     State(app): State<App>,
     principal: Principal,
-    Params(OfAgent { thread_id }): Params<OfAgent>,
+    Params(LegacyAgentPath { thread_id }): Params<LegacyAgentPath>,
     Query(query): Query<StatesQuery>,
     language: AcceptLanguage,
-) -> Answer<Json<Told>> {
-    let thread = known(&app, &principal.tenant, &thread_id).await?;
-    states(&app, &principal.tenant, &thread, query.detail.is_some(), language.0).await.map(told)
+) -> ApiResult<Json<ToolStatesResponse>> {
+    let thread = find_thread(&app, &principal.tenant, &thread_id).await?;
+    load_states(&app, &principal.tenant, &thread, query.detail.is_some(), language.0).await.map(respond)
 }
 
-async fn look(
+async fn get(
     State(app): State<App>,
     principal: Principal,
-    Params(OfThread { id }): Params<OfThread>,
+    Params(ThreadPath { id }): Params<ThreadPath>,
     Query(query): Query<StatesQuery>,
     language: AcceptLanguage,
-) -> Answer<Json<Told>> {
-    let thread = known(&app, &principal.tenant, &id).await?;
-    states(&app, &principal.tenant, &thread, query.detail.is_some(), language.0).await.map(told)
+) -> ApiResult<Json<ToolStatesResponse>> {
+    let thread = find_thread(&app, &principal.tenant, &id).await?;
+    load_states(&app, &principal.tenant, &thread, query.detail.is_some(), language.0).await.map(respond)
 }
 
 async fn reset(
     State(app): State<App>,
     principal: Principal,
-    Params(OfAgent { thread_id }): Params<OfAgent>,
+    Params(LegacyAgentPath { thread_id }): Params<LegacyAgentPath>,
     language: AcceptLanguage,
     MaybeBody(body): MaybeBody<ResetBody>,
-) -> Answer<Json<Told>> {
+) -> ApiResult<Json<ToolStatesResponse>> {
     let (hub, tenant) = (app.hub(), &principal.tenant);
-    let thread = known(&app, tenant, &thread_id).await?;
+    let thread = find_thread(&app, tenant, &thread_id).await?;
     let ResetBody { tool_name, evidence } = body.unwrap_or_default();
     let names = match tool_name {
         Some(name) => vec![name],
         None => {
-            let meant = app.agents().toolset_of(tenant, &thread.id).await?;
+            let meant = app.agents().thread_toolset(tenant, &thread.id).await?;
             let all = hub.tools().list(&Default::default()).into_iter().map(|tool| tool.definition.name.to_string());
             all.filter(|name| meant.has(name)).collect()
         }
@@ -190,21 +190,27 @@ async fn reset(
             hub.reset_tool_evidence(name, tenant, &thread.id).await?;
         }
     }
-    let mut data = states(&app, tenant, &thread, false, language.0).await?;
+    let mut data = load_states(&app, tenant, &thread, false, language.0).await?;
     data.reset = Some(names);
-    Ok(told(data))
+    Ok(respond(data))
 }
 
 /// The thread, if anybody has ever named it.
-async fn known(app: &App, tenant: &Tenant, id: &str) -> Answer<ThreadInfo> {
+async fn find_thread(app: &App, tenant: &Tenant, id: &str) -> ApiResult<ThreadInfo> {
     let unknown = || Problem::new(Code::THREAD_NOT_FOUND, format!("there is no thread `{id}`"));
     let thread = ThreadId::new(id).map_err(|_| unknown())?;
     app.hub().thread(tenant, &thread).await?.ok_or_else(unknown)
 }
 
-async fn states(app: &App, tenant: &Tenant, thread: &ThreadInfo, full: bool, language: Language) -> Answer<ToolStates> {
+async fn load_states(
+    app: &App,
+    tenant: &Tenant,
+    thread: &ThreadInfo,
+    full: bool,
+    language: Language,
+) -> ApiResult<ToolStates> {
     let statuses = app.hub().tool_statuses_in(View::Thread(tenant, &thread.id), language).await?;
-    let meant = app.agents().toolset_of(tenant, &thread.id).await?;
+    let meant = app.agents().thread_toolset(tenant, &thread.id).await?;
     let meant = statuses.into_iter().filter(|info| meant.has(&info.tool_name));
     let tool_states = meant.map(|info| {
         let name = info.tool_name.to_string();
@@ -214,8 +220,8 @@ async fn states(app: &App, tenant: &Tenant, thread: &ThreadInfo, full: bool, lan
     Ok(ToolStates { agent_id, reset: None, tool_states: tool_states.collect(), timestamp })
 }
 
-fn told(data: ToolStates) -> Json<Told> {
-    Json(Told { success: true, data })
+fn respond(data: ToolStates) -> Json<ToolStatesResponse> {
+    Json(ToolStatesResponse { success: true, data })
 }
 
 impl ToolState {

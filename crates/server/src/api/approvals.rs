@@ -15,8 +15,8 @@ use crate::{
     extract::{Body, Params, Query},
     json::Json,
     links::Links,
-    page::{self, Here, List, list_query},
-    problem::{Answer, Code, Problem},
+    page::{self, List, RequestUri, list_query},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -25,18 +25,18 @@ pub(super) fn routes() -> Vec<Route> {
     let (read, write) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ApprovalsWrite));
     vec![
         Route::new(Method::GET, "/api/v1/approvals", read, "approvals", list)
-            .says("Questions about calls, the newest first")
-            .answers::<List<ApprovalView>>(200, "A page of them")
+            .summary("Questions about calls, the newest first")
+            .json_response::<List<ApprovalView>>(200, "A page of them")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/approvals/{id}", read, "approvals", get)
-            .says("One question")
-            .answers::<ApprovalView>(200, "What is asked, and how it stands")
+            .summary("One question")
+            .json_response::<ApprovalView>(200, "What is asked, and how it stands")
             .problems(&[Code::APPROVAL_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::POST, "/api/v1/approvals/{id}", write, "approvals", answer)
             .audited("approval.answer")
-            .says("Answer a question")
-            .answers::<ApprovalView>(200, "It is answered; the call goes on, or is told no")
+            .summary("Answer a question")
+            .json_response::<ApprovalView>(200, "It is answered; the call goes on, or is told no")
             .problems(&[Code::APPROVAL_NOT_FOUND, Code::ALREADY_RESOLVED, Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable, ErrorKind::ArgumentsInvalid, ErrorKind::Forbidden]),
     ]
@@ -44,17 +44,17 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// A question in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct OfApproval {
+struct ApprovalPath {
     /// The question.
     id: String,
 }
 
-impl OfApproval {
-    fn id(&self) -> Answer<ApprovalId> {
-        self.id.parse().map_err(|_| self.unknown())
+impl ApprovalPath {
+    fn parse_id(&self) -> ApiResult<ApprovalId> {
+        self.id.parse().map_err(|_| self.not_found())
     }
 
-    fn unknown(&self) -> Problem {
+    fn not_found(&self) -> Problem {
         Problem::new(Code::APPROVAL_NOT_FOUND, format!("there is no approval `{}`", self.id))
     }
 }
@@ -72,24 +72,24 @@ async fn list(
     principal: Principal,
     Query(query): Query<ApprovalsQuery>,
     links: Links,
-    here: Here,
-) -> Answer<impl IntoResponse> {
-    let before = page::place_as(query.cursor.as_ref(), "approvals")?;
-    let most = query.limit.and_one();
+    here: RequestUri,
+) -> ApiResult<impl IntoResponse> {
+    let before = page::decode_cursor_as(query.cursor.as_ref(), "approvals")?;
+    let most = query.limit.plus_one();
     let mut found = app.hub().newest_approvals(&principal.tenant, query.state, before, most).await?;
-    let next = query.limit.cut(&mut found).map(|last| last.id.to_string());
+    let next = query.limit.truncate(&mut found).map(|last| last.id.to_string());
     let items = found.into_iter().map(|approval| ApprovalView::of(approval, &links)).collect();
-    Ok(here.list("approvals", items, next))
+    Ok(here.list_response("approvals", items, next))
 }
 
 async fn get(
     State(app): State<App>,
     principal: Principal,
-    Params(named): Params<OfApproval>,
+    Params(named): Params<ApprovalPath>,
     links: Links,
-) -> Answer<Json<ApprovalView>> {
-    let found = app.hub().approval(&principal.tenant, named.id()?).await?;
-    found.map(|approval| Json(ApprovalView::of(approval, &links))).ok_or_else(|| named.unknown())
+) -> ApiResult<Json<ApprovalView>> {
+    let found = app.hub().approval(&principal.tenant, named.parse_id()?).await?;
+    found.map(|approval| Json(ApprovalView::of(approval, &links))).ok_or_else(|| named.not_found())
 }
 
 /// An answer.
@@ -107,24 +107,24 @@ struct AnswerBody {
 async fn answer(
     State(app): State<App>,
     principal: Principal,
-    Params(named): Params<OfApproval>,
+    Params(named): Params<ApprovalPath>,
     links: Links,
     Body(body): Body<AnswerBody>,
-) -> Answer<Json<ApprovalView>> {
+) -> ApiResult<Json<ApprovalView>> {
     let mut answer = Answered::new(body.outcome, principal.caller);
     answer.arguments = body.arguments.map(Value::Object);
     answer.message = body.reason;
-    let id = named.id()?;
+    let id = named.parse_id()?;
     let answered = app.hub().resolve_approval(&principal.tenant, id, answer).await.map_err(|error| match error {
         // Not the key is too weak, but the arguments are forbidden: this is about the question.
-        ApprovalError::Forbidden(_) => refused(error).with("approvalId", id),
-        error => refused(error),
+        ApprovalError::Forbidden(_) => approval_problem(error).with("approvalId", id),
+        error => approval_problem(error),
     })?;
     Ok(Json(ApprovalView::of(answered, &links)))
 }
 
 /// Why an answer was not taken, or a grant not found.
-pub(super) fn refused(error: ApprovalError) -> Problem {
+pub(super) fn approval_problem(error: ApprovalError) -> Problem {
     let words = error.to_string();
     match error {
         ApprovalError::Unknown(_) => Problem::new(Code::APPROVAL_NOT_FOUND, words),

@@ -15,7 +15,7 @@ use toolhub_core::{ErrorKind, ids::ArtifactId};
 use crate::{
     app::App,
     extract::Params,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -23,8 +23,8 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/artifacts/{id}", Access::Needs(Scope::ToolsRead), "calls", fetch)
-            .says("Content that was too long for a model")
-            .answers_as(200, "*/*", "All of it, with the media type the tool gave it")
+            .summary("Content that was too long for a model")
+            .response(200, "*/*", "All of it, with the media type the tool gave it")
             .problems(&[Code::ARTIFACT_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
@@ -32,16 +32,20 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// An artifact in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Which {
+struct ArtifactPath {
     /// The artifact.
     id: String,
 }
 
-async fn fetch(State(app): State<App>, who: Principal, Params(Which { id }): Params<Which>) -> Answer<Response> {
+async fn fetch(
+    State(app): State<App>,
+    who: Principal,
+    Params(ArtifactPath { id }): Params<ArtifactPath>,
+) -> ApiResult<Response> {
     let unknown = || Problem::new(Code::ARTIFACT_NOT_FOUND, "there is no such artifact, or it has expired");
     let id = ArtifactId::new(id).map_err(|_| unknown())?;
     let artifact = app.hub().artifact(&who.tenant, &id).await?.ok_or_else(unknown)?;
-    let (media, extension) = media(&artifact.mime_type);
+    let (media, extension) = media_type(&artifact.mime_type);
     let mut response = artifact.bytes.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, media);
@@ -56,7 +60,7 @@ async fn fetch(State(app): State<App>, who: Principal, Params(Which { id }): Par
 }
 
 /// The media type as a header, and how a file of it ends. What is no media type is bytes.
-fn media(said: &str) -> (HeaderValue, &'static str) {
+fn media_type(said: &str) -> (HeaderValue, &'static str) {
     let bytes = (HeaderValue::from_static("application/octet-stream"), "bin");
     let essence = said.split(';').next().unwrap_or_default().trim();
     let token = |part: &str| {
@@ -84,7 +88,7 @@ fn media(said: &str) -> (HeaderValue, &'static str) {
 
 #[cfg(test)]
 mod tests {
-    use super::media;
+    use super::media_type;
 
     #[test]
     fn only_a_media_type_becomes_one() {
@@ -98,7 +102,7 @@ mod tests {
             ("text/html\r\nx: y", "application/octet-stream"),
             ("application/json\0", "application/octet-stream"),
         ] {
-            assert_eq!(media(said).0, told, "{said:?}");
+            assert_eq!(media_type(said).0, told, "{said:?}");
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::{
     app::App,
     audit::Entry,
     extract::Query,
-    page::{self, Here, List, list_query},
-    problem::Answer,
+    page::{self, List, RequestUri, list_query},
+    problem::ApiResult,
     route::Route,
     scope::{Access, Scope},
 };
@@ -16,8 +16,8 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/audit", Access::Needs(Scope::Admin), "system", list)
-            .says("Who changed what, and who was not let, the latest first")
-            .answers::<List<Entry>>(200, "A page of it")
+            .summary("Who changed what, and who was not let, the latest first")
+            .json_response::<List<Entry>>(200, "A page of it")
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
@@ -32,9 +32,13 @@ list_query! {
     }
 }
 
-async fn list(State(app): State<App>, Query(query): Query<AuditQuery>, here: Here) -> Answer<impl IntoResponse> {
-    let after = page::place(query.cursor.as_ref(), "audit")?;
+async fn list(
+    State(app): State<App>,
+    Query(query): Query<AuditQuery>,
+    here: RequestUri,
+) -> ApiResult<impl IntoResponse> {
+    let after = page::decode_cursor(query.cursor.as_ref(), "audit")?;
     let page = app.audit().page(query.since, query.until, after.as_deref(), query.limit.get());
     let (entries, next) = page.await?;
-    Ok(here.list("audit", entries, next))
+    Ok(here.list_response("audit", entries, next))
 }

@@ -5,27 +5,27 @@ use axum::{
     http::{Method, StatusCode},
 };
 
-use super::config::{refused, steward};
+use super::config::{host_control, host_problem};
 use crate::{
     app::App,
+    host_control::Backup,
     json::Json,
-    problem::{Answer, Code},
+    problem::{ApiResult, Code},
     route::Route,
     scope::{Access, Scope},
-    steward::Backup,
 };
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::POST, "/api/v1/backups", Access::Needs(Scope::Admin), "system", make)
+        Route::new(Method::POST, "/api/v1/backups", Access::Needs(Scope::Admin), "system", create)
             .audited("backup.make")
-            .says("Make a backup of the store, while it is in use")
-            .answers::<Backup>(201, "Where it is")
+            .summary("Make a backup of the store, while it is in use")
+            .json_response::<Backup>(201, "Where it is")
             .problems(&[Code::NOT_FOUND, Code::NOT_DONE]),
     ]
 }
 
-async fn make(State(app): State<App>) -> Answer<(StatusCode, Json<Backup>)> {
-    let backup = steward(&app)?.backup().await.map_err(refused)?;
+async fn create(State(app): State<App>) -> ApiResult<(StatusCode, Json<Backup>)> {
+    let backup = host_control(&app)?.backup().await.map_err(host_problem)?;
     Ok((StatusCode::CREATED, Json(backup)))
 }

@@ -4,8 +4,8 @@
 //! model got wrong becomes a message that helps it; the whole is refused only where it is no message at all. `read` takes a
 //! message apart, `write` puts the answers together; neither makes a call.
 
-mod read;
-mod write;
+mod request;
+mod response;
 
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
@@ -19,24 +19,24 @@ use toolhub_core::{
 use super::calls::CallView;
 use crate::{
     app::App,
-    extract::{Body, Key, Params, Query, Trace},
+    extract::{Body, IdempotencyHeader, Params, Query, Trace},
     json::Json,
     links::Links,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
-use read::{Asked, Step};
+use request::{BatchBody, RequestedCall};
 
 /// How many calls one step may have.
-const MOST: usize = 128;
+const MAX_BATCH_CALLS: usize = 128;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/threads/{id}/batches", Access::Needs(Scope::ToolsCall), "calls", batch)
-            .minds_repetitions()
-            .says("Make the calls a model asked for, and get the messages to answer it with")
-            .answers::<Answers>(200, "One answer for each call, in their order")
+            .handles_idempotency()
+            .summary("Make the calls a model asked for, and get the messages to answer it with")
+            .json_response::<BatchResponse>(200, "One answer for each call, in their order")
             .problems(&[Code::INVALID_KEY, Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
@@ -44,7 +44,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// A thread in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct OfThread {
+struct ThreadPath {
     /// The thread; made when it is not there.
     id: String,
 }
@@ -70,7 +70,7 @@ enum Provider {
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "BatchAnswers")]
-struct Answers {
+struct BatchResponse {
     /// Where a provider was named: messages for the model, to be added to the conversation as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<Vec<Value>>,
@@ -80,7 +80,7 @@ struct Answers {
 }
 
 /// The key of one call. Each call of a step is a call of its own, and so is its repetition.
-fn numbered(key: &IdempotencyKey, at: usize) -> String {
+fn call_key(key: &IdempotencyKey, at: usize) -> String {
     format!("{key}/{at}")
 }
 
@@ -88,34 +88,34 @@ fn numbered(key: &IdempotencyKey, at: usize) -> String {
 async fn batch(
     State(app): State<App>,
     principal: Principal,
-    Params(OfThread { id }): Params<OfThread>,
+    Params(ThreadPath { id }): Params<ThreadPath>,
     Query(query): Query<BatchQuery>,
-    Key(key): Key,
+    IdempotencyHeader(key): IdempotencyHeader,
     Trace(trace): Trace,
     links: Links,
-    Body(Step(message)): Body<Step>,
-) -> Answer<Json<Answers>> {
+    Body(BatchBody(message)): Body<BatchBody>,
+) -> ApiResult<Json<BatchResponse>> {
     let unknown = |_| Problem::new(Code::THREAD_NOT_FOUND, format!("`{id}` cannot be a thread"));
     let thread = ThreadId::new(id.as_str()).map_err(unknown)?;
     let asked = match query.format {
-        None => read::plain(message)?,
-        Some(Provider::Openai) => read::openai(message)?,
-        Some(Provider::Anthropic) => read::anthropic(message)?,
+        None => request::parse_plain(message)?,
+        Some(Provider::Openai) => request::parse_openai(message)?,
+        Some(Provider::Anthropic) => request::parse_anthropic(message)?,
     };
-    if asked.len() > MOST {
+    if asked.len() > MAX_BATCH_CALLS {
         return Err(Problem::new(
             Code::INVALID_REQUEST,
-            format!("one step has at most {MOST} calls, not {}", asked.len()),
+            format!("one step has at most {MAX_BATCH_CALLS} calls, not {}", asked.len()),
         ));
     }
     // Told before anything is done, and to the client: the model has not chosen the key.
-    if key.as_ref().is_some_and(|key| IdempotencyKey::new(numbered(key, MOST)).is_err()) {
+    if key.as_ref().is_some_and(|key| IdempotencyKey::new(call_key(key, MAX_BATCH_CALLS)).is_err()) {
         let detail = "the header `Idempotency-Key` is too long: that of a batch takes 1 to 251 characters";
         return Err(Problem::new(Code::INVALID_KEY, detail));
     }
     let hub = app.hub();
     let mut calls = Vec::new();
-    for (at, Asked { id, call }) in asked.iter().enumerate() {
+    for (at, RequestedCall { id, call }) in asked.iter().enumerate() {
         let Ok((tool, arguments)) = call else { continue };
         let mut request = hub
             .call(tool.as_str(), arguments.clone())
@@ -130,19 +130,23 @@ async fn batch(
             request = request.trace(trace.clone());
         }
         if let Some(key) = &key {
-            request = request.idempotency_key(numbered(key, at));
+            request = request.idempotency_key(call_key(key, at));
         }
         calls.push(request);
     }
     let mut outcomes = hub.batch(calls).await.into_iter();
-    let ends = asked.into_iter().filter_map(|Asked { id, call }| match call {
+    let ends = asked.into_iter().filter_map(|RequestedCall { id, call }| match call {
         Ok(_) => outcomes.next().map(|outcome| (id, Ok(outcome))),
         Err(help) => Some((id, Err(help))),
     });
     let ends: Vec<(Option<String>, Result<Outcome, String>)> = ends.collect();
     Ok(Json(match query.format {
-        None => Answers { calls: Some(write::plain(ends, &links)), messages: None },
-        Some(Provider::Openai) => Answers { messages: Some(write::openai(&ends, &links)), calls: None },
-        Some(Provider::Anthropic) => Answers { messages: Some(write::anthropic(&ends, &links)), calls: None },
+        None => BatchResponse { calls: Some(response::call_views(ends, &links)), messages: None },
+        Some(Provider::Openai) => {
+            BatchResponse { messages: Some(response::openai_messages(&ends, &links)), calls: None }
+        }
+        Some(Provider::Anthropic) => {
+            BatchResponse { messages: Some(response::anthropic_messages(&ends, &links)), calls: None }
+        }
     }))
 }

@@ -1,8 +1,8 @@
 //! Calls: made, looked up, followed, cancelled.
 
-mod follow;
-mod make;
-mod rates;
+mod event_stream;
+mod rate_limit_headers;
+mod submission;
 mod view;
 
 use axum::{
@@ -23,8 +23,8 @@ use crate::{
     extract::{Params, Query},
     json::Json,
     links::Links,
-    page::{self, Here, List, list_query},
-    problem::{Answer, Code, Problem},
+    page::{self, List, RequestUri, list_query},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -56,32 +56,35 @@ pub(super) const REFUSALS: &[ErrorKind] = &[
 pub(super) fn routes() -> Vec<Route> {
     let (read, call) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsCall));
     vec![
-        Route::new(Method::POST, "/api/v1/tools/{name}/calls", call, "calls", make::call)
-            .minds_repetitions()
-            .gives(&[200, 202, 429], "RateLimit-Policy", "The rates of the tool, where it has any.")
-            .gives(&[200, 202, 429], "RateLimit", "What is left of them, and until when.")
-            .says("Call a tool")
-            .answers::<CallView>(200, "The call ran; how it ended is in it")
-            .answers::<CallView>(202, "The call goes on alone, or waits for a person; look at `Location` for its end")
+        Route::new(Method::POST, "/api/v1/tools/{name}/calls", call, "calls", submission::call)
+            .handles_idempotency()
+            .response_header(&[200, 202, 429], "RateLimit-Policy", "The rates of the tool, where it has any.")
+            .response_header(&[200, 202, 429], "RateLimit", "What is left of them, and until when.")
+            .summary("Call a tool")
+            .json_response::<CallView>(200, "The call ran; how it ended is in it")
+            .json_response::<CallView>(
+                202,
+                "The call goes on alone, or waits for a person; look at `Location` for its end",
+            )
             .problems(&[Code::INVALID_KEY])
             .refusals(REFUSALS),
         Route::new(Method::GET, "/api/v1/calls", read, "calls", list)
-            .says("Calls, the newest first")
-            .answers::<List<CallView>>(200, "A page of them")
+            .summary("Calls, the newest first")
+            .json_response::<List<CallView>>(200, "A page of them")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/calls/{id}", read, "calls", get)
-            .says("One call")
-            .answers::<CallView>(200, "Where it is, or how it ended")
+            .summary("One call")
+            .json_response::<CallView>(200, "Where it is, or how it ended")
             .problems(&[Code::CALL_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::POST, "/api/v1/calls/{id}/cancel", call, "calls", cancel)
-            .says("Ask a call to stop")
-            .answers::<CallView>(202, "It was asked; it still has an end, and a result that was faster wins")
+            .summary("Ask a call to stop")
+            .json_response::<CallView>(202, "It was asked; it still has an end, and a result that was faster wins")
             .problems(&[Code::CALL_NOT_FOUND, Code::CALL_ENDED, Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable]),
-        Route::new(Method::GET, "/api/v1/calls/{id}/events", read, "calls", follow::follow)
-            .says("Follow one call: its progress, then its end")
-            .answers_as(200, "text/event-stream", "Events; the last one is `call.ended`")
+        Route::new(Method::GET, "/api/v1/calls/{id}/events", read, "calls", event_stream::follow)
+            .summary("Follow one call: its progress, then its end")
+            .response(200, "text/event-stream", "Events; the last one is `call.ended`")
             .problems(&[Code::CALL_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
@@ -89,18 +92,18 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// A call in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct OfCall {
+pub(super) struct CallPath {
     /// The call.
     pub(super) id: String,
 }
 
-impl OfCall {
-    pub(super) fn id(&self) -> Answer<CallId> {
-        self.id.parse().map_err(|_| unknown(&self.id))
+impl CallPath {
+    pub(super) fn parse_id(&self) -> ApiResult<CallId> {
+        self.id.parse().map_err(|_| not_found(&self.id))
     }
 }
 
-pub(super) fn unknown(id: &str) -> Problem {
+pub(super) fn not_found(id: &str) -> Problem {
     Problem::new(Code::CALL_NOT_FOUND, format!("there is no call `{id}`, or nothing is kept of it"))
 }
 
@@ -125,8 +128,8 @@ async fn list(
     principal: Principal,
     Query(query): Query<CallsQuery>,
     links: Links,
-    here: Here,
-) -> Answer<impl IntoResponse> {
+    here: RequestUri,
+) -> ApiResult<impl IntoResponse> {
     let query = CallQuery {
         tool: query.tool,
         thread: query.thread_id,
@@ -134,50 +137,50 @@ async fn list(
         from: query.since,
         until: query.until,
         limit: query.limit.get(),
-        cursor: page::place(query.cursor.as_ref(), "calls")?,
+        cursor: page::decode_cursor(query.cursor.as_ref(), "calls")?,
         ..CallQuery::default()
     };
     let found = app.hub().calls(&principal.tenant, &query).await.map_err(|error| match error {
         CallQueryError::Store(error) => error.into(),
-        _ => page::no_such_place(),
+        _ => page::unknown_position(),
     })?;
-    let calls = found.calls.into_iter().map(|record| CallView::kept(record, &links)).collect();
-    Ok(here.list("calls", calls, found.next))
+    let calls = found.calls.into_iter().map(|record| CallView::from_record(record, &links)).collect();
+    Ok(here.list_response("calls", calls, found.next))
 }
 
 async fn get(
     State(app): State<App>,
     principal: Principal,
-    Params(named): Params<OfCall>,
+    Params(named): Params<CallPath>,
     links: Links,
-) -> Answer<Json<CallView>> {
-    let id = named.id()?;
-    find(&app, &principal.tenant, id, &links).await?.map(Json).ok_or_else(|| unknown(&named.id))
+) -> ApiResult<Json<CallView>> {
+    let id = named.parse_id()?;
+    find(&app, &principal.tenant, id, &links).await?.map(Json).ok_or_else(|| not_found(&named.id))
 }
 
 async fn cancel(
     State(app): State<App>,
     principal: Principal,
-    Params(named): Params<OfCall>,
+    Params(named): Params<CallPath>,
     links: Links,
-) -> Answer<(StatusCode, Json<CallView>)> {
-    let id = named.id()?;
+) -> ApiResult<(StatusCode, Json<CallView>)> {
+    let id = named.parse_id()?;
     // One that was refused before its tool ran leaves no record: then this is the last that is known of it.
     let before = find(&app, &principal.tenant, id, &links).await?;
     match app.hub().cancel(&principal.tenant, id).await? {
         Cancel::Asked => {}
-        Cancel::NotFound => return Err(unknown(&named.id)),
+        Cancel::NotFound => return Err(not_found(&named.id)),
         Cancel::Ended(status) => {
             return Err(Problem::new(Code::CALL_ENDED, format!("`{id}` has ended already")).with("callStatus", status));
         }
         _ => return Err(Problem::new(Code::CONFLICT, format!("`{id}` is run by another node; ask that one"))),
     }
-    let view = find(&app, &principal.tenant, id, &links).await?.or(before).ok_or_else(|| unknown(&named.id))?;
+    let view = find(&app, &principal.tenant, id, &links).await?.or(before).ok_or_else(|| not_found(&named.id))?;
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
 
 /// A call as it is now, if anything is known of it.
-pub(super) async fn find(app: &App, tenant: &Tenant, id: CallId, links: &Links) -> Answer<Option<CallView>> {
+pub(super) async fn find(app: &App, tenant: &Tenant, id: CallId, links: &Links) -> ApiResult<Option<CallView>> {
     let record = app.hub().call_record(tenant, id).await?;
-    Ok(record.map(|record| CallView::kept(record, links)))
+    Ok(record.map(|record| CallView::from_record(record, links)))
 }

@@ -8,49 +8,49 @@ use serde_json::Value;
 
 use crate::{
     app::App,
+    host_control::{ConfigProblem, HostControl, HostControlError, Reloaded},
     json::Json,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Scope},
-    steward::{ConfigProblem, Reloaded, Steward, StewardError},
 };
 
 pub(super) fn routes() -> Vec<Route> {
     let admin = Access::Needs(Scope::Admin);
     vec![
         Route::new(Method::GET, "/api/v1/config", admin, "system", show)
-            .says("The config as it holds now; secrets are masked")
-            .answers::<Value>(200, "The config")
+            .summary("The config as it holds now; secrets are masked")
+            .json_response::<Value>(200, "The config")
             .problems(&[Code::NOT_FOUND]),
         Route::new(Method::POST, "/api/v1/reload", admin, "system", reload)
             .audited("config.reload")
-            .says("Read the config again and apply what changed; a bad one changes nothing")
-            .answers::<Reloaded>(200, "What changed")
+            .summary("Read the config again and apply what changed; a bad one changes nothing")
+            .json_response::<Reloaded>(200, "What changed")
             .problems(&[Code::NOT_FOUND, Code::CONFIG_INVALID, Code::NOT_DONE]),
     ]
 }
 
 /// The program around the server. A library that is only routed to may have none.
-pub(super) fn steward(app: &App) -> Answer<&Arc<dyn Steward>> {
+pub(super) fn host_control(app: &App) -> ApiResult<&Arc<dyn HostControl>> {
     let alone = "no program stands around this server that has a config and a store of its own";
-    app.steward().ok_or_else(|| Problem::new(Code::NOT_FOUND, alone))
+    app.host_control().ok_or_else(|| Problem::new(Code::NOT_FOUND, alone))
 }
 
 /// What a steward's refusal is over HTTP.
-pub(super) fn refused(error: StewardError) -> Problem {
+pub(super) fn host_problem(error: HostControlError) -> Problem {
     let words = error.to_string();
     match error {
-        StewardError::Config(problems) => Problem::new(Code::CONFIG_INVALID, words)
+        HostControlError::Config(problems) => Problem::new(Code::CONFIG_INVALID, words)
             .hint("nothing was changed; correct the file and reload again, or see `toolhub config check`")
-            .with("errors", problems.into_iter().map(Told::from).collect::<Vec<_>>()),
-        StewardError::Unsupported(_) => Problem::new(Code::NOT_FOUND, words),
-        StewardError::Failed(_) => Problem::new(Code::NOT_DONE, words),
+            .with("errors", problems.into_iter().map(ConfigErrorItem::from).collect::<Vec<_>>()),
+        HostControlError::Unsupported(_) => Problem::new(Code::NOT_FOUND, words),
+        HostControlError::Failed(_) => Problem::new(Code::NOT_DONE, words),
     }
 }
 
 /// One problem of a config, as a member of `errors`.
 #[derive(Debug, Serialize)]
-struct Told {
+struct ConfigErrorItem {
     pointer: String,
     detail: String,
     place: String,
@@ -58,8 +58,8 @@ struct Told {
     hint: Option<String>,
 }
 
-impl From<ConfigProblem> for Told {
-    fn from(ConfigProblem { place, key, detail, hint }: ConfigProblem) -> Self {
+impl From<ConfigProblem> for ConfigErrorItem {
+    fn from(ConfigProblem { location: place, key, detail, hint }: ConfigProblem) -> Self {
         // A key is a way through tables, and so is a pointer.
         let ways = key.split('.').filter(|part| !part.is_empty());
         let pointer = ways.map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect();
@@ -67,10 +67,10 @@ impl From<ConfigProblem> for Told {
     }
 }
 
-async fn show(State(app): State<App>) -> Answer<Json<Value>> {
-    Ok(Json(steward(&app)?.config()))
+async fn show(State(app): State<App>) -> ApiResult<Json<Value>> {
+    Ok(Json(host_control(&app)?.config()))
 }
 
-async fn reload(State(app): State<App>) -> Answer<Json<Reloaded>> {
-    steward(&app)?.reload().await.map(Json).map_err(refused)
+async fn reload(State(app): State<App>) -> ApiResult<Json<Reloaded>> {
+    host_control(&app)?.reload().await.map(Json).map_err(host_problem)
 }

@@ -22,8 +22,8 @@ use toolhub_core::{
 
 use crate::{
     app::App,
-    extract::{LastEvent, Query},
-    problem::Answer,
+    extract::{LastEventId, Query},
+    problem::ApiResult,
     route::Route,
     scope::{Access, Principal, Scope},
     sse as wire,
@@ -32,8 +32,8 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/events", Access::Needs(Scope::ToolsRead), "events", listen)
-            .says("Listen to what happens")
-            .answers_as(200, "text/event-stream", "Events, for as long as the listener stays")
+            .summary("Listen to what happens")
+            .response(200, "text/event-stream", "Events, for as long as the listener stays")
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
@@ -52,94 +52,104 @@ async fn listen(
     State(app): State<App>,
     principal: Principal,
     Query(query): Query<EventsQuery>,
-    LastEvent(last): LastEvent,
-) -> Answer<Response> {
+    LastEventId(last): LastEventId,
+) -> ApiResult<Response> {
     // Listened to before it is looked up: nothing falls in between.
     let news = app.hub().subscribe();
-    let ear =
-        Ear { tenant: principal.tenant.clone(), thread: query.thread_id, types: Types::of(query.types.as_deref()) };
-    let mut listener = Listener { hub: app.hub().clone(), ear, news, heard: 0, kept: Vec::new(), page: None };
+    let ear = EventFilter {
+        tenant: principal.tenant.clone(),
+        thread: query.thread_id,
+        types: EventTypes::of(query.types.as_deref()),
+    };
+    let mut listener = EventSubscriber {
+        hub: app.hub().clone(),
+        filter: ear,
+        events: news,
+        last_id: 0,
+        backlog: Vec::new(),
+        next_page: None,
+    };
     if let Some(last) = last {
-        listener.look_up(last).await?;
+        listener.load_backlog(last).await?;
     }
-    Ok(wire::stream(&app, principal, stream::unfold(listener, next)))
+    Ok(wire::stream(&app, principal, stream::unfold(listener, next_event)))
 }
 
-struct Listener {
+struct EventSubscriber {
     hub: ToolHub,
-    ear: Ear,
-    news: Subscription,
+    filter: EventFilter,
+    events: Subscription,
     /// The last event that was told or passed over: what was looked up is heard again.
-    heard: u64,
+    last_id: u64,
     /// Events that were looked up, the next one last.
-    kept: Vec<KeptEvent>,
+    backlog: Vec<KeptEvent>,
     /// Where to look up more.
-    page: Option<u64>,
+    next_page: Option<u64>,
 }
 
 /// What a listener wants to hear.
-struct Ear {
+struct EventFilter {
     tenant: Tenant,
     thread: Option<ThreadId>,
-    types: Types,
+    types: EventTypes,
 }
 
 /// The next event that is wanted.
-async fn next(mut listener: Listener) -> Option<(sse::Event, Listener)> {
+async fn next_event(mut listener: EventSubscriber) -> Option<(sse::Event, EventSubscriber)> {
     loop {
-        while let Some(event) = listener.kept.pop() {
-            listener.heard = listener.heard.max(event.id);
-            if listener.ear.wants(event.tenant.as_ref(), event.thread.as_ref(), &event.event) {
+        while let Some(event) = listener.backlog.pop() {
+            listener.last_id = listener.last_id.max(event.id);
+            if listener.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), &event.event) {
                 return Some((wire::event(Some(event.id), &event.event, &event), listener));
             }
         }
-        if let Some(page) = listener.page.take() {
+        if let Some(page) = listener.next_page.take() {
             // A store that does not answer now ends the stream: the listener comes back and asks again.
-            listener.look_up(page).await.ok()?;
+            listener.load_backlog(page).await.ok()?;
             continue;
         }
-        let event: Arc<Event> = listener.news.next().await;
+        let event: Arc<Event> = listener.events.next().await;
         let reset = event.name() == "stream.reset";
-        if !reset && event.id <= listener.heard {
+        if !reset && event.id <= listener.last_id {
             continue;
         }
-        listener.heard = listener.heard.max(event.id);
-        if reset || listener.ear.wants(event.tenant.as_ref(), event.thread.as_ref(), event.name()) {
+        listener.last_id = listener.last_id.max(event.id);
+        if reset || listener.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), event.name()) {
             return Some((wire::event(Some(event.id), event.name(), &*event), listener));
         }
     }
 }
 
-impl Listener {
+impl EventSubscriber {
     /// Looks up what is kept of the time since an event.
-    async fn look_up(&mut self, last: u64) -> Answer<()> {
-        let page = self.hub.events_since(&self.ear.tenant, last).await?;
-        self.page = page.next;
-        self.kept = page.events;
-        self.kept.reverse();
+    async fn load_backlog(&mut self, last: u64) -> ApiResult<()> {
+        let page = self.hub.events_since(&self.filter.tenant, last).await?;
+        self.next_page = page.next;
+        self.backlog = page.events;
+        self.backlog.reverse();
         Ok(())
     }
 }
 
-impl Ear {
-    fn wants(&self, tenant: Option<&Tenant>, thread: Option<&ThreadId>, name: &str) -> bool {
+impl EventFilter {
+    fn matches(&self, tenant: Option<&Tenant>, thread: Option<&ThreadId>, name: &str) -> bool {
         let everybodys = tenant.is_none() && thread.is_none();
         tenant.is_none_or(|tenant| *tenant == self.tenant)
             && (everybodys || self.thread.is_none() || self.thread.as_ref() == thread)
-            && self.types.have(name)
+            && self.types.matches(name)
     }
 }
 
 /// Names of events; all of them where none is named.
-struct Types(Vec<String>);
+struct EventTypes(Vec<String>);
 
-impl Types {
+impl EventTypes {
     fn of(said: Option<&str>) -> Self {
         let words = said.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
         Self(words.map(str::to_owned).collect())
     }
 
-    fn have(&self, name: &str) -> bool {
+    fn matches(&self, name: &str) -> bool {
         let fits = |word: &String| match word.strip_suffix('*') {
             Some(beginning) => name.starts_with(beginning),
             None => name == word,
@@ -154,9 +164,9 @@ mod tests {
 
     #[test]
     fn names_of_events_may_be_cut_short() {
-        let types = Types::of(Some("tool.registered, approval.*,"));
-        assert!(types.have("tool.registered") && types.have("approval.requested"));
-        assert!(!types.have("tool.unregistered") && !types.have("approvals"));
-        assert!(Types::of(None).have("anything") && Types::of(Some("*")).have("anything"));
+        let types = EventTypes::of(Some("tool.registered, approval.*,"));
+        assert!(types.matches("tool.registered") && types.matches("approval.requested"));
+        assert!(!types.matches("tool.unregistered") && !types.matches("approvals"));
+        assert!(EventTypes::of(None).matches("anything") && EventTypes::of(Some("*")).matches("anything"));
     }
 }

@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{ErrorKind, Explanation, ids::ThreadId, status::Language};
 
-use super::{stats::Named, threads};
+use super::{stats::ToolPath, threads};
 use crate::{
     app::App,
     extract::{AcceptLanguage, Params, Query},
     json::Json,
-    problem::{Answer, Code},
+    problem::{ApiResult, Code},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -22,9 +22,9 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/tools/{name}/explain", Access::Needs(Scope::ToolsRead), "tools", explain)
-            .says("Why a tool is, or is not, offered, and what would change that")
-            .answers::<Explained>(200, "The facts, and the answer in words")
-            .gives(&[200], "Content-Language", "The language of the words.")
+            .summary("Why a tool is, or is not, offered, and what would change that")
+            .json_response::<Explained>(200, "The facts, and the answer in words")
+            .response_header(&[200], "Content-Language", "The language of the words.")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
     ]
@@ -33,7 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// For whom it is explained.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct For {
+struct ExplainQuery {
     /// The thread; as a new one sees it where none is named.
     thread_id: Option<String>,
 }
@@ -50,17 +50,17 @@ struct Explained {
 async fn explain(
     State(app): State<App>,
     who: Principal,
-    Params(Named { name }): Params<Named>,
-    Query(query): Query<For>,
+    Params(ToolPath { name }): Params<ToolPath>,
+    Query(query): Query<ExplainQuery>,
     AcceptLanguage(language): AcceptLanguage,
-) -> Answer<impl IntoResponse> {
+) -> ApiResult<impl IntoResponse> {
     let thread = match &query.thread_id {
         Some(id) => threads::find(&app, &who.tenant, id).await?.id,
         // A thread that nobody has used sees what all share, and nothing else. It is not made by being asked for.
         None => ThreadId::mint(),
     };
     let mut facts = app.hub().explain(&name, &who.tenant, &thread).await?;
-    if !who.may(Scope::Admin) {
+    if !who.has_scope(Scope::Admin) {
         // What all tenants share may have happened to another: its words may hold what that one asked for.
         let shared = app.hub().explain(&name, &who.tenant, &ThreadId::mint()).await?.last_failure;
         if let Some(failure) = facts.last_failure.as_mut().filter(|failure| shared.as_ref() == Some(*failure)) {

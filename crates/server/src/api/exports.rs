@@ -14,16 +14,16 @@ use crate::{
     app::App,
     extract::Query,
     json::Json,
-    problem::Answer,
+    problem::ApiResult,
     route::Route,
     scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/api/v1/tools/export", Access::Needs(Scope::ToolsRead), "tools", give)
-            .says("Tools in a model provider's own format")
-            .answers::<Exported>(200, "All tools, or exactly those a thread is offered now")
+        Route::new(Method::GET, "/api/v1/tools/export", Access::Needs(Scope::ToolsRead), "tools", export_tools)
+            .summary("Tools in a model provider's own format")
+            .json_response::<Exported>(200, "All tools, or exactly those a thread is offered now")
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
@@ -55,12 +55,12 @@ struct Exported {
     tools: Vec<Value>,
 }
 
-async fn give(
+async fn export_tools(
     State(app): State<App>,
     principal: Principal,
     Query(query): Query<ExportQuery>,
-) -> Answer<Json<Exported>> {
-    let toolset = super::toolsets::named(&app, query.toolset.as_deref())?;
+) -> ApiResult<Json<Exported>> {
+    let toolset = super::toolsets::find_toolset(&app, query.toolset.as_deref())?;
     let tools = match &query.thread_id {
         None if query.toolset.is_none() => app.hub().export(query.format),
         None => {

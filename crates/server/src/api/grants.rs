@@ -13,12 +13,12 @@ use toolhub_core::{
     ids::{ApprovalId, Caller},
 };
 
-use super::approvals::refused;
+use super::approvals::approval_problem;
 use crate::{
     app::App,
     extract::{Params, Query},
-    page::{self, Here, List, ListQuery},
-    problem::{Answer, Code},
+    page::{self, List, ListQuery, RequestUri},
+    problem::{ApiResult, Code},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -27,13 +27,13 @@ pub(super) fn routes() -> Vec<Route> {
     let (read, write) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ApprovalsWrite));
     vec![
         Route::new(Method::GET, "/api/v1/grants", read, "approvals", list)
-            .says("What was allowed for good, by id")
-            .answers::<List<GrantView>>(200, "A page of it")
+            .summary("What was allowed for good, by id")
+            .json_response::<List<GrantView>>(200, "A page of it")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::DELETE, "/api/v1/grants/{id}", write, "approvals", revoke)
             .audited("grant.revoke")
-            .says("Take back what was allowed for good")
-            .answers_nothing(204, "The next call asks again")
+            .summary("Take back what was allowed for good")
+            .empty_response(204, "The next call asks again")
             .problems(&[Code::GRANT_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
@@ -41,7 +41,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// A grant in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct OfGrant {
+struct GrantPath {
     /// The grant.
     id: String,
 }
@@ -85,21 +85,21 @@ async fn list(
     State(app): State<App>,
     principal: Principal,
     Query(query): Query<ListQuery>,
-    here: Here,
-) -> Answer<impl IntoResponse> {
-    let after = page::place(query.cursor.as_ref(), "grants")?;
+    here: RequestUri,
+) -> ApiResult<impl IntoResponse> {
+    let after = page::decode_cursor(query.cursor.as_ref(), "grants")?;
     let mut found = app.hub().grants(&principal.tenant).await?;
     found.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     found.retain(|grant| after.as_deref().is_none_or(|after| grant.id.as_str() > after));
-    let next = query.limit.cut(&mut found).map(|last| last.id.to_string());
-    Ok(here.list("grants", found.into_iter().map(GrantView::from).collect(), next))
+    let next = query.limit.truncate(&mut found).map(|last| last.id.to_string());
+    Ok(here.list_response("grants", found.into_iter().map(GrantView::from).collect(), next))
 }
 
 async fn revoke(
     State(app): State<App>,
     principal: Principal,
-    Params(OfGrant { id }): Params<OfGrant>,
-) -> Answer<StatusCode> {
-    app.hub().revoke_grant(&principal.tenant, &id).await.map_err(refused)?;
+    Params(GrantPath { id }): Params<GrantPath>,
+) -> ApiResult<StatusCode> {
+    app.hub().revoke_grant(&principal.tenant, &id).await.map_err(approval_problem)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -24,32 +24,32 @@ use crate::{
 };
 
 /// How long the store may take to say that it is there.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn routes() -> Vec<Route> {
     let asks = |path| {
         Route::new(Method::GET, path, Access::Open, "health", readyz)
-            .answers_as(200, "text/plain", "It is; with `verbose` what was looked at")
-            .answers_as(503, "text/plain", "It is not, or not any more")
+            .response(200, "text/plain", "It is; with `verbose` what was looked at")
+            .response(503, "text/plain", "It is not, or not any more")
     };
     vec![
-        Route::new(Method::GET, "/livez", Access::Open, "health", livez).says("Whether the process lives").answers_as(
+        Route::new(Method::GET, "/livez", Access::Open, "health", livez).summary("Whether the process lives").response(
             200,
             "text/plain",
             "It does",
         ),
-        asks("/readyz").says("Whether requests should be sent here"),
-        asks("/healthz").says("The same, under another usual name"),
-        Route::new(Method::GET, "/metrics", Access::Needs(Scope::ToolsRead), "health", numbers)
-            .says("Numbers for Prometheus")
-            .answers_as(200, "text/plain", "Metrics, as text")
+        asks("/readyz").summary("Whether requests should be sent here"),
+        asks("/healthz").summary("The same, under another usual name"),
+        Route::new(Method::GET, "/metrics", Access::Needs(Scope::ToolsRead), "health", metrics_page)
+            .summary("Numbers for Prometheus")
+            .response(200, "text/plain", "Metrics, as text")
             .problems(&[Code::NOT_FOUND]),
     ]
 }
 
 /// How much to say.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Verbose {
+struct ReadyQuery {
     /// Say what was looked at. With keys, only to whoever has one.
     verbose: Option<String>,
 }
@@ -61,9 +61,9 @@ async fn livez() -> &'static str {
 async fn readyz(
     State(app): State<App>,
     MaybePrincipal(guest): MaybePrincipal,
-    Query(Verbose { verbose }): Query<Verbose>,
+    Query(ReadyQuery { verbose }): Query<ReadyQuery>,
 ) -> Response {
-    let checks = [("door", !app.stopping().is_cancelled()), ("store", store_answers(&app).await)];
+    let checks = [("door", !app.stopping().is_cancelled()), ("store", is_store_ready(&app).await)];
     let ready = checks.iter().all(|(_, good)| *good);
     let mut text = String::new();
     if verbose.is_some() && guest.is_some() {
@@ -71,7 +71,7 @@ async fn readyz(
             text += &format!("[{}]{name} {}\n", if good { '+' } else { '-' }, if good { "ok" } else { "failed" });
         }
         // A model that does not answer stands in nobody's way but its agents'.
-        for (model, wrong) in app.agents().meters().read().last {
+        for (model, wrong) in app.agents().meters().snapshot().last_errors {
             text += &match wrong.as_str() {
                 "" => format!("[+]model {model} ok\n"),
                 wrong => format!("[!]model {model} degraded: {wrong} when it was asked last\n"),
@@ -83,14 +83,14 @@ async fn readyz(
     (status, text).into_response()
 }
 
-async fn store_answers(app: &App) -> bool {
+async fn is_store_ready(app: &App) -> bool {
     let partition = Partition { tenant: Tenant::default(), place: Place::Nodes };
     let keys = [Key { partition, table: Table::Nodes, id: "ready".into() }];
     let asked = app.store().load(&keys, app.now());
-    tokio::time::timeout(PATIENCE, asked).await.is_ok_and(|answer| answer.is_ok())
+    tokio::time::timeout(STORE_TIMEOUT, asked).await.is_ok_and(|answer| answer.is_ok())
 }
 
-async fn numbers(State(app): State<App>) -> Result<Response, Problem> {
+async fn metrics_page(State(app): State<App>) -> Result<Response, Problem> {
     if !app.settings().metrics {
         return Err(Problem::new(Code::NOT_FOUND, "metrics are turned off in the settings"));
     }
@@ -100,8 +100,8 @@ async fn numbers(State(app): State<App>) -> Result<Response, Problem> {
         agents: app.agents(),
         meters: app.meters(),
         build: &app.settings().build,
-        begun: app.begun(),
+        started: app.started(),
         stopping: app.stopping(),
     };
-    Ok((media, metrics::page(&sources).await).into_response())
+    Ok((media, metrics::render(&sources).await).into_response())
 }

@@ -20,9 +20,9 @@ use crate::{
     app::App,
     extract::{Body, Params, Query},
     json::Json,
-    keys::{Held, NewKey, Record},
-    page::{self, Here, List, ListQuery},
-    problem::{Answer, Code, Problem},
+    keys::{KeyEntry, NewKey, Record},
+    page::{self, List, ListQuery, RequestUri},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
     settings::Auth,
@@ -33,19 +33,19 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         // The answer is a secret, and written nowhere. A repetition is refused, because its name is taken.
         Route::new(Method::POST, "/api/v1/keys", admin, "keys", create)
-            .minds_repetitions()
-            .says("Make a key; this answer is the only place it is ever shown")
-            .answers::<MadeKey>(201, "The key")
+            .handles_idempotency()
+            .summary("Make a key; this answer is the only place it is ever shown")
+            .json_response::<MadeKey>(201, "The key")
             .problems(&[Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable])
             .audited("key.create"),
         Route::new(Method::GET, "/api/v1/keys", admin, "keys", list)
-            .says("Which keys there are, by id; never the keys themselves")
-            .answers::<List<KeyView>>(200, "A page of them")
+            .summary("Which keys there are, by id; never the keys themselves")
+            .json_response::<List<KeyView>>(200, "A page of them")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::DELETE, "/api/v1/keys/{id}", admin, "keys", revoke)
-            .says("Take a key back; it opens nothing from then on")
-            .answers_nothing(204, "It is gone")
+            .summary("Take a key back; it opens nothing from then on")
+            .empty_response(204, "It is gone")
             .problems(&[Code::KEY_NOT_FOUND, Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable])
             .audited("key.revoke"),
@@ -114,12 +114,12 @@ struct MadeKey {
 
 /// A key in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct OfKey {
+struct KeyPath {
     /// The key's id.
     id: String,
 }
 
-async fn create(State(app): State<App>, who: Principal, Body(wish): Body<Wish>) -> Answer<impl IntoResponse> {
+async fn create(State(app): State<App>, who: Principal, Body(wish): Body<Wish>) -> ApiResult<impl IntoResponse> {
     let invalid = |detail: String| Problem::new(Code::INVALID_REQUEST, detail);
     let name = Caller::new(wish.name.as_str()).map_err(|why| invalid(why.to_string()))?;
     let tenant = wish.tenant.map_or(Ok(who.tenant), Tenant::new).map_err(|why| invalid(why.to_string()))?;
@@ -127,13 +127,13 @@ async fn create(State(app): State<App>, who: Principal, Body(wish): Body<Wish>) 
         return Err(invalid("a key without scopes could do nothing; name at least one".into()));
     }
     let span = |text: &str| {
-        span(text)
+        parse_lifetime(text)
             .ok_or_else(|| invalid("`expiresIn` is a whole number and a unit: s, m, h, d or w, such as `30d`".into()))
     };
     let now = app.now();
     let expires_at = wish.expires_in.as_deref().map(span).transpose()?.map(|span| now + span);
-    let shelf = app.keys().shelf().await?;
-    let taken = app.keys().fixed().iter().any(|held| held.name == name)
+    let shelf = app.keys().key_store().await?;
+    let taken = app.keys().config_keys().iter().any(|held| held.name == name)
         || shelf.all().iter().any(|stored| stored.record.name == name);
     if taken {
         return Err(Problem::new(
@@ -158,32 +158,33 @@ async fn create(State(app): State<App>, who: Principal, Body(wish): Body<Wish>) 
         last_used_at: None,
     };
     shelf.add(&record).await?;
-    Ok((StatusCode::CREATED, Json(MadeKey { key: new.key, view: KeyView::stored(&record, None) })))
+    Ok((StatusCode::CREATED, Json(MadeKey { key: new.key, view: KeyView::from_record(&record, None) })))
 }
 
-async fn list(State(app): State<App>, Query(query): Query<ListQuery>, here: Here) -> Answer<impl IntoResponse> {
-    let after = page::place(query.cursor.as_ref(), "keys")?.unwrap_or_default();
-    let stored = app.keys().shelf().await?.all();
-    let fixed = app.keys().fixed();
-    let fixed = fixed.iter().map(KeyView::fixed);
+async fn list(
+    State(app): State<App>,
+    Query(query): Query<ListQuery>,
+    here: RequestUri,
+) -> ApiResult<impl IntoResponse> {
+    let after = page::decode_cursor(query.cursor.as_ref(), "keys")?.unwrap_or_default();
+    let stored = app.keys().key_store().await?.all();
+    let fixed = app.keys().config_keys();
+    let fixed = fixed.iter().map(KeyView::from_config);
     let mut all: Vec<_> =
-        fixed.chain(stored.iter().map(|stored| KeyView::stored(&stored.record, stored.last_used()))).collect();
+        fixed.chain(stored.iter().map(|stored| KeyView::from_record(&stored.record, stored.last_used()))).collect();
     all.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     all.retain(|view| view.id > after);
-    let next = query.limit.cut(&mut all).map(|last| last.id.clone());
-    Ok(here.list("keys", all, next))
+    let next = query.limit.truncate(&mut all).map(|last| last.id.clone());
+    Ok(here.list_response("keys", all, next))
 }
 
-async fn revoke(State(app): State<App>, Params(OfKey { id }): Params<OfKey>) -> Answer<StatusCode> {
-    if app.keys().fixed().iter().any(|held| held.id == id) {
+async fn revoke(State(app): State<App>, Params(KeyPath { id }): Params<KeyPath>) -> ApiResult<StatusCode> {
+    if app.keys().config_keys().iter().any(|held| held.id == id) {
         return Err(Problem::new(Code::CONFLICT, "the key stands in the config; it goes by taking it out there"));
     }
-    let shelf = app.keys().shelf().await?;
+    let shelf = app.keys().key_store().await?;
     let administers = shelf.get(&id).is_some_and(|stored| stored.record.scopes.contains(&Scope::Admin));
-    if administers
-        && matches!(app.settings().auth, Auth::Keys(_))
-        && !app.keys().somebody_may_administer(Some(&id), app.now())
-    {
+    if administers && matches!(app.settings().auth, Auth::Keys(_)) && !app.keys().has_admin_key(Some(&id), app.now()) {
         let why = "it is the last key with the scope `admin`; nobody could make another one";
         return Err(Problem::new(Code::CONFLICT, why).hint("make another key with the scope `admin` first"));
     }
@@ -194,7 +195,7 @@ async fn revoke(State(app): State<App>, Params(OfKey { id }): Params<OfKey>) -> 
 }
 
 impl KeyView {
-    fn fixed(held: &Held) -> Self {
+    fn from_config(held: &KeyEntry) -> Self {
         Self {
             id: held.id.to_string(),
             name: held.name.to_string(),
@@ -208,7 +209,7 @@ impl KeyView {
         }
     }
 
-    fn stored(record: &Record, last_used: Option<Timestamp>) -> Self {
+    fn from_record(record: &Record, last_used: Option<Timestamp>) -> Self {
         Self {
             id: record.id.to_string(),
             name: record.name.to_string(),
@@ -224,7 +225,7 @@ impl KeyView {
 }
 
 /// `90s`, `5m`, `12h`, `30d`, `2w`: from a second to a century.
-fn span(text: &str) -> Option<Duration> {
+fn parse_lifetime(text: &str) -> Option<Duration> {
     const CENTURY: u64 = 100 * 365 * 86_400;
     // Milliseconds are for shorter things than keys.
     let [(number, scale)] = units::amounts(text, &DURATION_UNITS[1..])?[..] else { return None };

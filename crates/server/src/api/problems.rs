@@ -16,7 +16,7 @@ use super::docs;
 use crate::{
     extract::Params,
     json::Json,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::Access,
 };
@@ -24,19 +24,19 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/problems", Access::Open, "problems", index)
-            .says("Every code a problem may have")
-            .answers::<All>(200, "What each means and what to do about it")
-            .answers_as(200, "text/html", "The same as a page"),
+            .summary("Every code a problem may have")
+            .json_response::<CodeList>(200, "What each means and what to do about it")
+            .response(200, "text/html", "The same as a page"),
         Route::new(Method::GET, "/problems/{code}", Access::Open, "problems", page)
-            .says("What a code means and what to do about it")
-            .answers::<Explained>(200, "Its meaning")
-            .answers_as(200, "text/html", "The same as a page"),
+            .summary("What a code means and what to do about it")
+            .json_response::<CodeInfo>(200, "Its meaning")
+            .response(200, "text/html", "The same as a page"),
     ]
 }
 
 /// A code in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Which {
+struct CodePath {
     /// The code.
     code: String,
 }
@@ -44,16 +44,16 @@ struct Which {
 /// Every code.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ProblemCodes")]
-struct All {
+struct CodeList {
     /// The codes, by name.
-    items: Vec<Explained>,
+    items: Vec<CodeInfo>,
 }
 
 /// What a code means.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ProblemCode")]
-struct Explained {
+struct CodeInfo {
     /// The code.
     code: &'static str,
     /// The statuses it is answered with. 200: the call ran, and its outcome has the code.
@@ -67,15 +67,15 @@ struct Explained {
 }
 
 /// Every code of both tables, by name, each once.
-fn all() -> Vec<Explained> {
+fn all_codes() -> Vec<CodeInfo> {
     let mut names: Vec<&'static str> = Code::ALL.iter().map(|code| code.name).collect();
     names.extend(ErrorKind::TABLE.iter().map(|row| row.name));
     names.sort_unstable();
     names.dedup();
-    names.into_iter().filter_map(explain).collect()
+    names.into_iter().filter_map(describe_code).collect()
 }
 
-fn explain(name: &str) -> Option<Explained> {
+fn describe_code(name: &str) -> Option<CodeInfo> {
     let codes = || Code::ALL.iter().filter(|code| code.name == name);
     let rows = || ErrorKind::TABLE.iter().filter(|row| row.name == name);
     let code = codes().map(|code| code.name).chain(rows().map(|row| row.name)).next()?;
@@ -88,29 +88,29 @@ fn explain(name: &str) -> Option<Explained> {
         meaning.extend(codes().map(|code| code.title));
     }
     let retryable = rows().any(|row| row.retryable) || statuses.contains(&503) || statuses.contains(&429);
-    Some(Explained { code, statuses, meaning, advice: advice::of(code), retryable })
+    Some(CodeInfo { code, statuses, meaning, advice: advice::advice_for(code), retryable })
 }
 
 async fn index(headers: HeaderMap) -> Response {
-    let all = all();
-    if wants_page(&headers) {
+    let all = all_codes();
+    if prefers_html(&headers) {
         let each = all.iter().map(|one| {
             format!(
                 "<li><a href=\"problems/{0}\"><code>{0}</code></a> {1}</li>",
                 one.code,
-                docs::escaped(&one.meaning.join("; "))
+                docs::escape_html(&one.meaning.join("; "))
             )
         });
-        return docs::html("Problems", &format!("<ul class=\"codes\">{}</ul>", each.collect::<String>()), "")
+        return docs::html_page("Problems", &format!("<ul class=\"codes\">{}</ul>", each.collect::<String>()), "")
             .into_response();
     }
-    Json(All { items: all }).into_response()
+    Json(CodeList { items: all }).into_response()
 }
 
-async fn page(headers: HeaderMap, Params(Which { code }): Params<Which>) -> Answer<Response> {
+async fn page(headers: HeaderMap, Params(CodePath { code }): Params<CodePath>) -> ApiResult<Response> {
     let unknown = || Problem::new(Code::NOT_FOUND, "no problem has this code").hint("GET /problems lists every code");
-    let one = explain(&code).ok_or_else(unknown)?;
-    if !wants_page(&headers) {
+    let one = describe_code(&code).ok_or_else(unknown)?;
+    if !prefers_html(&headers) {
         return Ok(Json(one).into_response());
     }
     let statuses: Vec<String> = one.statuses.iter().map(ToString::to_string).collect();
@@ -118,15 +118,15 @@ async fn page(headers: HeaderMap, Params(Which { code }): Params<Which>) -> Answ
     let body = format!(
         "<p class=\"lead\">{}.</p><p>{}</p><dl><dt>Status</dt><dd>{}</dd><dt>Again?</dt><dd>{again}</dd></dl>\
          <p><a href=\"../problems\">All codes</a> · <a href=\"../docs\">The API</a></p>",
-        docs::escaped(&one.meaning.join("; ")),
-        docs::escaped(one.advice),
+        docs::escape_html(&one.meaning.join("; ")),
+        docs::escape_html(one.advice),
         statuses.join(", "),
     );
-    Ok(docs::html(one.code, &body, "../").into_response())
+    Ok(docs::html_page(one.code, &body, "../").into_response())
 }
 
 /// Whether it is a browser that asks.
-fn wants_page(headers: &HeaderMap) -> bool {
+fn prefers_html(headers: &HeaderMap) -> bool {
     let said = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut kinds = said.flat_map(|value| value.split(',')).filter_map(|kind| kind.split(';').next());
     // Whoever names both takes what is named first.
@@ -140,9 +140,9 @@ mod tests {
 
     #[test]
     fn every_code_has_a_meaning_and_advice_of_its_own() {
-        for one in all() {
+        for one in all_codes() {
             assert!(!one.meaning.is_empty() && !one.statuses.is_empty(), "{}", one.code);
-            assert_ne!(one.advice, advice::NONE, "`{}` needs advice", one.code);
+            assert_ne!(one.advice, advice::NO_ADVICE, "`{}` needs advice", one.code);
         }
     }
 
@@ -156,7 +156,7 @@ mod tests {
             ("", false),
         ] {
             let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
-            assert_eq!(wants_page(&headers), page, "{accept}");
+            assert_eq!(prefers_html(&headers), page, "{accept}");
         }
     }
 }

@@ -10,12 +10,12 @@ use serde::{
 };
 use toolhub_core::{ErrorKind, FailureScope, ToolError, ToolStatusInfo, View};
 
-use super::{stats::Named, threads};
+use super::{stats::ToolPath, threads};
 use crate::{
     app::App,
     extract::{Body, Params},
     json::Json,
-    problem::{Answer, Code, Flaw, Problem},
+    problem::{ApiResult, Code, Flaw, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -24,8 +24,8 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/tools/{name}/reports", Access::Needs(Scope::ToolsCall), "tools", report)
             .audited("tool.report")
-            .says("Tell how an execution went that was made elsewhere; what counts for every thread needs `admin`")
-            .answers::<ToolStatusInfo>(200, "The tool's status now")
+            .summary("Tell how an execution went that was made elsewhere; what counts for every thread needs `admin`")
+            .json_response::<ToolStatusInfo>(200, "The tool's status now")
             .problems(&[Code::THREAD_NOT_FOUND, Code::FORBIDDEN])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
     ]
@@ -40,27 +40,27 @@ struct Report {
     /// It succeeded. May be left out where there is an error.
     success: Option<bool>,
     /// What went wrong.
-    error: Option<Told>,
+    error: Option<ErrorObject>,
 }
 
 /// What went wrong, told as an object and not as a list of what is in it.
 #[derive(Debug, JsonSchema)]
 #[schemars(inline)]
-struct Told(Wrong);
+struct ErrorObject(Wrong);
 
-impl<'de> Deserialize<'de> for Told {
+impl<'de> Deserialize<'de> for ErrorObject {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = Told;
+        struct ObjectVisitor;
+        impl<'de> Visitor<'de> for ObjectVisitor {
+            type Value = ErrorObject;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object with a `message`")
             }
-            fn visit_map<M: MapAccess<'de>>(self, members: M) -> Result<Told, M::Error> {
-                Wrong::deserialize(MapAccessDeserializer::new(members)).map(Told)
+            fn visit_map<M: MapAccess<'de>>(self, members: M) -> Result<ErrorObject, M::Error> {
+                Wrong::deserialize(MapAccessDeserializer::new(members)).map(ErrorObject)
             }
         }
-        from.deserialize_map(Object)
+        from.deserialize_map(ObjectVisitor)
     }
 }
 
@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for Told {
 struct Wrong {
     /// The kind of error.
     #[serde(default)]
-    kind: WrongKind,
+    kind: ReportedErrorKind,
     /// What happened, for operators.
     message: String,
     /// Whether it speaks against the tool; as the kind says where absent. `false` for a tool that works and said no.
@@ -84,7 +84,7 @@ struct Wrong {
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum WrongKind {
+enum ReportedErrorKind {
     #[default]
     ToolError,
     Crashed,
@@ -94,15 +94,15 @@ enum WrongKind {
     Overloaded,
 }
 
-impl From<WrongKind> for ErrorKind {
-    fn from(kind: WrongKind) -> Self {
+impl From<ReportedErrorKind> for ErrorKind {
+    fn from(kind: ReportedErrorKind) -> Self {
         match kind {
-            WrongKind::ToolError => Self::ToolError,
-            WrongKind::Crashed => Self::Crashed,
-            WrongKind::Timeout => Self::Timeout,
-            WrongKind::UpstreamUnreachable => Self::UpstreamUnreachable,
-            WrongKind::UpstreamError => Self::UpstreamError,
-            WrongKind::Overloaded => Self::Overloaded,
+            ReportedErrorKind::ToolError => Self::ToolError,
+            ReportedErrorKind::Crashed => Self::Crashed,
+            ReportedErrorKind::Timeout => Self::Timeout,
+            ReportedErrorKind::UpstreamUnreachable => Self::UpstreamUnreachable,
+            ReportedErrorKind::UpstreamError => Self::UpstreamError,
+            ReportedErrorKind::Overloaded => Self::Overloaded,
         }
     }
 }
@@ -110,12 +110,12 @@ impl From<WrongKind> for ErrorKind {
 async fn report(
     State(app): State<App>,
     who: Principal,
-    Params(Named { name }): Params<Named>,
+    Params(ToolPath { name }): Params<ToolPath>,
     Body(report): Body<Report>,
-) -> Answer<Json<ToolStatusInfo>> {
-    let tool = super::stats::tool(&app, &name)?;
-    let result = result(report.success, report.error.map(|Told(wrong)| wrong))?;
-    may(&who, report.thread_id.is_some(), &result)?;
+) -> ApiResult<Json<ToolStatusInfo>> {
+    let tool = super::stats::find_tool(&app, &name)?;
+    let result = parse_result(report.success, report.error.map(|ErrorObject(wrong)| wrong))?;
+    authorize(&who, report.thread_id.is_some(), &result)?;
     let thread = match &report.thread_id {
         Some(id) => Some(threads::find(&app, &who.tenant, id).await?.id),
         None => None,
@@ -124,7 +124,7 @@ async fn report(
     Ok(Json(app.hub().report_result(&tool.definition.name, view, result).await?))
 }
 
-fn result(success: Option<bool>, error: Option<Wrong>) -> Answer<Result<(), ToolError>> {
+fn parse_result(success: Option<bool>, error: Option<Wrong>) -> ApiResult<Result<(), ToolError>> {
     let refused = |pointer: &str, detail: &str| {
         let flaw = Flaw { pointer: pointer.into(), detail: detail.into() };
         Err(Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw]))
@@ -153,12 +153,12 @@ fn result(success: Option<bool>, error: Option<Wrong>) -> Answer<Result<(), Tool
 }
 
 /// Whoever may only call tools could otherwise take one away from all others by telling tales.
-fn may(who: &Principal, in_thread: bool, result: &Result<(), ToolError>) -> Answer<()> {
+fn authorize(who: &Principal, in_thread: bool, result: &Result<(), ToolError>) -> ApiResult<()> {
     let everybody = match result {
         Ok(()) => !in_thread,
         Err(error) => !in_thread || (error.counts() && error.kind().row().scope != FailureScope::Thread),
     };
-    if everybody && !who.may(Scope::Admin) {
+    if everybody && !who.has_scope(Scope::Admin) {
         let why = "a report that counts for every thread needs the scope `admin`";
         return Err(Problem::new(Code::FORBIDDEN, why).hint("name a thread, and the kind `tool_error` or `crashed`"));
     }

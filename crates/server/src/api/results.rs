@@ -9,13 +9,13 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use toolhub_core::{ErrorKind, ReportError, ToolError};
 
-use super::calls::{self, CallView, OfCall};
+use super::calls::{self, CallPath, CallView};
 use crate::{
     app::App,
     extract::{Body, Params},
     json::Json,
     links::Links,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -24,8 +24,8 @@ pub(super) fn routes() -> Vec<Route> {
     let call = Access::Needs(Scope::ToolsCall);
     vec![
         Route::new(Method::POST, "/api/v1/calls/{id}/result", call, "calls", report)
-            .says("Bring the result of a call whose work is done outside")
-            .answers::<CallView>(200, "It was taken; the call has ended with it")
+            .summary("Bring the result of a call whose work is done outside")
+            .json_response::<CallView>(200, "It was taken; the call has ended with it")
             .problems(&[Code::CALL_NOT_FOUND, Code::CALL_ENDED, Code::CONFLICT])
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
@@ -53,11 +53,11 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error
 async fn report(
     State(app): State<App>,
     who: Principal,
-    Params(of): Params<OfCall>,
+    Params(of): Params<CallPath>,
     links: Links,
     Body(body): Body<ResultBody>,
-) -> Answer<Json<CallView>> {
-    let id = of.id()?;
+) -> ApiResult<Json<CallView>> {
+    let id = of.parse_id()?;
     let result = match body {
         ResultBody { output: Some(output), error: None } => Ok(output),
         ResultBody { output: None, error: Some(error) } if !error.trim().is_empty() => Err(ToolError::new(error)),
@@ -67,8 +67,8 @@ async fn report(
         }
     };
     match app.hub().report_call(&who.tenant, id, result).await {
-        Ok(()) => calls::find(&app, &who.tenant, id, &links).await?.map(Json).ok_or_else(|| calls::unknown(&of.id)),
-        Err(ReportError::NotFound) => Err(calls::unknown(&of.id)),
+        Ok(()) => calls::find(&app, &who.tenant, id, &links).await?.map(Json).ok_or_else(|| calls::not_found(&of.id)),
+        Err(ReportError::NotFound) => Err(calls::not_found(&of.id)),
         Err(ReportError::Late) => Err(Problem::new(Code::CALL_ENDED, format!("`{id}` has ended already"))),
         Err(ReportError::Store(error)) => Err(error.into()),
         Err(error) => Err(Problem::new(Code::CONFLICT, error.to_string())),

@@ -9,13 +9,13 @@ use axum::{
 use serde_json::Value;
 use toolhub_core::{ErrorKind, Restored};
 
-use super::threads::{self, OfThread};
+use super::threads::{self, ThreadPath};
 use crate::{
     app::App,
     extract::{FromBody, Params},
     json::Json,
     operation::Operation,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -25,14 +25,14 @@ const PATH: &str = "/api/v1/threads/{id}/snapshot";
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, PATH, Access::Needs(Scope::StateRead), "threads", save)
-            .says("A thread's statuses and evidence, to be restored later or elsewhere")
-            .answers::<Value>(200, "The snapshot: `states`, `config`, `timestamp` and `evidence`")
+            .summary("A thread's statuses and evidence, to be restored later or elsewhere")
+            .json_response::<Value>(200, "The snapshot: `states`, `config`, `timestamp` and `evidence`")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::PUT, PATH, Access::Needs(Scope::StateWrite), "threads", restore)
             .audited("thread.restore")
-            .says("Restore a thread's statuses and evidence; the running config stays")
-            .answers::<Restored>(
+            .summary("Restore a thread's statuses and evidence; the running config stays")
+            .json_response::<Restored>(
                 200,
                 "What was restored. A snapshot that cannot be read restores nothing: see `warning`",
             )
@@ -43,9 +43,9 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// A body as it was sent. It is read by somebody who makes the best of a damaged one.
 #[derive(Debug)]
-struct Text(String);
+struct SnapshotBody(String);
 
-impl FromBody for Text {
+impl FromBody for SnapshotBody {
     fn describe(operation: &mut Operation<'_>) {
         operation.body::<Value>(true);
     }
@@ -64,7 +64,7 @@ impl FromBody for Text {
     }
 }
 
-async fn save(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<impl IntoResponse> {
+async fn save(State(app): State<App>, who: Principal, Params(of): Params<ThreadPath>) -> ApiResult<impl IntoResponse> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
     let text = app.hub().serialize_tool_states(&who.tenant, &thread.id).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text))
@@ -73,9 +73,9 @@ async fn save(State(app): State<App>, who: Principal, Params(of): Params<OfThrea
 async fn restore(
     State(app): State<App>,
     who: Principal,
-    Params(of): Params<OfThread>,
-    Text(text): Text,
-) -> Answer<Json<Restored>> {
+    Params(of): Params<ThreadPath>,
+    SnapshotBody(text): SnapshotBody,
+) -> ApiResult<Json<Restored>> {
     let thread = threads::find(&app, &who.tenant, &of.id).await?;
     Ok(Json(app.hub().deserialize_tool_states(&who.tenant, &thread.id, &text).await?))
 }

@@ -6,7 +6,7 @@
 mod conditions;
 mod contexts;
 mod entry;
-mod past;
+mod history;
 
 use axum::{
     extract::State,
@@ -20,67 +20,68 @@ use toolhub_core::{ContextId, ErrorKind, StateKind, ids::Tenant};
 
 use crate::{
     app::App,
+    duration_param::DurationParam,
     extract::{Body, Params},
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
-    span::Span,
 };
 use conditions::{IfMatch, IfNoneMatch};
-use entry::{Entry, Tagged, refused};
+use entry::{Entry, EntryResponse, state_problem};
 
 const PATH: &str = "/api/v1/state/contexts/{contextId}/{kind}";
-const READS: Access = Access::Needs(Scope::StateRead);
-const WRITES: Access = Access::Needs(Scope::StateWrite);
+const READ_ACCESS: Access = Access::Needs(Scope::StateRead);
+const WRITE_ACCESS: Access = Access::Needs(Scope::StateWrite);
 /// What every request about a state may be refused with.
-const ALWAYS: &[ErrorKind] = &[ErrorKind::StateNotFound, ErrorKind::StateUnreadable, ErrorKind::StoreUnavailable];
+const COMMON_ERRORS: &[ErrorKind] =
+    &[ErrorKind::StateNotFound, ErrorKind::StateUnreadable, ErrorKind::StoreUnavailable];
 /// What a write may be refused with beyond that.
-const WRITTEN: &[ErrorKind] = &[ErrorKind::StateConflict, ErrorKind::StateTooLarge, ErrorKind::StateLimit];
+const WRITE_ERRORS: &[ErrorKind] = &[ErrorKind::StateConflict, ErrorKind::StateTooLarge, ErrorKind::StateLimit];
 
 /// What the header says that entries have.
-const TAG: &str = "The version, for `If-Match` and `If-None-Match`.";
+const ETAG_DESCRIPTION: &str = "The version, for `If-Match` and `If-None-Match`.";
 
 pub(super) fn routes() -> Vec<Route> {
     let own = vec![
-        Route::new(Method::GET, PATH, READS, "state", get)
-            .says("What is remembered")
-            .answers::<Entry>(200, "The entry; its version is the `ETag`")
-            .answers_nothing(304, "It is still what `If-None-Match` names")
-            .gives(&[200, 304], "ETag", TAG)
-            .refusals(ALWAYS),
-        Route::new(Method::PUT, PATH, WRITES, "state", put)
+        Route::new(Method::GET, PATH, READ_ACCESS, "state", get)
+            .summary("What is remembered")
+            .json_response::<Entry>(200, "The entry; its version is the `ETag`")
+            .empty_response(304, "It is still what `If-None-Match` names")
+            .response_header(&[200, 304], "ETag", ETAG_DESCRIPTION)
+            .refusals(COMMON_ERRORS),
+        Route::new(Method::PUT, PATH, WRITE_ACCESS, "state", put)
             .audited("state.put")
-            .says("Replace what is remembered, or begin to remember; makes the thread and the context")
-            .answers::<Entry>(200, "The entry as it was written")
-            .answers::<Entry>(201, "The entry, which is new")
-            .gives(&[200, 201], "ETag", TAG)
+            .summary("Replace what is remembered, or begin to remember; makes the thread and the context")
+            .json_response::<Entry>(200, "The entry as it was written")
+            .json_response::<Entry>(201, "The entry, which is new")
+            .response_header(&[200, 201], "ETag", ETAG_DESCRIPTION)
             .problems(&[Code::STATE_CONFLICT])
-            .refusals(ALWAYS)
-            .refusals(WRITTEN),
-        Route::new(Method::PATCH, PATH, WRITES, "state", patch)
+            .refusals(COMMON_ERRORS)
+            .refusals(WRITE_ERRORS),
+        Route::new(Method::PATCH, PATH, WRITE_ACCESS, "state", patch)
             .audited("state.patch")
-            .says("Merge members into what is remembered; null takes one away, the time to live stays")
-            .answers::<Entry>(200, "The entry as it was written")
-            .gives(&[200], "ETag", TAG)
+            .summary("Merge members into what is remembered; null takes one away, the time to live stays")
+            .json_response::<Entry>(200, "The entry as it was written")
+            .response_header(&[200], "ETag", ETAG_DESCRIPTION)
             .problems(&[Code::STATE_CONFLICT])
-            .refusals(ALWAYS)
-            .refusals(WRITTEN),
-        Route::new(Method::DELETE, PATH, WRITES, "state", delete)
+            .refusals(COMMON_ERRORS)
+            .refusals(WRITE_ERRORS),
+        Route::new(Method::DELETE, PATH, WRITE_ACCESS, "state", delete)
             .audited("state.delete")
-            .says("Forget it, with its snapshots; its history stays")
-            .answers_nothing(204, "It is forgotten")
-            .gives(&[204], "Durability", "`behind`: it is acknowledged before it is on the disk.")
+            .summary("Forget it, with its snapshots; its history stays")
+            .empty_response(204, "It is forgotten")
+            .response_header(&[204], "Durability", "`behind`: it is acknowledged before it is on the disk.")
             .problems(&[Code::STATE_CONFLICT, Code::INVALID_REQUEST])
-            .refusals(ALWAYS)
+            .refusals(COMMON_ERRORS)
             .refusals(&[ErrorKind::StateConflict]),
     ];
-    [contexts::routes(), own, past::routes()].into_iter().flatten().collect()
+    [contexts::routes(), own, history::routes()].into_iter().flatten().collect()
 }
 
 /// A context and a kind in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Place {
+struct StatePath {
     /// `{thread}/{state}`, or `~/{state}` for one that all threads share; percent-encoded, with `%2F` for the slash.
     context_id: String,
     /// The kind of state.
@@ -109,8 +110,8 @@ impl From<Kind> for StateKind {
     }
 }
 
-impl Place {
-    fn read(&self) -> Answer<(ContextId, StateKind)> {
+impl StatePath {
+    fn parse(&self) -> ApiResult<(ContextId, StateKind)> {
         // What is no legal id names nothing that exists.
         let wrong = |wrong: toolhub_core::ids::IdError| {
             Problem::new(Code::NOT_FOUND, wrong.to_string())
@@ -127,7 +128,7 @@ struct Written {
     /// All of it.
     data: Map<String, Value>,
     /// How long, such as `30s`, `1h` or `7d`; for ever where nothing is said, which kind `cache` does not allow.
-    ttl: Option<Span>,
+    ttl: Option<DurationParam>,
 }
 
 /// What is to be merged into what is remembered.
@@ -141,82 +142,86 @@ struct Patched {
 async fn get(
     State(app): State<App>,
     who: Principal,
-    Params(place): Params<Place>,
+    Params(place): Params<StatePath>,
     same: IfNoneMatch,
-) -> Answer<Response> {
-    let (context, kind) = place.read()?;
-    let found = app.hub().state().get_state(&who.tenant, &context, kind).await.map_err(refused)?;
-    let entry = Entry::from(found.ok_or_else(|| nothing(&context, kind))?);
-    let tag = entry.tag();
-    Ok(if same.names(&tag) { tag.on(StatusCode::NOT_MODIFIED).into_response() } else { Tagged(entry).into_response() })
+) -> ApiResult<Response> {
+    let (context, kind) = place.parse()?;
+    let found = app.hub().state().get_state(&who.tenant, &context, kind).await.map_err(state_problem)?;
+    let entry = Entry::from(found.ok_or_else(|| not_found(&context, kind))?);
+    let tag = entry.etag();
+    Ok(if same.matches(&tag) {
+        tag.attach_to(StatusCode::NOT_MODIFIED).into_response()
+    } else {
+        EntryResponse(entry).into_response()
+    })
 }
 
 async fn put(
     State(app): State<App>,
     who: Principal,
-    Params(place): Params<Place>,
+    Params(place): Params<StatePath>,
     is: IfMatch,
     is_not: IfNoneMatch,
     Body(written): Body<Written>,
-) -> Answer<Response> {
-    let (context, kind) = place.read()?;
+) -> ApiResult<Response> {
+    let (context, kind) = place.parse()?;
     let state = app.hub().state();
     let condition = is.condition(&is_not, &app, &who.tenant, (&context, kind)).await?;
-    let ttl = written.ttl.map(|Span(time)| time);
+    let ttl = written.ttl.map(|DurationParam(time)| time);
     // A state in a thread that nobody knows would never be swept.
     use_thread(&app, &who.tenant, &context).await?;
     let data = (Value::Object(written.data), ttl);
-    let entry = state.set_state_if(&who.tenant, &context, kind, data, condition.is).await;
-    let (entry, new) = entry.map_err(|error| condition.refused(error))?;
-    let entry = Entry::from(entry).told(state.durability(&context));
+    let entry = state.set_state_if(&who.tenant, &context, kind, data, condition.condition).await;
+    let (entry, new) = entry.map_err(|error| condition.to_problem(error))?;
+    let entry = Entry::from(entry).with_durability(state.durability(&context));
     let status = if new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Tagged(entry)).into_response())
+    Ok((status, EntryResponse(entry)).into_response())
 }
 
 async fn patch(
     State(app): State<App>,
     who: Principal,
-    Params(place): Params<Place>,
+    Params(place): Params<StatePath>,
     is: IfMatch,
     is_not: IfNoneMatch,
     Body(patched): Body<Patched>,
-) -> Answer<Tagged> {
-    let (context, kind) = place.read()?;
+) -> ApiResult<EntryResponse> {
+    let (context, kind) = place.parse()?;
     let state = app.hub().state();
     let condition = is.condition(&is_not, &app, &who.tenant, (&context, kind)).await?;
     let data = Value::Object(patched.data);
-    let entry = state.update_state_if(&who.tenant, &context, kind, data, condition.is).await;
-    let entry = entry.map_err(|error| condition.refused(error))?;
+    let entry = state.update_state_if(&who.tenant, &context, kind, data, condition.condition).await;
+    let entry = entry.map_err(|error| condition.to_problem(error))?;
     use_thread(&app, &who.tenant, &context).await?;
-    Ok(Tagged(Entry::from(entry).told(state.durability(&context))))
+    Ok(EntryResponse(Entry::from(entry).with_durability(state.durability(&context))))
 }
 
 async fn delete(
     State(app): State<App>,
     who: Principal,
-    Params(place): Params<Place>,
+    Params(place): Params<StatePath>,
     is: IfMatch,
     is_not: IfNoneMatch,
-) -> Answer<Response> {
-    let (context, kind) = place.read()?;
+) -> ApiResult<Response> {
+    let (context, kind) = place.parse()?;
     let state = app.hub().state();
     let condition = is.condition(&is_not, &app, &who.tenant, (&context, kind)).await?;
-    let was_there = state.delete_state_if(&who.tenant, &context, kind, condition.is).await;
-    if !was_there.map_err(|error| condition.refused(error))? {
-        return Err(nothing(&context, kind));
+    let was_there = state.delete_state_if(&who.tenant, &context, kind, condition.condition).await;
+    if !was_there.map_err(|error| condition.to_problem(error))? {
+        return Err(not_found(&context, kind));
     }
     use_thread(&app, &who.tenant, &context).await?;
-    Ok(entry::durability(StatusCode::NO_CONTENT.into_response(), state.durability(&context)))
+    Ok(entry::with_durability_header(StatusCode::NO_CONTENT.into_response(), state.durability(&context)))
 }
 
 /// Notes that the context's thread is in use, and makes it where it is not there.
-async fn use_thread(app: &App, tenant: &Tenant, context: &ContextId) -> Answer<()> {
+async fn use_thread(app: &App, tenant: &Tenant, context: &ContextId) -> ApiResult<()> {
     match context.thread() {
         Some(thread) => Ok(app.hub().use_thread(tenant, thread).await?),
         None => Ok(()),
     }
 }
 
-fn nothing(context: &ContextId, kind: StateKind) -> Problem {
+fn not_found(context: &ContextId, kind: StateKind) -> Problem {
     Problem::new(Code::STATE_NOT_FOUND, format!("there is no state `{context}/{kind}`, or it has expired"))
 }

@@ -9,36 +9,36 @@ use toolhub_core::{CallError, Detail, ErrorKind, Filter, Group, Limits, RecentSt
 
 use crate::{
     app::App,
+    duration_param::DurationParam,
     extract::{AcceptLanguage, Params, Query},
     json::Json,
-    page::{self, Here, List, ListQuery, Listed},
-    problem::{Answer, Code, Problem},
+    page::{self, List, ListQuery, ListResponse, RequestUri},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Scope},
-    span::Span,
 };
 
-const LIST: &str = "policies";
+const LIST_NAME: &str = "policies";
 
 pub(super) fn routes() -> Vec<Route> {
     let reads = Access::Needs(Scope::ToolsRead);
     vec![
         Route::new(Method::GET, "/api/v1/tools/{name}/stats", reads, "tools", stats)
-            .says("What a tool has done since the server began, or within a time, in numbers")
-            .answers::<Figures>(200, "Calls, errors, latency, retries; since the server began also refusals")
+            .summary("What a tool has done since the server began, or within a time, in numbers")
+            .json_response::<StatsView>(200, "Calls, errors, latency, retries; since the server began also refusals")
             .problems(&[Code::INVALID_REQUEST])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/policies", reads, "tools", policies)
-            .says("What holds for the calls of each tool: rules and limits")
-            .answers::<List<Holds>>(200, "A page of tools, by name"),
+            .summary("What holds for the calls of each tool: rules and limits")
+            .json_response::<List<PolicyView>>(200, "A page of tools, by name"),
         Route::new(Method::GET, "/api/v1/graph", reads, "tools", graph)
-            .says("Which tools wait for which")
-            .answers::<Graph>(200, "Tools, and an edge for each that waits"),
+            .summary("Which tools wait for which")
+            .json_response::<Graph>(200, "Tools, and an edge for each that waits"),
     ]
 }
 
 /// The tool of this name.
-pub(super) fn tool(app: &App, name: &str) -> Answer<Arc<Tool>> {
+pub(super) fn find_tool(app: &App, name: &str) -> ApiResult<Arc<Tool>> {
     let unknown = || {
         let shown: String = name.chars().take(64).collect();
         CallError::new(ErrorKind::ToolNotFound)
@@ -50,7 +50,7 @@ pub(super) fn tool(app: &App, name: &str) -> Answer<Arc<Tool>> {
 
 /// A tool's name in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Named {
+pub(super) struct ToolPath {
     /// The tool.
     pub(super) name: String,
 }
@@ -58,16 +58,16 @@ pub(super) struct Named {
 /// How far to look back.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Lately {
+struct StatsQuery {
     /// Only calls that ended within this time up to now, such as `90s`, `1h` or `7d`; no longer than calls are kept.
-    window: Option<Span>,
+    window: Option<DurationParam>,
 }
 
 /// What a tool has done.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
-enum Figures {
+enum StatsView {
     /// Since the server began, as it counted.
     Counted(Box<ToolStats>),
     /// Within a time, as the journal tells.
@@ -76,19 +76,21 @@ enum Figures {
 
 async fn stats(
     State(app): State<App>,
-    Params(Named { name }): Params<Named>,
-    Query(Lately { window }): Query<Lately>,
-) -> Answer<Json<Figures>> {
-    let tool = tool(&app, &name)?;
+    Params(ToolPath { name }): Params<ToolPath>,
+    Query(StatsQuery { window }): Query<StatsQuery>,
+) -> ApiResult<Json<StatsView>> {
+    let tool = find_tool(&app, &name)?;
     let name = &tool.definition.name;
     let kept = app.hub().calls_kept();
     let figures = match window {
-        None => app.hub().tool_stats(name).map(|counted| Figures::Counted(counted.into())),
-        Some(Span(window)) if window > kept => {
-            let wrong = format!("calls are kept for {}, so a window is no longer than that", Span(kept));
+        None => app.hub().tool_stats(name).map(|counted| StatsView::Counted(counted.into())),
+        Some(DurationParam(window)) if window > kept => {
+            let wrong = format!("calls are kept for {}, so a window is no longer than that", DurationParam(kept));
             return Err(Problem::new(Code::INVALID_REQUEST, wrong));
         }
-        Some(Span(window)) => app.hub().recent_stats(name, window).await?.map(|recent| Figures::Recent(recent.into())),
+        Some(DurationParam(window)) => {
+            app.hub().recent_stats(name, window).await?.map(|recent| StatsView::Recent(recent.into()))
+        }
     };
     Ok(Json(figures.ok_or_else(|| CallError::new(ErrorKind::ToolNotFound))?))
 }
@@ -97,7 +99,7 @@ async fn stats(
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ToolPolicy")]
-struct Holds {
+struct PolicyView {
     /// The tool.
     tool: String,
     /// The rule that denies every call of it, so that it is not offered.
@@ -113,22 +115,22 @@ async fn policies(
     State(app): State<App>,
     AcceptLanguage(language): AcceptLanguage,
     Query(query): Query<ListQuery>,
-    here: Here,
-) -> Answer<Listed<Holds>> {
-    let last = page::place(query.cursor.as_ref(), LIST)?;
+    here: RequestUri,
+) -> ApiResult<ListResponse<PolicyView>> {
+    let last = page::decode_cursor(query.cursor.as_ref(), LIST_NAME)?;
     let tools = app.hub().list(&Filter::default());
     let after = tools.iter().filter(|tool| last.as_deref().is_none_or(|last| tool.definition.name.as_str() > last));
-    let mut found: Vec<Holds> = after
-        .take(query.limit.and_one())
-        .map(|tool| Holds {
+    let mut found: Vec<PolicyView> = after
+        .take(query.limit.plus_one())
+        .map(|tool| PolicyView {
             tool: tool.definition.name.to_string(),
             denied_by: tool.denied_by(),
             rules: tool.rules(language),
             limits: tool.limits().clone(),
         })
         .collect();
-    let next = query.limit.cut(&mut found).map(|last| last.tool.clone());
-    Ok(here.list(LIST, found, next))
+    let next = query.limit.truncate(&mut found).map(|last| last.tool.clone());
+    Ok(here.list_response(LIST_NAME, found, next))
 }
 
 /// Which tools wait for which.
@@ -162,7 +164,7 @@ struct Edge {
     /// Which of the groups it belongs to that must all be satisfied, counted from 0.
     group: usize,
     /// Whether all tools of the group must succeed, any of them, or all in this order.
-    needs: Needs,
+    needs: GroupMode,
     /// How old a success may be; any age where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     within_ms: Option<u64>,
@@ -172,7 +174,7 @@ struct Edge {
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum Needs {
+enum GroupMode {
     All,
     Any,
     Sequence,
@@ -192,7 +194,7 @@ async fn graph(State(app): State<App>) -> Json<Graph> {
                     from: base.to_string(),
                     to: name.clone(),
                     group: number,
-                    needs: needs(group),
+                    needs: group_mode(group),
                     within_ms: group.within().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
                 });
             }
@@ -205,10 +207,10 @@ async fn graph(State(app): State<App>) -> Json<Graph> {
     Json(Graph { nodes, edges })
 }
 
-fn needs(group: &Group) -> Needs {
+fn group_mode(group: &Group) -> GroupMode {
     match group {
-        Group::All { .. } => Needs::All,
-        Group::Any { .. } => Needs::Any,
-        Group::Sequence { .. } => Needs::Sequence,
+        Group::All { .. } => GroupMode::All,
+        Group::Any { .. } => GroupMode::Any,
+        Group::Sequence { .. } => GroupMode::Sequence,
     }
 }

@@ -22,11 +22,11 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/openapi.json", Access::Open, "system", document)
-            .says("This description")
-            .answers::<Value>(200, "OpenAPI 3.1"),
+            .summary("This description")
+            .json_response::<Value>(200, "OpenAPI 3.1"),
         Route::new(Method::GET, "/api/v1/info", Access::Needs(Scope::ToolsRead), "system", info)
-            .says("What this server is, and who is asking")
-            .answers::<Info>(200, "Its version, what it has, and what the key may do"),
+            .summary("What this server is, and who is asking")
+            .json_response::<Info>(200, "Its version, what it has, and what the key may do"),
     ]
 }
 
@@ -66,8 +66,8 @@ async fn info(State(app): State<App>, who: Principal) -> Json<Info> {
     let hub = app.hub();
     Json(Info {
         version: env!("CARGO_PKG_VERSION"),
-        config_file: who.may(Scope::Admin).then(|| {
-            let file = app.steward().and_then(|steward| steward.config_file());
+        config_file: who.has_scope(Scope::Admin).then(|| {
+            let file = app.host_control().and_then(|steward| steward.config_file());
             file.map(|file| file.display().to_string())
         }),
         tools: hub.tools().len(),
@@ -76,6 +76,6 @@ async fn info(State(app): State<App>, who: Principal) -> Json<Info> {
         stuck: hub.stuck(),
         tenant: who.tenant.to_string(),
         caller: who.caller.to_string(),
-        scopes: Scope::ALL.into_iter().filter(|scope| who.may(*scope)).collect(),
+        scopes: Scope::ALL.into_iter().filter(|scope| who.has_scope(*scope)).collect(),
     })
 }

@@ -17,36 +17,36 @@ use crate::{
     app::App,
     extract::{MaybeBody, Params, Query},
     json::Json,
-    page::{self, Here, List, ListQuery, Listed},
-    problem::{Answer, Code, Flaw, Problem},
+    page::{self, List, ListQuery, ListResponse, RequestUri},
+    problem::{ApiResult, Code, Flaw, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
 
-const LIST: &str = "threads";
+const LIST_NAME: &str = "threads";
 
 pub(super) fn routes() -> Vec<Route> {
     let reads = Access::Needs(Scope::ToolsRead);
     vec![
         Route::new(Method::POST, "/api/v1/threads", Access::Needs(Scope::ToolsCall), "threads", create)
-            .says("Make a thread; one with an id that nobody can guess where none is given")
-            .answers::<ThreadInfo>(201, "It was made")
-            .answers::<ThreadInfo>(200, "It was there already")
-            .gives(&[201], "Location", "Where it can be looked at.")
+            .summary("Make a thread; one with an id that nobody can guess where none is given")
+            .json_response::<ThreadInfo>(201, "It was made")
+            .json_response::<ThreadInfo>(200, "It was there already")
+            .response_header(&[201], "Location", "Where it can be looked at.")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/threads", reads, "threads", list)
-            .says("The threads of the key's tenant, by id")
-            .answers::<List<ThreadInfo>>(200, "A page of them")
+            .summary("The threads of the key's tenant, by id")
+            .json_response::<List<ThreadInfo>>(200, "A page of them")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/threads/{id}", reads, "threads", show)
-            .says("A thread")
-            .answers::<ThreadInfo>(200, "When it was made and used")
+            .summary("A thread")
+            .json_response::<ThreadInfo>(200, "When it was made and used")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::DELETE, "/api/v1/threads/{id}", Access::Needs(Scope::StateWrite), "threads", delete)
             .audited("thread.delete")
-            .says("Take a thread away: its instances, its state, and every record of it")
-            .answers_nothing(204, "It is gone")
+            .summary("Take a thread away: its instances, its state, and every record of it")
+            .empty_response(204, "It is gone")
             .problems(&[Code::THREAD_NOT_FOUND, Code::THREAD_BUSY])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(
@@ -57,8 +57,8 @@ pub(super) fn routes() -> Vec<Route> {
             close_instances,
         )
         .audited("thread.close_instances")
-        .says("Close all live instances of a thread; what is remembered stays")
-        .answers::<Closed>(200, "The tools whose instances were closed")
+        .summary("Close all live instances of a thread; what is remembered stays")
+        .json_response::<Closed>(200, "The tools whose instances were closed")
         .problems(&[Code::THREAD_NOT_FOUND])
         .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(
@@ -69,36 +69,36 @@ pub(super) fn routes() -> Vec<Route> {
             close_instance,
         )
         .audited("thread.close_instances")
-        .says("Close a tool's live instance in a thread; what is remembered stays")
-        .answers::<Closed>(200, "The tool, if it had an instance there")
+        .summary("Close a tool's live instance in a thread; what is remembered stays")
+        .json_response::<Closed>(200, "The tool, if it had an instance there")
         .problems(&[Code::THREAD_NOT_FOUND])
         .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
     ]
 }
 
 /// The thread of this id, if the tenant has it.
-pub(super) async fn find(app: &App, tenant: &Tenant, id: &str) -> Answer<ThreadInfo> {
+pub(super) async fn find(app: &App, tenant: &Tenant, id: &str) -> ApiResult<ThreadInfo> {
     // What is no legal id, and what belongs to somebody else, is as unknown as what never was.
-    let unknown = || Problem::new(Code::THREAD_NOT_FOUND, format!("there is no thread `{}`", shortened(id)));
+    let unknown = || Problem::new(Code::THREAD_NOT_FOUND, format!("there is no thread `{}`", truncate(id)));
     let thread = ThreadId::new(id).map_err(|_| unknown())?;
     app.hub().thread(tenant, &thread).await?.ok_or_else(unknown)
 }
 
 /// A text from outside may be of any length.
-pub(super) fn shortened(text: &str) -> String {
+pub(super) fn truncate(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
 /// A thread's id in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct OfThread {
+pub(super) struct ThreadPath {
     /// The thread.
     pub(super) id: String,
 }
 
 /// A tool in a thread.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct OfTool {
+struct InstancePath {
     /// The thread.
     id: String,
     /// The tool.
@@ -121,7 +121,7 @@ struct Closed {
     closed: Vec<ToolName>,
 }
 
-async fn create(State(app): State<App>, who: Principal, MaybeBody(body): MaybeBody<NewThread>) -> Answer<Response> {
+async fn create(State(app): State<App>, who: Principal, MaybeBody(body): MaybeBody<NewThread>) -> ApiResult<Response> {
     let id = body.unwrap_or_default().id.map(ThreadId::new).transpose().map_err(|wrong| {
         let flaw = Flaw { pointer: "/id".into(), detail: wrong.to_string() };
         Problem::new(Code::INVALID_REQUEST, wrong.to_string()).with("errors", [flaw])
@@ -140,35 +140,35 @@ async fn list(
     State(app): State<App>,
     who: Principal,
     Query(query): Query<ListQuery>,
-    here: Here,
-) -> Answer<Listed<ThreadInfo>> {
-    let last = page::place(query.cursor.as_ref(), LIST)?;
-    let last = last.map(ThreadId::new).transpose().map_err(|_| page::no_such_place())?;
-    let mut after = last.map(|id| backend::Cursor(row(&who.tenant, &id)));
+    here: RequestUri,
+) -> ApiResult<ListResponse<ThreadInfo>> {
+    let last = page::decode_cursor(query.cursor.as_ref(), LIST_NAME)?;
+    let last = last.map(ThreadId::new).transpose().map_err(|_| page::unknown_position())?;
+    let mut after = last.map(|id| backend::Cursor(thread_row_key(&who.tenant, &id)));
     let mut threads = Vec::new();
     loop {
         let page = app.hub().threads(&who.tenant, after).await?;
         threads.extend(page.threads);
         after = page.next;
-        if after.is_none() || threads.len() >= query.limit.and_one() {
+        if after.is_none() || threads.len() >= query.limit.plus_one() {
             break;
         }
     }
-    let next = query.limit.cut(&mut threads).map(|last| last.id.to_string());
-    Ok(here.list(LIST, threads, next))
+    let next = query.limit.truncate(&mut threads).map(|last| last.id.to_string());
+    Ok(here.list_response(LIST_NAME, threads, next))
 }
 
 /// Where the row of a thread lies: the list is in the order of these.
-fn row(tenant: &Tenant, id: &ThreadId) -> Key {
+fn thread_row_key(tenant: &Tenant, id: &ThreadId) -> Key {
     let partition = Partition::of_thread(tenant.clone(), id.clone());
     Key { partition, table: Table::Threads, id: id.clone().into() }
 }
 
-async fn show(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<Json<ThreadInfo>> {
+async fn show(State(app): State<App>, who: Principal, Params(of): Params<ThreadPath>) -> ApiResult<Json<ThreadInfo>> {
     find(&app, &who.tenant, &of.id).await.map(Json)
 }
 
-async fn delete(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<StatusCode> {
+async fn delete(State(app): State<App>, who: Principal, Params(of): Params<ThreadPath>) -> ApiResult<StatusCode> {
     let thread = find(&app, &who.tenant, &of.id).await?;
     match app.agents().delete_thread(&who.tenant, &thread.id).await {
         // Whether it was still there or somebody else was quicker: it is gone.
@@ -190,15 +190,23 @@ async fn delete(State(app): State<App>, who: Principal, Params(of): Params<OfThr
     }
 }
 
-async fn close_instances(State(app): State<App>, who: Principal, Params(of): Params<OfThread>) -> Answer<Json<Closed>> {
+async fn close_instances(
+    State(app): State<App>,
+    who: Principal,
+    Params(of): Params<ThreadPath>,
+) -> ApiResult<Json<Closed>> {
     let thread = find(&app, &who.tenant, &of.id).await?;
     let closed = app.hub().thread_context(&who.tenant, &thread.id).cleanup_all().await;
     Ok(Json(Closed { closed }))
 }
 
-async fn close_instance(State(app): State<App>, who: Principal, Params(of): Params<OfTool>) -> Answer<Json<Closed>> {
+async fn close_instance(
+    State(app): State<App>,
+    who: Principal,
+    Params(of): Params<InstancePath>,
+) -> ApiResult<Json<Closed>> {
     let thread = find(&app, &who.tenant, &of.id).await?;
-    let tool = super::stats::tool(&app, &of.tool)?;
+    let tool = super::stats::find_tool(&app, &of.tool)?;
     let was_there = app.hub().thread_context(&who.tenant, &thread.id).cleanup(&of.tool).await;
     Ok(Json(Closed { closed: was_there.then(|| tool.definition.name.clone()).into_iter().collect() }))
 }

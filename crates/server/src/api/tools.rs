@@ -12,8 +12,8 @@ use crate::{
     app::App,
     extract::{Body, MaybeBody, Params, Query},
     json::Json,
-    page::{self, Here, List, list_query},
-    problem::{Answer, Code},
+    page::{self, List, RequestUri, list_query},
+    problem::{ApiResult, Code},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -24,32 +24,32 @@ pub(super) fn routes() -> Vec<Route> {
     let known = &[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable];
     let mut routes = vec![
         Route::new(Method::GET, "/api/v1/tools", read, "tools", list)
-            .says("Tools, by name")
-            .answers::<List<ToolView>>(200, "A page of them")
+            .summary("Tools, by name")
+            .json_response::<List<ToolView>>(200, "A page of them")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/tools/{name}", read, "tools", get)
-            .says("One tool")
-            .answers::<ToolView>(200, "What it is and how it stands")
+            .summary("One tool")
+            .json_response::<ToolView>(200, "What it is and how it stands")
             .refusals(known),
         Route::new(Method::PUT, "/api/v1/tools/{name}/status", admin, "tools", set_status)
             .audited("tool.status")
-            .says("Say by hand how a tool stands, for everybody")
-            .answers::<ToolStatusInfo>(200, "What holds now")
+            .summary("Say by hand how a tool stands, for everybody")
+            .json_response::<ToolStatusInfo>(200, "What holds now")
             .refusals(known),
         Route::new(Method::POST, "/api/v1/tools/{name}/reset", admin, "tools", reset)
             .audited("tool.reset")
-            .says("Forget what is held against a tool, for everybody")
-            .answers::<ToolStatusInfo>(200, "What holds now")
+            .summary("Forget what is held against a tool, for everybody")
+            .json_response::<ToolStatusInfo>(200, "What holds now")
             .refusals(known),
         Route::new(Method::POST, "/api/v1/tools/{name}/disable", admin, "tools", disable)
             .audited("tool.disable")
-            .says("Disable a tool for everybody, until it is enabled again")
-            .answers::<ToolStatusInfo>(200, "What holds now")
+            .summary("Disable a tool for everybody, until it is enabled again")
+            .json_response::<ToolStatusInfo>(200, "What holds now")
             .refusals(known),
         Route::new(Method::POST, "/api/v1/tools/{name}/enable", admin, "tools", enable)
             .audited("tool.enable")
-            .says("Enable a tool that was disabled")
-            .answers::<ToolStatusInfo>(200, "What holds now; something else may still be in its way")
+            .summary("Enable a tool that was disabled")
+            .json_response::<ToolStatusInfo>(200, "What holds now; something else may still be in its way")
             .refusals(known),
     ];
     routes.extend(change::routes());
@@ -58,7 +58,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// A tool's name in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Named {
+pub(super) struct ToolPath {
     /// The tool.
     pub(super) name: String,
 }
@@ -79,14 +79,18 @@ list_query! {
     }
 }
 
-async fn list(State(app): State<App>, Query(query): Query<ToolsQuery>, here: Here) -> Answer<impl IntoResponse> {
-    let after = page::place(query.cursor.as_ref(), "tools")?;
+async fn list(
+    State(app): State<App>,
+    Query(query): Query<ToolsQuery>,
+    here: RequestUri,
+) -> ApiResult<impl IntoResponse> {
+    let after = page::decode_cursor(query.cursor.as_ref(), "tools")?;
     let filter = Filter { kind: query.kind, tag: query.tag };
-    let toolset = super::toolsets::named(&app, query.toolset.as_deref())?;
+    let toolset = super::toolsets::find_toolset(&app, query.toolset.as_deref())?;
     let mut tools = app.hub().list(&filter);
     tools.retain(|tool| toolset.has(&tool.definition.name));
     if let Some(text) = query.q.map(|text| text.to_lowercase()) {
-        tools.retain(|tool| view::mentions(&tool.definition, &text));
+        tools.retain(|tool| view::matches_text(&tool.definition, &text));
     }
     tools.retain(|tool| after.as_deref().is_none_or(|after| tool.definition.name.as_str() > after));
     let statuses = app.hub().tool_statuses(View::Shared).await?;
@@ -100,16 +104,16 @@ async fn list(State(app): State<App>, Query(query): Query<ToolsQuery>, here: Her
             next = items.last().map(|last: &ToolView| last.name().to_owned());
             break;
         }
-        items.push(ToolView::of(&app, &tool, &statuses[at]).short());
+        items.push(ToolView::of(&app, &tool, &statuses[at]).without_standing());
     }
-    Ok(here.list("tools", items, next))
+    Ok(here.list_response("tools", items, next))
 }
 
-async fn get(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolView>> {
+async fn get(State(app): State<App>, Params(ToolPath { name }): Params<ToolPath>) -> ApiResult<Json<ToolView>> {
     let status = app.hub().tool_status(&name, View::Shared).await?;
     let gone = || crate::problem::Problem::new(Code::TOOL_NOT_FOUND, format!("no tool is named `{name}`"));
     let tool = app.hub().get(&name).ok_or_else(gone)?;
-    Ok(Json(ToolView::of(&app, &tool, &status).whole(&tool)))
+    Ok(Json(ToolView::of(&app, &tool, &status).with_policy(&tool)))
 }
 
 /// How a tool stands, in somebody's words.
@@ -128,14 +132,14 @@ struct StatusBody {
 async fn set_status(
     State(app): State<App>,
     _: Principal,
-    Params(Named { name }): Params<Named>,
+    Params(ToolPath { name }): Params<ToolPath>,
     Body(body): Body<StatusBody>,
-) -> Answer<Json<ToolStatusInfo>> {
+) -> ApiResult<Json<ToolStatusInfo>> {
     let StatusBody { status, reason, until } = body;
     Ok(Json(app.hub().set_tool_status(&name, status, reason, until, View::Shared).await?))
 }
 
-async fn reset(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolStatusInfo>> {
+async fn reset(State(app): State<App>, Params(ToolPath { name }): Params<ToolPath>) -> ApiResult<Json<ToolStatusInfo>> {
     Ok(Json(app.hub().reset_tool_status(&name, View::Shared).await?))
 }
 
@@ -150,12 +154,15 @@ struct DisableBody {
 
 async fn disable(
     State(app): State<App>,
-    Params(Named { name }): Params<Named>,
+    Params(ToolPath { name }): Params<ToolPath>,
     MaybeBody(body): MaybeBody<DisableBody>,
-) -> Answer<Json<ToolStatusInfo>> {
+) -> ApiResult<Json<ToolStatusInfo>> {
     Ok(Json(app.hub().set_enabled(&name, false, body.and_then(|body| body.reason)).await?))
 }
 
-async fn enable(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<Json<ToolStatusInfo>> {
+async fn enable(
+    State(app): State<App>,
+    Params(ToolPath { name }): Params<ToolPath>,
+) -> ApiResult<Json<ToolStatusInfo>> {
     Ok(Json(app.hub().set_enabled(&name, true, None).await?))
 }

@@ -8,7 +8,7 @@ use toolhub_core::{Filter, ToolName, Toolset};
 use crate::{
     app::App,
     json::Json,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
@@ -16,15 +16,15 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/toolsets", Access::Needs(Scope::ToolsRead), "tools", list)
-            .says("The toolsets of the config, by name")
-            .answers::<Toolsets>(200, "All of them"),
+            .summary("The toolsets of the config, by name")
+            .json_response::<Toolsets>(200, "All of them"),
     ]
 }
 
 /// The toolset of a name in a query; every tool where none is named.
-pub(super) fn named(app: &App, name: Option<&str>) -> Answer<Toolset> {
+pub(super) fn find_toolset(app: &App, name: Option<&str>) -> ApiResult<Toolset> {
     let Some(name) = name else { return Ok(Toolset::all()) };
-    let known = app.steward().map(|steward| steward.toolsets()).unwrap_or_default();
+    let known = app.host_control().map(|steward| steward.toolsets()).unwrap_or_default();
     let found = known.iter().find(|set| set.name == name);
     found.and_then(|set| Toolset::of(set.tools.iter().map(String::as_str)).ok()).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|set| set.name.as_str()).collect();
@@ -57,8 +57,8 @@ struct ToolsetView {
     agents: Vec<String>,
 }
 
-async fn list(State(app): State<App>, _: Principal) -> Answer<Json<Toolsets>> {
-    let known = app.steward().map(|steward| steward.toolsets()).unwrap_or_default();
+async fn list(State(app): State<App>, _: Principal) -> ApiResult<Json<Toolsets>> {
+    let known = app.host_control().map(|steward| steward.toolsets()).unwrap_or_default();
     let all = app.hub().list(&Filter::default());
     let items = known.into_iter().map(|set| {
         let fits = Toolset::of(set.tools.iter().map(String::as_str));

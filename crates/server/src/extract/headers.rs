@@ -17,13 +17,13 @@ use crate::{
 };
 
 /// The longest a request waits because it asked to.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// `Idempotency-Key`: the client's word that a repetition is the same request.
 #[derive(Debug)]
-pub(crate) struct Key(pub(crate) Option<IdempotencyKey>);
+pub(crate) struct IdempotencyHeader(pub(crate) Option<IdempotencyKey>);
 
-impl FromParts for Key {
+impl FromParts for IdempotencyHeader {
     fn describe(operation: &mut Operation<'_>) {
         let schema = json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+( +[!-~]+)*$"});
         let what = "The client's word that a repetition is the same request: it has one effect, and the same answer for a \
@@ -39,13 +39,13 @@ impl FromParts for Key {
             return Err(refused("is there more than once"));
         }
         let text = value.to_str().map_err(|_| refused("has characters beyond ASCII"))?;
-        let key = unquoted(text).ok_or_else(|| refused("begins with a quote that does not end"))?;
+        let key = unquote(text).ok_or_else(|| refused("begins with a quote that does not end"))?;
         IdempotencyKey::new(key).map(|key| Self(Some(key))).map_err(|wrong| refused(&format!("is no key: {wrong}")))
     }
 }
 
 /// The text of a quoted string of a header, or the text as it is.
-fn unquoted(text: &str) -> Option<String> {
+fn unquote(text: &str) -> Option<String> {
     let Some(rest) = text.trim().strip_prefix('"') else { return Some(text.trim().into()) };
     let (mut key, mut letters) = (String::new(), rest.chars());
     loop {
@@ -74,12 +74,12 @@ impl FromParts for Prefer {
     }
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        Ok(Self::read(&parts.headers))
+        Ok(Self::from_headers(&parts.headers))
     }
 }
 
 impl Prefer {
-    fn read(headers: &HeaderMap) -> Self {
+    fn from_headers(headers: &HeaderMap) -> Self {
         let mut prefer = Self::default();
         let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
         for preference in values.flat_map(|value| value.split(',')) {
@@ -90,7 +90,7 @@ impl Prefer {
                 "respond-async" => prefer.respond_async = true,
                 "wait" => {
                     let seconds = value.trim().trim_matches('"').parse().ok().map(Duration::from_secs);
-                    prefer.wait = prefer.wait.or(seconds.map(|wait| wait.min(LONGEST_WAIT)));
+                    prefer.wait = prefer.wait.or(seconds.map(|wait| wait.min(MAX_WAIT)));
                 }
                 _ => {}
             }
@@ -99,7 +99,7 @@ impl Prefer {
     }
 
     /// What `Preference-Applied` says when it was heeded.
-    pub(crate) fn applied(self) -> Option<String> {
+    pub(crate) fn applied_header(self) -> Option<String> {
         let words = [
             self.respond_async.then(|| "respond-async".to_owned()),
             self.wait.map(|wait| format!("wait={}", wait.as_secs())),
@@ -138,12 +138,12 @@ impl FromParts for AcceptLanguage {
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let said = parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        Ok(Self(preferred(said)))
+        Ok(Self(preferred_language(said)))
     }
 }
 
 /// Of the languages there are, the one that is wanted most.
-fn preferred(said: &str) -> Language {
+fn preferred_language(said: &str) -> Language {
     let wanted = said.split(',').filter_map(|range| {
         let mut parts = range.split(';').map(str::trim);
         let language = parts.next()?.split('-').next()?.to_ascii_lowercase();
@@ -162,9 +162,9 @@ fn preferred(said: &str) -> Language {
 
 /// `Last-Event-ID`: the last event a listener has heard.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LastEvent(pub(crate) Option<u64>);
+pub(crate) struct LastEventId(pub(crate) Option<u64>);
 
-impl FromParts for LastEvent {
+impl FromParts for LastEventId {
     fn describe(operation: &mut Operation<'_>) {
         let what = "The last event that was heard: what is kept since then is told first.";
         operation.header("Last-Event-ID", what, &json!({"type": "integer", "minimum": 0, "format": "int64"}));
@@ -190,11 +190,11 @@ mod tests {
 
     #[test]
     fn keys_come_with_and_without_quotes() {
-        assert_eq!(unquoted("abc").as_deref(), Some("abc"));
-        assert_eq!(unquoted("\"abc\"").as_deref(), Some("abc"));
-        assert_eq!(unquoted("\"a\\\"b\\\\\"").as_deref(), Some("a\"b\\"));
+        assert_eq!(unquote("abc").as_deref(), Some("abc"));
+        assert_eq!(unquote("\"abc\"").as_deref(), Some("abc"));
+        assert_eq!(unquote("\"a\\\"b\\\\\"").as_deref(), Some("a\"b\\"));
         for broken in ["\"abc", "\"a\"b", "\"a\\"] {
-            assert_eq!(unquoted(broken), None, "{broken}");
+            assert_eq!(unquote(broken), None, "{broken}");
         }
     }
 
@@ -205,14 +205,14 @@ mod tests {
             for line in lines {
                 headers.append("prefer", line.parse().unwrap());
             }
-            Prefer::read(&headers)
+            Prefer::from_headers(&headers)
         };
         let wait = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(read(&["respond-async"]), Prefer { respond_async: true, wait: None });
         assert_eq!(read(&["Respond-Async; x=1, wait = 5"]), Prefer { respond_async: true, wait: wait(5) });
         assert_eq!(read(&["wait=\"7\"", "wait=9, handling=lenient"]), Prefer { respond_async: false, wait: wait(7) });
-        assert_eq!(read(&["wait=x", "respond-asynchronously", "wait=99999999"]).wait, Some(LONGEST_WAIT));
-        assert_eq!(read(&["respond-async, wait=5"]).applied().as_deref(), Some("respond-async, wait=5"));
+        assert_eq!(read(&["wait=x", "respond-asynchronously", "wait=99999999"]).wait, Some(MAX_WAIT));
+        assert_eq!(read(&["respond-async, wait=5"]).applied_header().as_deref(), Some("respond-async, wait=5"));
         assert_eq!(read(&["wait=soon"]), Prefer::default());
     }
 
@@ -227,7 +227,7 @@ mod tests {
             ("zh;q=0", Language::English),
             ("de", Language::English),
         ] {
-            assert_eq!(preferred(said), language, "{said}");
+            assert_eq!(preferred_language(said), language, "{said}");
         }
     }
 }

@@ -19,29 +19,37 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::conn_state::{ConnState, Working};
+use super::conn_state::{ConnState, InFlight};
 use crate::body_error::BodyError;
 
 /// What a client sends.
 pub(crate) struct LimitedBody {
     body: Incoming,
     conn: Arc<ConnState>,
-    left: usize,
-    begun: Instant,
-    most: Duration,
+    remaining: usize,
+    started: Instant,
+    max_duration: Duration,
     /// Made when somebody waits for the first time: most bodies are here at once.
     timer: Option<Pin<Box<Sleep>>>,
-    whole: bool,
+    complete: bool,
 }
 
 impl LimitedBody {
     /// The body of a request that was just made.
-    pub(crate) fn limited(body: Incoming, conn: Arc<ConnState>, most_bytes: usize, most: Duration) -> Body {
+    pub(crate) fn wrap(body: Incoming, conn: Arc<ConnState>, most_bytes: usize, most: Duration) -> Body {
         if body.is_end_stream() {
             return Body::empty();
         }
         let begun = Instant::now();
-        Body::new(Self { body, conn, left: most_bytes, begun, most, timer: None, whole: false })
+        Body::new(Self {
+            body,
+            conn,
+            remaining: most_bytes,
+            started: begun,
+            max_duration: most,
+            timer: None,
+            complete: false,
+        })
     }
 }
 
@@ -54,7 +62,7 @@ impl HttpBody for LimitedBody {
         let frame = match Pin::new(&mut this.body).poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
-                let (begun, most) = (this.begun, this.most);
+                let (begun, most) = (this.started, this.max_duration);
                 let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(begun + most)));
                 ready!(timer.as_mut().poll(cx));
                 return Poll::Ready(Some(Err(BodyError::TooSlow.into())));
@@ -63,20 +71,20 @@ impl HttpBody for LimitedBody {
         match frame {
             Some(Ok(frame)) => {
                 let many = frame.data_ref().map_or(0, Bytes::len);
-                let Some(left) = this.left.checked_sub(many) else {
+                let Some(left) = this.remaining.checked_sub(many) else {
                     return Poll::Ready(Some(Err(BodyError::TooLarge.into())));
                 };
-                this.left = left;
+                this.remaining = left;
                 // A body that is always there, a little of it, is as slow as one that is not.
-                if this.begun.elapsed() > this.most {
+                if this.started.elapsed() > this.max_duration {
                     return Poll::Ready(Some(Err(BodyError::TooSlow.into())));
                 }
-                this.whole = this.body.is_end_stream();
+                this.complete = this.body.is_end_stream();
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
             None => {
-                this.whole = true;
+                this.complete = true;
                 Poll::Ready(None)
             }
         }
@@ -93,34 +101,34 @@ impl HttpBody for LimitedBody {
 
 impl Drop for LimitedBody {
     fn drop(&mut self) {
-        if !self.whole && !self.body.is_end_stream() {
-            self.conn.leave_unread();
+        if !self.complete && !self.body.is_end_stream() {
+            self.conn.mark_unread_body();
         }
     }
 }
 
 /// What a client gets.
-pub(crate) struct Reply {
+pub(crate) struct ResponseBody {
     body: Body,
     /// A stream without an end of its own ends when the server does.
-    until: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    _working: Working,
+    shutdown: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    _in_flight: InFlight,
 }
 
-impl Reply {
-    pub(crate) fn new(body: Body, until: Option<WaitForCancellationFutureOwned>, working: Working) -> Self {
-        Self { body, until: until.map(Box::pin), _working: working }
+impl ResponseBody {
+    pub(crate) fn new(body: Body, until: Option<WaitForCancellationFutureOwned>, working: InFlight) -> Self {
+        Self { body, shutdown: until.map(Box::pin), _in_flight: working }
     }
 }
 
-impl HttpBody for Reply {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
         let frame = Pin::new(&mut this.body).poll_frame(cx);
-        if frame.is_pending() && this.until.as_mut().is_some_and(|until| until.as_mut().poll(cx).is_ready()) {
+        if frame.is_pending() && this.shutdown.as_mut().is_some_and(|until| until.as_mut().poll(cx).is_ready()) {
             return Poll::Ready(None);
         }
         frame

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use tower::Service;
 
 use super::{
-    body::{LimitedBody, Reply},
+    body::{LimitedBody, ResponseBody},
     conn_state::ConnState,
 };
 use crate::{
@@ -34,14 +34,14 @@ pub(crate) struct ConnService {
 }
 
 impl hyper::service::Service<Request<Incoming>> for ConnService {
-    type Response = Response<Reply>;
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Reply>, Infallible>>;
+    type Future = BoxFuture<'static, Result<Response<ResponseBody>, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let working = self.conn.work();
+        let working = self.conn.begin_request();
         let (limits, conn) = (self.app.settings().limits, self.conn.clone());
-        let request = request.map(|body| LimitedBody::limited(body, conn, limits.body, limits.body_time));
+        let request = request.map(|body| LimitedBody::wrap(body, conn, limits.body, limits.body_timeout));
         let (app, answer) = (self.app.clone(), answer(&self.app, &self.router, request, Some(self.peer)));
         Box::pin(async move {
             let response = answer.await;
@@ -50,7 +50,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnService {
                 .get(header::CONTENT_TYPE)
                 .is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"));
             let until = endless.then(|| app.stopping().clone().cancelled_owned());
-            Ok(response.map(|body| Reply::new(body, until, working)))
+            Ok(response.map(|body| ResponseBody::new(body, until, working)))
         })
     }
 }
@@ -63,15 +63,15 @@ pub(crate) fn answer(
     peer: Option<SocketAddr>,
 ) -> impl Future<Output = Response<Body>> + Send + use<> {
     let info = RequestInfo::new(request.headers(), peer);
-    let id = info.header();
-    let routed = match app.origin_check().look(&request, &info) {
+    let id = info.header_value();
+    let routed = match app.origin_check().check(&request, &info) {
         Ok(()) => {
             request.extensions_mut().insert(info);
             Ok(router.clone().call(request))
         }
         Err(problem) => {
             request.extensions_mut().insert(info);
-            Err(auth::outside(app, &request, problem))
+            Err(auth::respond_unrouted(app, &request, problem))
         }
     };
     async move {

@@ -6,7 +6,7 @@ use crate::{keys::Keys, origin_check::OriginCheck, settings::Auth};
 
 /// Why an address may not be listened on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exposed {
+pub(crate) enum ExposureError {
     /// Everybody who reaches it could do everything.
     WithoutKeys,
     /// Any web page could reach it by a name of its own.
@@ -14,12 +14,17 @@ pub(crate) enum Exposed {
 }
 
 /// Whether a server may listen here.
-pub(crate) fn may_listen(address: SocketAddr, auth: &Auth, keys: &Keys, origin: &OriginCheck) -> Result<(), Exposed> {
+pub(crate) fn check_exposure(
+    address: SocketAddr,
+    auth: &Auth,
+    keys: &Keys,
+    origin: &OriginCheck,
+) -> Result<(), ExposureError> {
     if address.ip().to_canonical().is_loopback() {
         return Ok(());
     }
     if matches!(auth, Auth::Local) || keys.is_empty() {
-        return Err(Exposed::WithoutKeys);
+        return Err(ExposureError::WithoutKeys);
     }
-    if origin.hosts().any_beyond_loopback() { Ok(()) } else { Err(Exposed::WithoutHosts) }
+    if origin.hosts().has_non_loopback() { Ok(()) } else { Err(ExposureError::WithoutHosts) }
 }

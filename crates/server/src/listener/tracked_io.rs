@@ -19,9 +19,9 @@ use tokio::{
 use super::conn_state::{ConnState, Registration};
 
 /// How long a connection is read on after its last answer, so that the client sees it.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How much is read on at most.
-const LINGER_BYTES: usize = 16 << 20;
+const MAX_LINGER_BYTES: usize = 16 << 20;
 
 /// A connection, and the place it takes.
 #[derive(Debug)]
@@ -47,18 +47,18 @@ impl AsyncRead for TrackedIo {
         let before = buf.filled().len();
         ready!(tcp.poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            conn.bytes_came();
+            conn.on_bytes_read();
         }
         Poll::Ready(Ok(()))
     }
 }
 
 /// Notes whether a write waits for the client.
-fn noted<T>(conn: &ConnState, written: Poll<T>) -> Poll<T> {
+fn track_write<T>(conn: &ConnState, written: Poll<T>) -> Poll<T> {
     if written.is_pending() {
-        conn.write_waits();
+        conn.on_write_blocked();
     } else {
-        conn.write_goes_on();
+        conn.on_write_progress();
     }
     written
 }
@@ -66,7 +66,7 @@ fn noted<T>(conn: &ConnState, written: Poll<T>) -> Poll<T> {
 impl AsyncWrite for TrackedIo {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let (tcp, conn) = self.parts()?;
-        noted(conn, tcp.poll_write(cx, buf))
+        track_write(conn, tcp.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -75,7 +75,7 @@ impl AsyncWrite for TrackedIo {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let (tcp, conn) = self.parts()?;
-        noted(conn, tcp.poll_write_vectored(cx, bufs))
+        track_write(conn, tcp.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -94,11 +94,11 @@ impl AsyncWrite for TrackedIo {
 impl Drop for TrackedIo {
     fn drop(&mut self) {
         let Some((tcp, registration, place)) = self.open.take() else { return };
-        if registration.conn.is_unread()
+        if registration.conn.has_unread_body()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move {
-                let _ = tokio::time::timeout(LINGER, read_on(tcp)).await;
+                let _ = tokio::time::timeout(LINGER_TIMEOUT, drain_unread(tcp)).await;
                 drop((registration, place));
             });
         }
@@ -106,8 +106,8 @@ impl Drop for TrackedIo {
 }
 
 /// Reads until the client has enough of it.
-async fn read_on(mut tcp: TcpStream) {
-    let (mut bin, mut left) = (vec![0; 16 << 10], LINGER_BYTES);
+async fn drain_unread(mut tcp: TcpStream) {
+    let (mut bin, mut left) = (vec![0; 16 << 10], MAX_LINGER_BYTES);
     while let Ok(many @ 1..) = tcp.read(&mut bin).await {
         left = left.saturating_sub(many);
         if left == 0 {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::route::Route;
 
 /// The headers an answer of this status may have.
-pub(super) fn of(route: &Route, status: &str, takes: impl Fn(&str) -> bool) -> Map<String, Value> {
+pub(super) fn response_headers(route: &Route, status: &str, takes: impl Fn(&str) -> bool) -> Map<String, Value> {
     let good = status.starts_with('2');
     let usual = [
         (good && takes("cursor"), "Link", "The address of the next page, as `rel=\"next\"`; none on the last."),
@@ -19,7 +19,8 @@ pub(super) fn of(route: &Route, status: &str, takes: impl Fn(&str) -> bool) -> M
         (matches!(status, "429" | "503"), "Retry-After", "In how many seconds to try again, where that is known."),
     ];
     let usual = usual.into_iter().filter(|(has, ..)| *has).map(|(_, name, what)| (name, what));
-    let own = route.gives.iter().filter(|(statuses, ..)| statuses.iter().any(|one| one.to_string() == status));
+    let own =
+        route.response_headers.iter().filter(|(statuses, ..)| statuses.iter().any(|one| one.to_string() == status));
     let own = own.map(|(_, name, what)| (*name, *what));
     let described = |(name, what): (&str, &str)| {
         let (name, schema) = (name.to_owned(), json!({"type": "string"}));

@@ -21,8 +21,8 @@ impl Hosts {
                 list.addresses.push(address.to_canonical());
                 continue;
             }
-            let host = name_of(host).unwrap_or(host);
-            match address(host) {
+            let host = host_name(host).unwrap_or(host);
+            match parse_address(host) {
                 Some(address) => list.addresses.push(address),
                 None => list.names.push(host.to_ascii_lowercase().into()),
             }
@@ -31,20 +31,20 @@ impl Hosts {
     }
 
     /// Whether the server answers for it. `host` is without its port.
-    pub(crate) fn have(&self, host: &str) -> bool {
+    pub(crate) fn contains(&self, host: &str) -> bool {
         self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
-            || address(host).is_some_and(|address| self.addresses.contains(&address))
+            || parse_address(host).is_some_and(|address| self.addresses.contains(&address))
     }
 
     /// Whether somebody on another machine could be meant by one of them.
-    pub(crate) fn any_beyond_loopback(&self) -> bool {
+    pub(crate) fn has_non_loopback(&self) -> bool {
         self.names.iter().any(|name| &**name != "localhost")
             || self.addresses.iter().any(|address| !address.is_loopback())
     }
 }
 
 /// The host of `host`, `host:port`, `[v6]` or `[v6]:port`; `None` where it is none of these.
-pub(crate) fn name_of(authority: &str) -> Option<&str> {
+pub(crate) fn host_name(authority: &str) -> Option<&str> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => authority.split_at(rest.find(']')? + 2),
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
@@ -59,7 +59,7 @@ pub(crate) fn name_of(authority: &str) -> Option<&str> {
 }
 
 /// The address a host is, where it is one. An address of the old sort inside one of the new sort is the old one.
-fn address(host: &str) -> Option<IpAddr> {
+fn parse_address(host: &str) -> Option<IpAddr> {
     match host.strip_prefix('[') {
         Some(rest) => Some(IpAddr::V6(rest.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?).to_canonical()),
         None => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
@@ -73,7 +73,7 @@ mod tests {
     #[track_caller]
     fn check(authority: &str, known: bool) {
         let hosts = Hosts::new(["127.0.0.1", "localhost", "::1", "Tools.Example:443", "[2001:db8::7]"]);
-        assert_eq!(name_of(authority).is_some_and(|host| hosts.have(host)), known, "{authority}");
+        assert_eq!(host_name(authority).is_some_and(|host| hosts.contains(host)), known, "{authority}");
     }
 
     #[test]

@@ -14,16 +14,16 @@ use toolhub_core::{
 };
 use toolhub_server::{Build, Server};
 
-use crate::support_api::{Shop, ask, settings, shop};
+use crate::support_api::{ApiFixture, api_fixture, send, settings};
 
 /// The number of a line that begins with this name and these labels.
 #[track_caller]
-fn number(page: &str, line: &str) -> f64 {
+fn metric_value(page: &str, line: &str) -> f64 {
     let found = page.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(' '));
     found.unwrap_or_else(|| panic!("`{line}` is missing:\n{page}")).parse().unwrap()
 }
 
-async fn page(shop: &Shop) -> String {
+async fn metrics_page(shop: &ApiFixture) -> String {
     let answer = shop.get("/metrics").await;
     assert_eq!(answer.status, 200);
     answer.text
@@ -31,20 +31,20 @@ async fn page(shop: &Shop) -> String {
 
 #[tokio::test]
 async fn how_long_calls_took_is_told_apart_by_how_they_ended() {
-    let shop = shop().await;
-    shop.post("/api/v1/tools/add/calls", json!({"arguments": {"a": 1, "b": 2}})).await.is(200);
-    shop.post("/api/v1/tools/add/calls", json!({"arguments": {"a": i64::MAX, "b": 2}})).await.is(200);
-    shop.post("/api/v1/tools/add/calls", json!({"arguments": {"a": 1}})).await.is(422);
-    let page = page(&shop).await;
+    let shop = api_fixture().await;
+    shop.post("/api/v1/tools/add/calls", json!({"arguments": {"a": 1, "b": 2}})).await.expect_status(200);
+    shop.post("/api/v1/tools/add/calls", json!({"arguments": {"a": i64::MAX, "b": 2}})).await.expect_status(200);
+    shop.post("/api/v1/tools/add/calls", json!({"arguments": {"a": 1}})).await.expect_status(422);
+    let page = metrics_page(&shop).await;
     let took = |end: &str, error: &str| {
         let labels = format!("gen_ai_tool_name=\"add\",gen_ai_tool_type=\"function\",error_type=\"{error}\"");
-        number(&page, &format!("gen_ai_execute_tool_duration_seconds_{end}{{{labels}}}"))
+        metric_value(&page, &format!("gen_ai_execute_tool_duration_seconds_{end}{{{labels}}}"))
     };
     assert_eq!((took("count", ""), took("count", "tool_error")), (1.0, 1.0));
     assert!(took("sum", "") > 0.0);
     let ended = |outcome: &str| {
         let labels = format!("tool=\"add\",kind=\"stateless\",outcome=\"{outcome}\"");
-        number(&page, &format!("toolhub_tool_calls_total{{{labels}}}"))
+        metric_value(&page, &format!("toolhub_tool_calls_total{{{labels}}}"))
     };
     assert_eq!((ended("success"), ended("tool_error"), ended("arguments_invalid")), (1.0, 1.0, 1.0));
     assert!(!page.contains("error_type=\"arguments_invalid\""), "such a call does not reach the tool");
@@ -52,38 +52,41 @@ async fn how_long_calls_took_is_told_apart_by_how_they_ended() {
 
 #[tokio::test]
 async fn changes_of_a_status_are_counted_although_nobody_listens() {
-    let shop = shop().await;
+    let shop = api_fixture().await;
     for status in ["maintenance", "available", "maintenance"] {
-        shop.ask("PUT", "/api/v1/tools/look/status", Some(json!({"status": status})), &[]).await.is(200);
+        shop.request("PUT", "/api/v1/tools/look/status", Some(json!({"status": status})), &[]).await.expect_status(200);
     }
-    let page = page(&shop).await;
+    let page = metrics_page(&shop).await;
     let changed = |from: &str, to: &str| {
-        number(&page, &format!("toolhub_tool_status_transitions_total{{tool=\"look\",from=\"{from}\",to=\"{to}\"}}"))
+        metric_value(
+            &page,
+            &format!("toolhub_tool_status_transitions_total{{tool=\"look\",from=\"{from}\",to=\"{to}\"}}"),
+        )
     };
     assert_eq!((changed("available", "maintenance"), changed("maintenance", "available")), (2.0, 1.0));
-    assert_eq!(number(&page, "toolhub_tool_status{tool=\"look\",status=\"maintenance\"}"), 1.0);
+    assert_eq!(metric_value(&page, "toolhub_tool_status{tool=\"look\",status=\"maintenance\"}"), 1.0);
 }
 
 #[tokio::test]
 async fn questions_count_until_they_are_answered() {
-    let shop = shop().await;
+    let shop = api_fixture().await;
     let ask = async |what: &str| {
         let body = json!({"arguments": {"what": what}, "threadId": "t"});
-        let asked = shop.ask("POST", "/api/v1/tools/order/calls", Some(body), &[("prefer", "wait=0")]).await;
+        let asked = shop.request("POST", "/api/v1/tools/order/calls", Some(body), &[("prefer", "wait=0")]).await;
         asked.json()
     };
     ask("tea").await;
     ask("milk").await;
-    let waits = page(&shop).await;
-    assert_eq!(number(&waits, "toolhub_approvals_pending"), 2.0);
-    assert_eq!(number(&waits, "toolhub_approval_wait_seconds_count"), 0.0);
-    assert_eq!(number(&waits, "toolhub_threads_active"), 1.0);
-    let list = shop.get("/api/v1/approvals?state=pending").await.is(200);
+    let waits = metrics_page(&shop).await;
+    assert_eq!(metric_value(&waits, "toolhub_approvals_pending"), 2.0);
+    assert_eq!(metric_value(&waits, "toolhub_approval_wait_seconds_count"), 0.0);
+    assert_eq!(metric_value(&waits, "toolhub_threads_active"), 1.0);
+    let list = shop.get("/api/v1/approvals?state=pending").await.expect_status(200);
     let id = list["items"][0]["id"].as_str().unwrap();
-    shop.post(&format!("/api/v1/approvals/{id}"), json!({"outcome": "cancel"})).await.is(200);
-    let answered = page(&shop).await;
-    assert_eq!(number(&answered, "toolhub_approvals_pending"), 1.0);
-    assert_eq!(number(&answered, "toolhub_approval_wait_seconds_count"), 1.0);
+    shop.post(&format!("/api/v1/approvals/{id}"), json!({"outcome": "cancel"})).await.expect_status(200);
+    let answered = metrics_page(&shop).await;
+    assert_eq!(metric_value(&answered, "toolhub_approvals_pending"), 1.0);
+    assert_eq!(metric_value(&answered, "toolhub_approval_wait_seconds_count"), 1.0);
     // The next hub on the same store finds the one that is left.
     let next = ToolHub::builder().shared_store(shop.store.clone()).build().await.unwrap();
     while next.approval_stats().pending != 1 {
@@ -93,47 +96,47 @@ async fn questions_count_until_they_are_answered() {
 
 #[tokio::test]
 async fn the_store_and_lost_events_are_measured() {
-    let shop = shop().await;
+    let shop = api_fixture().await;
     let mut listener = shop.hub.subscribe();
-    assert_eq!(number(&page(&shop).await, "toolhub_events_dropped_total"), 0.0);
+    assert_eq!(metric_value(&metrics_page(&shop).await, "toolhub_events_dropped_total"), 0.0);
     // More than a listener may be behind, whatever each call tells.
     for _ in 0..4_200 {
         let _ = shop.hub.call("add", json!({"a": 1, "b": 2})).await;
     }
     let _ = shop.hub.call("broken", json!({})).await;
     while listener.try_next().is_some() {}
-    let page = page(&shop).await;
-    assert!(number(&page, "toolhub_events_dropped_total") > 0.0, "{page}");
+    let page = metrics_page(&shop).await;
+    assert!(metric_value(&page, "toolhub_events_dropped_total") > 0.0, "{page}");
     let commits = "toolhub_store_operation_seconds_count{backend=\"memory\",op=\"commit\"}";
-    assert!(number(&page, commits) > 0.0);
+    assert!(metric_value(&page, commits) > 0.0);
     let quick = "toolhub_store_operation_seconds_bucket{backend=\"memory\",op=\"commit\",le=\"+Inf\"}";
-    assert_eq!(number(&page, quick), number(&page, commits));
+    assert_eq!(metric_value(&page, quick), metric_value(&page, commits));
 }
 
 #[tokio::test]
 async fn states_are_counted_by_their_kind() {
-    let shop = shop().await;
+    let shop = api_fixture().await;
     let put = async |context: &str, kind: &str, body: Value| {
-        shop.ask("PUT", &format!("/api/v1/state/contexts/{context}/{kind}"), Some(body), &[]).await
+        shop.request("PUT", &format!("/api/v1/state/contexts/{context}/{kind}"), Some(body), &[]).await
     };
     for (context, kind) in [("a%2Fcart", "business"), ("b%2Fcart", "business"), ("b%2Fcart", "connection")] {
-        put(context, kind, json!({"data": {"tea": 1}})).await.is(201);
+        put(context, kind, json!({"data": {"tea": 1}})).await.expect_status(201);
     }
-    put("a%2Fseen", "cache", json!({"data": {}, "ttl": "1h"})).await.is(201);
-    let page = page(&shop).await;
+    put("a%2Fseen", "cache", json!({"data": {}, "ttl": "1h"})).await.expect_status(201);
+    let page = metrics_page(&shop).await;
     let kinds = ["business", "cache", "connection", "session"];
-    let many = kinds.map(|kind| number(&page, &format!("toolhub_state_entries{{type=\"{kind}\"}}")));
+    let many = kinds.map(|kind| metric_value(&page, &format!("toolhub_state_entries{{type=\"{kind}\"}}")));
     assert_eq!(many, [2.0, 1.0, 1.0, 0.0], "{page}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn states_are_counted_again_after_a_rest_and_only_when_somebody_looks() {
-    let shop = shop().await;
+    let shop = api_fixture().await;
     let put = async |context: &str| {
         let path = format!("/api/v1/state/contexts/{context}%2Fcart/business");
-        shop.ask("PUT", &path, Some(json!({"data": {}})), &[]).await.is(201);
+        shop.request("PUT", &path, Some(json!({"data": {}})), &[]).await.expect_status(201);
     };
-    let business = async || number(&page(&shop).await, "toolhub_state_entries{type=\"business\"}");
+    let business = async || metric_value(&metrics_page(&shop).await, "toolhub_state_entries{type=\"business\"}");
     put("a").await;
     assert_eq!(business().await, 1.0);
     put("b").await;
@@ -149,43 +152,43 @@ async fn what_was_built_is_told_as_the_program_says_it() {
     let mut settings = settings();
     settings.build = Build { version: "7.1".into(), revision: "abc".into(), rustc: "1.95.0".into() };
     let router = Server::new(hub, Arc::new(Memory::default()), settings).router();
-    let page = ask(&router, "GET", "/metrics", None, &[]).await.text;
-    assert_eq!(number(&page, "toolhub_build_info{version=\"7.1\",revision=\"abc\",rustc=\"1.95.0\"}"), 1.0);
+    let page = send(&router, "GET", "/metrics", None, &[]).await.text;
+    assert_eq!(metric_value(&page, "toolhub_build_info{version=\"7.1\",revision=\"abc\",rustc=\"1.95.0\"}"), 1.0);
 }
 
 /// A store that stops answering when it is told to.
 #[derive(Default)]
-struct Silent {
+struct StallingStore {
     memory: Memory,
-    silent: AtomicBool,
+    stalled: AtomicBool,
 }
 
-impl Silent {
-    async fn pause(&self) {
-        if self.silent.load(SeqCst) {
+impl StallingStore {
+    async fn wait_if_stalled(&self) {
+        if self.stalled.load(SeqCst) {
             std::future::pending::<()>().await;
         }
     }
 }
 
-impl Backend for Silent {
+impl Backend for StallingStore {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         Box::pin(async move {
-            self.pause().await;
+            self.wait_if_stalled().await;
             self.memory.load(keys, now).await
         })
     }
 
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         Box::pin(async move {
-            self.pause().await;
+            self.wait_if_stalled().await;
             self.memory.commit(batch, now).await
         })
     }
 
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
         Box::pin(async move {
-            self.pause().await;
+            self.wait_if_stalled().await;
             self.memory.scan(scan, now).await
         })
     }
@@ -201,7 +204,7 @@ impl Backend for Silent {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_answer_hides_no_number_that_is_known_without_it() {
-    let store = Arc::new(Silent::default());
+    let store = Arc::new(StallingStore::default());
     let look =
         dynamic(
             "look",
@@ -210,12 +213,12 @@ async fn a_store_that_does_not_answer_hides_no_number_that_is_known_without_it()
         );
     let hub = ToolHub::builder().shared_store(store.clone()).tool(look.read_only()).build().await.unwrap();
     let router = Server::new(hub.clone(), store.clone(), settings()).router();
-    store.silent.store(true, SeqCst);
+    store.stalled.store(true, SeqCst);
     assert!(hub.call("look", json!({})).await.error.is_none());
-    let page = ask(&router, "GET", "/metrics", None, &[]).await.text;
+    let page = send(&router, "GET", "/metrics", None, &[]).await.text;
     let calls = "toolhub_tool_calls_total{tool=\"look\",kind=\"stateless\",outcome=\"success\"}";
-    assert_eq!(number(&page, calls), 1.0);
-    assert_eq!(number(&page, "toolhub_approvals_pending"), 0.0);
+    assert_eq!(metric_value(&page, calls), 1.0);
+    assert_eq!(metric_value(&page, "toolhub_approvals_pending"), 0.0);
     assert!(!page.contains("toolhub_state_entries{"), "nothing was counted, which is not the same as none");
     assert!(page.contains("toolhub_build_info"), "the page goes on to its end");
 }

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::support_state::house;
+use crate::support_state::state_fixture;
 
 #[tokio::test]
 async fn an_artifact_is_fetched_whole_and_a_browser_runs_nothing_of_it() {
-    let house = house().await;
+    let house = state_fixture().await;
     let outcome = house.call("long", "t1", json!({})).await;
     let pieces = outcome["content"].as_array().unwrap();
     let id = pieces.iter().find_map(|piece| piece["id"].as_str()).unwrap_or_else(|| panic!("{outcome}"));
@@ -17,8 +17,8 @@ async fn an_artifact_is_fetched_whole_and_a_browser_runs_nothing_of_it() {
     assert_eq!(fetched.header("content-disposition"), format!("attachment; filename=\"{id}.txt\""));
     assert_eq!(fetched.header("x-content-type-options"), "nosniff");
     assert_eq!(fetched.header("content-security-policy"), "default-src 'none'; sandbox");
-    house.ask("bob", &format!("GET {path}"), None, &[]).await.problem(404, "artifact_not_found");
+    house.request("bob", &format!("GET {path}"), None, &[]).await.expect_problem(404, "artifact_not_found");
     for unknown in ["art_0", "%20", "..%2f..%2fetc"] {
-        house.get(&format!("/api/v1/artifacts/{unknown}")).await.problem(404, "artifact_not_found");
+        house.get(&format!("/api/v1/artifacts/{unknown}")).await.expect_problem(404, "artifact_not_found");
     }
 }

@@ -9,21 +9,21 @@ use toolhub_core::{
     clock::Timestamp,
 };
 
-use crate::support_state::{House, Reply, house, house_on};
+use crate::support_state::{Reply, StateFixture, state_fixture, state_fixture_on};
 
 const CART: &str = "/api/v1/state/contexts/t1%2Fcart/business";
 
-async fn put(house: &House, data: Value, headers: &[(&str, &str)]) -> Reply {
-    house.ask("ann", &format!("PUT {CART}"), Some(json!({"data": data})), headers).await
+async fn put(house: &StateFixture, data: Value, headers: &[(&str, &str)]) -> Reply {
+    house.request("ann", &format!("PUT {CART}"), Some(json!({"data": data})), headers).await
 }
 
 #[tokio::test]
 async fn a_state_is_written_read_patched_and_forgotten() {
-    let house = house().await;
-    house.get(CART).await.problem(404, "state_not_found");
+    let house = state_fixture().await;
+    house.get(CART).await.expect_problem(404, "state_not_found");
     let written = put(&house, json!({"tea": 1, "cake": {"n": 2}}), &[]).await;
     assert_eq!(written.header("etag"), "\"1\"");
-    let entry = written.is(201);
+    let entry = written.expect_status(201);
     assert_eq!(
         (&entry["contextId"], &entry["kind"], &entry["version"]),
         (&json!("t1/cart"), &json!("business"), &json!(1))
@@ -31,45 +31,45 @@ async fn a_state_is_written_read_patched_and_forgotten() {
     assert_eq!((&entry["expiresAt"], &entry["durability"]), (&Value::Null, &Value::Null));
     assert!(entry["createdAt"].as_str().unwrap().ends_with('Z') && entry["createdAt"] == entry["updatedAt"]);
     let read = house.get(CART).await;
-    assert_eq!((read.header("etag"), read.is(200)), ("\"1\"", entry));
-    let patched = house.with(&format!("PATCH {CART}"), json!({"data": {"tea": null, "cake": {"m": 3}}})).await;
+    assert_eq!((read.header("etag"), read.expect_status(200)), ("\"1\"", entry));
+    let patched = house.send_json(&format!("PATCH {CART}"), json!({"data": {"tea": null, "cake": {"m": 3}}})).await;
     assert_eq!(patched.header("etag"), "\"2\"");
-    assert_eq!(patched.is(200)["data"], json!({"cake": {"n": 2, "m": 3}}));
-    put(&house, json!({}), &[]).await.is(200);
-    assert_eq!(house.get("/api/v1/threads/t1").await.is(200)["calls"], 0, "a state write makes the thread");
-    house.ask("ann", &format!("DELETE {CART}"), None, &[]).await.is(204);
-    house.ask("ann", &format!("DELETE {CART}"), None, &[]).await.problem(404, "state_not_found");
-    house.with(&format!("PATCH {CART}"), json!({"data": {}})).await.problem(404, "state_not_found");
+    assert_eq!(patched.expect_status(200)["data"], json!({"cake": {"n": 2, "m": 3}}));
+    put(&house, json!({}), &[]).await.expect_status(200);
+    assert_eq!(house.get("/api/v1/threads/t1").await.expect_status(200)["calls"], 0, "a state write makes the thread");
+    house.request("ann", &format!("DELETE {CART}"), None, &[]).await.expect_status(204);
+    house.request("ann", &format!("DELETE {CART}"), None, &[]).await.expect_problem(404, "state_not_found");
+    house.send_json(&format!("PATCH {CART}"), json!({"data": {}})).await.expect_problem(404, "state_not_found");
 }
 
 #[tokio::test]
 async fn a_write_with_if_match_is_made_only_on_that_version() {
-    let house = house().await;
-    put(&house, json!({"n": 1}), &[("if-match", "*")]).await.problem(412, "state_conflict");
-    put(&house, json!({"n": 1}), &[("if-match", "\"1\"")]).await.problem(412, "state_conflict");
-    put(&house, json!({"n": 1}), &[("if-none-match", "*")]).await.is(201);
-    let late = put(&house, json!({"n": 2}), &[("if-none-match", "*")]).await.problem(412, "state_conflict");
+    let house = state_fixture().await;
+    put(&house, json!({"n": 1}), &[("if-match", "*")]).await.expect_problem(412, "state_conflict");
+    put(&house, json!({"n": 1}), &[("if-match", "\"1\"")]).await.expect_problem(412, "state_conflict");
+    put(&house, json!({"n": 1}), &[("if-none-match", "*")]).await.expect_status(201);
+    let late = put(&house, json!({"n": 2}), &[("if-none-match", "*")]).await.expect_problem(412, "state_conflict");
     assert_eq!(late["version"], 1);
-    put(&house, json!({"n": 2}), &[("if-match", "\"1\"")]).await.is(200);
+    put(&house, json!({"n": 2}), &[("if-match", "\"1\"")]).await.expect_status(200);
     for stale in ["\"1\"", "1", "W/\"2\"", "\"x\"", "\"7\", \"8\""] {
-        put(&house, json!({"n": 9}), &[("if-match", stale)]).await.problem(412, "state_conflict");
+        put(&house, json!({"n": 9}), &[("if-match", stale)]).await.expect_problem(412, "state_conflict");
     }
     for good in ["\"2\"", "3", "\"9\", \"4\"", "*"] {
-        put(&house, json!({"n": 3}), &[("if-match", good)]).await.is(200);
+        put(&house, json!({"n": 3}), &[("if-match", good)]).await.expect_status(200);
     }
     let with = async |method: &str, body: Option<Value>, tag: &str| {
-        house.ask("ann", &format!("{method} {CART}"), body, &[("if-match", tag)]).await
+        house.request("ann", &format!("{method} {CART}"), body, &[("if-match", tag)]).await
     };
-    with("PATCH", Some(json!({"data": {"m": 1}})), "\"5\"").await.problem(412, "state_conflict");
-    with("PATCH", Some(json!({"data": {"m": 1}})), "\"6\"").await.is(200);
-    with("DELETE", None, "\"6\"").await.problem(412, "state_conflict");
-    with("DELETE", None, "\"7\"").await.is(204);
+    with("PATCH", Some(json!({"data": {"m": 1}})), "\"5\"").await.expect_problem(412, "state_conflict");
+    with("PATCH", Some(json!({"data": {"m": 1}})), "\"6\"").await.expect_status(200);
+    with("DELETE", None, "\"6\"").await.expect_problem(412, "state_conflict");
+    with("DELETE", None, "\"7\"").await.expect_status(204);
 }
 
 #[tokio::test]
 async fn of_many_writers_with_one_tag_exactly_one_writes() {
-    let house = Arc::new(house().await);
-    put(&house, json!({"n": 0}), &[]).await.is(201);
+    let house = Arc::new(state_fixture().await);
+    put(&house, json!({"n": 0}), &[]).await.expect_status(201);
     let writers = (0..16).map(|number| {
         let house = house.clone();
         tokio::spawn(async move { put(&house, json!({"n": number}), &[("if-match", "\"1\"")]).await.status })
@@ -85,38 +85,38 @@ async fn of_many_writers_with_one_tag_exactly_one_writes() {
 
 #[tokio::test]
 async fn what_a_reader_has_already_is_not_sent_again() {
-    let house = house().await;
-    put(&house, json!({"n": 1}), &[]).await.is(201);
-    let read = async |tag: &str| house.ask("ann", &format!("GET {CART}"), None, &[("if-none-match", tag)]).await;
+    let house = state_fixture().await;
+    put(&house, json!({"n": 1}), &[]).await.expect_status(201);
+    let read = async |tag: &str| house.request("ann", &format!("GET {CART}"), None, &[("if-none-match", tag)]).await;
     for same in ["\"1\"", "W/\"1\"", "1", "*", "\"0\", \"1\""] {
         let answer = read(same).await;
         assert_eq!((answer.status, answer.header("etag"), answer.bytes.len()), (304, "\"1\"", 0), "{same}");
     }
-    assert_eq!(read("\"2\"").await.is(200)["data"]["n"], 1);
+    assert_eq!(read("\"2\"").await.expect_status(200)["data"]["n"], 1);
 }
 
 #[tokio::test]
 async fn a_cache_must_end_and_has_no_versions_to_compare() {
-    let house = house().await;
+    let house = state_fixture().await;
     let cache = "/api/v1/state/contexts/~%2Fprices/cache";
     let write = async |body: Value, headers: &[(&str, &str)]| {
-        house.ask("ann", &format!("PUT {cache}"), Some(body), headers).await
+        house.request("ann", &format!("PUT {cache}"), Some(body), headers).await
     };
-    let problem = write(json!({"data": {}}), &[]).await.problem(422, "invalid_request");
+    let problem = write(json!({"data": {}}), &[]).await.expect_problem(422, "invalid_request");
     assert!(problem["detail"].as_str().unwrap().contains("time to live"), "{problem}");
     let first = write(json!({"data": {"a": 1}, "ttl": "1h"}), &[]).await;
-    assert!(first.is(201)["expiresAt"].is_string() && first.is(201)["version"] == 0);
+    assert!(first.expect_status(201)["expiresAt"].is_string() && first.expect_status(201)["version"] == 0);
     let tag = first.header("etag").to_owned();
-    let same = house.ask("ann", &format!("GET {cache}"), None, &[("if-none-match", &tag)]).await;
+    let same = house.request("ann", &format!("GET {cache}"), None, &[("if-none-match", &tag)]).await;
     assert_eq!(same.status, 304);
     let second = write(json!({"data": {"a": 2}, "ttl": "1h"}), &[]).await;
     assert!(second.status == 200 && second.header("etag") != tag, "another content has another tag");
-    write(json!({"data": {}, "ttl": "1h"}), &[("if-match", &tag)]).await.problem(422, "invalid_request");
+    write(json!({"data": {}, "ttl": "1h"}), &[("if-match", &tag)]).await.expect_problem(422, "invalid_request");
 }
 
 #[tokio::test]
 async fn what_cannot_be_written_is_refused_in_words() {
-    let house = house().await;
+    let house = state_fixture().await;
     for (body, pointer) in [
         (json!({}), ""),
         (json!({"data": 5}), "/data"),
@@ -125,27 +125,34 @@ async fn what_cannot_be_written_is_refused_in_words() {
         (json!({"data": {}, "ttl": 60}), "/ttl"),
         (json!({"data": {}, "tttl": "1h"}), "/tttl"),
     ] {
-        let problem = house.with(&format!("PUT {CART}"), body.clone()).await.problem(422, "invalid_request");
+        let problem =
+            house.send_json(&format!("PUT {CART}"), body.clone()).await.expect_problem(422, "invalid_request");
         assert_eq!(problem["errors"][0]["pointer"], pointer, "{body}: {problem}");
     }
     let large = json!({"data": {"a": "x".repeat(1_100_000)}});
-    house.with(&format!("PUT {CART}"), large).await.problem(413, "state_too_large");
-    put(&house, json!({}), &[("if-none-match", "\"1\"")]).await.problem(422, "invalid_request");
+    house.send_json(&format!("PUT {CART}"), large).await.expect_problem(413, "state_too_large");
+    put(&house, json!({}), &[("if-none-match", "\"1\"")]).await.expect_problem(422, "invalid_request");
     for path in ["t1/business", "t1%2Fcart/odd", "cart/business", "t1%2Fa%2Fb/business", "%ff/business", "~/business"] {
-        house.with(&format!("PUT /api/v1/state/contexts/{path}"), json!({"data": {}})).await.problem(404, "not_found");
+        house
+            .send_json(&format!("PUT /api/v1/state/contexts/{path}"), json!({"data": {}}))
+            .await
+            .expect_problem(404, "not_found");
     }
-    house.get(CART).await.problem(404, "state_not_found");
+    house.get(CART).await.expect_problem(404, "state_not_found");
 }
 
 #[tokio::test]
 async fn every_kind_can_be_written_and_is_listed() {
-    let house = house().await;
+    let house = state_fixture().await;
     for kind in ["connection", "session", "business", "cache"] {
         let path = format!("/api/v1/state/contexts/t1%2Fcart/{kind}");
-        let entry = house.with(&format!("PUT {path}"), json!({"data": {"k": kind}, "ttl": "1h30m"})).await.is(201);
-        assert_eq!(house.get(&path).await.is(200), entry);
+        let entry = house
+            .send_json(&format!("PUT {path}"), json!({"data": {"k": kind}, "ttl": "1h30m"}))
+            .await
+            .expect_status(201);
+        assert_eq!(house.get(&path).await.expect_status(200), entry);
     }
-    let listed = house.get("/api/v1/state/contexts").await.is(200);
+    let listed = house.get("/api/v1/state/contexts").await.expect_status(200);
     let context = &listed["items"][0];
     assert_eq!(
         (&context["id"], &context["toolType"], &context["threadId"]),
@@ -157,11 +164,14 @@ async fn every_kind_can_be_written_and_is_listed() {
 
 #[tokio::test]
 async fn contexts_are_listed_by_thread_and_by_tool_each_once() {
-    let house = house().await;
+    let house = state_fixture().await;
     let contexts = ["~%2Fbasket", "t1%2Fbasket", "t2%2Fbasket", "t1%2Fnotes", "t3%2Fnotes", "t1%2Fzoo"];
     for context in contexts {
         for kind in ["business", "session"] {
-            house.with(&format!("PUT /api/v1/state/contexts/{context}/{kind}"), json!({"data": {}})).await.is(201);
+            house
+                .send_json(&format!("PUT /api/v1/state/contexts/{context}/{kind}"), json!({"data": {}}))
+                .await
+                .expect_status(201);
         }
     }
     let all = async |query: &str| {
@@ -169,7 +179,7 @@ async fn contexts_are_listed_by_thread_and_by_tool_each_once() {
         while let Some(path) = next {
             let page = house.get(&path).await;
             found.extend(page.items("id"));
-            next = page.next();
+            next = page.next_link();
         }
         found.sort_unstable();
         found
@@ -183,68 +193,74 @@ async fn contexts_are_listed_by_thread_and_by_tool_each_once() {
         assert_eq!(all(&format!("tool=notes&limit={limit}")).await, ["t1/notes", "t3/notes"]);
     }
     assert_eq!(all("threadId=unknown").await, [""; 0]);
-    house.get("/api/v1/state/contexts?threadId=a%2Fb").await.problem(422, "invalid_request");
-    house.get("/api/v1/state/contexts?tool=a%2Fb").await.problem(422, "invalid_request");
+    house.get("/api/v1/state/contexts?threadId=a%2Fb").await.expect_problem(422, "invalid_request");
+    house.get("/api/v1/state/contexts?tool=a%2Fb").await.expect_problem(422, "invalid_request");
 }
 
 #[tokio::test]
 async fn what_a_tool_wrote_is_read_over_http_and_the_other_way_round() {
-    let house = house().await;
+    let house = state_fixture().await;
     house.call("cart", "t1", json!({"tea": 1})).await;
     let basket = "/api/v1/state/contexts/t1%2Fbasket/business";
-    assert_eq!(house.get(basket).await.is(200)["data"], json!({"tea": 1}));
-    house.with(&format!("PUT {basket}"), json!({"data": {"tea": 5}})).await.is(200);
+    assert_eq!(house.get(basket).await.expect_status(200)["data"], json!({"tea": 1}));
+    house.send_json(&format!("PUT {basket}"), json!({"data": {"tea": 5}})).await.expect_status(200);
     house.call("cart", "t1", json!({"tea": 6})).await;
     assert_eq!(house.get(basket).await.header("etag"), "\"3\"");
 }
 
 #[tokio::test]
 async fn the_past_is_told_the_newest_first_and_can_be_gone_back_to() {
-    let house = house().await;
+    let house = state_fixture().await;
     for n in 1..=5 {
         put(&house, json!({"n": n, "password": "canary"}), &[]).await;
     }
     let versions = house.get(&format!("{CART}/versions?limit=2")).await;
     assert_eq!(versions.items("version"), ["5", "4"]);
-    let next = house.get(&versions.next().unwrap()).await;
+    let next = house.get(&versions.next_link().unwrap()).await;
     assert_eq!(next.items("version"), ["3", "2"]);
-    assert_eq!(house.get(&next.next().unwrap()).await.items("version"), ["1"]);
+    assert_eq!(house.get(&next.next_link().unwrap()).await.items("version"), ["1"]);
     let (mut told, mut next) = (Vec::new(), Some(format!("{CART}/history?limit=2")));
     while let Some(path) = next {
         let page = house.get(&path).await;
         assert!(!page.text().contains("canary"));
         told.extend(page.items("version"));
-        next = page.next();
+        next = page.next_link();
     }
     assert_eq!(told, ["5", "4", "3", "2", "1"]);
     let back = async |version: u64, tag: &str| {
         house
-            .ask("ann", &format!("POST {CART}/rollback"), Some(json!({"version": version})), &[("if-match", tag)])
+            .request("ann", &format!("POST {CART}/rollback"), Some(json!({"version": version})), &[("if-match", tag)])
             .await
     };
-    back(2, "\"4\"").await.problem(412, "state_conflict");
+    back(2, "\"4\"").await.expect_problem(412, "state_conflict");
     let entry = back(2, "\"5\"").await;
-    assert_eq!((entry.header("etag"), &entry.is(200)["data"]["n"]), ("\"6\"", &json!(2)));
-    house.with(&format!("POST {CART}/rollback"), json!({"version": 99})).await.problem(404, "state_not_found");
+    assert_eq!((entry.header("etag"), &entry.expect_status(200)["data"]["n"]), ("\"6\"", &json!(2)));
+    house
+        .send_json(&format!("POST {CART}/rollback"), json!({"version": 99}))
+        .await
+        .expect_problem(404, "state_not_found");
     for what in ["history", "versions"] {
-        house.get(&format!("/api/v1/state/contexts/t1%2Fother/business/{what}")).await.problem(404, "state_not_found");
-        house.get(&format!("/api/v1/state/contexts/t1%2Fcart/session/{what}")).await.problem(404, "not_found");
+        house
+            .get(&format!("/api/v1/state/contexts/t1%2Fother/business/{what}"))
+            .await
+            .expect_problem(404, "state_not_found");
+        house.get(&format!("/api/v1/state/contexts/t1%2Fcart/session/{what}")).await.expect_problem(404, "not_found");
     }
 }
 
 #[tokio::test]
 async fn a_reader_may_not_write_and_a_caller_may_not_read() {
-    let house = house().await;
+    let house = state_fixture().await;
     let body = Some(json!({"data": {}}));
-    house.ask("caller", &format!("PUT {CART}"), body, &[]).await.problem(403, "forbidden");
-    house.ask("caller", &format!("GET {CART}"), None, &[]).await.problem(403, "forbidden");
-    house.ask("nobody", &format!("GET {CART}"), None, &[]).await.problem(401, "unauthenticated");
+    house.request("caller", &format!("PUT {CART}"), body, &[]).await.expect_problem(403, "forbidden");
+    house.request("caller", &format!("GET {CART}"), None, &[]).await.expect_problem(403, "forbidden");
+    house.request("nobody", &format!("GET {CART}"), None, &[]).await.expect_problem(401, "unauthenticated");
 }
 
 /// A store that says it writes later.
-struct Later(Memory);
+struct WriteBehindStore(Memory);
 
-impl Backend for Later {
+impl Backend for WriteBehindStore {
     fn load<'a>(&'a self, keys: &'a [Key], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
         self.0.load(keys, now)
     }
@@ -267,11 +283,11 @@ impl Backend for Later {
 
 #[tokio::test]
 async fn a_write_that_is_not_durable_yet_says_so() {
-    let house = house_on(Arc::new(Later(Memory::default()))).await;
-    assert_eq!(put(&house, json!({"n": 1}), &[]).await.is(201)["durability"], "behind");
-    let patched = house.with(&format!("PATCH {CART}"), json!({"data": {"n": 2}})).await.is(200);
+    let house = state_fixture_on(Arc::new(WriteBehindStore(Memory::default()))).await;
+    assert_eq!(put(&house, json!({"n": 1}), &[]).await.expect_status(201)["durability"], "behind");
+    let patched = house.send_json(&format!("PATCH {CART}"), json!({"data": {"n": 2}})).await.expect_status(200);
     assert_eq!(patched["durability"], "behind");
-    assert_eq!(house.get(CART).await.is(200)["durability"], Value::Null);
-    let gone = house.ask("ann", &format!("DELETE {CART}"), None, &[]).await;
+    assert_eq!(house.get(CART).await.expect_status(200)["durability"], Value::Null);
+    let gone = house.request("ann", &format!("DELETE {CART}"), None, &[]).await;
     assert_eq!((gone.status, gone.header("durability")), (204, "behind"));
 }

@@ -4,40 +4,40 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolhub_core::{ToolHub, backend::Memory};
-use toolhub_server::{Server, Settings, StewardError};
+use toolhub_server::{HostControlError, Server, Settings};
 use tower::ServiceExt;
 
-use crate::support_state::{bad_config, house};
+use crate::support_state::{bad_config, state_fixture};
 
 #[tokio::test]
 async fn whoever_asks_is_told_what_the_server_is_and_what_they_may() {
-    let house = house().await;
-    let info = house.ask("ann", "GET /api/v1/info", None, &[]).await.is(200);
+    let house = state_fixture().await;
+    let info = house.request("ann", "GET /api/v1/info", None, &[]).await.expect_status(200);
     assert_eq!((&info["tools"], &info["tenant"], &info["caller"]), (&json!(6), &json!("a"), &json!("ann")));
     assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
     assert!(!info["scopes"].as_array().unwrap().contains(&json!("admin")), "{info}");
-    house.ask("caller", "GET /api/v1/info", None, &[]).await.problem(403, "forbidden");
+    house.request("caller", "GET /api/v1/info", None, &[]).await.expect_problem(403, "forbidden");
 }
 
 #[tokio::test]
 async fn config_reload_and_backup_are_for_admins() {
-    let house = house().await;
+    let house = state_fixture().await;
     for what in ["GET /api/v1/config", "POST /api/v1/reload", "POST /api/v1/backups"] {
-        house.ask("ann", what, None, &[]).await.problem(403, "forbidden");
-        house.ask("nobody", what, None, &[]).await.problem(401, "unauthenticated");
+        house.request("ann", what, None, &[]).await.expect_problem(403, "forbidden");
+        house.request("nobody", what, None, &[]).await.expect_problem(401, "unauthenticated");
     }
-    let boss = async |what: &str| house.ask("boss", what, None, &[]).await;
-    assert_eq!(boss("GET /api/v1/config").await.is(200)["secret"], "••••");
-    let reloaded = boss("POST /api/v1/reload").await.is(200);
+    let boss = async |what: &str| house.request("boss", what, None, &[]).await;
+    assert_eq!(boss("GET /api/v1/config").await.expect_status(200)["secret"], "••••");
+    let reloaded = boss("POST /api/v1/reload").await.expect_status(200);
     assert_eq!(reloaded, json!({"added": ["new"], "replaced": [], "removed": [], "needsRestart": ["server.port"]}));
-    assert_eq!(boss("POST /api/v1/backups").await.is(201)["path"], "/backups/1.db");
+    assert_eq!(boss("POST /api/v1/backups").await.expect_status(201)["path"], "/backups/1.db");
 }
 
 #[tokio::test]
 async fn a_bad_config_is_refused_with_all_its_problems() {
-    let house = house().await;
-    *house.steward.next.lock().unwrap() = Some(bad_config());
-    let problem = house.ask("boss", "POST /api/v1/reload", None, &[]).await.problem(422, "config_invalid");
+    let house = state_fixture().await;
+    *house.host.next.lock().unwrap() = Some(bad_config());
+    let problem = house.request("boss", "POST /api/v1/reload", None, &[]).await.expect_problem(422, "config_invalid");
     let errors = problem["errors"].as_array().unwrap();
     let pointers: Vec<_> = errors.iter().map(|error| error["pointer"].as_str().unwrap()).collect();
     assert_eq!(pointers, ["/server/port", "/tools/a~1b"]);
@@ -46,12 +46,12 @@ async fn a_bad_config_is_refused_with_all_its_problems() {
 
 #[tokio::test]
 async fn what_a_steward_cannot_do_is_said() {
-    let house = house().await;
-    *house.steward.next.lock().unwrap() = Some(StewardError::Failed("the disk is full".into()));
-    let problem = house.ask("boss", "POST /api/v1/backups", None, &[]).await.problem(500, "not_done");
+    let house = state_fixture().await;
+    *house.host.next.lock().unwrap() = Some(HostControlError::Failed("the disk is full".into()));
+    let problem = house.request("boss", "POST /api/v1/backups", None, &[]).await.expect_problem(500, "not_done");
     assert_eq!(problem["detail"], "the disk is full");
-    *house.steward.next.lock().unwrap() = Some(StewardError::Unsupported("a store in memory has no backups".into()));
-    house.ask("boss", "POST /api/v1/backups", None, &[]).await.problem(404, "not_found");
+    *house.host.next.lock().unwrap() = Some(HostControlError::Unsupported("a store in memory has no backups".into()));
+    house.request("boss", "POST /api/v1/backups", None, &[]).await.expect_problem(404, "not_found");
 }
 
 #[tokio::test]

@@ -5,29 +5,29 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use toolhub_agent::{
-    AgentPlan, AgentService, AskedCall, Hear, Heard, Message, Model, ModelError, ModelFault, Prompt, Reply, Stop,
-    ToolExecution, Usage,
+    AgentPlan, AgentService, AskedCall, Message, Model, ModelError, ModelFault, Prompt, Reply, Stop, StreamPart,
+    StreamSink, ToolExecution, Usage,
 };
 use toolhub_core::{BoxFuture, Toolset, export::Format};
 use toolhub_server::Server;
 
-use crate::support_api::{LONG, Shop, settings, shop};
+use crate::support_api::{ApiFixture, TEST_TIMEOUT, api_fixture, settings};
 
 /// A model without a mind. `call NAME {…}` makes it ask for a call (several with ` and ` between them), `think` makes it wait for a
 /// permit, `faint` makes it fall over; everything else it repeats. Of results it tells the text.
-pub(crate) struct Parrot {
-    pub(crate) gate: Arc<Semaphore>,
-    pub(crate) asked: Arc<Semaphore>,
+pub(crate) struct EchoModel {
+    pub(crate) release: Arc<Semaphore>,
+    pub(crate) requests: Arc<Semaphore>,
 }
 
-impl Default for Parrot {
+impl Default for EchoModel {
     fn default() -> Self {
         let none = || Arc::new(Semaphore::new(0));
-        Self { gate: none(), asked: none() }
+        Self { release: none(), requests: none() }
     }
 }
 
-impl Model for Parrot {
+impl Model for EchoModel {
     fn name(&self) -> &str {
         "parrot"
     }
@@ -36,10 +36,10 @@ impl Model for Parrot {
         Format::OpenAi
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
             let usage = Usage { input_tokens: 10, output_tokens: 5 };
-            self.asked.add_permits(1);
+            self.requests.add_permits(1);
             let text = match prompt.messages.last() {
                 Some(Message::User { content }) if content.starts_with("call ") => {
                     let calls = content.split(" and ").enumerate().map(|(at, one)| {
@@ -60,7 +60,7 @@ impl Model for Parrot {
                     return Err(ModelError::new(ModelFault::Failed, "the model fell over"));
                 }
                 Some(Message::User { content }) if content == "think" => {
-                    self.gate.acquire().await.unwrap().forget();
+                    self.release.acquire().await.unwrap().forget();
                     "thought".to_owned()
                 }
                 Some(Message::User { content }) => content.clone(),
@@ -71,7 +71,7 @@ impl Model for Parrot {
             };
             if prompt.stream {
                 for piece in text.split_inclusive(' ') {
-                    hear(Heard::Text(piece));
+                    hear(StreamPart::Text(piece));
                 }
             }
             Ok(Reply { text, usage, ..Reply::default() })
@@ -80,38 +80,38 @@ impl Model for Parrot {
 }
 
 /// The shop, its agents, and what the model waits for.
-pub(crate) struct Cafe {
-    pub(crate) shop: Shop,
+pub(crate) struct AgentFixture {
+    pub(crate) api: ApiFixture,
     pub(crate) agents: AgentService,
-    pub(crate) gate: Arc<Semaphore>,
-    pub(crate) asked: Arc<Semaphore>,
+    pub(crate) release: Arc<Semaphore>,
+    pub(crate) requests: Arc<Semaphore>,
 }
 
 /// Agents: `default` has every tool, `sums` only `add`, `outside` leaves the work to others.
-pub(crate) async fn cafe() -> Cafe {
-    let mut shop = shop().await;
-    let parrot = Parrot::default();
-    let (gate, asked) = (parrot.gate.clone(), parrot.asked.clone());
+pub(crate) async fn agent_fixture() -> AgentFixture {
+    let mut shop = api_fixture().await;
+    let parrot = EchoModel::default();
+    let (gate, asked) = (parrot.release.clone(), parrot.requests.clone());
     let model: Arc<dyn Model> = Arc::new(parrot);
     let agents = AgentService::new(&shop.hub);
     agents.define("default", AgentPlan::new(model.clone()));
     agents.define("sums", AgentPlan::new(model.clone()).toolset(Toolset::of(["add"]).unwrap()));
-    agents.define("outside", AgentPlan::new(model).execution(ToolExecution::External { deadline: LONG }));
+    agents.define("outside", AgentPlan::new(model).execution(ToolExecution::External { deadline: TEST_TIMEOUT }));
     shop.router = Server::new(shop.hub.clone(), shop.store.clone(), settings()).agents(agents.clone()).router();
-    Cafe { shop, agents, gate, asked }
+    AgentFixture { api: shop, agents, release: gate, requests: asked }
 }
 
-impl Cafe {
+impl AgentFixture {
     /// Says something in a thread, and answers with what came back.
-    pub(crate) async fn say(&self, thread: &str, content: &str) -> crate::support_api::Reply {
-        self.shop.post(&format!("/api/v1/threads/{thread}/messages"), json!({"content": content})).await
+    pub(crate) async fn send_message(&self, thread: &str, content: &str) -> crate::support_api::Reply {
+        self.api.post(&format!("/api/v1/threads/{thread}/messages"), json!({"content": content})).await
     }
 
     /// A run as it is once this is true of it.
     pub(crate) async fn run_until(&self, id: &str, is: impl Fn(&Value) -> bool) -> Value {
-        let looked = tokio::time::timeout(LONG, async {
+        let looked = tokio::time::timeout(TEST_TIMEOUT, async {
             loop {
-                let run = self.shop.get(&format!("/api/v1/runs/{id}")).await.is(200);
+                let run = self.api.get(&format!("/api/v1/runs/{id}")).await.expect_status(200);
                 if is(&run) {
                     return run;
                 }

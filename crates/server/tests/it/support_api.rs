@@ -14,16 +14,16 @@ use toolhub_server::{Server, Settings};
 use tower::ServiceExt;
 
 /// Longer than anything here takes; only a test that fails waits for it.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server, and what its tools wait for.
-pub(crate) struct Shop {
+pub(crate) struct ApiFixture {
     pub(crate) hub: ToolHub,
     pub(crate) store: Arc<Memory>,
     pub(crate) router: axum::Router,
     /// The tool `slow` waits for one of these, and says when it began.
-    pub(crate) gate: Arc<Semaphore>,
-    pub(crate) began: Arc<Semaphore>,
+    pub(crate) release: Arc<Semaphore>,
+    pub(crate) started: Arc<Semaphore>,
     /// How often `slow` was given up.
     pub(crate) dropped: Arc<Semaphore>,
 }
@@ -45,15 +45,15 @@ impl Reply {
 
     /// Its body, if this is its status.
     #[track_caller]
-    pub(crate) fn is(&self, status: u16) -> Value {
+    pub(crate) fn expect_status(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         if self.text.is_empty() { Value::Null } else { self.json() }
     }
 
     /// The problem it is.
     #[track_caller]
-    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
-        let body = self.is(status);
+    pub(crate) fn expect_problem(&self, status: u16, code: &str) -> Value {
+        let body = self.expect_status(status);
         assert_eq!(self.header("content-type"), "application/problem+json");
         assert_eq!(body["code"], code, "{body}");
         assert_eq!(body["status"], status);
@@ -66,9 +66,9 @@ impl Reply {
     }
 }
 
-struct Given(Arc<Semaphore>, bool);
+struct DropCounter(Arc<Semaphore>, bool);
 
-impl Drop for Given {
+impl Drop for DropCounter {
     fn drop(&mut self) {
         if !self.1 {
             self.0.add_permits(1);
@@ -78,7 +78,7 @@ impl Drop for Given {
 
 /// The tools: `add` and `look` change nothing, `order` asks first, `slow` waits, `broken` fails, `rare` may be called twice
 /// an hour, `report` comes after `look`.
-pub(crate) async fn shop() -> Shop {
+pub(crate) async fn api_fixture() -> ApiFixture {
     let semaphore = || Arc::new(Semaphore::new(0));
     let (store, gate, began, dropped) = (Arc::new(Memory::default()), semaphore(), semaphore(), semaphore());
     let numbers = json!({
@@ -97,7 +97,7 @@ pub(crate) async fn shop() -> Shop {
     });
     let (waits, begins, drops) = (gate.clone(), began.clone(), dropped.clone());
     let slow = dynamic("slow", any.clone(), move |_: Value, cx: CallContext| {
-        let (gate, began, given) = (waits.clone(), begins.clone(), Given(drops.clone(), false));
+        let (gate, began, given) = (waits.clone(), begins.clone(), DropCounter(drops.clone(), false));
         async move {
             let mut given = given;
             cx.progress("half of it");
@@ -126,7 +126,7 @@ pub(crate) async fn shop() -> Shop {
         .await
         .unwrap();
     let router = Server::new(hub.clone(), store.clone(), settings()).router();
-    Shop { hub, store, router, gate, began, dropped }
+    ApiFixture { hub, store, router, release: gate, started: began, dropped }
 }
 
 pub(crate) fn settings() -> Settings {
@@ -135,48 +135,54 @@ pub(crate) fn settings() -> Settings {
     settings
 }
 
-impl Shop {
+impl ApiFixture {
     /// Asks, with a body or without, and with headers.
-    pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<Value>, headers: &[(&str, &str)]) -> Reply {
-        ask(&self.router, method, path, body.map(|body| body.to_string()), headers).await
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+        headers: &[(&str, &str)],
+    ) -> Reply {
+        send(&self.router, method, path, body.map(|body| body.to_string()), headers).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
-        self.ask("GET", path, None, &[]).await
+        self.request("GET", path, None, &[]).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
-        self.ask("POST", path, Some(body), &[]).await
+        self.request("POST", path, Some(body), &[]).await
     }
 
     /// The events of a stream, as they come.
-    pub(crate) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Events {
-        self.streamed("GET", path, None, headers).await
+    pub(crate) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> EventReader {
+        self.stream_request("GET", path, None, headers).await
     }
 
     /// The same, asked for in another way.
-    pub(crate) async fn streamed(
+    pub(crate) async fn stream_request(
         &self,
         method: &str,
         path: &str,
         body: Option<String>,
         headers: &[(&str, &str)],
-    ) -> Events {
-        let response = self.router.clone().oneshot(request(method, path, body, headers)).await.unwrap();
+    ) -> EventReader {
+        let response = self.router.clone().oneshot(build_request(method, path, body, headers)).await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         assert_eq!(response.headers()["x-accel-buffering"], "no");
-        Events { body: response.into_body(), text: String::new() }
+        EventReader { body: response.into_body(), text: String::new() }
     }
 }
 
 /// A stream of events.
-pub(crate) struct Events {
+pub(crate) struct EventReader {
     body: Body,
     text: String,
 }
 
-impl Events {
+impl EventReader {
     /// The next event: its id, its name, what it tells; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<(String, String, Value)> {
         loop {
@@ -193,19 +199,19 @@ impl Events {
                 assert!(block.starts_with(':') || block.contains("retry: 2000"), "{block}");
                 continue;
             }
-            let frame = tokio::time::timeout(LONG, self.body.frame()).await.expect("an event")?;
+            let frame = tokio::time::timeout(TEST_TIMEOUT, self.body.frame()).await.expect("an event")?;
             self.text.push_str(std::str::from_utf8(frame.unwrap().data_ref().unwrap()).unwrap());
         }
     }
 
     /// The next piece as it is sent.
-    pub(crate) async fn raw(&mut self) -> Option<String> {
+    pub(crate) async fn next_chunk(&mut self) -> Option<String> {
         let frame = self.body.frame().await?;
         Some(String::from_utf8(frame.unwrap().data_ref().unwrap().to_vec()).unwrap())
     }
 
     /// The next event of this name.
-    pub(crate) async fn named(&mut self, name: &str) -> (String, Value) {
+    pub(crate) async fn next_named(&mut self, name: &str) -> (String, Value) {
         loop {
             let (id, found, data) = self.next().await.expect("one more event");
             if found == name {
@@ -215,7 +221,7 @@ impl Events {
     }
 
     /// All events until the end.
-    pub(crate) async fn rest(mut self) -> Vec<(String, Value)> {
+    pub(crate) async fn collect_rest(mut self) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         while let Some((_, name, data)) = self.next().await {
             all.push((name, data));
@@ -224,7 +230,7 @@ impl Events {
     }
 }
 
-fn request(method: &str, path: &str, body: Option<String>, headers: &[(&str, &str)]) -> Request<Body> {
+fn build_request(method: &str, path: &str, body: Option<String>, headers: &[(&str, &str)]) -> Request<Body> {
     let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
     if body.is_some() {
         request = request.header("content-type", "application/json");
@@ -236,16 +242,16 @@ fn request(method: &str, path: &str, body: Option<String>, headers: &[(&str, &st
 }
 
 /// Asks a router.
-pub(crate) async fn ask(
+pub(crate) async fn send(
     router: &axum::Router,
     method: &str,
     path: &str,
     body: Option<String>,
     headers: &[(&str, &str)],
 ) -> Reply {
-    let response = router.clone().oneshot(request(method, path, body, headers)).await.unwrap();
+    let response = router.clone().oneshot(build_request(method, path, body, headers)).await.unwrap();
     let (parts, body) = response.into_parts();
-    let bytes = tokio::time::timeout(LONG, body.collect()).await.expect("an answer").unwrap().to_bytes();
+    let bytes = tokio::time::timeout(TEST_TIMEOUT, body.collect()).await.expect("an answer").unwrap().to_bytes();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     Reply { status: parts.status.as_u16(), headers: parts.headers, text }
 }

@@ -22,17 +22,17 @@ use toolhub_core::{
     instance,
 };
 use toolhub_server::{
-    Auth, Backup, ConfigProblem, KeySetting, NewKey, Reloaded, Scope, Server, Settings, Steward, StewardError,
+    Auth, Backup, ConfigProblem, HostControl, HostControlError, KeySetting, NewKey, Reloaded, Scope, Server, Settings,
 };
 use tower::ServiceExt;
 
 /// Longer than anything here takes; only a test that fails waits for it.
-const LONG: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server without a socket.
-pub(crate) struct House {
+pub(crate) struct StateFixture {
     pub(crate) hub: ToolHub,
-    pub(crate) steward: Arc<Butler>,
+    pub(crate) host: Arc<FakeHost>,
     router: Router,
     keys: Vec<(&'static str, String)>,
 }
@@ -47,45 +47,45 @@ pub(crate) struct Reply {
 
 /// A steward that does what the test says.
 #[derive(Default)]
-pub(crate) struct Butler {
+pub(crate) struct FakeHost {
     /// What the next reload and backup answer with; success where nothing is said.
-    pub(crate) next: Mutex<Option<StewardError>>,
+    pub(crate) next: Mutex<Option<HostControlError>>,
 }
 
-impl Butler {
-    fn answer<T: Send + 'static>(&self, good: T) -> BoxFuture<'_, Result<T, StewardError>> {
+impl FakeHost {
+    fn next_result<T: Send + 'static>(&self, good: T) -> BoxFuture<'_, Result<T, HostControlError>> {
         let next = self.next.lock().unwrap().take();
         Box::pin(async move { next.map_or(Ok(good), Err) })
     }
 }
 
-impl Steward for Butler {
+impl HostControl for FakeHost {
     fn config(&self) -> Value {
         json!({"server": {"port": 8665}, "secret": "••••"})
     }
 
-    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, StewardError>> {
-        self.answer(Reloaded {
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, HostControlError>> {
+        self.next_result(Reloaded {
             added: vec!["new".into()],
             needs_restart: vec!["server.port".into()],
             ..Reloaded::default()
         })
     }
 
-    fn backup(&self) -> BoxFuture<'_, Result<Backup, StewardError>> {
-        self.answer(Backup { path: PathBuf::from("/backups/1.db"), bytes: 4096, sha256: "00".repeat(32) })
+    fn backup(&self) -> BoxFuture<'_, Result<Backup, HostControlError>> {
+        self.next_result(Backup { path: PathBuf::from("/backups/1.db"), bytes: 4096, sha256: "00".repeat(32) })
     }
 }
 
 /// A config with two problems.
-pub(crate) fn bad_config() -> StewardError {
+pub(crate) fn bad_config() -> HostControlError {
     let problem = |place: &str, key: &str, detail: &str| ConfigProblem {
-        place: place.into(),
+        location: place.into(),
         key: key.into(),
         detail: detail.into(),
         hint: Some("write it so".into()),
     };
-    StewardError::Config(vec![
+    HostControlError::Config(vec![
         problem("toolhub.toml:3:8", "server.port", "a port is a number"),
         problem("toolhub.toml:9:1", "tools.a/b", "there is no such tool"),
     ])
@@ -103,13 +103,13 @@ impl Instance for Browser {
 }
 
 /// A server on a store in memory.
-pub(crate) async fn house() -> House {
-    house_on(Arc::new(Memory::default())).await
+pub(crate) async fn state_fixture() -> StateFixture {
+    state_fixture_on(Arc::new(Memory::default())).await
 }
 
 /// The tools: `look` changes nothing and may come twice an hour, `cart` remembers what it is given under `basket`, `browse`
 /// is an instance, `report` comes after `look`, `long` says more than a model is shown, `never` is denied.
-pub(crate) async fn house_on(store: Arc<dyn Backend>) -> House {
+pub(crate) async fn state_fixture_on(store: Arc<dyn Backend>) -> StateFixture {
     let any = || json!({"type": "object"});
     let simple =
         |name: &str| dynamic(name, any(), |_: Value, _: CallContext| async move { Ok::<_, ToolError>(json!("seen")) });
@@ -148,25 +148,25 @@ pub(crate) async fn house_on(store: Arc<dyn Backend>) -> House {
         (setting, (name, key))
     });
     let (settings, keys): (Vec<_>, Vec<_>) = made.into_iter().unzip();
-    let steward = Arc::new(Butler::default());
+    let steward = Arc::new(FakeHost::default());
     let mut how = Settings::default();
     how.auth = Auth::Keys(settings);
-    let router = Server::with_steward(hub.clone(), store, how, steward.clone()).router();
-    House { hub, steward, router, keys }
+    let router = Server::with_host_control(hub.clone(), store, how, steward.clone()).router();
+    StateFixture { hub, host: steward, router, keys }
 }
 
-impl House {
+impl StateFixture {
     /// Somebody asks, with a body or without, and with headers.
-    pub(crate) async fn ask(&self, who: &str, what: &str, body: Option<Value>, headers: &[(&str, &str)]) -> Reply {
+    pub(crate) async fn request(&self, who: &str, what: &str, body: Option<Value>, headers: &[(&str, &str)]) -> Reply {
         self.send(who, what, body.map(|body| body.to_string()), headers).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
-        self.ask("ann", &format!("GET {path}"), None, &[]).await
+        self.request("ann", &format!("GET {path}"), None, &[]).await
     }
 
-    pub(crate) async fn with(&self, what: &str, body: Value) -> Reply {
-        self.ask("ann", what, Some(body), &[]).await
+    pub(crate) async fn send_json(&self, what: &str, body: Value) -> Reply {
+        self.request("ann", what, Some(body), &[]).await
     }
 
     /// The same with a body that may be no JSON.
@@ -184,11 +184,11 @@ impl House {
         }
         let request = request.body(body.map_or_else(Body::empty, Body::from)).unwrap();
         let response =
-            tokio::time::timeout(LONG, self.router.clone().oneshot(request)).await.expect("an answer").unwrap();
+            tokio::time::timeout(TEST_TIMEOUT, self.router.clone().oneshot(request)).await.expect("an answer").unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes().to_vec();
         let reply = Reply { status: parts.status.as_u16(), headers: parts.headers, bytes };
-        hold(method, path, &reply);
+        assert_documented(method, path, &reply);
         reply
     }
 
@@ -211,15 +211,15 @@ impl Reply {
 
     /// Its body, if this is its status.
     #[track_caller]
-    pub(crate) fn is(&self, status: u16) -> Value {
+    pub(crate) fn expect_status(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         if self.bytes.is_empty() { Value::Null } else { serde_json::from_slice(&self.bytes).unwrap() }
     }
 
     /// The problem it is.
     #[track_caller]
-    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
-        let body = self.is(status);
+    pub(crate) fn expect_problem(&self, status: u16, code: &str) -> Value {
+        let body = self.expect_status(status);
         assert_eq!(self.header("content-type"), "application/problem+json");
         assert_eq!((&body["code"], &body["status"]), (&json!(code), &json!(status)), "{body}");
         body
@@ -228,14 +228,14 @@ impl Reply {
     /// The ids of the items on a page, by their member.
     #[track_caller]
     pub(crate) fn items(&self, member: &str) -> Vec<String> {
-        let body = self.is(200);
+        let body = self.expect_status(200);
         let items = body["items"].as_array().unwrap();
         items.iter().map(|item| item[member].as_str().map_or_else(|| item[member].to_string(), str::to_owned)).collect()
     }
 
     /// The address of the next page, if there is one; and it is the one the cursor leads to.
-    pub(crate) fn next(&self) -> Option<String> {
-        let body = self.is(200);
+    pub(crate) fn next_link(&self) -> Option<String> {
+        let body = self.expect_status(200);
         let Some(cursor) = body["nextCursor"].as_str() else {
             assert_eq!((&body["nextCursor"], self.header("link")), (&Value::Null, ""));
             return None;
@@ -247,7 +247,7 @@ impl Reply {
 }
 
 /// Headers that need no description: those of HTTP itself, what every answer has, and what only browsers read.
-const EVERYWHERE: [&str; 10] = [
+const UNDOCUMENTED_HEADERS: [&str; 10] = [
     "allow",
     "cache-control",
     "content-disposition",
@@ -262,7 +262,7 @@ const EVERYWHERE: [&str; 10] = [
 
 /// Fails where an answer is not as the description of the API says.
 #[track_caller]
-fn hold(method: &str, path: &str, reply: &Reply) {
+fn assert_documented(method: &str, path: &str, reply: &Reply) {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
     let document = DOCUMENT.get_or_init(Server::openapi);
     let path = path.split('?').next().unwrap();
@@ -282,7 +282,7 @@ fn hold(method: &str, path: &str, reply: &Reply) {
         let headers = answer.get("headers").and_then(Value::as_object);
         headers.is_some_and(|all| all.keys().any(|one| one.eq_ignore_ascii_case(name)))
     };
-    for name in reply.headers.keys().filter(|name| !EVERYWHERE.contains(&name.as_str())) {
+    for name in reply.headers.keys().filter(|name| !UNDOCUMENTED_HEADERS.contains(&name.as_str())) {
         assert!(described(name.as_str()), "{method} {path} does not say that {status} has the header {name}");
     }
     let said = reply.header("content-type").split(';').next().unwrap();

@@ -8,102 +8,107 @@ use toolhub_net::{Secret, SseEvent};
 use super::{
     super::{
         Reply,
-        calls::{self, MOST_CALLS, Wanted, Written},
-        exchange::Ear,
-        trouble::{self, Failed},
+        attempt_error::{self, AttemptError},
+        exchange::StreamDecoder,
+        tool_calls::{self, MAX_CALLS, RawArguments, RawToolCall},
     },
-    read::{self, Cost},
+    response::{self, TokenCounts},
 };
 
 /// What has come so far.
 #[derive(Debug, Default)]
-pub(in crate::model) struct Pieces {
+pub(in crate::model) struct MessageDecoder {
     text: String,
-    calls: BTreeMap<u64, Growing>,
+    calls: BTreeMap<u64, PartialToolUse>,
     reason: Option<String>,
-    cost: Cost,
+    token_counts: TokenCounts,
     done: bool,
 }
 
 #[derive(Debug)]
-struct Growing {
+struct PartialToolUse {
     id: String,
     tool: String,
     /// What the block began with; it counts where no pieces follow.
-    whole: Value,
-    pieces: String,
+    initial_input: Value,
+    input_json: String,
 }
 
-impl Ear for Pieces {
-    fn hear(
+impl StreamDecoder for MessageDecoder {
+    fn push_event(
         &mut self,
         event: &SseEvent,
         key: Option<&Secret>,
         say: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<bool, Failed> {
-        let data: Value = serde_json::from_str(&event.data).map_err(|_| read::broken("a piece of it is not JSON"))?;
+    ) -> Result<bool, AttemptError> {
+        let data: Value =
+            serde_json::from_str(&event.data).map_err(|_| response::malformed_response("a piece of it is not JSON"))?;
         // The type in the data is what counts; the event's name only repeats it.
-        match read::text(data.get("type")) {
-            "message_start" => self.cost.hear(data.pointer("/message/usage")),
-            "content_block_start" => self.begin(&data, say)?,
-            "content_block_delta" => self.grow(&data, say),
+        match response::text(data.get("type")) {
+            "message_start" => self.token_counts.update(data.pointer("/message/usage")),
+            "content_block_start" => self.start_block(&data, say)?,
+            "content_block_delta" => self.apply_delta(&data, say),
             "message_delta" => {
-                self.cost.hear(data.get("usage"));
+                self.token_counts.update(data.get("usage"));
                 if let Some(reason) = data.pointer("/delta/stop_reason").and_then(Value::as_str) {
                     self.reason = Some(reason.to_owned());
                 }
             }
             "message_stop" => self.done = true,
-            "error" => return Err(trouble::of_event(&data, key)),
+            "error" => return Err(attempt_error::from_error_event(&data, key)),
             // Signs of life, ends of blocks, and events to come.
             _ => {}
         }
         Ok(self.done)
     }
 
-    fn reply(self) -> Result<Reply, Failed> {
+    fn finish(self) -> Result<Reply, AttemptError> {
         if !self.done {
-            return Err(read::broken("it was cut off before its end"));
+            return Err(response::malformed_response("it was cut off before its end"));
         }
-        let wanted = self.calls.into_values().map(|one| Wanted {
+        let wanted = self.calls.into_values().map(|one| RawToolCall {
             id: one.id,
             tool: one.tool,
-            arguments: if one.pieces.is_empty() { Written::Json(one.whole) } else { Written::Text(one.pieces) },
+            arguments: if one.input_json.is_empty() {
+                RawArguments::Json(one.initial_input)
+            } else {
+                RawArguments::Text(one.input_json)
+            },
             extra: None,
         });
-        read::reply(self.text, wanted.collect(), self.reason.as_deref(), &self.cost)
+        response::build_reply(self.text, wanted.collect(), self.reason.as_deref(), &self.token_counts)
     }
 }
 
-impl Pieces {
-    fn begin(&mut self, data: &Value, say: &mut (dyn FnMut(&str) + Send)) -> Result<(), Failed> {
+impl MessageDecoder {
+    fn start_block(&mut self, data: &Value, say: &mut (dyn FnMut(&str) + Send)) -> Result<(), AttemptError> {
         let Some(block) = data.get("content_block") else { return Ok(()) };
-        match read::text(block.get("type")) {
-            "text" => self.add(read::text(block.get("text")), say),
+        match response::text(block.get("type")) {
+            "text" => self.push_text(response::text(block.get("text")), say),
             "tool_use" => {
-                if self.calls.len() == MOST_CALLS {
-                    return Err(calls::too_many());
+                if self.calls.len() == MAX_CALLS {
+                    return Err(tool_calls::too_many_calls());
                 }
-                let one = Growing {
-                    id: read::text(block.get("id")).to_owned(),
-                    tool: read::text(block.get("name")).to_owned(),
-                    whole: block.get("input").cloned().unwrap_or_default(),
-                    pieces: String::new(),
+                let one = PartialToolUse {
+                    id: response::text(block.get("id")).to_owned(),
+                    tool: response::text(block.get("name")).to_owned(),
+                    initial_input: block.get("input").cloned().unwrap_or_default(),
+                    input_json: String::new(),
                 };
-                self.calls.insert(index(data), one);
+                self.calls.insert(block_index(data), one);
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn grow(&mut self, data: &Value, say: &mut (dyn FnMut(&str) + Send)) {
+    fn apply_delta(&mut self, data: &Value, say: &mut (dyn FnMut(&str) + Send)) {
         let Some(delta) = data.get("delta") else { return };
-        match read::text(delta.get("type")) {
-            "text_delta" => self.add(read::text(delta.get("text")), say),
+        match response::text(delta.get("type")) {
+            "text_delta" => self.push_text(response::text(delta.get("text")), say),
             "input_json_delta" => {
-                if let Some(one) = self.calls.get_mut(&index(data)) {
-                    one.pieces.push_str(read::text(delta.get("partial_json")));
+                if let Some(one) = self.calls.get_mut(&block_index(data)) {
+                    one.input_json.push_str(response::text(delta.get("partial_json")));
                 }
             }
             // What it thinks, and the seals on that.
@@ -111,12 +116,12 @@ impl Pieces {
         }
     }
 
-    fn add(&mut self, text: &str, say: &mut (dyn FnMut(&str) + Send)) {
+    fn push_text(&mut self, text: &str, say: &mut (dyn FnMut(&str) + Send)) {
         self.text.push_str(text);
         say(text);
     }
 }
 
-fn index(data: &Value) -> u64 {
+fn block_index(data: &Value) -> u64 {
     data.get("index").and_then(Value::as_u64).unwrap_or_default()
 }

@@ -9,40 +9,40 @@ use toolhub_net::{Secret, SseEvent};
 use super::{
     super::{
         Reply, Usage,
-        calls::{self, MOST_CALLS, Wanted, Written},
-        exchange::Ear,
-        trouble::{self, Failed},
+        attempt_error::{self, AttemptError},
+        exchange::StreamDecoder,
+        tool_calls::{self, MAX_CALLS, RawArguments, RawToolCall},
     },
-    read,
+    response,
 };
 
 /// What has come so far.
 #[derive(Debug, Default)]
-pub(in crate::model) struct Pieces {
+pub(in crate::model) struct ChunkDecoder {
     text: String,
     reasoning: String,
     refused: bool,
-    calls: Vec<Growing>,
+    calls: Vec<PartialToolCall>,
     /// The one call that older servers know.
-    only: Option<Wanted>,
+    legacy_call: Option<RawToolCall>,
     reason: Option<String>,
     usage: Usage,
     done: bool,
 }
 
 #[derive(Debug)]
-struct Growing {
+struct PartialToolCall {
     index: Option<u64>,
-    call: Wanted,
+    call: RawToolCall,
 }
 
-impl Ear for Pieces {
-    fn hear(
+impl StreamDecoder for ChunkDecoder {
+    fn push_event(
         &mut self,
         event: &SseEvent,
         key: Option<&Secret>,
         say: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, AttemptError> {
         let data = event.data.trim();
         if data.is_empty() {
             return Ok(false);
@@ -51,12 +51,13 @@ impl Ear for Pieces {
             self.done = true;
             return Ok(true);
         }
-        let chunk: Value = serde_json::from_str(data).map_err(|_| read::broken("a piece of it is not JSON"))?;
+        let chunk: Value =
+            serde_json::from_str(data).map_err(|_| response::malformed_response("a piece of it is not JSON"))?;
         let wrong = chunk.get("error").is_some_and(|error| !error.is_null());
         if wrong || event.name == "error" || chunk.get("object").is_some_and(|object| object == "error") {
-            return Err(trouble::of_event(&chunk, key));
+            return Err(attempt_error::from_error_event(&chunk, key));
         }
-        if let Some(usage) = read::usage(&chunk) {
+        if let Some(usage) = response::parse_usage(&chunk) {
             self.usage = usage;
         }
         // The piece that tells the usage has no choices.
@@ -65,56 +66,62 @@ impl Ear for Pieces {
             self.reason = Some(reason.to_owned());
         }
         if let Some(delta) = choice.get("delta") {
-            self.grow(delta, say)?;
+            self.apply_delta(delta, say)?;
         }
         Ok(false)
     }
 
-    fn reply(mut self) -> Result<Reply, Failed> {
+    fn finish(mut self) -> Result<Reply, AttemptError> {
         if !self.done && self.reason.is_none() {
-            return Err(read::broken("it was cut off before its end"));
+            return Err(response::malformed_response("it was cut off before its end"));
         }
         if self.calls.iter().all(|one| one.index.is_some()) {
             self.calls.sort_by_key(|one| one.index);
         }
-        let only = self.only.filter(|_| self.calls.is_empty());
+        let only = self.legacy_call.filter(|_| self.calls.is_empty());
         let calls = self.calls.into_iter().map(|one| one.call).chain(only);
-        let reply = read::reply(self.text, self.refused, calls.collect(), self.reason.as_deref(), self.usage)?;
+        let reply =
+            response::build_reply(self.text, self.refused, calls.collect(), self.reason.as_deref(), self.usage)?;
         Ok(Reply { reasoning: self.reasoning, ..reply })
     }
 }
 
-impl Pieces {
-    fn grow(&mut self, delta: &Value, say: &mut (dyn FnMut(&str) + Send)) -> Result<(), Failed> {
-        let refusal = read::text(delta.get("refusal"));
+impl ChunkDecoder {
+    fn apply_delta(&mut self, delta: &Value, say: &mut (dyn FnMut(&str) + Send)) -> Result<(), AttemptError> {
+        let refusal = response::text(delta.get("refusal"));
         self.refused |= !refusal.is_empty();
-        self.reasoning.push_str(read::text(delta.get("reasoning_content")));
-        for text in [read::words(delta.get("content")).as_str(), refusal] {
+        self.reasoning.push_str(response::text(delta.get("reasoning_content")));
+        for text in [response::content_text(delta.get("content")).as_str(), refusal] {
             self.text.push_str(text);
             say(text);
         }
         for piece in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            let id = read::text(piece.get("id"));
-            let name = read::text(piece.pointer("/function/name"));
+            let id = response::text(piece.get("id"));
+            let name = response::text(piece.pointer("/function/name"));
             let index = piece.get("index").and_then(Value::as_u64);
             let arguments = piece.pointer("/function/arguments").filter(|json| !json.is_null() && *json != "");
             let may_begin = !name.is_empty() && (!id.is_empty() || arguments.is_some());
-            let call = self.call(index, id, may_begin)?;
+            let call = self.call_for_chunk(index, id, may_begin)?;
             if call.id.is_empty() {
                 call.id.push_str(id);
             }
-            add(call, name, arguments);
-            call.extra = read::extra(piece).or(call.extra.take());
+            append_chunk(call, name, arguments);
+            call.extra = response::extra_content(piece).or(call.extra.take());
         }
         if let Some(piece) = delta.get("function_call").filter(|piece| piece.is_object()) {
             let arguments = piece.get("arguments").filter(|json| !json.is_null());
-            add(self.only.get_or_insert_default(), read::text(piece.get("name")), arguments);
+            append_chunk(self.legacy_call.get_or_insert_default(), response::text(piece.get("name")), arguments);
         }
         Ok(())
     }
 
     /// The call a piece belongs to.
-    fn call(&mut self, index: Option<u64>, id: &str, may_begin: bool) -> Result<&mut Wanted, Failed> {
+    fn call_for_chunk(
+        &mut self,
+        index: Option<u64>,
+        id: &str,
+        may_begin: bool,
+    ) -> Result<&mut RawToolCall, AttemptError> {
         let known = match index {
             // The newest of this index: some give all calls the same one.
             Some(_) => self.calls.iter().rposition(|one| one.index == index),
@@ -122,17 +129,17 @@ impl Pieces {
             None => self.calls.iter().rposition(|one| one.call.id == id),
         };
         // Some give all calls the same index and no id: there a call is over when its arguments are whole.
-        let over = |one: &Growing| match id.is_empty() || one.call.id.is_empty() {
-            true => one.call.arguments.is_whole(),
+        let over = |one: &PartialToolCall| match id.is_empty() || one.call.id.is_empty() {
+            true => one.call.arguments.is_complete(),
             false => one.call.id != id,
         };
-        let another = |one: &Growing| may_begin && over(one);
+        let another = |one: &PartialToolCall| may_begin && over(one);
         let known = known.filter(|&at| !another(&self.calls[at]));
         let at = match known {
             Some(at) => at,
-            None if self.calls.len() == MOST_CALLS => return Err(calls::too_many()),
+            None if self.calls.len() == MAX_CALLS => return Err(tool_calls::too_many_calls()),
             None => {
-                self.calls.push(Growing { index, call: Wanted::default() });
+                self.calls.push(PartialToolCall { index, call: RawToolCall::default() });
                 self.calls.len() - 1
             }
         };
@@ -141,14 +148,14 @@ impl Pieces {
 }
 
 /// Adds a piece to a call.
-fn add(call: &mut Wanted, name: &str, arguments: Option<&Value>) {
+fn append_chunk(call: &mut RawToolCall, name: &str, arguments: Option<&Value>) {
     // Some send the name with every piece, others in pieces.
     if call.tool != name {
         call.tool.push_str(name);
     }
     match (&mut call.arguments, arguments) {
         (_, None) => {}
-        (Written::Text(text), Some(Value::String(more))) => text.push_str(more),
-        (arguments, Some(json)) => *arguments = Written::Json(json.clone()),
+        (RawArguments::Text(text), Some(Value::String(more))) => text.push_str(more),
+        (arguments, Some(json)) => *arguments = RawArguments::Json(json.clone()),
     }
 }

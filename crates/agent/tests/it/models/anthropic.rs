@@ -3,20 +3,20 @@
 use serde_json::{Value, json};
 use toolhub_agent::{CallResult, Message, ModelFault, Picture, Prompt, Reply, Stop, Usage};
 
-use super::{Answer, Server, anthropic, ask, call, hello, malformed, prompt, streamed};
+use super::{CannedResponse, MockServer, anthropic, ask, call, hello_messages, malformed, prompt, streamed_prompt};
 
-async fn whole(answer: Value) -> Reply {
-    let server = Server::start([Answer::json(200, "", &answer)]).await;
-    ask(&anthropic(&server).retries(0), prompt(&hello())).await.0.unwrap()
+async fn full_reply(answer: Value) -> Reply {
+    let server = MockServer::start([CannedResponse::json(200, "", &answer)]).await;
+    ask(&anthropic(&server).retries(0), prompt(&hello_messages())).await.0.unwrap()
 }
 
-fn written(events: &[Value]) -> String {
+fn sse_text(events: &[Value]) -> String {
     events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect()
 }
 
-async fn stream(events: &[Value]) -> Result<Reply, ModelFault> {
-    let server = Server::start([Answer::events(&written(events))]).await;
-    let (reply, heard) = ask(&anthropic(&server).retries(0), streamed(&hello())).await;
+async fn streamed_reply(events: &[Value]) -> Result<Reply, ModelFault> {
+    let server = MockServer::start([CannedResponse::events(&sse_text(events))]).await;
+    let (reply, heard) = ask(&anthropic(&server).retries(0), streamed_prompt(&hello_messages())).await;
     let reply = reply.map_err(|error| error.fault)?;
     assert_eq!(heard, reply.text);
     Ok(reply)
@@ -69,8 +69,8 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
         Message::User { content: "well?".into() },
     ];
     let tools = [json!({"name": "look", "input_schema": {"type": "object"}})];
-    let answer = || Answer::json(200, "", &json!({"content": [{"type": "text", "text": "ok"}]}));
-    let server = Server::start([answer(), answer(), answer()]).await;
+    let answer = || CannedResponse::json(200, "", &json!({"content": [{"type": "text", "text": "ok"}]}));
+    let server = MockServer::start([answer(), answer(), answer()]).await;
     let full = Prompt { system: "Be brief.", tools: &tools, ..prompt(&messages) };
     ask(&anthropic(&server), full).await.0.unwrap();
     ask(&anthropic(&server).max_tokens(9), Prompt { may_call: false, ..full }).await.0.unwrap();
@@ -78,7 +78,7 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
         .await
         .0
         .unwrap();
-    let asked = server.asked();
+    let asked = server.requests();
     let head = &asked[0].head;
     assert!(head.starts_with("POST /v1/messages HTTP/1.1"), "{head}");
     assert!(head.contains(&format!("x-api-key: {}", super::KEY)), "{head}");
@@ -114,7 +114,7 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
 
 #[tokio::test]
 async fn a_whole_answer_is_understood() {
-    let reply = whole(json!({
+    let reply = full_reply(json!({
         "id": "msg_1", "type": "message", "role": "assistant", "stop_reason": "tool_use",
         "content": [
             {"type": "thinking", "thinking": "hmm", "signature": "…"},
@@ -141,7 +141,7 @@ async fn every_reason_to_stop_is_known() {
         (json!("something new"), Stop::End),
         (Value::Null, Stop::End),
     ] {
-        let reply = whole(json!({"content": [{"type": "text", "text": "hi"}], "stop_reason": reason})).await;
+        let reply = full_reply(json!({"content": [{"type": "text", "text": "hi"}], "stop_reason": reason})).await;
         assert_eq!(reply.stop, stop, "{reason}");
     }
 }
@@ -176,7 +176,7 @@ async fn a_stream_is_put_together() {
     ];
     let usage = Usage { input_tokens: 114, output_tokens: 9 };
     let expected = Reply { text: "Let me sée.".into(), calls, stop: Stop::Calls, usage, ..Reply::default() };
-    assert_eq!(stream(&events).await, Ok(expected));
+    assert_eq!(streamed_reply(&events).await, Ok(expected));
 }
 
 #[tokio::test]
@@ -185,10 +185,10 @@ async fn a_stream_without_its_end_or_with_an_error_is_no_reply() {
     let ends = |last: Value| async move {
         let mut events = begun();
         events.push(last);
-        stream(&events).await.map(|reply| reply.stop)
+        streamed_reply(&events).await.map(|reply| reply.stop)
     };
     let error = |kind: &str| json!({"type": "error", "error": {"type": kind, "message": "no"}});
-    assert_eq!(stream(&begun()).await, Err(ModelFault::Broken));
+    assert_eq!(streamed_reply(&begun()).await, Err(ModelFault::Broken));
     assert_eq!(ends(end("end_turn")[0].clone()).await, Err(ModelFault::Broken));
     assert_eq!(ends(end("end_turn")[1].clone()).await, Ok(Stop::End));
     assert_eq!(ends(error("overloaded_error")).await, Err(ModelFault::Failed));

@@ -3,24 +3,24 @@
 use serde_json::{Value, json};
 use toolhub_agent::{CallResult, Message, ModelFault, Picture, Prompt, Reply, Stop, Usage};
 
-use super::{Answer, Server, ask, call, hello, malformed, openai, prompt, streamed};
+use super::{CannedResponse, MockServer, ask, call, hello_messages, malformed, openai, prompt, streamed_prompt};
 
 /// An answer that comes whole.
-async fn whole(answer: Value) -> Reply {
-    let server = Server::start([Answer::json(200, "", &answer)]).await;
-    ask(&openai(&server).retries(0), prompt(&hello())).await.0.unwrap()
+async fn full_reply(answer: Value) -> Reply {
+    let server = MockServer::start([CannedResponse::json(200, "", &answer)]).await;
+    ask(&openai(&server).retries(0), prompt(&hello_messages())).await.0.unwrap()
 }
 
 /// A stream of these pieces, and its end.
-async fn stream(pieces: &[Value]) -> Reply {
-    let server = Server::start([Answer::events(&written(pieces, "data: [DONE]\n\n"))]).await;
-    let (reply, heard) = ask(&openai(&server).retries(0), streamed(&hello())).await;
+async fn streamed_reply(pieces: &[Value]) -> Reply {
+    let server = MockServer::start([CannedResponse::events(&sse_text(pieces, "data: [DONE]\n\n"))]).await;
+    let (reply, heard) = ask(&openai(&server).retries(0), streamed_prompt(&hello_messages())).await;
     let reply = reply.unwrap();
     assert_eq!(heard, reply.text);
     reply
 }
 
-fn written(pieces: &[Value], end: &str) -> String {
+fn sse_text(pieces: &[Value], end: &str) -> String {
     let pieces = pieces.iter().map(|piece| format!("data: {piece}\n\n"));
     pieces.chain([end.to_owned()]).collect()
 }
@@ -33,7 +33,7 @@ fn finish(reason: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-fn piece(index: Value, id: Value, name: Value, arguments: Value) -> Value {
+fn call_chunk(index: Value, id: Value, name: Value, arguments: Value) -> Value {
     let mut call = json!({"function": {}});
     for (place, value) in [("index", index), ("id", id)] {
         if !value.is_null() {
@@ -81,14 +81,14 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
         Message::User { content: "thanks".into() },
     ];
     let tools = [json!({"type": "function", "function": {"name": "weather"}})];
-    let answer = || Answer::json(200, "", &json!({"choices": [{"message": {"content": "ok"}}]}));
-    let server = Server::start([answer(), answer(), answer()]).await;
+    let answer = || CannedResponse::json(200, "", &json!({"choices": [{"message": {"content": "ok"}}]}));
+    let server = MockServer::start([answer(), answer(), answer()]).await;
     let full = Prompt { system: "Be brief.", tools: &tools, ..prompt(&messages) };
     let model = openai(&server).max_tokens(100);
     ask(&model, full).await.0.unwrap();
     ask(&model, Prompt { may_call: false, stream: true, ..full }).await.0.unwrap();
     ask(&model, Prompt { tools: &[], may_call: false, ..full }).await.0.unwrap();
-    let asked = server.asked();
+    let asked = server.requests();
     assert!(asked[0].head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{}", asked[0].head);
     assert!(asked[0].head.contains(&format!("authorization: Bearer {}", super::KEY)), "{}", asked[0].head);
     let said = json!([
@@ -117,7 +117,7 @@ async fn a_question_is_said_in_the_words_of_the_provider() {
 
 #[tokio::test]
 async fn a_whole_answer_is_understood() {
-    let reply = whole(json!({
+    let reply = full_reply(json!({
         "id": "chatcmpl-1", "object": "chat.completion", "model": "m",
         "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": null, "tool_calls": [
             {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\"}"}},
@@ -137,7 +137,7 @@ async fn odd_answers_are_understood() {
     // An object where a text belongs, ids that are missing or doubled, a wrong reason.
     let calls =
         json!([wants("", json!({"a": 1})), wants("x", json!("{")), wants("x", json!("[1]")), wants("y", Value::Null)]);
-    let reply = whole(answer(json!({"content": "", "tool_calls": calls}), json!("stop"))).await;
+    let reply = full_reply(answer(json!({"content": "", "tool_calls": calls}), json!("stop"))).await;
     assert_eq!(reply.stop, Stop::Calls);
     let expected = [
         call("call_0", "f", json!({"a": 1})),
@@ -146,14 +146,14 @@ async fn odd_answers_are_understood() {
         call("y", "f", json!({})),
     ];
     assert_eq!(reply.calls, expected);
-    let reply = whole(answer(json!({"content": null, "refusal": "I will not."}), json!("stop"))).await;
+    let reply = full_reply(answer(json!({"content": null, "refusal": "I will not."}), json!("stop"))).await;
     assert_eq!((reply.text.as_str(), reply.stop), ("I will not.", Stop::Refusal));
-    let reply = whole(answer(json!({"content": "hel"}), json!("length"))).await;
+    let reply = full_reply(answer(json!({"content": "hel"}), json!("length"))).await;
     assert_eq!((reply.text.as_str(), reply.stop), ("hel", Stop::Length));
-    let reply = whole(answer(json!({"content": ""}), json!("content_filter"))).await;
+    let reply = full_reply(answer(json!({"content": ""}), json!("content_filter"))).await;
     assert_eq!(reply.stop, Stop::Refusal);
     let parts = json!([{"type": "thinking", "thinking": []}, {"type": "text", "text": "hi"}]);
-    let reply = whole(answer(json!({"content": parts}), Value::Null)).await;
+    let reply = full_reply(answer(json!({"content": parts}), Value::Null)).await;
     assert_eq!((reply.text.as_str(), reply.stop), ("hi", Stop::End));
 }
 
@@ -164,7 +164,7 @@ async fn the_one_call_that_older_servers_know_is_a_call_like_others() {
     let mut message = wants(json!("weather"), json!("{\"city\": \"Oslo\"}"));
     message["content"] = Value::Null;
     let answer = |message: &Value| json!({"choices": [{"message": message, "finish_reason": "function_call"}]});
-    let reply = whole(answer(&message)).await;
+    let reply = full_reply(answer(&message)).await;
     assert_eq!((reply.stop, reply.calls.as_slice()), (Stop::Calls, &oslo[..]));
     let pieces = [
         delta(wants(json!("weather"), json!(""))),
@@ -172,23 +172,23 @@ async fn the_one_call_that_older_servers_know_is_a_call_like_others() {
         delta(wants(Value::Null, json!("\"Oslo\"}"))),
         finish("function_call"),
     ];
-    let reply = stream(&pieces).await;
+    let reply = streamed_reply(&pieces).await;
     assert_eq!((reply.stop, reply.calls.as_slice()), (Stop::Calls, &oslo[..]));
     // Some say it in both ways: that is one call.
     message["tool_calls"] = json!([{"id": "c1", "function": message["function_call"]}]);
-    assert_eq!(whole(answer(&message)).await.calls, [call("c1", "weather", json!({"city": "Oslo"}))]);
-    let both = [pieces[0].clone(), piece(json!(0), json!("c1"), json!("weather"), json!("{\"city\": \"Oslo\"}"))];
-    assert_eq!(stream(&both).await.calls, [call("c1", "weather", json!({"city": "Oslo"}))]);
+    assert_eq!(full_reply(answer(&message)).await.calls, [call("c1", "weather", json!({"city": "Oslo"}))]);
+    let both = [pieces[0].clone(), call_chunk(json!(0), json!("c1"), json!("weather"), json!("{\"city\": \"Oslo\"}"))];
+    assert_eq!(streamed_reply(&both).await.calls, [call("c1", "weather", json!({"city": "Oslo"}))]);
 }
 
 #[tokio::test]
 async fn what_a_model_thought_before_its_calls_is_kept_for_the_next_question() {
     let calls = json!([{"index": 0, "id": "c1", "function": {"name": "clock", "arguments": "{}"}}]);
     let message = json!({"content": "", "reasoning_content": "What time is it?", "tool_calls": calls});
-    let reply = whole(json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]})).await;
+    let reply = full_reply(json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]})).await;
     assert_eq!((reply.reasoning.as_str(), reply.text.as_str()), ("What time is it?", ""));
     let thought = |text: &str| delta(json!({"content": null, "reasoning_content": text}));
-    let reply = stream(&[thought("What time "), thought("is it?"), delta(json!({"tool_calls": calls}))]).await;
+    let reply = streamed_reply(&[thought("What time "), thought("is it?"), delta(json!({"tool_calls": calls}))]).await;
     assert_eq!((reply.reasoning.as_str(), reply.calls.len()), ("What time is it?", 1));
 }
 
@@ -200,7 +200,7 @@ async fn what_a_server_puts_beside_a_call_is_told_again_with_it() {
     let answer =
         json!({"choices": [{"message": {"content": null, "tool_calls": wants}, "finish_reason": "tool_calls"}]});
     let (whole, streamed) =
-        (whole(answer).await, stream(&[delta(json!({"tool_calls": wants})), finish("tool_calls")]).await);
+        (full_reply(answer).await, streamed_reply(&[delta(json!({"tool_calls": wants})), finish("tool_calls")]).await);
     assert_eq!(whole.calls, streamed.calls);
     assert_eq!(whole.calls[0].extra, Some(signed.clone()));
     let result = CallResult {
@@ -217,16 +217,16 @@ async fn what_a_server_puts_beside_a_call_is_told_again_with_it() {
         Message::Tool { results: vec![result] },
     ];
     let fine = json!({"choices": [{"message": {"content": "ok"}}]});
-    let server = Server::start([Answer::json(200, "", &fine)]).await;
+    let server = MockServer::start([CannedResponse::json(200, "", &fine)]).await;
     ask(&openai(&server), prompt(&messages)).await.0.unwrap();
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked[0].body.pointer("/messages/1/tool_calls/0/extra_content"), Some(&signed));
     assert_eq!(asked[0].body.pointer("/messages/1/tool_calls/0/function/name"), Some(&json!("clock")));
 }
 
 #[tokio::test]
 async fn a_stream_of_text_is_heard_as_it_comes_and_its_usage_is_counted() {
-    let reply = stream(&[
+    let reply = streamed_reply(&[
         delta(json!({"role": "assistant", "content": "", "refusal": null})),
         delta(json!({"reasoning_content": "hmm"})),
         delta(json!({"content": "Hé"})),
@@ -242,13 +242,13 @@ async fn a_stream_of_text_is_heard_as_it_comes_and_its_usage_is_counted() {
 #[tokio::test]
 async fn calls_in_pieces_are_put_together_as_openai_sends_them() {
     let none = Value::Null;
-    let reply = stream(&[
+    let reply = streamed_reply(&[
         delta(json!({"role": "assistant", "content": null})),
-        piece(json!(0), json!("c1"), json!("weather"), json!("")),
-        piece(json!(0), none.clone(), none.clone(), json!("{\"ci")),
-        piece(json!(1), json!("c2"), json!("clock"), json!("")),
-        piece(json!(0), none.clone(), none.clone(), json!("ty\": \"Oslo\"}")),
-        piece(json!(1), none.clone(), none.clone(), json!("{}")),
+        call_chunk(json!(0), json!("c1"), json!("weather"), json!("")),
+        call_chunk(json!(0), none.clone(), none.clone(), json!("{\"ci")),
+        call_chunk(json!(1), json!("c2"), json!("clock"), json!("")),
+        call_chunk(json!(0), none.clone(), none.clone(), json!("ty\": \"Oslo\"}")),
+        call_chunk(json!(1), none.clone(), none.clone(), json!("{}")),
         finish("tool_calls"),
     ])
     .await;
@@ -264,48 +264,48 @@ async fn calls_in_pieces_are_put_together_as_others_send_them() {
     let (half, rest) = (json!("{\"city\":"), json!("\"Oslo\"}"));
     let full = json!("{\"city\": \"Oslo\"}");
     let check = async |what: &str, pieces: &[Value], expected: &[toolhub_agent::AskedCall]| {
-        assert_eq!(stream(pieces).await.calls, expected, "{what}");
+        assert_eq!(streamed_reply(pieces).await.calls, expected, "{what}");
     };
     let pieces = [
-        piece(json!(3), json!("c1"), json!("weather"), full.clone()),
-        piece(json!(7), json!("c2"), json!("clock"), json!("{}")),
+        call_chunk(json!(3), json!("c1"), json!("weather"), full.clone()),
+        call_chunk(json!(7), json!("c2"), json!("clock"), json!("{}")),
     ];
     check("gaps in the index", &pieces, &two).await;
     let pieces = [
-        piece(none.clone(), json!("c1"), json!("weather"), half.clone()),
-        piece(none.clone(), none.clone(), none.clone(), rest.clone()),
-        piece(none.clone(), json!("c2"), json!("clock"), none.clone()),
+        call_chunk(none.clone(), json!("c1"), json!("weather"), half.clone()),
+        call_chunk(none.clone(), none.clone(), none.clone(), rest.clone()),
+        call_chunk(none.clone(), json!("c2"), json!("clock"), none.clone()),
     ];
     check("no index", &pieces, &two).await;
     let pieces = [
-        piece(json!(0), json!("c1"), json!("weather"), half.clone()),
-        piece(json!(0), json!("c1"), json!("weather"), rest.clone()),
-        piece(json!(1), json!("c2"), json!("clock"), json!("{}")),
+        call_chunk(json!(0), json!("c1"), json!("weather"), half.clone()),
+        call_chunk(json!(0), json!("c1"), json!("weather"), rest.clone()),
+        call_chunk(json!(1), json!("c2"), json!("clock"), json!("{}")),
     ];
     check("id and name in every piece", &pieces, &two).await;
     let pieces = [
-        piece(json!(0), json!("c1"), json!("weather"), full.clone()),
-        piece(json!(0), json!("c2"), json!("clock"), json!("{}")),
+        call_chunk(json!(0), json!("c1"), json!("weather"), full.clone()),
+        call_chunk(json!(0), json!("c2"), json!("clock"), json!("{}")),
     ];
     check("the same index for all", &pieces, &two).await;
     let pieces = [
-        piece(json!(0), json!(""), json!("clock"), full.clone()),
-        piece(json!(0), json!(""), json!("clock"), half.clone()),
-        piece(json!(0), json!(""), json!("clock"), rest.clone()),
-        piece(json!(0), json!(""), json!("weather"), json!("{}")),
-        piece(json!(0), json!(""), json!("weather"), json!("")),
+        call_chunk(json!(0), json!(""), json!("clock"), full.clone()),
+        call_chunk(json!(0), json!(""), json!("clock"), half.clone()),
+        call_chunk(json!(0), json!(""), json!("clock"), rest.clone()),
+        call_chunk(json!(0), json!(""), json!("weather"), json!("{}")),
+        call_chunk(json!(0), json!(""), json!("weather"), json!("")),
     ];
     let city = json!({"city": "Oslo"});
     let three =
         [call("call_0", "clock", city.clone()), call("call_1", "clock", city), call("call_2", "weather", json!({}))];
     check("the same index for all, and no ids", &pieces, &three).await;
     let pieces = [
-        piece(json!(0), json!("c1"), json!("wea"), json!("")),
-        piece(json!(0), json!(""), json!("ther"), half.clone()),
-        piece(json!(0), json!(""), none.clone(), rest.clone()),
+        call_chunk(json!(0), json!("c1"), json!("wea"), json!("")),
+        call_chunk(json!(0), json!(""), json!("ther"), half.clone()),
+        call_chunk(json!(0), json!(""), none.clone(), rest.clone()),
     ];
     check("a name in pieces", &pieces, &one).await;
-    let pieces = [piece(json!(0), json!("c1"), json!("weather"), json!({"city": "Oslo"}))];
+    let pieces = [call_chunk(json!(0), json!("c1"), json!("weather"), json!({"city": "Oslo"}))];
     check("arguments that are no text", &pieces, &one).await;
     let both = json!({"tool_calls": [
         {"index": 1, "id": "c2", "function": {"name": "clock", "arguments": "{}"}},
@@ -313,8 +313,8 @@ async fn calls_in_pieces_are_put_together_as_others_send_them() {
     ]});
     check("several in one piece, in no order", &[delta(both)], &two).await;
     let pieces = [
-        piece(json!(0), none.clone(), json!("clock"), json!("{}")),
-        piece(json!(1), none.clone(), json!("clock"), json!("{\"a\"")),
+        call_chunk(json!(0), none.clone(), json!("clock"), json!("{}")),
+        call_chunk(json!(1), none.clone(), json!("clock"), json!("{\"a\"")),
     ];
     let unnamed = [call("call_0", "clock", json!({})), malformed("call_1", "clock", "{\"a\"")];
     check("no ids, and arguments that end too soon", &pieces, &unnamed).await;
@@ -325,13 +325,14 @@ async fn an_answer_that_asks_for_thousands_of_calls_is_no_answer() {
     let calls = |many: usize| -> Vec<Value> {
         (0..many).map(|index| json!({"index": index, "function": {"name": "clock", "arguments": "{}"}})).collect()
     };
-    let check = async |answer: Answer, expected: Result<usize, ModelFault>| {
-        let server = Server::start([answer]).await;
-        let (reply, _) = ask(&openai(&server).retries(0), streamed(&hello())).await;
+    let check = async |answer: CannedResponse, expected: Result<usize, ModelFault>| {
+        let server = MockServer::start([answer]).await;
+        let (reply, _) = ask(&openai(&server).retries(0), streamed_prompt(&hello_messages())).await;
         assert_eq!(reply.map(|reply| reply.calls.len()).map_err(|error| error.fault), expected);
     };
-    let whole = |many| Answer::json(200, "", &json!({"choices": [{"message": {"tool_calls": calls(many)}}]}));
-    let pieces = |many| Answer::events(&written(&[delta(json!({"tool_calls": calls(many)}))], "data: [DONE]\n\n"));
+    let whole = |many| CannedResponse::json(200, "", &json!({"choices": [{"message": {"tool_calls": calls(many)}}]}));
+    let pieces =
+        |many| CannedResponse::events(&sse_text(&[delta(json!({"tool_calls": calls(many)}))], "data: [DONE]\n\n"));
     check(whole(1024), Ok(1024)).await;
     check(pieces(1024), Ok(1024)).await;
     check(whole(1025), Err(ModelFault::Broken)).await;
@@ -342,29 +343,29 @@ async fn an_answer_that_asks_for_thousands_of_calls_is_no_answer() {
 async fn the_end_of_a_stream_is_its_mark_or_its_reason() {
     let text = delta(json!({"content": "hi"}));
     let check = async |stream: String, expected: Result<Stop, ModelFault>| {
-        let server = Server::start([Answer::events(&stream)]).await;
-        let (reply, _) = ask(&openai(&server).retries(0), streamed(&hello())).await;
+        let server = MockServer::start([CannedResponse::events(&stream)]).await;
+        let (reply, _) = ask(&openai(&server).retries(0), streamed_prompt(&hello_messages())).await;
         assert_eq!(reply.map(|reply| reply.stop).map_err(|error| error.fault), expected, "{stream}");
     };
     let said = std::slice::from_ref(&text);
-    check(written(said, "data: [DONE]\n\n"), Ok(Stop::End)).await;
-    check(written(&[text.clone(), finish("stop")], ""), Ok(Stop::End)).await;
-    check(written(&[text.clone(), finish("length")], "data: [DONE]\n\n"), Ok(Stop::Length)).await;
-    check(written(&[delta(json!({"refusal": "No."}))], "data: [DONE]\n\n"), Ok(Stop::Refusal)).await;
-    check(written(said, ""), Err(ModelFault::Broken)).await;
-    check(written(said, "data: {\"choices\": [{\n\n"), Err(ModelFault::Broken)).await;
+    check(sse_text(said, "data: [DONE]\n\n"), Ok(Stop::End)).await;
+    check(sse_text(&[text.clone(), finish("stop")], ""), Ok(Stop::End)).await;
+    check(sse_text(&[text.clone(), finish("length")], "data: [DONE]\n\n"), Ok(Stop::Length)).await;
+    check(sse_text(&[delta(json!({"refusal": "No."}))], "data: [DONE]\n\n"), Ok(Stop::Refusal)).await;
+    check(sse_text(said, ""), Err(ModelFault::Broken)).await;
+    check(sse_text(said, "data: {\"choices\": [{\n\n"), Err(ModelFault::Broken)).await;
     check(String::new(), Err(ModelFault::Broken)).await;
-    let error = |error: Value| written(&[text.clone(), json!({"error": error})], "data: [DONE]\n\n");
+    let error = |error: Value| sse_text(&[text.clone(), json!({"error": error})], "data: [DONE]\n\n");
     check(error(json!({"message": "fell over", "type": "server_error"})), Err(ModelFault::Failed)).await;
     check(error(json!({"message": "too long", "code": 400})), Err(ModelFault::Refused)).await;
     check(error(json!({"message": "slow down", "type": "rate_limit_error"})), Err(ModelFault::RateLimited)).await;
-    check(written(&[text, finish("insufficient_system_resource")], "data: [DONE]\n\n"), Err(ModelFault::Failed)).await;
+    check(sse_text(&[text, finish("insufficient_system_resource")], "data: [DONE]\n\n"), Err(ModelFault::Failed)).await;
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_heard_at_its_end() {
     let answer = json!({"choices": [{"message": {"content": "all at once"}, "finish_reason": "stop"}]});
-    let server = Server::start([Answer::json(200, "", &answer)]).await;
-    let (reply, heard) = ask(&openai(&server), streamed(&hello())).await;
+    let server = MockServer::start([CannedResponse::json(200, "", &answer)]).await;
+    let (reply, heard) = ask(&openai(&server), streamed_prompt(&hello_messages())).await;
     assert_eq!((reply.unwrap().text.as_str(), heard.as_str()), ("all at once", "all at once"));
 }

@@ -10,18 +10,18 @@ use tokio::{
 
 /// What is sent to one connection.
 #[derive(Debug, Clone)]
-pub(super) enum Answer {
+pub(super) enum CannedResponse {
     /// These bytes; then the connection is closed.
     Bytes(Vec<u8>),
     /// An answer whose body comes in these pieces, each a chunk of HTTP; then the end.
-    Pieces(Vec<Vec<u8>>),
+    Chunks(Vec<Vec<u8>>),
     /// The same, and then nothing more, while the connection stays open.
-    Silent(Vec<Vec<u8>>),
+    Stall(Vec<Vec<u8>>),
     /// Nothing: the connection is closed.
     HangUp,
 }
 
-impl Answer {
+impl CannedResponse {
     /// A status, more headers, and a body of JSON.
     pub(super) fn json(status: u16, headers: &str, body: &Value) -> Self {
         Self::body(status, &format!("content-type: application/json\r\n{headers}"), &body.to_string())
@@ -35,31 +35,31 @@ impl Answer {
 
     /// A stream of events, all at once.
     pub(super) fn events(text: &str) -> Self {
-        Self::Pieces(vec![text.as_bytes().to_vec()])
+        Self::Chunks(vec![text.as_bytes().to_vec()])
     }
 }
 
 /// What was asked.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     pub(super) head: String,
     pub(super) body: Value,
 }
 
 /// The server. It ends with the test.
-pub(super) struct Server {
+pub(super) struct MockServer {
     address: std::net::SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Server {
-    pub(super) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+impl MockServer {
+    pub(super) async fn start(answers: impl IntoIterator<Item = CannedResponse>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let kept = asked.clone();
-        let answers: Vec<Answer> = answers.into_iter().collect();
+        let answers: Vec<CannedResponse> = answers.into_iter().collect();
         let task = tokio::spawn(async move {
             let mut open = Vec::new();
             for answer in answers {
@@ -69,7 +69,7 @@ impl Server {
                 }
                 // The other side may have gone away; that is its right.
                 let _ = write(&mut stream, &answer).await;
-                if matches!(answer, Answer::Silent(_)) {
+                if matches!(answer, CannedResponse::Stall(_)) {
                     open.push(stream);
                 }
             }
@@ -77,25 +77,25 @@ impl Server {
             drop(listener);
             std::future::pending::<()>().await;
         });
-        Self { address, asked, task }
+        Self { address, requests: asked, task }
     }
 
     pub(super) fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Drop for Server {
+impl Drop for MockServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Asked> {
+async fn read(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     loop {
         let mut piece = [0; 4096];
@@ -105,7 +105,10 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
             let length =
                 head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
             if bytes.len() >= end + 4 + length.unwrap_or(0) {
-                return Some(Asked { head, body: serde_json::from_slice(&bytes[end + 4..]).unwrap_or_default() });
+                return Some(ReceivedRequest {
+                    head,
+                    body: serde_json::from_slice(&bytes[end + 4..]).unwrap_or_default(),
+                });
             }
         }
         match stream.read(&mut piece).await.ok()? {
@@ -115,15 +118,15 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
     }
 }
 
-async fn write(stream: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {
+async fn write(stream: &mut TcpStream, answer: &CannedResponse) -> std::io::Result<()> {
     let (pieces, ends) = match answer {
-        Answer::HangUp => return Ok(()),
-        Answer::Bytes(bytes) => {
+        CannedResponse::HangUp => return Ok(()),
+        CannedResponse::Bytes(bytes) => {
             stream.write_all(bytes).await?;
             return stream.shutdown().await;
         }
-        Answer::Pieces(pieces) => (pieces, true),
-        Answer::Silent(pieces) => (pieces, false),
+        CannedResponse::Chunks(pieces) => (pieces, true),
+        CannedResponse::Stall(pieces) => (pieces, false),
     };
     let mut bytes =
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();

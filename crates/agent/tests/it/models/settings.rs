@@ -2,17 +2,18 @@
 
 use serde_json::json;
 use toolhub_agent::{
-    Anthropic, Model as _, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Secret, SettingsError, connect,
+    Anthropic, Model as _, ModelFault, ModelSettings, OpenAi, Prompt, Provider, Secret, SettingsError, build_model,
 };
 use toolhub_core::{TraceContext, export::Format};
 
-use super::{Answer, KEY, Server, anthropic, ask, hello, openai, prompt};
+use super::{CannedResponse, KEY, MockServer, anthropic, ask, hello_messages, openai, prompt};
 
 #[tokio::test]
 async fn settings_become_a_model_of_their_provider() {
     let openai = json!({"choices": [{"message": {"content": "from openai"}}]});
     let anthropic = json!({"content": [{"type": "text", "text": "from anthropic"}]});
-    let server = Server::start([Answer::json(200, "", &openai), Answer::json(200, "", &anthropic)]).await;
+    let server =
+        MockServer::start([CannedResponse::json(200, "", &openai), CannedResponse::json(200, "", &anthropic)]).await;
     for (word, format, path) in [
         ("openai", Format::OpenAi, "POST /v1/chat/completions "),
         ("anthropic", Format::Anthropic, "POST /v1/messages "),
@@ -21,11 +22,11 @@ async fn settings_become_a_model_of_their_provider() {
         // With a slash or without one.
         settings.base_url = Some(server.url() + if word == "openai" { "/" } else { "" });
         settings.max_tokens = Some(77);
-        let model = connect(settings).unwrap();
+        let model = build_model(settings).unwrap();
         assert_eq!((model.name(), model.format()), ("small", format));
-        let (reply, _) = ask(&*model, prompt(&hello())).await;
+        let (reply, _) = ask(&*model, prompt(&hello_messages())).await;
         assert_eq!(reply.unwrap().text, format!("from {word}"));
-        let asked = server.asked().pop().unwrap();
+        let asked = server.requests().pop().unwrap();
         assert!(asked.head.starts_with(path), "{}", asked.head);
         assert!(!asked.head.contains("authorization") && !asked.head.contains("x-api-key"), "{}", asked.head);
         assert_eq!((&asked.body["model"], &asked.body["max_tokens"]), (&json!("small"), &json!(77)));
@@ -43,21 +44,21 @@ fn settings_that_cannot_work_are_refused_before_anybody_is_asked() {
     assert_eq!(address("https://user:hunter2@example.com/v1?key=hunter2"), "example.com/v1");
     assert_eq!(Anthropic::new("m").key(Secret::new("two\nlines")).check(), Err(SettingsError::Key));
     assert_eq!(Anthropic::new("m").key(Secret::new(" one \n")).check(), Ok(()));
-    assert!(matches!(connect(ModelSettings::new(Provider::OpenAi, " ")), Err(SettingsError::NoModel)));
+    assert!(matches!(build_model(ModelSettings::new(Provider::OpenAi, " ")), Err(SettingsError::NoModel)));
     let unknown = "gemini".parse::<Provider>().unwrap_err();
     assert!(unknown.to_string().contains("`openai`"), "{unknown}");
 }
 
 #[tokio::test]
 async fn a_model_is_told_the_trace_it_is_asked_in() {
-    let answer = || Answer::json(200, "", &json!({"choices": [{"message": {"content": "ok"}}]}));
-    let server = Server::start([answer(), answer(), answer()]).await;
+    let answer = || CannedResponse::json(200, "", &json!({"choices": [{"message": {"content": "ok"}}]}));
+    let server = MockServer::start([answer(), answer(), answer()]).await;
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    let messages = hello();
+    let messages = hello_messages();
     let asked = async |state: &str| {
         let trace = TraceContext::parse(parent).unwrap().with_state(state);
         ask(&openai(&server), Prompt { trace: Some(&trace), ..prompt(&messages) }).await.0.unwrap();
-        server.asked().pop().unwrap().head
+        server.requests().pop().unwrap().head
     };
     let head = asked("vendor=1").await;
     assert!(head.contains(&format!("traceparent: {parent}")) && head.contains("tracestate: vendor=1"), "{head}");
@@ -65,31 +66,31 @@ async fn a_model_is_told_the_trace_it_is_asked_in() {
     let head = asked("a\r\nx-evil: 1").await;
     assert!(head.contains(parent) && !head.contains("tracestate") && !head.contains("evil"), "{head}");
     ask(&openai(&server), prompt(&messages)).await.0.unwrap();
-    assert!(!server.asked().pop().unwrap().head.contains("trace"));
+    assert!(!server.requests().pop().unwrap().head.contains("trace"));
 }
 
 #[tokio::test]
 async fn a_server_says_which_models_it_has_without_one_being_asked() {
     let list = json!({"object": "list", "data": [{"id": "small"}, {"id": "large"}, {"name": "odd"}]});
-    let server = Server::start([
-        Answer::json(200, "", &list),
-        Answer::json(200, "", &list),
-        Answer::json(404, "", &json!({"error": {"message": "no such page"}})),
-        Answer::body(200, "content-type: text/html\r\n", "<html>"),
-        Answer::json(401, "", &json!({"error": {"message": "no such key"}})),
+    let server = MockServer::start([
+        CannedResponse::json(200, "", &list),
+        CannedResponse::json(200, "", &list),
+        CannedResponse::json(404, "", &json!({"error": {"message": "no such page"}})),
+        CannedResponse::body(200, "content-type: text/html\r\n", "<html>"),
+        CannedResponse::json(401, "", &json!({"error": {"message": "no such key"}})),
     ])
     .await;
     let names = Some(vec!["small".to_owned(), "large".to_owned()]);
-    assert_eq!(openai(&server).offered().await, Ok(names.clone()));
-    assert_eq!(anthropic(&server).offered().await, Ok(names));
+    assert_eq!(openai(&server).list_models().await, Ok(names.clone()));
+    assert_eq!(anthropic(&server).list_models().await, Ok(names));
     // Somebody is there, and keeps no list.
-    assert_eq!(openai(&server).offered().await, Ok(None));
-    assert_eq!(openai(&server).offered().await, Ok(None));
-    let refused = openai(&server).offered().await.unwrap_err();
+    assert_eq!(openai(&server).list_models().await, Ok(None));
+    assert_eq!(openai(&server).list_models().await, Ok(None));
+    let refused = openai(&server).list_models().await.unwrap_err();
     assert_eq!((refused.fault, refused.status), (ModelFault::Refused, Some(401)));
-    let gone = openai(&server).offered().await.unwrap_err();
+    let gone = openai(&server).list_models().await.unwrap_err();
     assert_eq!(gone.fault, ModelFault::Unreachable);
-    let heads: Vec<String> = server.asked().into_iter().map(|asked| asked.head).collect();
+    let heads: Vec<String> = server.requests().into_iter().map(|asked| asked.head).collect();
     assert!(heads.iter().all(|head| head.starts_with("GET /v1/models HTTP/1.1")), "{heads:?}");
     assert!(heads[0].contains(&format!("authorization: Bearer {KEY}")), "{}", heads[0]);
     assert!(heads[1].contains(&format!("x-api-key: {KEY}")) && heads[1].contains("anthropic-version"), "{}", heads[1]);

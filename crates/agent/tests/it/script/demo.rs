@@ -2,7 +2,7 @@
 
 use toolhub_agent::Script;
 
-use super::Talk;
+use super::ScriptedConversation;
 
 const TOOLS: [&str; 9] =
     ["calculator", "clock", "counter", "dangerous", "flaky", "notes", "report", "weather", "words"];
@@ -32,7 +32,7 @@ fn what_is_asked_for_is_called() {
         ("现在几点？", "clock{}"),
         ("how is the weather?", "In which city? Say for example: weather in Oslo."),
     ] {
-        assert_eq!(Talk::new(&script, &TOOLS).user(said), expected, "{said}");
+        assert_eq!(ScriptedConversation::new(&script, &TOOLS).user(said), expected, "{said}");
     }
 }
 
@@ -40,32 +40,32 @@ fn what_is_asked_for_is_called() {
 fn a_report_follows_the_weather_in_one_message_or_over_several() {
     let script = Script::demo();
     let report = r#"report{"lines":["4.0 °C, clear"],"title":"Weather in Oslo"}"#;
-    let mut talk = Talk::new(&script, &["weather"]);
+    let mut talk = ScriptedConversation::new(&script, &["weather"]);
     assert_eq!(talk.user("weather in Oslo, then a report"), r#"weather{"city":"Oslo"}"#);
     // From now on it is offered.
-    talk.asked.tools.push("report".into());
+    talk.conversation.tools.push("report".into());
     assert_eq!(talk.results(&[OSLO]), report);
     assert_eq!(talk.results(&["# Weather in Oslo"]), "Here is the report:\n\n# Weather in Oslo");
 
-    let mut talk = Talk::new(&script, &["weather"]);
-    talk.asked.system = "- `report`: after `weather`".into();
+    let mut talk = ScriptedConversation::new(&script, &["weather"]);
+    talk.conversation.system = "- `report`: after `weather`".into();
     let not_yet = "`report` is not available yet: after `weather`. Ask for the weather in a city first.";
     assert_eq!(talk.user("report"), not_yet);
     talk.user("weather in Oslo");
     assert_eq!(talk.results(&[OSLO]), "It is 4.0 °C and clear in Oslo.");
-    talk.asked.tools.push("report".into());
+    talk.conversation.tools.push("report".into());
     assert_eq!(talk.user("and now the report"), report);
 }
 
 #[test]
 fn what_went_wrong_is_passed_on_and_what_is_withheld_is_said() {
     let script = Script::demo();
-    let mut talk = Talk::new(&script, &TOOLS);
+    let mut talk = ScriptedConversation::new(&script, &TOOLS);
     talk.user("weather in Oslo");
     assert_eq!(talk.results(&["The service cannot be reached."]), "The service cannot be reached.");
-    let mut talk = Talk::new(&script, &["clock"]);
+    let mut talk = ScriptedConversation::new(&script, &["clock"]);
     assert!(talk.user("flaky").contains("withheld"));
     assert_eq!(talk.user("weather in Oslo"), "I cannot look at the weather: it is not offered now.");
     assert!(talk.user("hello").starts_with("I am a scripted model, and I can use: clock."));
-    assert!(Talk::new(&script, &[]).user("hello").contains("I can use: no tools."));
+    assert!(ScriptedConversation::new(&script, &[]).user("hello").contains("I can use: no tools."));
 }

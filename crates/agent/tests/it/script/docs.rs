@@ -2,7 +2,7 @@
 
 use toolhub_agent::Script;
 
-use super::Talk;
+use super::ScriptedConversation;
 
 const PAGE: &str = include_str!("../../../../../docs/stub-llm.md");
 
@@ -21,7 +21,7 @@ fn blocks() -> Vec<(&'static str, &'static str)> {
 
 /// Plays a conversation: what the model says must be what stands there.
 fn play(script: &Script, conversation: &str) {
-    let mut talk = Talk::new(script, &[]);
+    let mut talk = ScriptedConversation::new(script, &[]);
     let (mut said, mut results) = (String::new(), Vec::new());
     for line in conversation.lines().filter(|line| !line.trim().is_empty()) {
         let (who, text) = line.split_once(':').unwrap_or_else(|| panic!("nobody says: {line}"));
@@ -32,9 +32,9 @@ fn play(script: &Script, conversation: &str) {
         }
         match who {
             "offered" => {
-                talk.asked.tools = text.split(", ").filter(|name| !name.is_empty()).map(String::from).collect();
+                talk.conversation.tools = text.split(", ").filter(|name| !name.is_empty()).map(String::from).collect();
             }
-            "system" => talk.asked.system = text.to_owned(),
+            "system" => talk.conversation.system = text.to_owned(),
             "user" => said = talk.user(text),
             "result" => results.push(text),
             "model" | "call" => {

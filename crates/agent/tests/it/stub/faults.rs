@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use toolhub_agent::{Anthropic, Message, Model, ModelFault, OpenAi, Reply};
 
-use super::{ask, models, served, user};
+use super::{ask, models, serve_script, user};
 
-fn once(model: &dyn Model) -> &'static str {
+fn provider_name(model: &dyn Model) -> &'static str {
     model.format().as_str()
 }
 
 /// How each client ends without retries, whole and streamed.
-async fn faults(script: &str) -> Vec<(Result<Reply, ModelFault>, Option<u16>)> {
+async fn collect_faults(script: &str) -> Vec<(Result<Reply, ModelFault>, Option<u16>)> {
     let mut ends = Vec::new();
     for stream in [false, true] {
-        let stub = served(script).await;
+        let stub = serve_script(script).await;
         let models: [Box<dyn Model>; 2] = [
             Box::new(OpenAi::new("m").base_url(stub.base_url()).retries(0)),
             Box::new(Anthropic::new("m").base_url(stub.base_url()).retries(0)),
@@ -37,7 +37,7 @@ async fn errors_have_the_status_of_the_script() {
         (401, ModelFault::Refused),
     ] {
         let script = format!("[default]\nfault = {{ status = {status} }}");
-        for (end, told) in faults(&script).await {
+        for (end, told) in collect_faults(&script).await {
             assert_eq!((end, told), (Err(fault), Some(status)));
         }
     }
@@ -47,11 +47,11 @@ async fn errors_have_the_status_of_the_script() {
 async fn an_error_that_passes_is_survived_by_asking_again() {
     for stream in [false, true] {
         let script = "[[turn]]\nsay = 'at last'\nfault = { status = 429, retry_after = '1ms', times = 4 }";
-        let stub = served(script).await;
+        let stub = serve_script(script).await;
         for model in models(&stub) {
             // Each has its share of the four.
             let reply = ask(&*model, &user("go"), stream).await.unwrap();
-            assert_eq!(reply.text, "at last", "{}", once(&*model));
+            assert_eq!(reply.text, "at last", "{}", provider_name(&*model));
         }
     }
 }
@@ -61,11 +61,11 @@ async fn an_answer_that_is_cut_is_no_answer() {
     let say = "[[turn]]\nsay = 'a text that is long enough to be cut somewhere'\nfault = { cut = true }";
     let call = "[[turn]]\ncall = [{ tool = 'weather', args = { city = 'Oslo' } }]\nfault = { cut = true }";
     for script in [say, call] {
-        for (end, _) in faults(script).await {
+        for (end, _) in collect_faults(script).await {
             assert_eq!(end, Err(ModelFault::Broken), "{script}");
         }
     }
-    let stub = served(&say.replace("cut = true", "cut = true, times = 2")).await;
+    let stub = serve_script(&say.replace("cut = true", "cut = true, times = 2")).await;
     for model in models(&stub) {
         let reply = ask(&*model, &user("go"), true).await.unwrap();
         assert_eq!(reply.text, "a text that is long enough to be cut somewhere");
@@ -75,7 +75,7 @@ async fn an_answer_that_is_cut_is_no_answer() {
 #[tokio::test]
 async fn arguments_that_are_no_json_are_told_as_they_came() {
     let script = "[[turn]]\ncall = [{ tool = 'weather', args = { city = 'Oslo' } }]\nfault = { malformed = true }";
-    for (end, _) in faults(script).await {
+    for (end, _) in collect_faults(script).await {
         let calls = end.unwrap().calls;
         let malformed = calls[0].malformed.as_deref().unwrap_or_default();
         assert!(malformed.contains("Oslo"), "{calls:?}");
@@ -85,9 +85,10 @@ async fn arguments_that_are_no_json_are_told_as_they_came() {
 
 #[tokio::test]
 async fn a_slow_answer_can_be_too_slow() {
-    let stub =
-        served("[[turn]]\nwhen = { user = 'slow' }\nsay = 'x'\nfault = { slow = '10m' }\n[default]\nsay = 'fast'")
-            .await;
+    let stub = serve_script(
+        "[[turn]]\nwhen = { user = 'slow' }\nsay = 'x'\nfault = { slow = '10m' }\n[default]\nsay = 'fast'",
+    )
+    .await;
     let model = OpenAi::new("m").base_url(stub.base_url()).request_timeout(Duration::from_millis(50)).retries(0);
     let slow: Vec<Message> = user("slow");
     assert_eq!(ask(&model, &slow, true).await.unwrap_err().fault, ModelFault::Timeout);

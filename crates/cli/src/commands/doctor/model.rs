@@ -22,7 +22,7 @@ pub(super) async fn check(agents: &Agents) -> Option<Check> {
         return Some(Check::new(CHECK_NAME, CheckStatus::Pass, format!("{}, which is a script", llm.model)));
     }
     let offered = match llm.build_model(&llm.model) {
-        Ok(model) => model.offered().await,
+        Ok(model) => model.list_models().await,
         Err(why) => {
             return Some(Check::new(CHECK_NAME, CheckStatus::Fail(Exit::Usage), why).fix("toolhub config check"));
         }

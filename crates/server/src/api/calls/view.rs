@@ -133,7 +133,7 @@ impl From<&CallError> for Failure {
             model: error.model.clone(),
             retryable: error.retryable,
             counts: error.counts,
-            retry_after_ms: error.retry_after.map(whole),
+            retry_after_ms: error.retry_after.map(whole_millis),
             errors: error.problems().iter().filter_map(|problem| serde_json::to_value(problem).ok()).collect(),
             suggestions: error.suggestions().to_vec(),
             missing: error.missing().to_vec(),
@@ -141,13 +141,13 @@ impl From<&CallError> for Failure {
     }
 }
 
-fn whole(time: std::time::Duration) -> u64 {
+fn whole_millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl CallView {
     /// A call that has just ended.
-    pub(crate) fn ended(outcome: Outcome, links: &Links) -> Self {
+    pub(crate) fn from_outcome(outcome: Outcome, links: &Links) -> Self {
         let link = |id| ApprovalLink { id, url: links.approval(id) };
         let approval = outcome.approval.or_else(|| outcome.error.as_ref().and_then(CallError::approval));
         Self {
@@ -169,8 +169,8 @@ impl CallView {
             replayed: Some(outcome.replayed),
             cached: Some(outcome.cached),
             durability: Some(outcome.durability).filter(|durability| *durability != Acknowledged::Durable),
-            queued_ms: Some(whole(outcome.queued)),
-            duration_ms: Some(whole(outcome.duration)),
+            queued_ms: Some(whole_millis(outcome.queued)),
+            duration_ms: Some(whole_millis(outcome.duration)),
             started_at: outcome.started_at,
             ended_at: Some(outcome.ended_at),
             trace_id: outcome.trace_id,
@@ -178,7 +178,7 @@ impl CallView {
     }
 
     /// A call that is looked up.
-    pub(crate) fn kept(record: CallRecord, links: &Links) -> Self {
+    pub(crate) fn from_record(record: CallRecord, links: &Links) -> Self {
         let CallRecord {
             id,
             tool,
@@ -219,7 +219,7 @@ impl CallView {
             ended_at: None,
             trace_id,
         };
-        let known = outcome.map_or(known, |outcome| Self::ended(outcome, links));
+        let known = outcome.map_or(known, |outcome| Self::from_outcome(outcome, links));
         // A call that went on after a restart arrived before that.
         let started_at = known.started_at.min(opened_at);
         Self {

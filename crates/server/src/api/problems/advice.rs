@@ -1,10 +1,10 @@
 //! What to do about each code, in a sentence or two.
 
 /// A code that nobody has thought about yet. No such code leaves the house: a test sees to that.
-pub(super) const NONE: &str = "";
+pub(super) const NO_ADVICE: &str = "";
 
 /// The advice for a code.
-pub(super) fn of(code: &str) -> &'static str {
+pub(super) fn advice_for(code: &str) -> &'static str {
     match code {
         "agent_not_found" => {
             "Name one of `suggestions`, or none for `default`. Where there are no agents, the config needs `[llm]`."
@@ -103,6 +103,6 @@ pub(super) fn of(code: &str) -> &'static str {
         "unsupported_media_type" => "Send the header `content-type: application/json`.",
         "upstream_error" => "Look at the service behind the tool; it answered with a failure.",
         "upstream_unreachable" => "Look at the service behind the tool, and at the network between.",
-        _ => NONE,
+        _ => NO_ADVICE,
     }
 }

@@ -7,41 +7,41 @@ use axum::http::{HeaderMap, HeaderName, header, request::Parts};
 use serde_json::json;
 use toolhub_core::{ContextId, StateCondition, StateError, StateKind, ids::Tenant};
 
-use super::entry::{Tag, not_as_expected, refused};
+use super::entry::{ETag, precondition_problem, state_problem};
 use crate::{
     app::App,
     extract::FromParts,
     operation::Operation,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
 };
 
 /// `If-Match`: the write is made only if the state is this.
 #[derive(Debug)]
-pub(super) struct IfMatch(Option<Tags>);
+pub(super) struct IfMatch(Option<TagCondition>);
 
 /// `If-None-Match`: the state is read only if it is not this; with `*`, written only if there is none.
 #[derive(Debug)]
-pub(super) struct IfNoneMatch(Option<Tags>);
+pub(super) struct IfNoneMatch(Option<TagCondition>);
 
 /// What stands in one of these headers.
 #[derive(Debug, PartialEq, Eq)]
-enum Tags {
+enum TagCondition {
     /// `*`
-    Anything,
+    Any,
     /// Tags, as they were written.
-    These(Vec<String>),
+    OneOf(Vec<String>),
 }
 
 /// What a write expects.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Expected {
-    pub(super) is: StateCondition,
+pub(super) struct Precondition {
+    pub(super) condition: StateCondition,
 }
 
-impl Expected {
+impl Precondition {
     /// What a refusal is, given what was expected.
-    pub(super) fn refused(self, error: StateError) -> Problem {
-        if self.is == StateCondition::Any { refused(error) } else { not_as_expected(error) }
+    pub(super) fn to_problem(self, error: StateError) -> Problem {
+        if self.condition == StateCondition::Any { state_problem(error) } else { precondition_problem(error) }
     }
 }
 
@@ -53,70 +53,70 @@ impl IfMatch {
         app: &App,
         tenant: &Tenant,
         (context, kind): (&ContextId, StateKind),
-    ) -> Answer<Expected> {
+    ) -> ApiResult<Precondition> {
         let is = match (&self.0, &not.0) {
-            (Some(Tags::Anything), _) => StateCondition::Present,
-            (Some(Tags::These(tags)), _) => {
+            (Some(TagCondition::Any), _) => StateCondition::Present,
+            (Some(TagCondition::OneOf(tags)), _) => {
                 if kind == StateKind::Cache {
                     let why = "a state of kind `cache` has no versions to compare; leave `If-Match` out";
                     return Err(Problem::new(Code::INVALID_REQUEST, why));
                 }
-                match tags.iter().filter_map(|tag| version(tag)).collect::<Vec<_>>()[..] {
+                match tags.iter().filter_map(|tag| parse_version(tag)).collect::<Vec<_>>()[..] {
                     [] => StateCondition::Version(0),
                     [version] => StateCondition::Version(version),
-                    ref several => one_of(several, app, tenant, (context, kind)).await?,
+                    ref several => resolve_versions(several, app, tenant, (context, kind)).await?,
                 }
             }
-            (None, Some(Tags::Anything)) => StateCondition::Absent,
-            (None, Some(Tags::These(_))) => {
+            (None, Some(TagCondition::Any)) => StateCondition::Absent,
+            (None, Some(TagCondition::OneOf(_))) => {
                 let why = "`If-None-Match` takes only `*` here: the write is made only if there is nothing yet";
                 return Err(Problem::new(Code::INVALID_REQUEST, why));
             }
             (None, None) => StateCondition::Any,
         };
-        Ok(Expected { is })
+        Ok(Precondition { condition: is })
     }
 }
 
 /// Of several versions, the one that is there; the first where none of them is.
-async fn one_of(
+async fn resolve_versions(
     versions: &[u64],
     app: &App,
     tenant: &Tenant,
     (context, kind): (&ContextId, StateKind),
-) -> Answer<StateCondition> {
-    let found = app.hub().state().get_state(tenant, context, kind).await.map_err(refused)?;
+) -> ApiResult<StateCondition> {
+    let found = app.hub().state().get_state(tenant, context, kind).await.map_err(state_problem)?;
     let there = found.map(|entry| entry.version).filter(|version| versions.contains(version));
     Ok(StateCondition::Version(there.or(versions.first().copied()).unwrap_or(0)))
 }
 
 impl IfNoneMatch {
     /// Whether the entry of this tag is one of those that were named.
-    pub(super) fn names(&self, tag: &Tag) -> bool {
+    pub(super) fn matches(&self, tag: &ETag) -> bool {
         let bare = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').to_owned();
         match &self.0 {
             None => false,
-            Some(Tags::Anything) => true,
-            Some(Tags::These(tags)) => tags.iter().any(|one| bare(one) == bare(tag.as_str())),
+            Some(TagCondition::Any) => true,
+            Some(TagCondition::OneOf(tags)) => tags.iter().any(|one| bare(one) == bare(tag.as_str())),
         }
     }
 }
 
 /// The version that a tag names. A weak tag names none: it is not made for writing.
-fn version(tag: &str) -> Option<u64> {
+fn parse_version(tag: &str) -> Option<u64> {
     let digits = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag);
     // One version has one spelling.
     digits.parse().ok().filter(|version: &u64| version.to_string() == digits)
 }
 
-impl Tags {
-    fn read(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
+impl TagCondition {
+    fn from_headers(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
         let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
         let tags = values.flat_map(|value| value.split(',')).map(str::trim).filter(|tag| !tag.is_empty());
         let tags: Vec<String> = tags.map(str::to_owned).collect();
         match tags.first()?.as_str() {
-            "*" => Some(Self::Anything),
-            _ => Some(Self::These(tags)),
+            "*" => Some(Self::Any),
+            _ => Some(Self::OneOf(tags)),
         }
     }
 }
@@ -128,7 +128,7 @@ impl FromParts for IfMatch {
     }
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        Ok(Self(Tags::read(&parts.headers, header::IF_MATCH)))
+        Ok(Self(TagCondition::from_headers(&parts.headers, header::IF_MATCH)))
     }
 }
 
@@ -139,7 +139,7 @@ impl FromParts for IfNoneMatch {
     }
 
     fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        Ok(Self(Tags::read(&parts.headers, header::IF_NONE_MATCH)))
+        Ok(Self(TagCondition::from_headers(&parts.headers, header::IF_NONE_MATCH)))
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
             ("\"abc\"", None),
             ("\"99999999999999999999\"", None),
         ] {
-            assert_eq!(version(tag), number, "{tag}");
+            assert_eq!(parse_version(tag), number, "{tag}");
         }
     }
 }

@@ -60,14 +60,14 @@ impl From<StateEntry> for Entry {
 
 impl Entry {
     /// The same, with the word about its durability where there is one to say.
-    pub(super) fn told(self, acknowledged: Acknowledged) -> Self {
+    pub(super) fn with_durability(self, acknowledged: Acknowledged) -> Self {
         Self { durability: (acknowledged == Acknowledged::Behind).then_some(acknowledged), ..self }
     }
 
     /// What tells this entry from what it was before.
-    pub(super) fn tag(&self) -> Tag {
+    pub(super) fn etag(&self) -> ETag {
         if self.kind != StateKind::Cache {
-            return Tag(format!("\"{}\"", self.version));
+            return ETag(format!("\"{}\"", self.version));
         }
         // Of a cache no versions are counted, so its content is its tag: weak, because nobody may write by it.
         let mut digest = Sha256::new();
@@ -75,37 +75,37 @@ impl Entry {
         digest.update(self.expires_at.map_or(0, Timestamp::millis).to_le_bytes());
         let digest = digest.finalize();
         let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Tag(format!("W/\"{digits}\""))
+        ETag(format!("W/\"{digits}\""))
     }
 }
 
 /// An `ETag`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tag(String);
+pub(super) struct ETag(String);
 
-impl Tag {
+impl ETag {
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
 
     /// An answer that carries it.
-    pub(super) fn on<R: IntoResponse>(self, answer: R) -> impl IntoResponse + use<R> {
+    pub(super) fn attach_to<R: IntoResponse>(self, answer: R) -> impl IntoResponse + use<R> {
         (AppendHeaders([(header::ETAG, self.0)]), answer)
     }
 }
 
 /// An entry with its tag.
 #[derive(Debug)]
-pub(super) struct Tagged(pub(super) Entry);
+pub(super) struct EntryResponse(pub(super) Entry);
 
-impl IntoResponse for Tagged {
+impl IntoResponse for EntryResponse {
     fn into_response(self) -> Response {
-        self.0.tag().on(Json(self.0)).into_response()
+        self.0.etag().attach_to(Json(self.0)).into_response()
     }
 }
 
 /// An answer without a body, with the word about durability where there is one to say.
-pub(super) fn durability(mut answer: Response, acknowledged: Acknowledged) -> Response {
+pub(super) fn with_durability_header(mut answer: Response, acknowledged: Acknowledged) -> Response {
     if acknowledged == Acknowledged::Behind {
         answer.headers_mut().insert(HeaderName::from_static("durability"), HeaderValue::from_static("behind"));
     }
@@ -113,7 +113,7 @@ pub(super) fn durability(mut answer: Response, acknowledged: Acknowledged) -> Re
 }
 
 /// What a refusal of the core is over HTTP.
-pub(super) fn refused(error: StateError) -> Problem {
+pub(super) fn state_problem(error: StateError) -> Problem {
     match error {
         StateError::Refused(why) => Problem::new(Code::INVALID_REQUEST, why),
         StateError::Conflict { found, .. } => Problem::from(CallError::from(error.clone())).with("version", found),
@@ -122,9 +122,9 @@ pub(super) fn refused(error: StateError) -> Problem {
 }
 
 /// The same for a write that expected something which is not so.
-pub(super) fn not_as_expected(error: StateError) -> Problem {
+pub(super) fn precondition_problem(error: StateError) -> Problem {
     match error {
-        StateError::Conflict { .. } => refused(error).status(StatusCode::PRECONDITION_FAILED.as_u16()),
-        error => refused(error),
+        StateError::Conflict { .. } => state_problem(error).status(StatusCode::PRECONDITION_FAILED.as_u16()),
+        error => state_problem(error),
     }
 }

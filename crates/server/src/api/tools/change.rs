@@ -10,15 +10,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use toolhub_core::{ErrorKind, View};
 
-use super::{Named, ToolView};
+use super::{ToolPath, ToolView};
 use crate::{
     app::App,
     extract::{Body, Params},
+    host_control::ToolChangeError,
     json::Json,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Scope},
-    steward::ToolChangeError,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -26,21 +26,21 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/api/v1/tools", admin, "tools", create)
             .audited("tool.create")
-            .says("Make a tool")
-            .answers::<ToolView>(201, "It is there")
-            .gives(&[201], "Location", "Where it can be looked at.")
+            .summary("Make a tool")
+            .json_response::<ToolView>(201, "It is there")
+            .response_header(&[201], "Location", "Where it can be looked at.")
             .problems(&[Code::TOOL_EXISTS, Code::STORE_UNAVAILABLE]),
         Route::new(Method::PUT, "/api/v1/tools/{name}", admin, "tools", replace)
             .audited("tool.replace")
-            .says("Make a tool, or put another in the place of one that was made here")
-            .answers::<ToolView>(200, "It is the tool now")
-            .answers::<ToolView>(201, "It is there")
-            .gives(&[200, 201], "Location", "Where it can be looked at.")
+            .summary("Make a tool, or put another in the place of one that was made here")
+            .json_response::<ToolView>(200, "It is the tool now")
+            .json_response::<ToolView>(201, "It is there")
+            .response_header(&[200, 201], "Location", "Where it can be looked at.")
             .problems(&[Code::TOOL_EXISTS, Code::STORE_UNAVAILABLE]),
         Route::new(Method::DELETE, "/api/v1/tools/{name}", admin, "tools", remove)
             .audited("tool.remove")
-            .says("Take a tool away that was made here")
-            .answers_nothing(204, "It is gone; calls that run go on")
+            .summary("Take a tool away that was made here")
+            .empty_response(204, "It is gone; calls that run go on")
             .problems(&[Code::TOOL_EXISTS, Code::INVALID_REQUEST, Code::STORE_UNAVAILABLE])
             .refusals(&[ErrorKind::ToolNotFound]),
     ]
@@ -78,7 +78,7 @@ impl JsonSchema for NewTool {
 
 impl NewTool {
     /// What the program around the server is asked for.
-    fn checked(mut self, path: Option<&str>) -> Answer<(String, Value)> {
+    fn validate(mut self, path: Option<&str>) -> ApiResult<(String, Value)> {
         let refuse = |pointer: &str, detail: String| {
             let flaw = serde_json::json!({"pointer": pointer, "detail": detail});
             Problem::new(Code::INVALID_REQUEST, detail).with("errors", [flaw])
@@ -106,49 +106,49 @@ impl NewTool {
     }
 }
 
-async fn create(State(app): State<App>, Body(tool): Body<NewTool>) -> Answer<Response> {
-    let (name, tool) = tool.checked(None)?;
-    let steward = app.steward().ok_or_else(nobody)?;
-    steward.create_tool(tool).await.map_err(|error| told(&name, error))?;
-    made(&app, &name, StatusCode::CREATED).await
+async fn create(State(app): State<App>, Body(tool): Body<NewTool>) -> ApiResult<Response> {
+    let (name, tool) = tool.validate(None)?;
+    let steward = app.host_control().ok_or_else(not_supported)?;
+    steward.create_tool(tool).await.map_err(|error| change_problem(&name, error))?;
+    tool_response(&app, &name, StatusCode::CREATED).await
 }
 
 async fn replace(
     State(app): State<App>,
-    Params(Named { name }): Params<Named>,
+    Params(ToolPath { name }): Params<ToolPath>,
     Body(tool): Body<NewTool>,
-) -> Answer<Response> {
-    let (name, tool) = tool.checked(Some(&name))?;
-    let steward = app.steward().ok_or_else(nobody)?;
+) -> ApiResult<Response> {
+    let (name, tool) = tool.validate(Some(&name))?;
+    let steward = app.host_control().ok_or_else(not_supported)?;
     let there = app.hub().get(&name).is_some();
     let done = if there { steward.replace_tool(&name, tool).await } else { steward.create_tool(tool).await };
-    done.map_err(|error| told(&name, error))?;
-    made(&app, &name, if there { StatusCode::OK } else { StatusCode::CREATED }).await
+    done.map_err(|error| change_problem(&name, error))?;
+    tool_response(&app, &name, if there { StatusCode::OK } else { StatusCode::CREATED }).await
 }
 
-async fn remove(State(app): State<App>, Params(Named { name }): Params<Named>) -> Answer<StatusCode> {
+async fn remove(State(app): State<App>, Params(ToolPath { name }): Params<ToolPath>) -> ApiResult<StatusCode> {
     // An unknown name is told with the names close to it.
     app.hub().tool_status(&name, View::Shared).await?;
-    let steward = app.steward().ok_or_else(nobody)?;
-    steward.remove_tool(&name).await.map_err(|error| told(&name, error))?;
+    let steward = app.host_control().ok_or_else(not_supported)?;
+    steward.remove_tool(&name).await.map_err(|error| change_problem(&name, error))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn made(app: &App, name: &str, status: StatusCode) -> Answer<Response> {
+async fn tool_response(app: &App, name: &str, status: StatusCode) -> ApiResult<Response> {
     let info = app.hub().tool_status(name, View::Shared).await?;
     let gone = || Problem::new(Code::TOOL_NOT_FOUND, format!("`{name}` was taken away again meanwhile"));
     let tool = app.hub().get(name).ok_or_else(gone)?;
     let location = [(header::LOCATION, format!("/api/v1/tools/{name}"))];
-    Ok((status, location, Json(ToolView::of(app, &tool, &info).whole(&tool))).into_response())
+    Ok((status, location, Json(ToolView::of(app, &tool, &info).with_policy(&tool))).into_response())
 }
 
-fn nobody() -> Problem {
+fn not_supported() -> Problem {
     Problem::new(Code::INVALID_REQUEST, "this server takes no tools over the API; its program makes them in code")
 }
 
-fn told(name: &str, error: ToolChangeError) -> Problem {
+fn change_problem(name: &str, error: ToolChangeError) -> Problem {
     match error {
-        ToolChangeError::Taken => Problem::new(Code::TOOL_EXISTS, format!("there is a tool named `{name}`"))
+        ToolChangeError::NameTaken => Problem::new(Code::TOOL_EXISTS, format!("there is a tool named `{name}`"))
             .hint("PUT /api/v1/tools/{name} puts another in its place, if it was made over the API"),
         ToolChangeError::Configured => {
             Problem::new(Code::TOOL_EXISTS, format!("`{name}` stands in the config file, which wins"))

@@ -18,7 +18,7 @@ pub(crate) struct ToolView {
     /// Why.
     reason: String,
     /// What it has done since the server began.
-    stats: Numbers,
+    stats: ToolCounters,
     /// What holds for its calls; told of a single tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<Limits>,
@@ -31,7 +31,7 @@ pub(crate) struct ToolView {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ToolNumbers")]
-struct Numbers {
+struct ToolCounters {
     /// How many calls reached the tool and ended.
     calls: u64,
     /// How many of these failed.
@@ -45,7 +45,7 @@ struct Numbers {
 }
 
 /// Whether a call that ended with this error had reached its tool.
-fn is_of_calls_that_ran(name: &str) -> bool {
+fn is_execution_error(name: &str) -> bool {
     ErrorKind::TABLE.iter().any(|row| row.name == name && row.http == 200 && row.kind != ErrorKind::Cancelled)
 }
 
@@ -53,14 +53,15 @@ impl ToolView {
     /// A tool, in short.
     pub(super) fn of(app: &App, tool: &Tool, status: &ToolStatusInfo) -> Self {
         let stats = app.hub().tool_stats(&tool.definition.name);
-        let stats =
-            stats.map_or(Numbers { calls: 0, errors: 0, in_flight: 0, queued: 0, p95_ms: 0.0 }, |stats| Numbers {
+        let stats = stats.map_or(ToolCounters { calls: 0, errors: 0, in_flight: 0, queued: 0, p95_ms: 0.0 }, |stats| {
+            ToolCounters {
                 calls: stats.calls,
-                errors: stats.errors.iter().filter(|(name, _)| is_of_calls_that_ran(name)).map(|(_, many)| many).sum(),
+                errors: stats.errors.iter().filter(|(name, _)| is_execution_error(name)).map(|(_, many)| many).sum(),
                 in_flight: stats.in_flight,
                 queued: stats.queued,
                 p95_ms: stats.latency.p95.as_secs_f64() * 1000.0,
-            });
+            }
+        });
         Self {
             definition: tool.definition.clone(),
             status: status.status,
@@ -72,12 +73,12 @@ impl ToolView {
     }
 
     /// With everything that is told of a single tool.
-    pub(super) fn whole(self, tool: &Tool) -> Self {
+    pub(super) fn with_policy(self, tool: &Tool) -> Self {
         Self { policy: Some(tool.limits().clone()), ..self }
     }
 
     /// In a list.
-    pub(super) fn short(self) -> Self {
+    pub(super) fn without_standing(self) -> Self {
         Self { standing: None, ..self }
     }
 
@@ -87,7 +88,7 @@ impl ToolView {
 }
 
 /// Whether a tool has this text, in small letters, where people would look for it.
-pub(super) fn mentions(definition: &Definition, text: &str) -> bool {
+pub(super) fn matches_text(definition: &Definition, text: &str) -> bool {
     let title = definition.annotations.title.as_deref().unwrap_or_default();
     [definition.name.as_str(), title, &definition.description].iter().any(|words| words.to_lowercase().contains(text))
 }

@@ -38,7 +38,7 @@ async fn a_model_that_thinks_for_ever_is_cancelled_with_its_run() {
     let agent = AgentBuilder::new(ScriptedModel::new([])).build(&hub).await.unwrap();
     let mut run = agent.start("Go").await.unwrap();
     run.cancel();
-    assert_eq!(run.ended().await.status, RunStatus::Cancelled);
+    assert_eq!(run.wait_ended().await.status, RunStatus::Cancelled);
     // Whoever stops waiting cancels too, and the thread is free again.
     let waiting = agent.invoke("Go");
     assert!(tokio::time::timeout(Duration::from_millis(50), waiting).await.is_err());
@@ -50,7 +50,7 @@ async fn a_model_that_thinks_for_ever_is_cancelled_with_its_run() {
         tokio::task::yield_now().await;
     };
     next.cancel();
-    next.ended().await;
+    next.wait_ended().await;
 }
 
 #[tokio::test]

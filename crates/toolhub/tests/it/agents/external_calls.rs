@@ -29,7 +29,7 @@ async fn external_calls_show_their_arguments_and_take_their_results() {
         agent.report(call.id, result.clone()).await.unwrap();
         assert_eq!(agent.report(call.id, result).await, Err(toolhub::ReportError::Late), "a result is taken once");
     }
-    let end = run.ended().await;
+    let end = run.wait_ended().await;
     assert_eq!((end.status, end.content.as_str()), (RunStatus::Completed, "Both blue."));
     let told = actor.prompts();
     let Some(Message::Tool { results }) = told[1].messages.last() else { panic!("{told:?}") };

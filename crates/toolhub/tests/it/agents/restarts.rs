@@ -159,7 +159,7 @@ async fn what_was_said_before_a_restart_is_told_after_it() {
         let service = AgentService::new(&hub);
         service.define("default", AgentPlan::new(second.clone()));
         let mut run = service.send(&default_tenant(), &thread(), "And the order?").await.unwrap();
-        assert_eq!(run.ended().await.content, "Yes.");
+        assert_eq!(run.wait_ended().await.content, "Yes.");
         let told = second.prompts();
         assert_eq!(told[0].messages.len(), 5);
         assert_eq!(told[0].tools, ["look", "order"], "what was achieved before the restart counts");

@@ -6,7 +6,9 @@ use std::{
 };
 
 use toolhub::{export::Format, prelude::*};
-use toolhub_agent::{AskedCall, Hear, Heard, Message, Model, ModelError, ModelFault, Prompt, Reply, Stop, Usage};
+use toolhub_agent::{
+    AskedCall, Message, Model, ModelError, ModelFault, Prompt, Reply, Stop, StreamPart, StreamSink, Usage,
+};
 
 /// What a model says next.
 pub(crate) type ScriptedReply = Result<Reply, ModelFault>;
@@ -66,7 +68,7 @@ impl Model for ScriptedModel {
         Format::OpenAi
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
         self.prompts.lock().unwrap().push(RecordedPrompt {
             system: prompt.system.into(),
@@ -81,7 +83,7 @@ impl Model for ScriptedModel {
                 Some(Ok(reply)) => {
                     if prompt.stream {
                         for piece in reply.text.split_inclusive(' ') {
-                            hear(Heard::Text(piece));
+                            hear(StreamPart::Text(piece));
                         }
                     }
                     Ok(reply)

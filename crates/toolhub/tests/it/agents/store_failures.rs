@@ -75,7 +75,7 @@ async fn check_pays_once(store: Arc<InterceptedStore>) {
     let actor = ScriptedModel::new([pay_it(), text_reply("Paid."), text_reply("Paid.")]);
     let service = service(&store, pay, &actor).await;
     let mut run = service.send(&default_tenant(), &thread(), "Pay").await.unwrap();
-    let end = run.ended().await;
+    let end = run.wait_ended().await;
     assert_eq!((end.status, end.content.as_str()), (RunStatus::Completed, "Paid."));
     assert_eq!(paying.asked().len(), 1);
     assert_eq!(roles(&service).await, ["user", "assistant", "tool", "assistant"]);
@@ -133,7 +133,7 @@ async fn no_call_begins_before_it_is_written_down_that_it_was_asked_for() {
     let pay_it = || calls_reply([("pay", json!({"sum": 5}))]);
     let actor = ScriptedModel::new([pay_it(), pay_it(), text_reply("Paid.")]);
     let service = service(&store, pay, &actor).await;
-    service.send(&default_tenant(), &thread(), "Pay").await.unwrap().ended().await;
+    service.send(&default_tenant(), &thread(), "Pay").await.unwrap().wait_ended().await;
     assert_eq!(order.lock().unwrap().first(), Some(&"asked for"));
     assert_eq!(paying.asked().len(), 1);
 }
@@ -151,11 +151,11 @@ async fn what_can_never_be_written_down_ends_the_run_and_not_the_thread() {
         let store =
             intercept_run_commits(move |_, at| if at == never { CommitAction::Reject } else { CommitAction::Apply });
         let service = service(&store, pay, &actor).await;
-        let end = service.send(&default_tenant(), &thread(), "Pay").await.unwrap().ended().await;
+        let end = service.send(&default_tenant(), &thread(), "Pay").await.unwrap().wait_ended().await;
         assert_eq!(end.error.expect("it failed").code, "store_unavailable");
         let roles = roles(&service).await;
         assert_eq!(roles.contains(&"tool"), roles.contains(&"assistant"), "{roles:?}");
-        let next = service.send(&default_tenant(), &thread(), "Hello").await.unwrap().ended().await;
+        let next = service.send(&default_tenant(), &thread(), "Hello").await.unwrap().wait_ended().await;
         assert_eq!(next.status, RunStatus::Completed);
     }
 }
@@ -203,7 +203,7 @@ async fn a_conversation_with_a_message_that_cannot_be_read_does_not_hold_its_thr
     let actor = ScriptedModel::new([text_reply("Hello.")]);
     let store: Arc<InterceptedStore> = Arc::default();
     let service = service(&store, pay, &actor).await;
-    service.send(&default_tenant(), &thread(), "Hi").await.unwrap().ended().await;
+    service.send(&default_tenant(), &thread(), "Hi").await.unwrap().wait_ended().await;
     let change = Change::Put { value: b"{}".to_vec().into(), schema: 1, expires: None };
     let mut batch = Batch::on(toolhub::backend::Partition::of_thread(default_tenant(), thread()));
     batch.writes.push(Write {
@@ -214,7 +214,7 @@ async fn a_conversation_with_a_message_that_cannot_be_read_does_not_hold_its_thr
         durability: toolhub::backend::Durability::KillSafe,
     });
     service.hub().store().commit(batch, service.hub().now()).await.unwrap();
-    let end = service.send(&default_tenant(), &thread(), "And?").await.unwrap().ended().await;
+    let end = service.send(&default_tenant(), &thread(), "And?").await.unwrap().wait_ended().await;
     assert_eq!(end.error.expect("it failed").code, "store_unavailable");
     assert!(service.send(&default_tenant(), &thread(), "And?").await.is_ok());
 }

@@ -11,8 +11,8 @@ use toolhub::{
     testing::{Step, scripted},
 };
 use toolhub_agent::{
-    AgentBuilder, AgentPlan, AgentService, CancelRun, Hear, Message, Model, ModelError, Prompt, Reply, RunRecord,
-    RunStatus,
+    AgentBuilder, AgentPlan, AgentService, Message, Model, ModelError, Prompt, Reply, RunCancellation, RunRecord,
+    RunStatus, StreamSink,
 };
 
 use super::{ScriptedModel, calls_reply, text_reply};
@@ -35,7 +35,7 @@ impl Model for PanickingModel {
     fn format(&self) -> Format {
         Format::OpenAi
     }
-    fn ask<'a>(&'a self, _: Prompt<'a>, _: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, _: Prompt<'a>, _: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         panic!("it fell over")
     }
 }
@@ -132,12 +132,12 @@ async fn a_run_that_waits_for_a_person_goes_on_after_a_hub_that_was_shut_down() 
     let actor = ScriptedModel::new([calls_reply([("pay", json!({}))]), text_reply("It was not paid.")]);
     first.define("default", AgentPlan::new(actor.clone()));
     let mut run = first.send(&default_tenant(), &thread(), "Pay").await.unwrap();
-    let waits = run.reached().await;
+    let waits = run.wait_while_running().await;
     assert_eq!(waits.status, RunStatus::Waiting);
     let question = waits.calls[0].approval.unwrap();
     // Nobody stops the service: a program that only holds an agent cannot.
     first.hub().shutdown(Duration::from_secs(1)).await;
-    assert_eq!(run.ended().await.status, RunStatus::Waiting, "it is let go of as it stands");
+    assert_eq!(run.wait_ended().await.status, RunStatus::Waiting, "it is let go of as it stands");
     assert_eq!(actor.prompts().len(), 1);
     let (pay, paying) = scripted("pay", []);
     let second = service(&store, pay.confirm()).await;
@@ -211,14 +211,14 @@ async fn a_run_can_be_cancelled_whatever_it_waits_for() {
     let first = service(&store, pay.confirm()).await;
     first.define("default", AgentPlan::new(ScriptedModel::new([calls_reply([("pay", json!({}))])])));
     let mut run = first.send(&default_tenant(), &thread(), "Pay").await.unwrap();
-    assert_eq!(run.reached().await.status, RunStatus::Waiting);
+    assert_eq!(run.wait_while_running().await.status, RunStatus::Waiting);
     first.stop().await;
     first.hub().shutdown(Duration::from_secs(1)).await;
     // By a process that has not gone on with it, and by one that has.
     let (pay, paying) = scripted("pay", []);
     let second = service(&store, pay.confirm()).await;
     second.define("default", AgentPlan::new(ScriptedModel::new([])));
-    assert_eq!(second.cancel(&default_tenant(), run.id()).await.unwrap(), CancelRun::Asked);
+    assert_eq!(second.cancel(&default_tenant(), run.id()).await.unwrap(), RunCancellation::Requested);
     let end = wait_for_end(&second, &run.record()).await;
     assert_eq!((end.status, end.calls[0].status, paying.asked().len()), (RunStatus::Cancelled, Status::Cancelled, 0));
     let messages = second.messages(&default_tenant(), &thread(), 10, None).await.unwrap();
@@ -236,7 +236,7 @@ async fn a_thread_that_is_taken_away_takes_its_run_with_it() {
         tokio::task::yield_now().await;
     }
     assert!(service.delete_thread(&default_tenant(), &thread()).await.unwrap());
-    assert_eq!(run.ended().await.status, RunStatus::Cancelled);
+    assert_eq!(run.wait_ended().await.status, RunStatus::Cancelled);
     assert!(service.run(&default_tenant(), run.id()).await.unwrap().is_none());
     assert!(service.messages(&default_tenant(), &thread(), 10, None).await.unwrap().is_empty());
     // Whoever heard of the end may speak there again, as if nothing had been said.
@@ -255,7 +255,7 @@ async fn an_external_call_after_a_restart_can_be_seen_in_its_run() {
     let first = service(&store, pay.confirm()).await;
     first.define("default", plan(ScriptedModel::new([calls_reply([("pay", json!({"sum": 5}))])])));
     let mut run = first.send(&default_tenant(), &thread(), "Pay").await.unwrap();
-    let question = run.reached().await.calls[0].approval.unwrap();
+    let question = run.wait_while_running().await.calls[0].approval.unwrap();
     first.stop().await;
     first.hub().shutdown(Duration::from_secs(1)).await;
     let (pay, _) = scripted("pay", []);

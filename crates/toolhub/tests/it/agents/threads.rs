@@ -5,7 +5,9 @@ use toolhub::{
     prelude::*,
     testing::{Step, scripted},
 };
-use toolhub_agent::{AgentBuilder, AgentError, AgentPlan, AgentService, CancelRun, Message, RunStatus, UserMessage};
+use toolhub_agent::{
+    AgentBuilder, AgentError, AgentPlan, AgentService, Message, RunCancellation, RunStatus, UserMessage,
+};
 
 use super::{ScriptedModel, calls_reply, text_reply};
 
@@ -33,12 +35,12 @@ async fn a_thread_has_one_run_at_a_time_and_a_cancelled_one_makes_room() {
     }
     let refused = service.send(&main, &t, "Two").await.unwrap_err();
     assert_eq!(refused, AgentError::Busy(first.id()));
-    assert_eq!(service.cancel(&Tenant::new("other").unwrap(), first.id()).await.unwrap(), CancelRun::NotFound);
-    assert_eq!(service.cancel(&main, first.id()).await.unwrap(), CancelRun::Asked);
-    assert_eq!(first.ended().await.status, RunStatus::Cancelled);
-    assert_eq!(service.cancel(&main, first.id()).await.unwrap(), CancelRun::Ended(RunStatus::Cancelled));
+    assert_eq!(service.cancel(&Tenant::new("other").unwrap(), first.id()).await.unwrap(), RunCancellation::NotFound);
+    assert_eq!(service.cancel(&main, first.id()).await.unwrap(), RunCancellation::Requested);
+    assert_eq!(first.wait_ended().await.status, RunStatus::Cancelled);
+    assert_eq!(service.cancel(&main, first.id()).await.unwrap(), RunCancellation::Ended(RunStatus::Cancelled));
     let mut second = service.send(&main, &t, "Three").await.unwrap();
-    assert_eq!(second.ended().await.content, "Next.");
+    assert_eq!(second.wait_ended().await.content, "Next.");
     // The cancelled call has its result like any other, and what was refused was never said.
     let messages = service.messages(&main, &t, 100, None).await.unwrap();
     let said: Vec<&Message> = messages.iter().map(|kept| &kept.message).collect();
@@ -66,8 +68,8 @@ async fn agents_that_are_built_for_one_thread_speak_one_after_the_other() {
     let patient = ScriptedModel::new([text_reply("Next.")]);
     let second = build(patient.clone()).await.unwrap();
     assert_eq!(second.invoke("Two").await.unwrap_err(), AgentError::Busy(run.id()));
-    assert_eq!(AgentService::new(&hub).cancel(&default_tenant(), run.id()).await.unwrap(), CancelRun::Asked);
-    assert_eq!(run.ended().await.status, RunStatus::Cancelled);
+    assert_eq!(AgentService::new(&hub).cancel(&default_tenant(), run.id()).await.unwrap(), RunCancellation::Requested);
+    assert_eq!(run.wait_ended().await.status, RunStatus::Cancelled);
     assert_eq!(second.invoke("Three").await.unwrap().content, "Next.");
     // Both have the one conversation, and nothing was asked or done twice.
     assert_eq!(patient.prompts()[0].messages.len(), 4);
@@ -84,20 +86,20 @@ async fn the_same_message_with_a_key_is_one_run() {
     let said = |text: &str| UserMessage { key: Some(IdempotencyKey::new("k1").unwrap()), ..UserMessage::from(text) };
     let mut first = service.send(&main, &t, said("Hi")).await.unwrap();
     let mut beside = service.send(&main, &t, said("Hi")).await.unwrap();
-    assert_eq!((beside.id(), beside.replayed()), (first.id(), true));
-    assert_eq!(first.ended().await.content, "Hello.");
-    assert_eq!(beside.ended().await.content, "Hello.");
+    assert_eq!((beside.id(), beside.is_replayed()), (first.id(), true));
+    assert_eq!(first.wait_ended().await.content, "Hello.");
+    assert_eq!(beside.wait_ended().await.content, "Hello.");
     let mut later = service.send(&main, &t, said("Hi")).await.unwrap();
-    assert_eq!((later.replayed(), later.ended().await.content.as_str()), (true, "Hello."));
+    assert_eq!((later.is_replayed(), later.wait_ended().await.content.as_str()), (true, "Hello."));
     assert_eq!(service.send(&main, &t, said("Something else")).await.unwrap_err(), AgentError::KeyReused);
     // The same words to somebody else are another message.
     service.define("cook", AgentPlan::new(actor.clone()));
     let to = |name: &str| UserMessage { agent: Some(name.into()), ..said("Hi") };
     assert_eq!(service.send(&main, &t, to("cook")).await.unwrap_err(), AgentError::KeyReused);
     // An answer that was given stays, also when whoever gave it is gone.
-    service.keep_only(&[]);
+    service.retain_only(&[]);
     let mut later = service.send(&main, &t, said("Hi")).await.unwrap();
-    assert_eq!((later.replayed(), later.ended().await.content.as_str()), (true, "Hello."));
+    assert_eq!((later.is_replayed(), later.wait_ended().await.content.as_str()), (true, "Hello."));
     assert_eq!(actor.prompts().len(), 1);
 }
 
@@ -113,10 +115,11 @@ async fn who_is_spoken_to_is_remembered_and_who_is_unknown_is_named() {
     service.define("default", AgentPlan::new(guide));
     let (main, t) = (default_tenant(), thread("t"));
     let to = |name: &str| UserMessage { agent: Some(name.into()), ..UserMessage::from("Hm?") };
-    assert_eq!(service.send(&main, &t, to("cook")).await.unwrap().ended().await.content, "Soup.");
-    assert_eq!(service.send(&main, &t, "And?").await.unwrap().ended().await.content, "More soup.");
-    assert_eq!(service.send(&main, &thread("u"), "And?").await.unwrap().ended().await.content, "Left.");
-    let AgentError::NoSuchAgent { known, .. } = service.send(&main, &t, to("kook")).await.unwrap_err() else {
+    assert_eq!(service.send(&main, &t, to("cook")).await.unwrap().wait_ended().await.content, "Soup.");
+    assert_eq!(service.send(&main, &t, "And?").await.unwrap().wait_ended().await.content, "More soup.");
+    assert_eq!(service.send(&main, &thread("u"), "And?").await.unwrap().wait_ended().await.content, "Left.");
+    let AgentError::NoSuchAgent { available: known, .. } = service.send(&main, &t, to("kook")).await.unwrap_err()
+    else {
         panic!()
     };
     assert_eq!(known, ["cook", "default"]);
@@ -141,7 +144,7 @@ async fn everything_of_a_thread_can_be_taken_out_and_taken_away() {
         AgentPlan::new(ScriptedModel::new([calls_reply([("note", json!({"text": "milk"}))]), text_reply("Noted.")])),
     );
     let (main, t) = (default_tenant(), thread("t"));
-    service.send(&main, &t, "Milk!").await.unwrap().ended().await;
+    service.send(&main, &t, "Milk!").await.unwrap().wait_ended().await;
     let all = service.export(&main, &t).await.unwrap();
     assert_eq!((all.messages.len(), all.runs.len(), all.calls.len()), (4, 1, 1));
     assert_eq!(all.tool_states["states"][0]["reason"], "executed successfully", "{}", all.tool_states);

@@ -6,7 +6,8 @@ use tokio::sync::OnceCell;
 use toolhub::{
     BoxFuture,
     agent::{
-        self, Hear, Model, ModelError, ModelFault, ModelSettings, Prompt, Reply, Script, Secret, SettingsError, Stub,
+        self, Model, ModelError, ModelFault, ModelSettings, Prompt, Reply, Script, Secret, SettingsError, StreamSink,
+        Stub,
     },
     export::Format,
 };
@@ -22,10 +23,10 @@ impl Llm {
         let words = |error: SettingsError| error.to_string();
         match &self.provider {
             Provider::Openai(place) => {
-                agent::connect(self.model_settings(agent::Provider::OpenAi, name, Some(place))).map_err(words)
+                agent::build_model(self.model_settings(agent::Provider::OpenAi, name, Some(place))).map_err(words)
             }
             Provider::Anthropic(place) => {
-                agent::connect(self.model_settings(agent::Provider::Anthropic, name, Some(place))).map_err(words)
+                agent::build_model(self.model_settings(agent::Provider::Anthropic, name, Some(place))).map_err(words)
             }
             Provider::Scripted(script) => {
                 let script = match script {
@@ -67,7 +68,7 @@ impl ScriptedModel {
             .await
             .map_err(|error| unreachable(format!("the scripted model cannot listen: {error}")))?;
         let settings = ModelSettings { base_url: Some(stub.base_url()), ..self.settings.clone() };
-        let model = agent::connect(settings).map_err(|error| unreachable(error.to_string()))?;
+        let model = agent::build_model(settings).map_err(|error| unreachable(error.to_string()))?;
         Ok((stub, model))
     }
 }
@@ -81,7 +82,7 @@ impl Model for ScriptedModel {
         Format::OpenAi
     }
 
-    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a Hear) -> BoxFuture<'a, Result<Reply, ModelError>> {
+    fn ask<'a>(&'a self, prompt: Prompt<'a>, hear: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
             let (_, model) = self.server.get_or_try_init(|| self.start_server()).await?;
             model.ask(prompt, hear).await

@@ -1,0 +1,37 @@
+//! What a model is told about tools that wait for others.
+//!
+//! In: the tools an agent may use. Out: a short text, or none. It says what always holds and nothing of the moment, so it stays the
+//! same from step to step.
+
+use std::sync::Arc;
+
+use toolhub_core::{Group, Tool};
+
+/// The text; empty where no tool waits for another.
+pub(crate) fn render<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> String {
+    let waits = tools.into_iter().filter(|tool| !tool.definition.depends_on.is_empty()).map(|tool| {
+        let groups: Vec<String> = tool.definition.depends_on.0.iter().map(render_group).collect();
+        format!("- `{}`: after {}", tool.definition.name, groups.join(", and "))
+    });
+    let lines: Vec<String> = waits.collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!(
+        "Some tools can be used only after others have succeeded in this conversation, and are offered from then on:\n{}",
+        lines.join("\n")
+    )
+}
+
+fn render_group(group: &Group) -> String {
+    let names: Vec<String> = group.tools().iter().map(|name| format!("`{name}`")).collect();
+    let list = match group {
+        Group::Any { .. } => names.join(" or "),
+        Group::Sequence { .. } => names.join(", then "),
+        Group::All { .. } => names.join(" and "),
+    };
+    match group.within() {
+        Some(within) => format!("{list} (within the last {} s)", within.as_secs().max(1)),
+        None => list,
+    }
+}

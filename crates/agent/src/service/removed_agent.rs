@@ -1,0 +1,35 @@
+//! What drives the run of an agent that is no longer there: it can only end, in words.
+
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+use toolhub_core::{BoxFuture, Toolset, export::Format};
+
+use crate::{
+    model::{Model, ModelError, ModelFault, Prompt, Reply, StreamSink},
+    plan::AgentPlan,
+};
+
+/// An agent that is no longer defined: its run can only end. Which tools it had is not known, so it has none.
+pub(super) fn removed_agent_plan(name: &SmolStr) -> Arc<AgentPlan> {
+    let none = Toolset::of::<SmolStr>([]).unwrap_or_else(|_| unreachable!("there is no pattern that could be wrong"));
+    let plan = AgentPlan::new(Arc::new(RemovedAgentModel(name.clone()))).toolset(none);
+    Arc::new(AgentPlan { is_removed: true, ..plan })
+}
+
+struct RemovedAgentModel(SmolStr);
+
+impl Model for RemovedAgentModel {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    fn format(&self) -> Format {
+        Format::OpenAi
+    }
+
+    fn ask<'a>(&'a self, _: Prompt<'a>, _: &'a StreamSink) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let text = format!("there is no agent `{}` any more", self.0);
+        Box::pin(async move { Err(ModelError::new(ModelFault::Refused, text)) })
+    }
+}

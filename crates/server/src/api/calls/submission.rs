@@ -1,0 +1,217 @@
+//! A call that is made: at once, with a wait, or on its own.
+//!
+//! In: a tool, arguments, and how long the client waits. Out: 200 with the end of a call that ran, 202 with where it is when a
+//! person must be asked or the client does not wait, or a problem where it was refused. A client that goes away cancels its call,
+//! unless the call has a key or was promised to go on.
+
+use std::time::Duration;
+
+use axum::{
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio_util::sync::DropGuard;
+use toolhub_core::{
+    CallRequest, CancellationToken, ErrorKind, Outcome, Reached,
+    ids::{CallId, Tenant, ThreadId},
+};
+
+use super::{CallView, find, rate_limit_headers};
+use crate::{
+    api::tools::ToolPath,
+    app::App,
+    extract::{Body, IdempotencyHeader, Params, Prefer, Trace},
+    json::Json,
+    links::{self, Links},
+    problem::{ApiResult, Code, Flaw, Problem},
+    scope::Principal,
+};
+
+/// What a call is made with.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CallBody {
+    /// The tool's arguments.
+    #[serde(default)]
+    arguments: Map<String, Value>,
+    /// The conversation.
+    #[schemars(regex(pattern = r"^(\.{0,2}[A-Za-z0-9_:-]|\.{3})[A-Za-z0-9._:-]{0,127}$"))]
+    thread_id: Option<String>,
+    /// A shorter time than the tool's own, in milliseconds. A longer one changes nothing.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    timeout_ms: Option<u64>,
+    /// The id the model gave its request; it is given back as `modelCallId`.
+    #[schemars(length(min = 1, max = 256))]
+    call_id: Option<String>,
+}
+
+#[allow(clippy::too_many_arguments, reason = "a handler takes the parts of a request one by one")]
+pub(super) async fn call(
+    State(app): State<App>,
+    principal: Principal,
+    Params(ToolPath { name }): Params<ToolPath>,
+    IdempotencyHeader(key): IdempotencyHeader,
+    prefer: Prefer,
+    Trace(trace): Trace,
+    links: Links,
+    Body(body): Body<CallBody>,
+) -> ApiResult<Response> {
+    body.check()?;
+    let Principal { tenant, caller, .. } = principal;
+    let thread = body.thread_id.and_then(|thread| ThreadId::new(thread).ok());
+    let arguments = Value::Object(body.arguments);
+    let mut call = app.hub().call(name.as_str(), arguments).tenant(tenant.clone()).caller(caller.clone());
+    if let Some(thread) = &thread {
+        call = call.thread(thread.as_str());
+    }
+    if let Some(trace) = trace {
+        call = call.trace(trace);
+    }
+    if let Some(time) = body.timeout_ms {
+        call = call.timeout(Duration::from_millis(time));
+    }
+    if let Some(id) = body.call_id {
+        call = call.model_call(id);
+    }
+    let keyed = key.is_some();
+    if let Some(key) = key {
+        call = call.idempotency_key(key.as_str());
+    }
+    let waits = CallResponder { app: &app, tenant: &tenant, links: &links, prefer, keyed };
+    let mut response = waits.respond(call).await?;
+    rate_limit_headers::insert_headers(
+        &app.hub().rates_left(&name, &tenant, thread.as_ref(), &caller),
+        response.headers_mut(),
+    );
+    Ok(response)
+}
+
+/// A client that waits, and how long.
+struct CallResponder<'a> {
+    app: &'a App,
+    tenant: &'a Tenant,
+    links: &'a Links,
+    prefer: Prefer,
+    keyed: bool,
+}
+
+impl CallResponder<'_> {
+    /// Makes the call, and answers when the client has waited long enough.
+    async fn respond(&self, call: CallRequest<'_>) -> ApiResult<Response> {
+        let (id, prefer) = (call.id(), self.prefer);
+        if prefer == Prefer::default() {
+            return match call.until_asked().await {
+                Reached::Ended(outcome) => Ok(ended_response(outcome, self.links)),
+                _ => self.respond_accepted(id).await,
+            };
+        }
+        // From here on the call may outlive the request. Until that is promised, a client that goes away still cancels it.
+        let cancel = CancellationToken::new();
+        let gone = (!self.keyed && !prefer.respond_async).then(|| cancel.clone().drop_guard());
+        let mut running = call.detached().cancel_on(&cancel).start();
+        let waited = match prefer.wait {
+            Some(wait) => tokio::time::timeout(wait, running.outcome()).await.ok(),
+            None => None,
+        };
+        let in_time = waited.is_some();
+        let reached = match waited {
+            Some(outcome) => Reached::Ended(outcome),
+            None => running.accepted().await,
+        };
+        gone.map(DropGuard::disarm);
+        if let Reached::Ended(outcome) = &reached
+            && self.continues_after_restart(outcome).await?
+        {
+            return self.respond_accepted(id).await;
+        }
+        match reached {
+            // It was over before the promise was made; what was asked for is the promise.
+            Reached::Ended(outcome) if !in_time && !was_refused(&outcome) => {
+                // Of a repetition it is the first call that can be looked up.
+                let (id, replayed) = (outcome.id, outcome.replayed);
+                Ok(mark_replayed(self.accepted_response(CallView::from_outcome(outcome, self.links), id), replayed))
+            }
+            Reached::Ended(outcome) => Ok(add_preference_applied(ended_response(outcome, self.links), prefer)),
+            _ => self.respond_accepted(id).await,
+        }
+    }
+
+    /// Whether a call has ended only for this process: the server goes away, and after a restart the call goes on.
+    async fn continues_after_restart(&self, outcome: &Outcome) -> ApiResult<bool> {
+        if outcome.error.as_ref().is_none_or(|error| error.kind != ErrorKind::Interrupted) {
+            return Ok(false);
+        }
+        let record = self.app.hub().call_record(self.tenant, outcome.id).await?;
+        Ok(record.is_some_and(|record| record.outcome.is_none()))
+    }
+
+    /// The answer to a call that goes on.
+    async fn respond_accepted(&self, id: CallId) -> ApiResult<Response> {
+        let view = find(self.app, self.tenant, id, self.links).await?;
+        Ok(self.accepted_response(view.ok_or_else(|| super::not_found(&id.to_string()))?, id))
+    }
+
+    fn accepted_response(&self, view: CallView, id: CallId) -> Response {
+        let location = [(header::LOCATION, links::call_path(id))];
+        add_preference_applied((StatusCode::ACCEPTED, location, Json(view)).into_response(), self.prefer)
+    }
+}
+
+impl CallBody {
+    fn check(&self) -> ApiResult<()> {
+        let refuse = |pointer: &str, detail: &str| {
+            let flaw = Flaw { pointer: pointer.into(), detail: detail.into() };
+            Err(Problem::new(Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..])).with("errors", [flaw]))
+        };
+        if self.timeout_ms.is_some_and(|time| !(1..=86_400_000).contains(&time)) {
+            return refuse("/timeoutMs", "is a number from 1 to 86400000");
+        }
+        if self.call_id.as_ref().is_some_and(|id| id.is_empty() || id.chars().count() > 256) {
+            return refuse("/callId", "takes 1 to 256 characters");
+        }
+        if self.thread_id.as_ref().is_some_and(|id| ThreadId::new(id.as_str()).is_err()) {
+            return refuse("/threadId", "takes 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
+        }
+        Ok(())
+    }
+}
+
+/// Whether a call was refused before its tool ran.
+fn was_refused(outcome: &Outcome) -> bool {
+    outcome.attempts == 0 && outcome.error.as_ref().is_some_and(|error| error.kind.row().http != 200)
+}
+
+/// The answer to a call that has ended: its end if it ran, a problem if it was refused.
+fn ended_response(outcome: Outcome, links: &Links) -> Response {
+    let replayed = outcome.replayed;
+    let refused = outcome.error.as_ref().filter(|_| was_refused(&outcome));
+    let response = match refused {
+        Some(error) => {
+            let problem = Problem::from(error.clone()).with("callId", outcome.id);
+            problem
+                .with_some("threadId", outcome.thread.as_ref())
+                .with_some("traceId", outcome.trace_id)
+                .into_response()
+        }
+        None => Json(CallView::from_outcome(outcome, links)).into_response(),
+    };
+    mark_replayed(response, replayed)
+}
+
+fn mark_replayed(mut response: Response, replayed: bool) -> Response {
+    if replayed {
+        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    response
+}
+
+fn add_preference_applied(mut response: Response, prefer: Prefer) -> Response {
+    if let Some(value) = prefer.applied_header().and_then(|words| HeaderValue::try_from(words).ok()) {
+        response.headers_mut().insert("preference-applied", value);
+    }
+    response
+}

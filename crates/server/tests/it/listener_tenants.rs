@@ -1,0 +1,206 @@
+//! Every route, asked by somebody of another tenant for things that are really there: made from the description of the API,
+//! so that a new route is tried as well.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Method, Request, header},
+};
+use serde_json::{Value, json};
+use toolhub_agent::{AgentPlan, AgentService, RunStatus};
+use toolhub_core::{
+    Answer, ApprovalOutcome, CallContext, Content, JsonReply, Reached, ToolError, ToolHub,
+    backend::Memory,
+    dynamic, dynamic_stateful,
+    ids::{Caller, Tenant, ThreadId},
+};
+use toolhub_server::{Scope, Server};
+
+use crate::support_agents::EchoModel;
+use crate::support_listener::{make_key, read_json, send_raw, settings_with_keys};
+
+/// In everything that tenant `a` has.
+const CANARY: &str = "canary-of-tenant-a";
+
+/// The routes that make things of the asker's own under whatever name they are given. For all others a thing of somebody else
+/// is not there.
+const CREATES_OWN_RESOURCE: [(&str, &str); 4] = [
+    ("POST", "/api/v1/threads/{id}/messages"),
+    ("POST", "/api/v1/threads/{id}/batches"),
+    ("PUT", "/api/v1/state/contexts/{contextId}/{kind}"),
+    ("PUT", "/api/v1/threads/{id}/snapshot"),
+];
+
+/// What a route wants to be sent, so that it is not refused for its form.
+const BODIES: [(&str, &str); 8] = [
+    ("POST /api/v1/threads/{id}/messages", r#"{"content": "hello"}"#),
+    ("POST /api/v1/calls/{id}/result", r#"{"output": 1}"#),
+    ("POST /api/v1/approvals/{id}", r#"{"outcome": "proceed_once"}"#),
+    ("POST /api/v1/threads/{id}/batches", r#"{"role": "assistant", "tool_calls": []}"#),
+    ("PUT /api/v1/state/contexts/{contextId}/{kind}", r#"{"data": {"of": "b"}}"#),
+    ("PATCH /api/v1/state/contexts/{contextId}/{kind}", r#"{"data": {"of": "b"}}"#),
+    ("POST /api/v1/state/contexts/{contextId}/{kind}/rollback", r#"{"version": 1}"#),
+    ("POST /agents/{threadId}/tool-states/reset", "{}"),
+];
+
+struct TwoTenants {
+    router: Router,
+    keys: BTreeMap<String, String>,
+    /// What stands in the gap of a path, by how the path begins.
+    ids: Vec<(&'static str, String)>,
+}
+
+/// A server on which tenant `a` has one of everything.
+async fn two_tenants() -> TwoTenants {
+    let any = || json!({"type": "object"});
+    let echo =
+        |name: &str| dynamic(name, any(), |given: Value, _: CallContext| async move { Ok::<_, ToolError>(given) });
+    let cart = dynamic_stateful("cart", "cart", any(), |mut given: Value, _: CallContext| async move {
+        given.as_object_mut().map(|given| given.remove("state"));
+        Ok::<_, ToolError>(JsonReply::with_state(given.clone(), given))
+    });
+    let store = Arc::new(Memory::default());
+    let builder = ToolHub::builder().shared_store(store.clone()).tool(echo("order").confirm()).tool(cart);
+    let hub = builder.tool(echo("long").read_only().text_limit(10)).build().await.unwrap();
+    let (a, said) = (Tenant::new("a").unwrap(), json!({"said": CANARY}));
+    let call = |tool: &'static str| hub.call(tool, said.clone()).tenant(a.clone()).thread("t-a");
+    let ended = call("cart").await;
+    assert!(ended.error.is_none(), "{ended:?}");
+    let long = call("long").await;
+    let pointed = |piece: &Content| if let Content::Artifact { id, .. } = piece { Some(id.to_string()) } else { None };
+    let artifact = long.content.iter().find_map(pointed).expect("an artifact");
+    let ask = async |thread: &str| match call("order").thread(thread).until_asked().await {
+        Reached::Waiting { approval, .. } => approval,
+        other => panic!("{other:?}"),
+    };
+    let always = Answer::new(ApprovalOutcome::ProceedAlways, Caller::new(CANARY).unwrap());
+    let allowed = ask("t-b").await;
+    hub.resolve_approval(&a, allowed, always).await.unwrap();
+    while hub.running() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let grant = hub.grants(&a).await.unwrap().remove(0).id.to_string();
+    let question = ask("t-a").await;
+    let agents = AgentService::new(&hub);
+    agents.define("default", AgentPlan::new(Arc::new(EchoModel::default())));
+    let mut run = agents.send(&a, &ThreadId::new("t-a").unwrap(), CANARY).await.unwrap();
+    assert_eq!(run.wait_ended().await.status, RunStatus::Completed);
+    let made = [
+        make_key("a", "a", &Scope::ALL[..5]),
+        make_key("b", "b", &Scope::ALL[..5]),
+        make_key("b-admin", "b", &[Scope::Admin]),
+    ];
+    let keys = made.iter().map(|(setting, text)| (setting.name.clone(), text.clone())).collect();
+    let server =
+        Server::new(hub, store, settings_with_keys(made.into_iter().map(|(setting, _)| setting))).agents(agents);
+    let ids = vec![
+        ("/api/v1/approvals/", question.to_string()),
+        ("/api/v1/artifacts/", artifact),
+        ("/api/v1/calls/", ended.id.to_string()),
+        ("/api/v1/grants/", grant),
+        ("/api/v1/runs/", run.id().to_string()),
+        ("/api/v1/state/contexts/", "t-a%2Fcart".into()),
+        ("/api/v1/threads/", "t-a".into()),
+        ("/agents/", "t-a".into()),
+    ];
+    TwoTenants { router: server.router(), keys, ids }
+}
+
+impl TwoTenants {
+    /// The path with things of tenant `a` in its gaps; `None` where it has no gap for one.
+    fn fill_path(&self, path: &str) -> Option<String> {
+        let (_, id) = self.ids.iter().find(|(begins, _)| path.starts_with(begins) && path.contains('{'))?;
+        let parts = path.split('/').map(|part| match part {
+            "{kind}" => "business",
+            "{tool}" => "cart",
+            _ if part.starts_with('{') => id,
+            _ => part,
+        });
+        Some(parts.collect::<Vec<_>>().join("/"))
+    }
+
+    async fn request(&self, who: &str, method: &str, path: &str, body: Option<&str>) -> (u16, Value) {
+        let request = Request::builder().method(method.parse::<Method>().unwrap()).uri(path);
+        let request = request.header(header::HOST, "localhost");
+        let request = request.header(header::AUTHORIZATION, format!("Bearer {}", self.keys[who]));
+        let request = if body.is_some() { request.header(header::CONTENT_TYPE, "application/json") } else { request };
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_owned()));
+        let (status, body) = read_json(send_raw(&self.router, request.body(body).unwrap()).await).await;
+        (status.as_u16(), body)
+    }
+
+    /// Everything tenant `a` can read, by address.
+    async fn readable_by_a(&self) -> BTreeMap<String, Value> {
+        let mut all = BTreeMap::new();
+        for (method, path) in routes() {
+            let whose =
+                ["approvals", "calls", "grants", "threads", "state/contexts"].map(|list| format!("/api/v1/{list}"));
+            let filled = if whose.contains(&path) { Some(path.clone()) } else { self.fill_path(&path) };
+            if let (Some(filled), "GET") = (filled, method.as_str()) {
+                let (status, mut body) = self.request("a", "GET", &filled, None).await;
+                assert_eq!(status, 200, "{filled}: {body}");
+                // When it was asked is another moment each time.
+                for place in ["/data/timestamp", "/toolStates/timestamp", "/timestamp", "/savedAt"] {
+                    body.pointer_mut(place).map(Value::take);
+                }
+                all.insert(filled, body);
+            }
+        }
+        all
+    }
+}
+
+fn routes() -> Vec<(String, String)> {
+    let document = Server::openapi();
+    let of = |(path, methods): (&String, &Value)| {
+        let methods = methods.as_object().unwrap().keys();
+        methods.map(|method| (method.to_uppercase(), path.clone())).collect::<Vec<_>>()
+    };
+    document["paths"].as_object().unwrap().iter().flat_map(of).collect()
+}
+
+#[tokio::test]
+async fn whatever_another_tenant_asks_for_is_not_there_and_stays_as_it_is() {
+    let two = two_tenants().await;
+    let before = two.readable_by_a().await;
+    let told: Vec<_> =
+        before.iter().filter(|(_, body)| body.to_string().contains(CANARY)).map(|(path, _)| path).collect();
+    assert!(told.len() > 8, "hardly anything of tenant a can be recognised: {told:?}");
+    let (mut tried, mut wrong) = (0, Vec::new());
+    let mut all = routes();
+    // Those that make something come last: from then on the other tenant has something of that name too.
+    all.sort_by_key(|(method, path)| CREATES_OWN_RESOURCE.contains(&(method.as_str(), path.as_str())));
+    for (method, path) in all {
+        let asked = format!("{method} {path}");
+        let body = BODIES.iter().find(|(route, _)| *route == asked).map(|(_, body)| *body);
+        let filled = two.fill_path(&path);
+        let batch = if path.ends_with("/batches") { "?format=openai" } else { "" };
+        let own = CREATES_OWN_RESOURCE.contains(&(method.as_str(), path.as_str()));
+        let address = format!("{}{batch}", filled.clone().unwrap_or_else(|| path.clone()));
+        for who in ["b", "b-admin"] {
+            let (status, answer) = two.request(who, &method, &address, body).await;
+            if answer.to_string().contains(CANARY) {
+                wrong.push(format!("{who} sees of tenant a: {asked} {answer}"));
+            }
+            if filled.is_some() && !own && status != 404 {
+                wrong.push(format!("{who} is answered {status}: {asked} {answer}"));
+            }
+            if method == "GET" && answer["items"].as_array().is_some_and(|items| items.iter().any(belongs_to_a)) {
+                wrong.push(format!("{who} is shown a list with things of tenant a: {asked} {answer}"));
+            }
+            tried += usize::from(filled.is_some());
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert!(tried > 30, "only {tried} routes have a place for a thing of a tenant");
+    for (path, after) in two.readable_by_a().await {
+        assert_eq!(after, before[&path], "{path}");
+    }
+}
+
+/// Whether an item of a list belongs to tenant `a`.
+fn belongs_to_a(item: &Value) -> bool {
+    item["threadId"] == "t-a" || item["contextId"] == "t-a/cart"
+}
