@@ -8,7 +8,7 @@ use std::{
 };
 
 /// A path to be timed: makes the future of one call.
-pub(crate) type Path<'a> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a>;
+pub(crate) type TimedPath<'a> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a>;
 
 const ROUNDS: usize = 41;
 const ROUND: Duration = Duration::from_millis(40);
@@ -18,25 +18,28 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// The median nanoseconds of one call of each path.
-pub(crate) fn side_by_side(runtime: &tokio::runtime::Runtime, paths: &[(&str, Path<'_>)]) -> Vec<(String, f64)> {
-    let batches: Vec<u32> = paths.iter().map(|(_, path)| batch(runtime, path)).collect();
+pub(crate) fn measure_interleaved(
+    runtime: &tokio::runtime::Runtime,
+    paths: &[(&str, TimedPath<'_>)],
+) -> Vec<(String, f64)> {
+    let batches: Vec<u32> = paths.iter().map(|(_, path)| calls_per_round(runtime, path)).collect();
     let mut times = vec![Vec::new(); paths.len()];
     for _ in 0..ROUNDS {
         for (at, (_, path)) in paths.iter().enumerate() {
-            times[at].push(per_call(runtime, path, batches[at]));
+            times[at].push(nanos_per_call(runtime, path, batches[at]));
         }
     }
     paths.iter().zip(times).map(|((name, _), times)| ((*name).to_owned(), median(times))).collect()
 }
 
 /// How many calls fit into a round; finding out warms everything up.
-fn batch(runtime: &tokio::runtime::Runtime, path: &Path<'_>) -> u32 {
-    per_call(runtime, path, 2_000);
-    let nanos = per_call(runtime, path, 2_000);
+fn calls_per_round(runtime: &tokio::runtime::Runtime, path: &TimedPath<'_>) -> u32 {
+    nanos_per_call(runtime, path, 2_000);
+    let nanos = nanos_per_call(runtime, path, 2_000);
     (ROUND.as_nanos() as f64 / nanos).clamp(100.0, 1_000_000.0) as u32
 }
 
-fn per_call(runtime: &tokio::runtime::Runtime, path: &Path<'_>, calls: u32) -> f64 {
+fn nanos_per_call(runtime: &tokio::runtime::Runtime, path: &TimedPath<'_>, calls: u32) -> f64 {
     runtime.block_on(async {
         let began = Instant::now();
         for _ in 0..calls {
@@ -52,7 +55,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 /// For each work: the rate of two threads over the rate of one, in turns.
-pub(crate) fn two_threads_over_one(works: &[&(dyn Fn() + Sync)]) -> Vec<f64> {
+pub(crate) fn two_thread_speedup(works: &[&(dyn Fn() + Sync)]) -> Vec<f64> {
     let timed = |work: &(dyn Fn() + Sync), threads: usize| {
         let began = Instant::now();
         std::thread::scope(|scope| {

@@ -40,12 +40,12 @@ async fn add_up(numbers: Add, mut total: State<Total>) -> Result<Sum, ToolError>
 }
 
 /// What every library does at least: a tool behind a `dyn`, arguments and result as JSON values.
-trait Bare: Sync + Send {
+trait BaselineTool: Sync + Send {
     fn call(&self, arguments: Value) -> Pin<Box<dyn Future<Output = Value> + Send + '_>>;
 }
 
-struct BareAdd;
-impl Bare for BareAdd {
+struct BaselineAdd;
+impl BaselineTool for BaselineAdd {
     fn call(&self, arguments: Value) -> Pin<Box<dyn Future<Output = Value> + Send + '_>> {
         Box::pin(async move {
             let numbers = serde_json::from_value(arguments).expect("the arguments fit");
@@ -55,9 +55,9 @@ impl Bare for BareAdd {
     }
 }
 
-pub(crate) async fn bare() {
-    static BARE: LazyLock<Box<dyn Bare>> = LazyLock::new(|| Box::new(BareAdd));
-    let output = BARE.call(read(black_box(ARGUMENTS))).await;
+pub(crate) async fn baseline_call() {
+    static BASELINE: LazyLock<Box<dyn BaselineTool>> = LazyLock::new(|| Box::new(BaselineAdd));
+    let output = BASELINE.call(parse_json(black_box(ARGUMENTS))).await;
     black_box(output.to_string());
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn hub(others: usize) -> ToolHub {
 }
 
 pub(crate) async fn hub_text(hub: &ToolHub) {
-    let outcome = hub.call("add", read(black_box(ARGUMENTS))).await;
+    let outcome = hub.call("add", parse_json(black_box(ARGUMENTS))).await;
     black_box(outcome.output.to_string());
 }
 
@@ -86,17 +86,17 @@ pub(crate) async fn hub_value(hub: &ToolHub) {
 }
 
 pub(crate) async fn hub_effect(hub: &ToolHub) {
-    let outcome = hub.call("add_effect", read(black_box(ARGUMENTS))).thread("bench").await;
+    let outcome = hub.call("add_effect", parse_json(black_box(ARGUMENTS))).thread("bench").await;
     black_box(outcome.output.to_string());
 }
 
 pub(crate) async fn hub_state(hub: &ToolHub) {
-    let outcome = hub.call("add_up", read(black_box(ARGUMENTS))).thread("bench").await;
+    let outcome = hub.call("add_up", parse_json(black_box(ARGUMENTS))).thread("bench").await;
     black_box(outcome.output.to_string());
 }
 
 /// A fixed amount of calls, on a runtime of this thread's own.
-pub(crate) fn many<F: Future<Output = ()>>(call: impl Fn() -> F) {
+pub(crate) fn run_calls<F: Future<Output = ()>>(call: impl Fn() -> F) {
     crate::measure::runtime().block_on(async {
         for _ in 0..100_000 {
             call().await;
@@ -108,7 +108,7 @@ pub(crate) fn many<F: Future<Output = ()>>(call: impl Fn() -> F) {
 pub(crate) const THREADS: usize = 10_000;
 
 /// A hub with a hundred tools and many threads that know trouble, and the last of those threads.
-pub(crate) async fn crowd() -> (ToolHub, Tenant, ThreadId) {
+pub(crate) async fn hub_with_many_threads() -> (ToolHub, Tenant, ThreadId) {
     let tools = (0..100).map(|n| tool(&format!("tool_{n}"), add).read_only());
     let hub = ToolHub::builder().tools(tools).build().await.expect("the tools are in order");
     let (tenant, mut last) = (Tenant::default(), ThreadId::mint());
@@ -121,10 +121,10 @@ pub(crate) async fn crowd() -> (ToolHub, Tenant, ThreadId) {
     (hub, tenant, last)
 }
 
-pub(crate) async fn available(hub: &ToolHub, tenant: &Tenant, thread: &ThreadId) {
+pub(crate) async fn list_available_tools(hub: &ToolHub, tenant: &Tenant, thread: &ThreadId) {
     black_box(hub.available_tools(tenant, thread).await.expect("the store answers"));
 }
 
-pub(crate) fn read(text: &str) -> Value {
+pub(crate) fn parse_json(text: &str) -> Value {
     serde_json::from_str(text).expect("the arguments are JSON")
 }

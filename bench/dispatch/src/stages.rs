@@ -4,11 +4,11 @@ use std::{hint::black_box, time::Duration};
 
 use toolhub::{Hook, Policy, RateLimit, Rule, RunLimits, clock::Timestamp, ids::RunId, prelude::*};
 
-use crate::paths::{ARGUMENTS, add, read};
+use crate::paths::{ARGUMENTS, add, parse_json};
 
 /// A hook that lets everything pass.
-struct Pass;
-impl Hook for Pass {}
+struct NoopHook;
+impl Hook for NoopHook {}
 
 /// The stages that are timed: what the table says, and the tool that has it.
 pub(crate) const STAGES: [(&str, &str); 11] = [
@@ -49,8 +49,8 @@ pub(crate) async fn hub() -> ToolHub {
         .rule(Rule::deny("l*").when("/a", "^9"))
         .rule(Rule::allow("all"))
         .rule(Rule::deny("all").when("/a", "^9"))
-        .hook("hook", Pass)
-        .hook("all", Pass)
+        .hook("hook", NoopHook)
+        .hook("all", NoopHook)
         .run_limits(RunLimits { same_call: u32::MAX, calls: u32::MAX })
         .build()
         .await
@@ -59,7 +59,7 @@ pub(crate) async fn hub() -> ToolHub {
 
 /// One call of a tool of that hub.
 pub(crate) async fn call(hub: &ToolHub, tool: &'static str, run: RunId) {
-    let mut request = hub.call(tool, read(black_box(ARGUMENTS)));
+    let mut request = hub.call(tool, parse_json(black_box(ARGUMENTS)));
     if tool.contains("thread") || tool == "all" {
         request = request.thread("bench");
     }
@@ -72,6 +72,6 @@ pub(crate) async fn call(hub: &ToolHub, tool: &'static str, run: RunId) {
 }
 
 /// A run to call in.
-pub(crate) fn run() -> RunId {
+pub(crate) fn new_run_id() -> RunId {
     RunId::mint(Timestamp::from_millis(0))
 }

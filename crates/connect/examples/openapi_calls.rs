@@ -16,8 +16,8 @@ use std::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolhub_connect::{
-    openapi::{self, Credential, Imported, Options, Plan},
-    rest::{Place, Secret},
+    openapi::{self, Credential, ImportedDocument, Options, Plan},
+    rest::{ParameterLocation, Secret},
 };
 use toolhub_core::ToolHub;
 
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let imported = openapi::import_value(&value, &options)?;
     let import = begin.elapsed() - read;
     let begin = Instant::now();
-    let tools = imported.plans.iter().map(|plan| plan.tool_by(plan.request().allow_host("127.0.0.1")));
+    let tools = imported.plans.iter().map(|plan| plan.tool_with_request(plan.request().allow_host("127.0.0.1")));
     let hub = ToolHub::builder().tools(tools.collect::<Vec<_>>()).build().await?;
     let mut told = import_report(&imported);
     told["seconds"] = json!([read, import, begin.elapsed()].map(|time| time.as_secs_f64()));
@@ -68,7 +68,7 @@ fn print_line(value: &Value) -> std::io::Result<()> {
     out.flush()
 }
 
-fn import_report(imported: &Imported) -> Value {
+fn import_report(imported: &ImportedDocument) -> Value {
     let warning = |warning: &openapi::Warning| json!({"text": warning.to_string(), "skipped": warning.skipped});
     json!({
         "title": imported.title,
@@ -78,20 +78,20 @@ fn import_report(imported: &Imported) -> Value {
 }
 
 fn plan_report(plan: &Plan) -> Value {
-    let place = |place: Place| match place {
-        Place::Path => "path",
-        Place::Query => "query",
-        Place::Header => "header",
-        Place::Cookie => "cookie",
+    let place = |place: ParameterLocation| match place {
+        ParameterLocation::Path => "path",
+        ParameterLocation::Query => "query",
+        ParameterLocation::Header => "header",
+        ParameterLocation::Cookie => "cookie",
     };
     let body = plan.body.as_ref().map(|body| {
         json!({"mediaType": body.media_type, "argument": body.argument, "members": body.members, "required": body.required})
     });
     let parameters = plan.parameters.iter().map(
-        |parameter| json!({"argument": parameter.argument, "name": parameter.name, "place": place(parameter.place)}),
+        |parameter| json!({"argument": parameter.argument, "name": parameter.name, "place": place(parameter.location)}),
     );
     json!({
-        "name": plan.name, "original": plan.original, "method": plan.method, "path": plan.path, "schema": plan.schema,
+        "name": plan.name, "original": plan.original_name, "method": plan.method, "path": plan.path, "schema": plan.schema,
         "parameters": parameters.collect::<Vec<_>>(), "body": body,
     })
 }

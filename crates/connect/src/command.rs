@@ -4,18 +4,18 @@
 //! asked; a program sees the variables it was given and no others, and ends with its call or its thread. What it may say, and how
 //! that is read, is in `answer`; the process itself is `process`; `guard` sees to it that nothing outlives the hub.
 
-mod answer;
 mod environment;
 mod error;
 mod failure;
 pub mod guard;
-mod live;
-mod once;
+mod long_running;
+mod one_shot;
 mod output;
 mod process;
 mod program;
-mod reach;
 mod request;
+mod response;
+mod signals;
 mod stderr;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
@@ -23,10 +23,10 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 use serde_json::json;
 use toolhub_core::{Kind, ToolBuilder};
 
-pub use environment::PASSED;
+pub use environment::DEFAULT_PASS_ENV;
 pub use error::CommandError;
 pub use guard::Guard;
-pub use request::TAKEN;
+pub use request::RESERVED_MEMBERS;
 
 /// A program that is to be a tool.
 ///
@@ -43,7 +43,7 @@ pub struct Command {
     program: PathBuf,
     args: Vec<String>,
     env: BTreeMap<String, String>,
-    pass: Vec<String>,
+    pass_env: Vec<String>,
     cwd: Option<PathBuf>,
     guard: Option<Guard>,
     state: Option<String>,
@@ -53,14 +53,14 @@ pub struct Command {
 /// How much a program may say, and how long it may take to end.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    output: usize,
-    line: usize,
+    max_output: usize,
+    max_line: usize,
     grace: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { output: 8 * 1024 * 1024, line: 4 * 1024 * 1024, grace: Duration::from_secs(2) }
+        Self { max_output: 8 * 1024 * 1024, max_line: 4 * 1024 * 1024, grace: Duration::from_secs(2) }
     }
 }
 
@@ -72,7 +72,7 @@ impl Command {
             program: program.into(),
             args: Vec::new(),
             env: BTreeMap::new(),
-            pass: Vec::new(),
+            pass_env: Vec::new(),
             cwd: None,
             guard: None,
             state: None,
@@ -101,7 +101,7 @@ impl Command {
     /// A variable it gets from the hub's own environment, as it is when the program starts. Of those only [`PASSED`] are given
     /// without being asked for.
     pub fn pass_env(mut self, name: impl Into<String>) -> Self {
-        self.pass.push(name.into());
+        self.pass_env.push(name.into());
         self
     }
 
@@ -127,13 +127,13 @@ impl Command {
     /// How many bytes it may write to its output during one call; 8 MiB where nothing is said. What it writes to its error
     /// output is not limited: the end of it is kept and the rest is dropped.
     pub fn max_output(mut self, bytes: usize) -> Self {
-        self.limits.output = bytes;
+        self.limits.max_output = bytes;
         self
     }
 
     /// How long one line of a stateful tool may be, in bytes; 4 MiB where nothing is said.
     pub fn max_line(mut self, bytes: usize) -> Self {
-        self.limits.line = bytes;
+        self.limits.max_line = bytes;
         self
     }
 
@@ -149,25 +149,25 @@ impl Command {
     /// # Errors
     /// Names the setting that is wrong, and what to do.
     pub fn check(&self) -> Result<(), CommandError> {
-        self.sound()?;
-        program::find(self).map(|_| ())
+        self.validate()?;
+        program::resolve(self).map(|_| ())
     }
 
     /// A tool that starts the program anew for each call: `{"arguments": …}` on its input, JSON on its output.
     pub fn tool(self, name: &str) -> ToolBuilder {
         let config = self.config();
-        ToolBuilder::new(name, Kind::Stateless).config(config).run_by(Arc::new(once::Once(self)))
+        ToolBuilder::new(name, Kind::Stateless).config(config).run_by(Arc::new(one_shot::OneShot(self)))
     }
 
     /// A tool whose program lives as long as its thread needs it and is asked once for each call, with one line of JSON. What it
     /// remembers is handed to it with each request and taken from its answers, so it may be killed and started again at any time.
     pub fn stateful_tool(self, name: &str) -> ToolBuilder {
-        if self.sound().is_err() {
+        if self.validate().is_err() {
             // What could never be started is refused when it is registered, in the same words.
             return self.tool(name);
         }
         let (config, state) = (self.config(), self.state.clone());
-        live::tool(name, self).config(config).json_state(state.as_deref().unwrap_or(name))
+        long_running::tool(name, self).config(config).json_state(state.as_deref().unwrap_or(name))
     }
 
     fn config(&self) -> serde_json::Value {
@@ -175,7 +175,7 @@ impl Command {
     }
 
     /// Looks at what can be wrong whatever the machine is like.
-    fn sound(&self) -> Result<(), CommandError> {
+    fn validate(&self) -> Result<(), CommandError> {
         if self.program.as_os_str().is_empty() {
             return Err(CommandError::NoProgram);
         }
@@ -185,12 +185,12 @@ impl Command {
                 return Err(CommandError::Nul { setting });
             }
         }
-        for name in self.env.keys().chain(&self.pass) {
-            if !is_variable(name) {
+        for name in self.env.keys().chain(&self.pass_env) {
+            if !is_valid_env_name(name) {
                 return Err(CommandError::Variable { name: name.escape_debug().to_string() });
             }
         }
-        for (setting, bytes) in [("max_output", self.limits.output), ("max_line", self.limits.line)] {
+        for (setting, bytes) in [("max_output", self.limits.max_output), ("max_line", self.limits.max_line)] {
             if bytes == 0 {
                 return Err(CommandError::Zero { setting });
             }
@@ -200,7 +200,7 @@ impl Command {
 }
 
 /// Whether a variable can have this name.
-pub(crate) fn is_variable(name: &str) -> bool {
+pub(crate) fn is_valid_env_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }
 
@@ -209,7 +209,7 @@ impl fmt::Debug for Command {
         // Arguments and values may be secrets.
         let (args, env) = (self.args.len(), Vec::from_iter(self.env.keys()));
         let mut this = f.debug_struct("Command");
-        this.field("program", &self.program).field("args", &args).field("env", &env).field("pass_env", &self.pass);
+        this.field("program", &self.program).field("args", &args).field("env", &env).field("pass_env", &self.pass_env);
         this.field("cwd", &self.cwd).field("guard", &self.guard).field("limits", &self.limits).finish_non_exhaustive()
     }
 }

@@ -5,25 +5,25 @@
 //! `plan` works out what holds, `factory` has what a program brings and makes the tool. What depends on several tools, such as whether
 //! those that one waits for are there, is left to whoever has them all.
 
-mod bounds;
-mod desk;
+mod diagnostics;
 mod error;
 mod factory;
 mod path;
 mod plan;
+mod raw;
+mod schema_check;
 mod secret;
 pub mod unit;
-mod written;
 
-pub use desk::{Desk, Ground, Problem, Process};
+pub use diagnostics::{ConfigEnv, Diagnostics, Problem, ProcessEnv};
 pub use error::ToolConfigError;
 pub use factory::{ToolFactory, create_tool};
-pub use path::{KeyPath, Step};
-pub use plan::{ToolPlan, auth::Auth};
-pub use secret::{Hidden, SecretSource};
-pub use unit::{Delay, Lasting, Size, Time, Unit};
-pub use written::{
+pub use path::{KeyPath, KeySegment};
+pub use plan::{ToolPlan, auth::ResolvedAuth};
+pub use raw::{
     Annotations, AnswerForm, AuthWay, Backoff, Cache, Calls, Cleanup, Command, Conflict, Connection, DependsOn, Groups,
     Keeper, KeyPlace, Kind, Method, RateLimit, RateLimits, RateScope, Rest, RestAuth, RestResult, Retry, ToolConfig,
-    ToolState, Unknown,
+    ToolState, UnknownKeys,
 };
+pub use secret::{SecretSource, SecretString};
+pub use unit::{Delay, DurationOrNever, Size, Time, Unit};

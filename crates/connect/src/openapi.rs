@@ -27,16 +27,16 @@
 
 mod arguments;
 mod body;
+mod body_assembler;
 mod document;
 mod error;
 mod fetch;
-mod gather;
 mod keyword;
+mod loader;
 mod naming;
 mod operation;
-mod place;
+mod parameter;
 mod plan;
-mod read;
 mod schema;
 mod security;
 mod server;
@@ -52,8 +52,8 @@ pub use self::{
     body::Format,
     error::{ImportError, Warning},
     fetch::{fetch, import_url},
+    loader::{load, parse},
     plan::Plan,
-    read::{load, parse},
     security::{Credential, Scheme, SchemeKind},
 };
 use crate::rest::Auth;
@@ -85,7 +85,7 @@ pub struct Options {
 /// What a document became.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Imported {
+pub struct ImportedDocument {
     /// The title of the document.
     pub title: String,
     /// The version of the service it describes.
@@ -100,7 +100,7 @@ pub struct Imported {
     pub filtered: usize,
 }
 
-impl Imported {
+impl ImportedDocument {
     /// The tools, ready for a hub.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolBuilder> {
@@ -118,7 +118,7 @@ impl Imported {
 ///
 /// # Errors
 /// When the text is no OpenAPI document, or a setting cannot be used. What is wrong with single operations is a warning.
-pub fn import(text: &str, options: &Options) -> Result<Imported, ImportError> {
+pub fn import(text: &str, options: &Options) -> Result<ImportedDocument, ImportError> {
     import_value(&parse(text)?, options)
 }
 
@@ -126,7 +126,7 @@ pub fn import(text: &str, options: &Options) -> Result<Imported, ImportError> {
 ///
 /// # Errors
 /// As [`import`], and when the file cannot be read.
-pub fn import_file(file: &Path, options: &Options) -> Result<Imported, ImportError> {
+pub fn import_file(file: &Path, options: &Options) -> Result<ImportedDocument, ImportError> {
     import_value(&load(file)?, options)
 }
 
@@ -134,6 +134,6 @@ pub fn import_file(file: &Path, options: &Options) -> Result<Imported, ImportErr
 ///
 /// # Errors
 /// As [`import`].
-pub fn import_value(document: &Value, options: &Options) -> Result<Imported, ImportError> {
+pub fn import_value(document: &Value, options: &Options) -> Result<ImportedDocument, ImportError> {
     operation::import(document, options)
 }

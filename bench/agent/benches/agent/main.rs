@@ -53,8 +53,8 @@ fn main() {
         let model: Arc<dyn Model> = Arc::new(OpenAi::new("demo").base_url(stub.base_url()));
         let folder = std::env::temp_dir().join(format!("toolhub-bench-agent-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        steps(&model, &folder, turns, runs).await;
-        many(&model, &folder, rounds, threads).await;
+        measure_steps(&model, &folder, turns, runs).await;
+        measure_concurrent_threads(&model, &folder, rounds, threads).await;
         std::fs::remove_dir_all(&folder).unwrap();
     });
 }
@@ -70,7 +70,7 @@ async fn service(model: &Arc<dyn Model>, file: Option<&std::path::Path>) -> Agen
 }
 
 /// How long a step takes: bare, in memory, on SQLite; medians over the turns.
-async fn steps(model: &Arc<dyn Model>, folder: &std::path::Path, turns: usize, runs: usize) {
+async fn measure_steps(model: &Arc<dyn Model>, folder: &std::path::Path, turns: usize, runs: usize) {
     let (memory, disk) = (service(model, None).await, service(model, Some(&folder.join("steps.db"))).await);
     let tools = memory.hub().export(Format::OpenAi);
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
@@ -79,9 +79,9 @@ async fn steps(model: &Arc<dyn Model>, folder: &std::path::Path, turns: usize, r
             let begun = Instant::now();
             for run in 0..runs {
                 match at {
-                    0 => bare(model, &tools).await,
-                    1 => ours(&memory, &format!("m{turn}-{run}")).await,
-                    _ => ours(&disk, &format!("d{turn}-{run}")).await,
+                    0 => baseline_run(model, &tools).await,
+                    1 => agent_run(&memory, &format!("m{turn}-{run}")).await,
+                    _ => agent_run(&disk, &format!("d{turn}-{run}")).await,
                 }
             }
             // Two steps each; the first turn only warms up.
@@ -105,7 +105,7 @@ async fn steps(model: &Arc<dyn Model>, folder: &std::path::Path, turns: usize, r
 }
 
 /// The same requests by hand.
-async fn bare(model: &Arc<dyn Model>, tools: &[Value]) {
+async fn baseline_run(model: &Arc<dyn Model>, tools: &[Value]) {
     let mut messages = vec![Message::User { content: "add 1 and 2".into() }];
     let reply = model.ask(prompt(&messages, tools), &|_| {}).await.unwrap();
     let call = &reply.calls[0];
@@ -121,14 +121,14 @@ fn prompt<'a>(messages: &'a [Message], tools: &'a [Value]) -> Prompt<'a> {
     Prompt { system: "", messages, tools, may_call: true, stream: false, timeout: Duration::from_secs(9), trace: None }
 }
 
-async fn ours(service: &AgentService, thread: &str) {
+async fn agent_run(service: &AgentService, thread: &str) {
     let thread = ThreadId::new(thread).unwrap();
     let mut run = service.send(&Tenant::default(), &thread, "add 1 and 2").await.unwrap();
     assert_eq!(run.wait_ended().await.content, "That makes 3.");
 }
 
 /// A thousand threads at once, again and again: nobody hears another, and memory stays where it is.
-async fn many(model: &Arc<dyn Model>, folder: &std::path::Path, rounds: usize, threads: usize) {
+async fn measure_concurrent_threads(model: &Arc<dyn Model>, folder: &std::path::Path, rounds: usize, threads: usize) {
     let service = service(model, Some(&folder.join("many.db"))).await;
     println!("\n| {threads} threads at once, on SQLite | runs/s | resident, MB |");
     println!("|---|---|---|");
@@ -145,11 +145,11 @@ async fn many(model: &Arc<dyn Model>, folder: &std::path::Path, rounds: usize, t
         });
         futures_util::future::join_all(runs).await;
         let rate = threads as f64 / begun.elapsed().as_secs_f64();
-        println!("| message {round} of each | {rate:.0} | {} |", resident());
+        println!("| message {round} of each | {rate:.0} | {} |", resident_mb());
     }
 }
 
-fn resident() -> u64 {
+fn resident_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() / 1024

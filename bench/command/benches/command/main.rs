@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops where it stands")]
 #![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
 
-mod bare;
-mod ours;
+mod baseline;
+mod hub_tools;
 
 // The binary's own.
 #[global_allocator]
@@ -20,24 +20,24 @@ use std::{
 use toolhub::command::guard;
 
 /// How `sed` makes an answer of a request.
-const ANSWER: [&str; 2] = ["-u", "s/\"arguments\"/\"result\"/"];
-const TURNS: usize = 9;
+const SED_ARGS: [&str; 2] = ["-u", "s/\"arguments\"/\"result\"/"];
+const ROUNDS: usize = 9;
 
 /// One way to get an answer from the program.
-struct Way {
+struct Variant {
     name: &'static str,
     calls: u32,
     /// The number of the way it is compared with.
-    beside: usize,
+    baseline: usize,
     times: Vec<Duration>,
 }
 
 fn main() -> ExitCode {
-    if let Some(end) = guard::if_asked(std::env::args_os()) {
+    if let Some(end) = guard::run_if_requested(std::env::args_os()) {
         return end;
     }
     // Without `--bench` cargo only wants to know whether it runs.
-    let (turns, part) = if std::env::args().any(|word| word == "--bench") { (TURNS, 1) } else { (1, 100) };
+    let (turns, part) = if std::env::args().any(|word| word == "--bench") { (ROUNDS, 1) } else { (1, 100) };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     // On a worker, where servers and agents call: the thread that only waits for the runtime is woken by another each time.
     runtime.block_on(runtime.spawn(measure(turns, part))).unwrap();
@@ -45,7 +45,8 @@ fn main() -> ExitCode {
 }
 
 async fn measure(turns: usize, part: u32) {
-    let way = |name, calls: u32, beside| Way { name, calls: (calls / part).max(1), beside, times: Vec::new() };
+    let way =
+        |name, calls: u32, beside| Variant { name, calls: (calls / part).max(1), baseline: beside, times: Vec::new() };
     let mut ways = [
         way("one process for each call: `tokio::process`", 200, 0),
         way("the same as a tool", 200, 0),
@@ -54,18 +55,18 @@ async fn measure(turns: usize, part: u32) {
         way("the same as a tool", 5_000, 3),
         way("the same as a tool, below a guard", 5_000, 3),
     ];
-    let (mut line, hub) = (bare::Line::start(), ours::hub().await);
+    let (mut line, hub) = (baseline::PersistentProcess::start(), hub_tools::hub().await);
     for turn in 0..=turns {
         for (number, way) in ways.iter_mut().enumerate() {
             let began = Instant::now();
             for _ in 0..way.calls {
                 match number {
-                    0 => bare::once().await,
-                    1 => ours::call(&hub, "once").await,
-                    2 => ours::call(&hub, "once_guarded").await,
-                    3 => line.ask().await,
-                    4 => ours::call(&hub, "lives").await,
-                    _ => ours::call(&hub, "lives_guarded").await,
+                    0 => baseline::run_once().await,
+                    1 => hub_tools::call(&hub, "once").await,
+                    2 => hub_tools::call(&hub, "once_guarded").await,
+                    3 => line.round_trip().await,
+                    4 => hub_tools::call(&hub, "lives").await,
+                    _ => hub_tools::call(&hub, "lives_guarded").await,
                 }
             }
             // The first turn only warms up.
@@ -78,12 +79,12 @@ async fn measure(turns: usize, part: u32) {
     hub.shutdown(Duration::from_secs(10)).await;
 }
 
-fn report(ways: &[Way]) {
+fn report(ways: &[Variant]) {
     println!("| way | one call | times the one by hand |");
     println!("|---|---|---|");
     for way in ways {
         let time = median(way.times.iter().map(|time| time.as_secs_f64() * 1e6).collect());
-        let pairs = way.times.iter().zip(&ways[way.beside].times);
+        let pairs = way.times.iter().zip(&ways[way.baseline].times);
         let ratio = median(pairs.map(|(ours, bare)| ours.as_secs_f64() / bare.as_secs_f64()).collect());
         println!("| {} | {time:.0} µs | {ratio:.2} |", way.name);
     }

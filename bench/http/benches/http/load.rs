@@ -20,14 +20,14 @@ pub(crate) struct Target {
     /// A whole request.
     pub(crate) request: Vec<u8>,
     /// How long the body of an answer is.
-    pub(crate) answer: usize,
-    pub(crate) least: Option<f64>,
-    pub(crate) most: Option<f64>,
+    pub(crate) body_len: usize,
+    pub(crate) min_rate_ratio: Option<f64>,
+    pub(crate) max_p99_ratio: Option<f64>,
 }
 
 /// What one turn gave.
 #[derive(Clone, Copy)]
-pub(crate) struct Measured {
+pub(crate) struct Measurement {
     pub(crate) rate: f64,
     pub(crate) p99: Duration,
 }
@@ -43,14 +43,14 @@ pub(crate) fn request(key: Option<&str>) -> Vec<u8> {
 /// Asks once, and sees that the answer is right; how long its body is.
 pub(crate) async fn probe(address: SocketAddr, request: &[u8]) -> usize {
     let mut client = Client::new(address).await;
-    let many = client.ask(request).await;
+    let many = client.send(request).await;
     let text = String::from_utf8_lossy(&client.buffer[..client.filled]);
     assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"sum\":42"), "{text}");
     many
 }
 
 /// One turn.
-pub(crate) async fn run(target: &Target, clients: usize, long: Duration) -> Measured {
+pub(crate) async fn run(target: &Target, clients: usize, long: Duration) -> Measurement {
     let begun = Instant::now();
     let end = begun + long;
     let mut tasks = Vec::new();
@@ -61,7 +61,7 @@ pub(crate) async fn run(target: &Target, clients: usize, long: Duration) -> Meas
             let mut times = Vec::new();
             let mut before = Instant::now();
             while before < end {
-                client.ask(&request).await;
+                client.send(&request).await;
                 let now = Instant::now();
                 times.push(now - before);
                 before = now;
@@ -75,7 +75,7 @@ pub(crate) async fn run(target: &Target, clients: usize, long: Duration) -> Meas
     }
     let took = begun.elapsed();
     times.sort_unstable();
-    Measured { rate: times.len() as f64 / took.as_secs_f64(), p99: times[times.len() * 99 / 100] }
+    Measurement { rate: times.len() as f64 / took.as_secs_f64(), p99: times[times.len() * 99 / 100] }
 }
 
 struct Client {
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// One request and its answer; how long its body is.
-    async fn ask(&mut self, request: &[u8]) -> usize {
+    async fn send(&mut self, request: &[u8]) -> usize {
         self.tcp.write_all(request).await.unwrap();
         self.filled = 0;
         loop {
@@ -101,7 +101,7 @@ impl Client {
             self.filled += many;
             let so_far = &self.buffer[..self.filled];
             if let Some(head) = so_far.windows(4).position(|part| part == b"\r\n\r\n") {
-                let body = length(&so_far[..head]);
+                let body = content_length(&so_far[..head]);
                 if self.filled >= head + 4 + body {
                     return body;
                 }
@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-fn length(head: &[u8]) -> usize {
+fn content_length(head: &[u8]) -> usize {
     assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(head));
     let head = std::str::from_utf8(head).unwrap();
     head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap()

@@ -5,25 +5,25 @@
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops where it stands")]
 #![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
 
-mod bare;
+mod baseline;
+mod hub_server;
 mod load;
-mod ours;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use std::time::Duration;
 
-use load::{Measured, Target};
+use load::{Measurement, Target};
 
 const CLIENTS: usize = 64;
-const TURNS: usize = 7;
-const TURN: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 7;
+const ROUND_DURATION: Duration = Duration::from_secs(2);
 
 fn main() {
     // Without `--bench` cargo only wants to know whether it runs.
     let (turns, turn) = match std::env::args().any(|word| word == "--bench") {
-        true => (TURNS, TURN),
+        true => (ROUNDS, ROUND_DURATION),
         false => (1, Duration::from_millis(50)),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -31,10 +31,10 @@ fn main() {
         let folder = std::env::temp_dir().join(format!("toolhub-bench-http-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let targets = [
-            bare::start().await,
-            ours::start("toolhub, in memory", ours::Store::Memory, false).await,
-            ours::start("toolhub, in memory, with a key", ours::Store::Memory, true).await,
-            ours::start("toolhub, on SQLite", ours::Store::Sqlite(folder.join("bench.db")), false).await,
+            baseline::start().await,
+            hub_server::start("toolhub, in memory", hub_server::Store::Memory, false).await,
+            hub_server::start("toolhub, in memory, with a key", hub_server::Store::Memory, true).await,
+            hub_server::start("toolhub, on SQLite", hub_server::Store::Sqlite(folder.join("bench.db")), false).await,
         ];
         let mut measured = vec![Vec::new(); targets.len()];
         for turn_number in 0..=turns {
@@ -51,7 +51,7 @@ fn main() {
     });
 }
 
-fn report(targets: &[Target], measured: &[Vec<Measured>]) {
+fn report(targets: &[Target], measured: &[Vec<Measurement>]) {
     println!(
         "| {CLIENTS} connections kept alive | answer, bytes | requests/s | times bare | target | p99 | times bare | target |"
     );
@@ -63,11 +63,13 @@ fn report(targets: &[Target], measured: &[Vec<Measured>]) {
         let rates = median(pairs().map(|(ours, bare)| ours.rate / bare.rate).collect());
         let tails = median(pairs().map(|(ours, bare)| ours.p99.as_secs_f64() / bare.p99.as_secs_f64()).collect());
         let word = |met: bool| if met { "met" } else { "MISSED" };
-        let wanted_rate = target.least.map(|least| format!("≥ {least}, {}", word(rates >= least))).unwrap_or_default();
-        let wanted_tail = target.most.map(|most| format!("≤ {most}, {}", word(tails <= most))).unwrap_or_default();
+        let wanted_rate =
+            target.min_rate_ratio.map(|least| format!("≥ {least}, {}", word(rates >= least))).unwrap_or_default();
+        let wanted_tail =
+            target.max_p99_ratio.map(|most| format!("≤ {most}, {}", word(tails <= most))).unwrap_or_default();
         println!(
             "| {} | {} | {rate:.0} | {rates:.2} | {wanted_rate} | {p99:.2} ms | {tails:.2} | {wanted_tail} |",
-            target.name, target.answer
+            target.name, target.body_len
         );
     }
 }

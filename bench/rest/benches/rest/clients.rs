@@ -7,25 +7,25 @@ use toolhub::{BoxFuture, ToolHub, rest::Rest};
 
 pub(crate) trait Client: Send + Sync {
     /// One request, and its answer read.
-    fn ask(&self) -> BoxFuture<'_, ()>;
+    fn send(&self) -> BoxFuture<'_, ()>;
 }
 
-struct Bare {
+struct ReqwestClient {
     client: reqwest::Client,
     url: String,
     post: bool,
 }
 
 /// Reqwest as it comes, without a proxy.
-pub(crate) fn bare(address: SocketAddr, post: bool) -> Arc<dyn Client> {
+pub(crate) fn baseline_client(address: SocketAddr, post: bool) -> Arc<dyn Client> {
     // It wants to know its cryptography even where none is spoken. A second bench may have said it already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    Arc::new(Bare { client, url: format!("http://{address}/v1/de/now"), post })
+    Arc::new(ReqwestClient { client, url: format!("http://{address}/v1/de/now"), post })
 }
 
-impl Client for Bare {
-    fn ask(&self) -> BoxFuture<'_, ()> {
+impl Client for ReqwestClient {
+    fn send(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let request = match self.post {
                 false => self.client.get(format!("{}?city=Bad%20Ems", self.url)),
@@ -41,20 +41,20 @@ impl Client for Bare {
     }
 }
 
-struct Ours(ToolHub);
+struct HubClient(ToolHub);
 
 /// A REST tool, through all doors of a hub.
-pub(crate) async fn ours(address: SocketAddr, post: bool) -> Arc<dyn Client> {
+pub(crate) async fn hub_client(address: SocketAddr, post: bool) -> Arc<dyn Client> {
     let (method, url) = (if post { "POST" } else { "GET" }, format!("http://{address}/v1/{{country}}/now"));
     let text = json!({"type": "string"});
     let parameters =
         json!({"type": "object", "properties": {"country": text, "city": text}, "required": ["country", "city"]});
     let weather = Rest::new(method, url).allow_host("127.0.0.1").tool_with("weather", parameters);
-    Arc::new(Ours(ToolHub::builder().tool(weather).build().await.unwrap()))
+    Arc::new(HubClient(ToolHub::builder().tool(weather).build().await.unwrap()))
 }
 
-impl Client for Ours {
-    fn ask(&self) -> BoxFuture<'_, ()> {
+impl Client for HubClient {
+    fn send(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let outcome = self.0.call("weather", json!({"country": "de", "city": "Bad Ems"})).await;
             assert_eq!(outcome.output["now"]["celsius"], json!(7.5), "{outcome:?}");

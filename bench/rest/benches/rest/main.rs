@@ -18,15 +18,15 @@ use std::{
 
 use clients::Client;
 
-const TURNS: usize = 7;
-const TURN: Duration = Duration::from_secs(1);
+const ROUNDS: usize = 7;
+const ROUND_DURATION: Duration = Duration::from_secs(1);
 /// How much of the bare client's rate is hoped for.
-const LEAST: f64 = 0.8;
+const MIN_RATE_RATIO: f64 = 0.8;
 
 fn main() {
     // Without `--bench` cargo only wants to know whether it runs.
     let (turns, turn) = match std::env::args().any(|word| word == "--bench") {
-        true => (TURNS, TURN),
+        true => (ROUNDS, ROUND_DURATION),
         false => (1, Duration::from_millis(50)),
     };
     let address = server::start();
@@ -36,7 +36,7 @@ fn main() {
         println!("|---|---|---|---|---|---|");
         for at_once in [1, 16] {
             for post in [false, true] {
-                let clients = [clients::bare(address, post), clients::ours(address, post).await];
+                let clients = [clients::baseline_client(address, post), clients::hub_client(address, post).await];
                 let mut rates = [Vec::new(), Vec::new()];
                 for number in 0..=turns {
                     for (client, rates) in clients.iter().zip(&mut rates) {
@@ -63,7 +63,7 @@ async fn run(client: &Arc<dyn Client>, at_once: usize, long: Duration) -> f64 {
             tokio::spawn(async move {
                 let mut many = 0_u32;
                 while Instant::now() < end {
-                    client.ask().await;
+                    client.send().await;
                     many += 1;
                 }
                 many
@@ -79,10 +79,10 @@ async fn run(client: &Arc<dyn Client>, at_once: usize, long: Duration) -> f64 {
 
 fn report(request: &str, at_once: usize, [bare, ours]: &[Vec<f64>; 2]) {
     let ratio = median(ours.iter().zip(bare).map(|(ours, bare)| ours / bare).collect());
-    let word = if ratio >= LEAST { "met" } else { "MISSED" };
+    let word = if ratio >= MIN_RATE_RATIO { "met" } else { "MISSED" };
     println!("| {request} | bare reqwest | {at_once} | {:.0} | 1 | |", median(bare.clone()));
     println!(
-        "| {request} | through the hub | {at_once} | {:.0} | {ratio:.2} | ≥ {LEAST}, {word} |",
+        "| {request} | through the hub | {at_once} | {:.0} | {ratio:.2} | ≥ {MIN_RATE_RATIO}, {word} |",
         median(ours.clone())
     );
 }

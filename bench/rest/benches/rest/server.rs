@@ -8,7 +8,7 @@ use tokio::{
 };
 
 /// About as much as a small API answers.
-const ANSWER: &str =
+const RESPONSE_BODY: &str =
     r#"{"city":"Bad Ems","now":{"celsius":7.5,"wind":{"from":"NW","kmh":14},"sky":"cloudy"},"day":[7,9,11,12,10,8]}"#;
 
 /// Starts it on a thread of its own.
@@ -31,12 +31,12 @@ pub(crate) fn start() -> SocketAddr {
 
 async fn serve(mut stream: TcpStream) {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json";
-    let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{ANSWER}", ANSWER.len());
+    let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{RESPONSE_BODY}", RESPONSE_BODY.len());
     let (mut buffer, mut filled) = (vec![0; 16 << 10], 0);
     loop {
         let Ok(read @ 1..) = stream.read(&mut buffer[filled..]).await else { return };
         filled += read;
-        if !is_whole(&buffer[..filled]) {
+        if !is_complete(&buffer[..filled]) {
             continue;
         }
         filled = 0;
@@ -46,7 +46,7 @@ async fn serve(mut stream: TcpStream) {
     }
 }
 
-fn is_whole(bytes: &[u8]) -> bool {
+fn is_complete(bytes: &[u8]) -> bool {
     let Some(head) = bytes.windows(4).position(|part| part == b"\r\n\r\n") else { return false };
     let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
     let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());

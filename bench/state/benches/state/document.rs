@@ -51,7 +51,7 @@ pub(crate) fn thread(number: usize) -> ThreadId {
 }
 
 /// A JSON object whose text has exactly this many bytes.
-pub(crate) fn object(bytes: usize) -> Value {
+pub(crate) fn object_of_size(bytes: usize) -> Value {
     let with = |pad: usize| json!({"count": 1, "pad": "x".repeat(pad)});
     let empty = with(0).to_string().len();
     with(bytes - empty)

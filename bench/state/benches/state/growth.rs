@@ -11,8 +11,8 @@ use serde_json::json;
 use toolhub::{BusinessStateConfig, ContextId, StateKind, StateManager, ids::Tenant, prelude::ToolHub};
 
 use crate::{
-    document::{context, object},
-    measure::{Numbers, Path, runtime, side_by_side},
+    document::{context, object_of_size},
+    measure::{RandomIndices, TimedPath, measure_interleaved, runtime},
 };
 
 /// How many contexts there are.
@@ -22,13 +22,15 @@ pub(crate) const COUNTS: [usize; 4] = [10, 1_000, 100_000, 1_000_000];
 pub(crate) const REQUESTS: [&str; 4] = ["map: get, parsed", "get_state", "update_state", "compare_and_set"];
 
 /// The median nanoseconds of each request, in the order of the counts.
-pub(crate) fn all() -> Vec<(&'static str, Vec<f64>)> {
+pub(crate) fn measure_all() -> Vec<(&'static str, Vec<f64>)> {
     let runtime = runtime();
-    let crowds: Vec<Crowd> = COUNTS.map(|count| runtime.block_on(Crowd::of(count))).into();
+    let crowds: Vec<ContextSet> = COUNTS.map(|count| runtime.block_on(ContextSet::new(count))).into();
     let timed = |request: &'static str| {
-        let paths: Vec<(String, Path<'_>)> =
-            crowds.iter().map(|crowd| (format!("{request}, {} contexts", crowd.count), crowd.path(request))).collect();
-        let numbers = side_by_side(&runtime, &paths);
+        let paths: Vec<(String, TimedPath<'_>)> = crowds
+            .iter()
+            .map(|crowd| (format!("{request}, {} contexts", crowd.count), crowd.timed_path(request)))
+            .collect();
+        let numbers = measure_interleaved(&runtime, &paths);
         for (name, nanos) in &numbers {
             println!("{}", json!({"name": name, "ns": nanos.round()}));
         }
@@ -38,30 +40,30 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<f64>)> {
 }
 
 /// So many contexts, in our store and in a bare map.
-struct Crowd {
+struct ContextSet {
     count: usize,
-    numbers: Numbers,
+    numbers: RandomIndices,
     map: DashMap<String, (String, u64)>,
     state: StateManager,
     tenant: Tenant,
     _hub: ToolHub,
 }
 
-impl Crowd {
-    async fn of(count: usize) -> Self {
+impl ContextSet {
+    async fn new(count: usize) -> Self {
         let only = BusinessStateConfig { versioning: false, max_history_size: 0, ..BusinessStateConfig::default() };
         let hub = ToolHub::builder().business_state(only).build().await.unwrap();
         let (state, tenant, map) = (hub.state(), Tenant::default(), DashMap::new());
         for context in (0..count).map(context) {
-            state.set_state(&tenant, &context, StateKind::Business, object(64), None).await.unwrap();
-            map.insert(context.to_string(), (object(64).to_string(), 1));
+            state.set_state(&tenant, &context, StateKind::Business, object_of_size(64), None).await.unwrap();
+            map.insert(context.to_string(), (object_of_size(64).to_string(), 1));
         }
-        Self { count, numbers: Numbers::below(count), map, state, tenant, _hub: hub }
+        Self { count, numbers: RandomIndices::below(count), map, state, tenant, _hub: hub }
     }
 
-    fn path<'a>(&'a self, request: &str) -> Path<'a> {
+    fn timed_path<'a>(&'a self, request: &str) -> TimedPath<'a> {
         match request {
-            "map: get, parsed" => Box::new(|| Box::pin(self.get_bare())),
+            "map: get, parsed" => Box::new(|| Box::pin(self.get_baseline())),
             "get_state" => Box::new(|| Box::pin(self.get())),
             "update_state" => Box::new(|| Box::pin(self.update())),
             "compare_and_set" => Box::new(|| Box::pin(self.compare_and_set())),
@@ -70,27 +72,29 @@ impl Crowd {
     }
 
     /// Made anew each time, as it comes in with a request: a list of them would be one more thing outside the caches.
-    fn any(&self) -> ContextId {
+    fn random_context(&self) -> ContextId {
         context(self.numbers.next())
     }
 
-    async fn get_bare(&self) {
-        let found = self.map.get(&self.any().to_string()).unwrap();
+    async fn get_baseline(&self) {
+        let found = self.map.get(&self.random_context().to_string()).unwrap();
         black_box(serde_json::from_str::<serde_json::Value>(&found.0).unwrap());
     }
 
     async fn get(&self) {
-        black_box(self.state.get_state(&self.tenant, &self.any(), StateKind::Business).await.unwrap());
+        black_box(self.state.get_state(&self.tenant, &self.random_context(), StateKind::Business).await.unwrap());
     }
 
     async fn update(&self) {
         let patch = json!({"count": 2});
-        black_box(self.state.update_state(&self.tenant, &self.any(), StateKind::Business, patch).await.unwrap());
+        black_box(
+            self.state.update_state(&self.tenant, &self.random_context(), StateKind::Business, patch).await.unwrap(),
+        );
     }
 
     /// A read and a write.
     async fn compare_and_set(&self) {
-        let context = self.any();
+        let context = self.random_context();
         let found = self.state.get_state(&self.tenant, &context, StateKind::Business).await.unwrap().unwrap();
         let (kind, version) = (StateKind::Business, found.version);
         black_box(self.state.compare_and_set(&self.tenant, &context, kind, found.data, version).await.unwrap());

@@ -16,13 +16,13 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     if let ["bytes", what] = words[..] {
-        return memory::print(what);
+        return memory::measure_and_print(what);
     }
     let wanted = |part: &str| words.is_empty() || words.contains(&part);
     let (bytes, growth, update) = (wanted("memory"), wanted("growth"), wanted("update"));
     table::print(
-        &bytes.then(memory::all).unwrap_or_default(),
-        &growth.then(growth::all).unwrap_or_default(),
-        &update.then(update::all).unwrap_or_default(),
+        &bytes.then(memory::measure_all).unwrap_or_default(),
+        &growth.then(growth::measure_all).unwrap_or_default(),
+        &update.then(update::measure_all).unwrap_or_default(),
     );
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// A path to be timed: makes the future of one round trip.
-pub(crate) type Path<'a> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a>;
+pub(crate) type TimedPath<'a> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a>;
 
 const ROUNDS: usize = 31;
 const ROUND: Duration = Duration::from_millis(30);
@@ -18,25 +18,28 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// The median nanoseconds of one round trip on each path.
-pub(crate) fn side_by_side(runtime: &tokio::runtime::Runtime, paths: &[(String, Path<'_>)]) -> Vec<(String, f64)> {
-    let batches: Vec<u32> = paths.iter().map(|(_, path)| batch(runtime, path)).collect();
+pub(crate) fn measure_interleaved(
+    runtime: &tokio::runtime::Runtime,
+    paths: &[(String, TimedPath<'_>)],
+) -> Vec<(String, f64)> {
+    let batches: Vec<u32> = paths.iter().map(|(_, path)| calls_per_round(runtime, path)).collect();
     let mut times = vec![Vec::new(); paths.len()];
     for _ in 0..ROUNDS {
         for (at, (_, path)) in paths.iter().enumerate() {
-            times[at].push(per_call(runtime, path, batches[at]));
+            times[at].push(nanos_per_call(runtime, path, batches[at]));
         }
     }
     paths.iter().zip(times).map(|((name, _), times)| (name.clone(), median(times))).collect()
 }
 
 /// How many fit into a round; finding out warms everything up.
-fn batch(runtime: &tokio::runtime::Runtime, path: &Path<'_>) -> u32 {
-    per_call(runtime, path, 2_000);
-    let nanos = per_call(runtime, path, 2_000);
+fn calls_per_round(runtime: &tokio::runtime::Runtime, path: &TimedPath<'_>) -> u32 {
+    nanos_per_call(runtime, path, 2_000);
+    let nanos = nanos_per_call(runtime, path, 2_000);
     (ROUND.as_nanos() as f64 / nanos).clamp(100.0, 1_000_000.0) as u32
 }
 
-fn per_call(runtime: &tokio::runtime::Runtime, path: &Path<'_>, calls: u32) -> f64 {
+fn nanos_per_call(runtime: &tokio::runtime::Runtime, path: &TimedPath<'_>, calls: u32) -> f64 {
     runtime.block_on(async {
         let began = Instant::now();
         for _ in 0..calls {
@@ -52,9 +55,9 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 /// Numbers below a bound, in an order that no cache foresees.
-pub(crate) struct Numbers(std::cell::Cell<u64>, u64);
+pub(crate) struct RandomIndices(std::cell::Cell<u64>, u64);
 
-impl Numbers {
+impl RandomIndices {
     pub(crate) fn below(bound: usize) -> Self {
         Self(std::cell::Cell::new(1), bound as u64)
     }

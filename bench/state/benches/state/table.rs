@@ -2,45 +2,45 @@
 
 use crate::{
     growth::COUNTS,
-    memory::Bytes,
-    update::{BARE, TARGETS},
+    memory::EntrySize,
+    update::{BASELINE, TARGETS},
 };
 
-pub(crate) fn print(bytes: &[Bytes], growth: &[(&str, Vec<f64>)], update: &[(String, f64)]) {
-    memory(bytes);
-    by_count(growth);
-    rates(update);
+pub(crate) fn print(bytes: &[EntrySize], growth: &[(&str, Vec<f64>)], update: &[(String, f64)]) {
+    print_memory(bytes);
+    print_growth(growth);
+    print_rates(update);
 }
 
-fn memory(bytes: &[Bytes]) {
+fn print_memory(bytes: &[EntrySize]) {
     println!("\n{:<58} {:>10} {:>10}  target (resident)", "bytes for each entry", "asked for", "resident");
-    for Bytes { way, size, asked, resident } in bytes {
+    for EntrySize { storage: way, size, allocated: asked, resident } in bytes {
         let most = match (*way, *size) {
             ("Memory::commit", 64) => Some(("≤ 240", 240.0)),
             ("Memory::commit", size) => Some(("≤ 1.15 × its size", 1.15 * size as f64)),
             _ => None,
         };
-        let target = most.map_or_else(String::new, |(text, most)| format!("{text}  {}", word(*resident <= most)));
+        let target = most.map_or_else(String::new, |(text, most)| format!("{text}  {}", verdict(*resident <= most)));
         println!("{:<58} {asked:>10.0} {resident:>10.0}  {target}", format!("{way}, {size} bytes"));
     }
 }
 
-fn by_count(growth: &[(&str, Vec<f64>)]) {
+fn print_growth(growth: &[(&str, Vec<f64>)]) {
     println!("\n{:<30} {}  last over first, target 0.8–1.2", "ns among so many contexts", columns(&COUNTS));
     for (request, nanos) in growth {
         let whole: Vec<usize> = nanos.iter().map(|nanos| nanos.round() as usize).collect();
         let ratio = nanos[nanos.len() - 1] / nanos[0];
-        println!("{request:<30} {}  {ratio:.2}  {}", columns(&whole), word((0.8..=1.2).contains(&ratio)));
+        println!("{request:<30} {}  {ratio:.2}  {}", columns(&whole), verdict((0.8..=1.2).contains(&ratio)));
     }
 }
 
-fn rates(update: &[(String, f64)]) {
+fn print_rates(update: &[(String, f64)]) {
     println!("\n{:<58} {:>10} {:>10}  target", "one round trip with a typed document of 1 KiB", "µs", "× bare rate");
-    let Some((_, bare)) = update.iter().find(|(name, _)| name == BARE) else { return };
+    let Some((_, bare)) = update.iter().find(|(name, _)| name == BASELINE) else { return };
     for (name, nanos) in update {
         let rate = bare / nanos;
         let target = TARGETS.iter().find(|(path, _)| path == name);
-        let target = target.map_or_else(String::new, |(_, least)| format!("≥ {least}  {}", word(rate >= *least)));
+        let target = target.map_or_else(String::new, |(_, least)| format!("≥ {least}  {}", verdict(rate >= *least)));
         println!("{name:<58} {:>10.2} {rate:>10.2}  {target}", nanos / 1000.0);
     }
 }
@@ -49,6 +49,6 @@ fn columns(numbers: &[usize]) -> String {
     numbers.iter().map(|number| format!("{number:>9}")).collect()
 }
 
-fn word(met: bool) -> &'static str {
+fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "MISSED" }
 }

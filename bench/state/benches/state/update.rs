@@ -11,66 +11,66 @@ use toolhub::{BusinessStateConfig, StateKind, StateManager, StateManagerConfig, 
 
 use crate::{
     document::{Document, context, thread},
-    measure::{Numbers, Path, runtime, side_by_side},
+    measure::{RandomIndices, TimedPath, measure_interleaved, runtime},
 };
 
 /// So many conversations take turns, so that none grows a history of its own that no real one has.
 const THREADS: usize = 64;
 
 /// What every other path is compared with.
-pub(crate) const BARE: &str = "map: parse, change, write, compare, replace";
+pub(crate) const BASELINE: &str = "map: parse, change, write, compare, replace";
 
 /// The bare path as a program without types goes it.
-const BARE_VALUES: &str = "map: the same with JSON values";
-const CALL: &str = "a call of a tool with effects";
-const STATEFUL: &str = "a call of a stateful tool";
+const BASELINE_VALUES: &str = "map: the same with JSON values";
+const STATELESS_CALL: &str = "a call of a tool with effects";
+const STATEFUL_CALL: &str = "a call of a stateful tool";
 /// What one costs more than the other.
-const ADDED: &str = "what the state adds to the call";
+const STATE_OVERHEAD: &str = "what the state adds to the call";
 
 /// The paths with a target, and how much of the bare path's rate they should have.
-pub(crate) const TARGETS: [(&str, f64); 1] = [(ADDED, 0.8)];
+pub(crate) const TARGETS: [(&str, f64); 1] = [(STATE_OVERHEAD, 0.8)];
 
 /// The median nanoseconds of one round trip on each path.
-pub(crate) fn all() -> Vec<(String, f64)> {
+pub(crate) fn measure_all() -> Vec<(String, f64)> {
     let runtime = runtime();
-    let map = bare_map();
-    let (full, plain) = (runtime.block_on(Ours::new(true)), runtime.block_on(Ours::new(false)));
-    let paths: Vec<(&str, Path<'_>)> = vec![
-        (BARE, Box::new(|| Box::pin(bare(&map)))),
-        (BARE_VALUES, Box::new(|| Box::pin(bare_values(&map)))),
+    let map = baseline_map();
+    let (full, plain) = (runtime.block_on(HubFixture::new(true)), runtime.block_on(HubFixture::new(false)));
+    let paths: Vec<(&str, TimedPath<'_>)> = vec![
+        (BASELINE, Box::new(|| Box::pin(baseline_update(&map)))),
+        (BASELINE_VALUES, Box::new(|| Box::pin(baseline_update_values(&map)))),
         ("compare_and_set", Box::new(|| Box::pin(full.compare_and_set()))),
         ("compare_and_set, without snapshots and history", Box::new(|| Box::pin(plain.compare_and_set()))),
         ("update_state", Box::new(|| Box::pin(full.update()))),
         ("update_state, without snapshots and history", Box::new(|| Box::pin(plain.update()))),
-        (CALL, Box::new(|| Box::pin(full.call("work")))),
-        (STATEFUL, Box::new(|| Box::pin(full.call("count_on")))),
+        (STATELESS_CALL, Box::new(|| Box::pin(full.call("work")))),
+        (STATEFUL_CALL, Box::new(|| Box::pin(full.call("count_on")))),
         ("a call of a stateful tool, without snapshots and history", Box::new(|| Box::pin(plain.call("count_on")))),
     ];
     let paths: Vec<_> = paths.into_iter().map(|(name, path)| (name.to_owned(), path)).collect();
-    let mut numbers = side_by_side(&runtime, &paths);
+    let mut numbers = measure_interleaved(&runtime, &paths);
     let of = |path: &str| numbers.iter().find(|(name, _)| name == path).map_or(f64::NAN, |(_, nanos)| *nanos);
-    numbers.push((ADDED.into(), of(STATEFUL) - of(CALL)));
+    numbers.push((STATE_OVERHEAD.into(), of(STATEFUL_CALL) - of(STATELESS_CALL)));
     for (name, nanos) in &numbers {
         println!("{}", json!({"name": name, "ns": nanos.round()}));
     }
     numbers
 }
 
-struct BareMap {
+struct BaselineMap {
     map: DashMap<String, (String, u64)>,
     keys: Vec<String>,
-    numbers: Numbers,
+    numbers: RandomIndices,
 }
 
-fn bare_map() -> BareMap {
+fn baseline_map() -> BaselineMap {
     let keys: Vec<String> = (0..THREADS).map(|number| context(number).to_string()).collect();
     let text = serde_json::to_string(&Document::default()).unwrap();
     let map = keys.iter().map(|key| (key.clone(), (text.clone(), 1))).collect();
-    BareMap { map, keys, numbers: Numbers::below(THREADS) }
+    BaselineMap { map, keys, numbers: RandomIndices::below(THREADS) }
 }
 
 /// What a plain program would do. The lock is not held while the document is read and written.
-async fn bare(bare: &BareMap) {
+async fn baseline_update(bare: &BaselineMap) {
     let key = &bare.keys[bare.numbers.next()];
     let (text, version) = bare.map.get(key).unwrap().clone();
     let mut document: Document = serde_json::from_str(&text).unwrap();
@@ -82,7 +82,7 @@ async fn bare(bare: &BareMap) {
 }
 
 /// The same for a program that has no type for its document.
-async fn bare_values(bare: &BareMap) {
+async fn baseline_update_values(bare: &BaselineMap) {
     let key = &bare.keys[bare.numbers.next()];
     let (text, version) = bare.map.get(key).unwrap().clone();
     let mut document: Value = serde_json::from_str(&text).unwrap();
@@ -106,14 +106,14 @@ async fn work(_: CountOn) -> Result<u64, ToolError> {
     Ok(1)
 }
 
-struct Ours {
+struct HubFixture {
     hub: ToolHub,
     state: StateManager,
     tenant: Tenant,
-    numbers: Numbers,
+    numbers: RandomIndices,
 }
 
-impl Ours {
+impl HubFixture {
     async fn new(with_past: bool) -> Self {
         let max_history_size = if with_past { BusinessStateConfig::default().max_history_size } else { 0 };
         let business =
@@ -136,7 +136,7 @@ impl Ours {
             let context = context(number);
             state.set_state(&tenant, &context, StateKind::Business, document.clone(), None).await.unwrap();
         }
-        Self { hub, state, tenant, numbers: Numbers::below(THREADS) }
+        Self { hub, state, tenant, numbers: RandomIndices::below(THREADS) }
     }
 
     /// As the bare path, through the manager: it knows JSON values, so the document is read and written once more.

@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops where it stands")]
 #![allow(clippy::disallowed_methods, reason = "this is where real time is measured")]
 
-mod bare;
-mod many;
+mod baseline;
+mod million_contexts;
 mod rates;
 
 // The binary's own.
@@ -16,9 +16,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use std::path::PathBuf;
 
 /// A folder that is gone when the measurement is.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     pub(crate) fn new() -> Self {
         let path = std::env::temp_dir().join(format!("toolhub-bench-store-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
@@ -30,7 +30,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -41,15 +41,15 @@ fn main() {
     let (files, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.ends_with(".json"));
     let wanted = |part: &str| words.is_empty() || words.iter().any(|word| word == part);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     if wanted("rates") {
-        runtime.block_on(rates::all(&folder, files.first().map(String::as_str)));
+        runtime.block_on(rates::measure_all(&folder, files.first().map(String::as_str)));
     }
     if wanted("many") {
-        runtime.block_on(many::all(&folder));
+        runtime.block_on(million_contexts::measure_all(&folder));
     }
 }
 
-pub(crate) fn word(met: bool) -> &'static str {
+pub(crate) fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "MISSED" }
 }

@@ -16,7 +16,7 @@ use toolhub::{
     sqlite::Options,
 };
 
-use crate::{Folder, bare::Bare, word};
+use crate::{TempFolder, baseline::BaselineStore, verdict};
 
 const TASKS: usize = 64;
 const ROUNDS: usize = 7;
@@ -31,7 +31,7 @@ pub(crate) fn key(partition: Partition) -> Key {
     Key { partition, table: Table::State, id: "cart/business".into() }
 }
 
-pub(crate) fn put(partition: Partition, value: Arc<[u8]>, expect: Expect, durability: Durability) -> Batch {
+pub(crate) fn put_batch(partition: Partition, value: Arc<[u8]>, expect: Expect, durability: Durability) -> Batch {
     let change = Change::Put { value, schema: 1, expires: None };
     Batch::on(partition).with(Write { table: Table::State, id: "cart/business".into(), expect, change, durability })
 }
@@ -40,12 +40,12 @@ async fn update(store: &Sqlite, partition: Partition, durability: Durability) {
     let keys = [key(partition)];
     let row = store.load(&keys, NOW).await.unwrap().pop().flatten().unwrap();
     let [Key { partition, .. }] = keys;
-    let batch = put(partition, row.value, Expect::Same(row.seen), durability);
+    let batch = put_batch(partition, row.value, Expect::Same(row.seen), durability);
     store.commit(batch, NOW).await.unwrap();
 }
 
 /// How often a second `TASKS` tasks together do something, each with a place of its own.
-async fn rate<T: Clone + Send + 'static, F: Future<Output = ()> + Send + 'static>(
+async fn ops_per_second<T: Clone + Send + 'static, F: Future<Output = ()> + Send + 'static>(
     places: &[T],
     work: impl Fn(T) -> F + Clone + Send + Sync + 'static,
 ) -> f64 {
@@ -80,7 +80,7 @@ fn median(mut rates: Vec<f64>) -> f64 {
 }
 
 /// How many syncs of one page the disk makes in a second.
-fn syncs(folder: &Folder) -> f64 {
+fn syncs_per_second(folder: &TempFolder) -> f64 {
     let mut file = File::create(folder.path("sync")).unwrap();
     let began = Instant::now();
     let mut done = 0;
@@ -92,17 +92,17 @@ fn syncs(folder: &Folder) -> f64 {
     f64::from(done) / began.elapsed().as_secs_f64()
 }
 
-pub(crate) async fn all(folder: &Folder, neighbour: Option<&str>) {
+pub(crate) async fn measure_all(folder: &TempFolder, neighbour: Option<&str>) {
     let value = vec![b'x'; 1024];
     let threads: Vec<String> = (0..TASKS).map(|n| format!("thread-{n:04}")).collect();
     // Whoever asks knows the names already: bare SQLite is given texts, and ours what a hub holds.
     let partitions: Vec<Partition> = threads.iter().map(|thread| partition(thread)).collect();
     let store = Arc::new(Sqlite::open(folder.path("ours.db"), Options::default()).unwrap());
     for partition in &partitions {
-        let first = put(partition.clone(), value.as_slice().into(), Expect::Any, Durability::KillSafe);
+        let first = put_batch(partition.clone(), value.as_slice().into(), Expect::Any, Durability::KillSafe);
         store.commit(first, NOW).await.unwrap();
     }
-    let bare = |name: &str, full| Arc::new(Bare::open(&folder.path(name), &threads, &value, full));
+    let bare = |name: &str, full| Arc::new(BaselineStore::open(&folder.path(name), &threads, &value, full));
     let (normal, full) = (bare("normal.db", false), bare("full.db", true));
     let (mut rates, mut disk) = (vec![(Vec::new(), Vec::new()); 3], Vec::new());
     // The first round warms up.
@@ -110,29 +110,29 @@ pub(crate) async fn all(folder: &Folder, neighbour: Option<&str>) {
         let mut measured = Vec::new();
         for (ours, bare) in [(Durability::PowerSafe, &full), (Durability::KillSafe, &normal)] {
             let (store, bare) = (store.clone(), bare.clone());
-            let theirs = rate(&threads, move |thread| {
+            let theirs = ops_per_second(&threads, move |thread| {
                 let bare = bare.clone();
                 async move { bare.update(&thread).await }
             });
             let theirs = theirs.await;
-            let ours = rate(&partitions, move |partition| {
+            let ours = ops_per_second(&partitions, move |partition| {
                 let store = store.clone();
                 async move { update(&store, partition, ours).await }
             });
             measured.push((ours.await, theirs));
         }
         let (reading, bare) = (store.clone(), normal.clone());
-        let theirs = rate(&threads, move |thread| {
+        let theirs = ops_per_second(&threads, move |thread| {
             let bare = bare.clone();
             async move { drop(std::hint::black_box(bare.load(&thread))) }
         });
         let theirs = theirs.await;
-        let ours = rate(&partitions, move |partition| {
+        let ours = ops_per_second(&partitions, move |partition| {
             let store = reading.clone();
             async move { drop(std::hint::black_box(store.load(&[key(partition)], NOW).await.unwrap())) }
         });
         measured.push((ours.await, theirs));
-        disk.push(syncs(folder));
+        disk.push(syncs_per_second(folder));
         for (rates, (ours, theirs)) in rates.iter_mut().zip(measured).filter(|_| round > 0) {
             rates.0.push(ours);
             rates.1.push(theirs);
@@ -144,7 +144,7 @@ pub(crate) async fn all(folder: &Folder, neighbour: Option<&str>) {
     for ((name, least), (ours, theirs)) in names.into_iter().zip([0.9, 0.8, 0.7]).zip(rates) {
         let ratios = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
         let (ours, theirs, ratio) = (median(ours), median(theirs), median(ratios));
-        println!("{name:<44} {ours:>10.0} {theirs:>10.0} {ratio:>7.2}  ≥ {least}  {}", word(ratio >= least));
+        println!("{name:<44} {ours:>10.0} {theirs:>10.0} {ratio:>7.2}  ≥ {least}  {}", verdict(ratio >= least));
         if name.ends_with("power-safe") {
             power_safe = ours;
         }
@@ -154,11 +154,11 @@ pub(crate) async fn all(folder: &Folder, neighbour: Option<&str>) {
     println!(
         "{:<44} {power_safe:>10.0} {disk:>10.0} {ratio:>7.2}  ≥ 20  {}",
         "power-safe over syncs of the disk",
-        word(ratio >= 20.0)
+        verdict(ratio >= 20.0)
     );
     let Some(file) = neighbour else { return };
     let line: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let (name, theirs) = (line["name"].as_str().unwrap(), line["per_second"].as_f64().unwrap());
     let (name, ratio) = (format!("power-safe over {name}, one task"), power_safe / theirs);
-    println!("{name:<44} {power_safe:>10.0} {theirs:>10.0} {ratio:>7.2}  ≥ 20  {}", word(ratio >= 20.0));
+    println!("{name:<44} {power_safe:>10.0} {theirs:>10.0} {ratio:>7.2}  ≥ 20  {}", verdict(ratio >= 20.0));
 }

@@ -8,5 +8,5 @@ use std::process::ExitCode;
 use toolhub::command::guard;
 
 pub(crate) fn run_if_requested() -> Option<ExitCode> {
-    guard::if_asked(std::env::args_os())
+    guard::run_if_requested(std::env::args_os())
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toolhub::openapi::{self, Imported, Options, Scheme, SchemeKind};
+use toolhub::openapi::{self, ImportedDocument, Options, Scheme, SchemeKind};
 
 use crate::{
     client,
@@ -90,15 +90,15 @@ pub(crate) async fn run(session: &Session, import: ImportCommand) -> Result<Exit
     Ok(Exit::Success)
 }
 
-fn show(session: &Session, said: &OpenApiArgs, imported: &Imported, written: Option<&Path>) {
+fn show(session: &Session, said: &OpenApiArgs, imported: &ImportedDocument, written: Option<&Path>) {
     let secrets: Vec<&Scheme> = imported.schemes.iter().collect();
     if session.printer.json {
         let tools = imported.plans.iter().map(|plan| {
             json!({ "name": plan.name, "method": plan.method, "path": plan.path, "description": plan.description })
         });
-        let secrets = secrets
-            .iter()
-            .map(|scheme| json!({ "name": scheme.name, "needs": scheme.kind.words(), "variables": scheme.variables }));
+        let secrets = secrets.iter().map(
+            |scheme| json!({ "name": scheme.name, "needs": scheme.kind.description(), "variables": scheme.variables }),
+        );
         let warnings: Vec<String> = imported.warnings.iter().map(ToString::to_string).collect();
         let whole = json!({
             "title": imported.title, "version": imported.version, "tools": tools.collect::<Vec<Value>>(),
@@ -127,7 +127,7 @@ fn show(session: &Session, said: &OpenApiArgs, imported: &Imported, written: Opt
         session.printer.note(&strip_control_chars(&format!(
             "`{}` needs {}{variables}",
             scheme.name,
-            scheme.kind.words()
+            scheme.kind.description()
         )));
     }
     let (many, left) = (imported.plans.len(), imported.filtered + imported.skipped());
@@ -147,7 +147,7 @@ async fn write(
     asked: &LoadOptions,
     said: &OpenApiArgs,
     text: Option<&str>,
-    imported: &Imported,
+    imported: &ImportedDocument,
 ) -> Result<PathBuf, Failure> {
     let file = project_file(asked)?;
     let folder = file.parent().unwrap_or(Path::new("."));
@@ -254,7 +254,7 @@ fn write_temp(file: &Path, text: &str, permissions: fs::Permissions) -> io::Resu
 }
 
 /// What is written into the config.
-fn config_lines(asked: &LoadOptions, said: &OpenApiArgs, spec: &str, imported: &Imported) -> String {
+fn config_lines(asked: &LoadOptions, said: &OpenApiArgs, spec: &str, imported: &ImportedDocument) -> String {
     // `${` would be read as a variable.
     let text = |text: &str| toml_string(&text.replace("${", "$${"));
     let list = |words: &[String]| format!("[{}]", words.iter().map(|word| text(word)).collect::<Vec<_>>().join(", "));

@@ -59,7 +59,7 @@ impl Checker<'_> {
             }
             (Value::List(list), Shape::List { items, min_items: at_least }) => {
                 for (at, item) in list.iter().enumerate() {
-                    self.check_node(item, items, &path.place(at));
+                    self.check_node(item, items, &path.index(at));
                 }
                 if list.len() < *at_least {
                     let help = "name at least one, or leave the key out";
@@ -83,7 +83,7 @@ impl Checker<'_> {
             Value::Float(number) if !number.is_finite() => {
                 self.report(node, path, format!("`{path}` is no finite number"), "leave it out");
             }
-            Value::List(list) => list.iter().enumerate().for_each(|(at, item)| self.check_any(item, &path.place(at))),
+            Value::List(list) => list.iter().enumerate().for_each(|(at, item)| self.check_any(item, &path.index(at))),
             Value::Table(table) => table.iter().for_each(|(key, item)| self.check_any(item, &path.key(key))),
             _ => {}
         }

@@ -13,7 +13,7 @@ use super::{
     planned_keys,
     problem::Problem,
     shape::{Shape, TableShape},
-    tree::{self, Node, Origin, Path, Source, Step, Value},
+    tree::{self, KeySegment, Node, Origin, Path, Source, Value},
 };
 
 /// How the names of variables begin that set a key.
@@ -97,7 +97,7 @@ fn set_value(
     }
 }
 
-fn insert(tree: &mut Node, steps: &[Step], path: &Path, node: Node) -> Result<(), Problem> {
+fn insert(tree: &mut Node, steps: &[KeySegment], path: &Path, node: Node) -> Result<(), Problem> {
     let Some((step, rest)) = steps.split_first() else {
         tree.merge(node);
         return Ok(());
@@ -105,14 +105,14 @@ fn insert(tree: &mut Node, steps: &[Step], path: &Path, node: Node) -> Result<()
     let origin = node.origin.clone();
     let empty = || Node::new(Value::Table(BTreeMap::new()), &origin);
     match step {
-        Step::Key(key) => {
+        KeySegment::Key(key) => {
             if !matches!(tree.value, Value::Table(_)) {
                 tree.value = Value::Table(BTreeMap::new());
             }
             let Value::Table(table) = &mut tree.value else { return Ok(()) };
             insert(table.entry(key.clone()).or_insert_with(empty), rest, path, node)
         }
-        Step::Place(place) => {
+        KeySegment::Index(place) => {
             if !matches!(tree.value, Value::List(_)) {
                 *tree = Node::new(Value::List(Vec::new()), &origin);
             }
@@ -222,7 +222,7 @@ impl<'a> KeyResolver<'_, 'a> {
     fn resolve_step(&self, path: &Path, shape: &'a Shape, key: &str) -> Result<(Path, &'a Shape), Problem> {
         let next = path.key(key);
         if let (Some(items), Ok(place)) = (shape.items(), key.parse()) {
-            return Ok((path.place(place), items));
+            return Ok((path.index(place), items));
         }
         if matches!(shape, Shape::Any) {
             return Ok((next, shape));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tree::{Node, Path, Step, Value};
+use super::tree::{KeySegment, Node, Path, Value};
 
 /// Sections and keys; `*` stands for any name.
 const KEYS: &[(&str, &str)] = &[
@@ -57,7 +57,7 @@ pub(crate) fn key_help(path: &Path) -> Option<String> {
     if let Some((_, text)) = KEYS.iter().find(|(pattern, _)| matches_pattern(pattern, path)) {
         return Some((*text).into());
     }
-    let [Step::Key(section), _, Step::Key(last)] = path.0.as_slice() else { return None };
+    let [KeySegment::Key(section), _, KeySegment::Key(last)] = path.0.as_slice() else { return None };
     let (kind, _) = KINDS.iter().find(|(_, keys)| section == "tools" && keys.contains(&last.as_str()))?;
     Some(format!("`{last}` is for {kind} tools, which are not built yet; use a `builtin`, a `url` or a `command`"))
 }
@@ -82,9 +82,9 @@ pub(crate) fn contains_planned(path: &Path, keys: &BTreeMap<String, Node>) -> bo
 
 fn matches_pattern(pattern: &str, path: &Path) -> bool {
     let wanted: Vec<&str> = pattern.split('.').collect();
-    let same = |(wanted, step): (&&str, &Step)| match step {
-        Step::Key(key) => *wanted == "*" || wanted == key,
-        Step::Place(_) => false,
+    let same = |(wanted, step): (&&str, &KeySegment)| match step {
+        KeySegment::Key(key) => *wanted == "*" || wanted == key,
+        KeySegment::Index(_) => false,
     };
     wanted.len() == path.0.len() && wanted.iter().zip(&path.0).all(same)
 }

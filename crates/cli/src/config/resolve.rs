@@ -17,7 +17,7 @@ use std::path::{Path as FilePath, PathBuf};
 use toolhub::{
     Policy, Rule, RunLimits,
     clock::Timestamp,
-    config::{Desk, Ground},
+    config::{ConfigEnv, Diagnostics},
     status::{FailureWindow, StatusSettings},
 };
 
@@ -86,7 +86,7 @@ pub(crate) fn resolve(
     here: &FilePath,
 ) -> Result<Config, Problems> {
     let (ground, said) = (FileEnv { tree, folder, cwd: here, environment }, |path: &Path| tree.get(path).is_some());
-    let mut desk = Desk::new(&ground, &said);
+    let mut desk = Diagnostics::new(&ground, &said);
     let (imported, mut words) = imports::resolve(&raw.imports, &mut desk);
     let tools = tools::resolve(&raw.tools, imported, &mut desk);
     let agents = agents::resolve(raw, &tools, &mut words, &mut desk);
@@ -138,13 +138,13 @@ impl FileEnv<'_> {
     }
 }
 
-impl Ground for FileEnv<'_> {
+impl ConfigEnv for FileEnv<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         self.environment.get(name).map(str::to_owned)
     }
 
     /// A path, relative to the file it stands in.
-    fn file(&self, key: &Path, path: &str) -> PathBuf {
+    fn resolve_path(&self, key: &Path, path: &str) -> PathBuf {
         let from = match self.tree.get(key).map(|node| &node.origin) {
             Some(Origin::File { source, .. }) => source.path.parent().unwrap_or(self.cwd),
             Some(Origin::Env { .. } | Origin::Flag(_)) => self.cwd,
@@ -153,12 +153,12 @@ impl Ground for FileEnv<'_> {
         from.join(path.strip_prefix("./").unwrap_or(path))
     }
 
-    fn unset(&self, variable: &str) -> String {
+    fn unset_hint(&self, variable: &str) -> String {
         format!("set it before toolhub starts, or name it in the file of --env-file: {variable}=…")
     }
 }
 
-fn resolve_status(said: &raw::Status, desk: &mut Desk<'_>) -> StatusSettings {
+fn resolve_status(said: &raw::Status, desk: &mut Diagnostics<'_>) -> StatusSettings {
     let minute = std::time::Duration::from_secs(60);
     let failure_window = said.failure_rate.map(|failure_rate| FailureWindow {
         failure_rate,
@@ -167,8 +167,8 @@ fn resolve_status(said: &raw::Status, desk: &mut Desk<'_>) -> StatusSettings {
     });
     for key in ["window", "minimum_calls"] {
         let path = Path::of(["status", key]);
-        if failure_window.is_none() && desk.said(&path) {
-            desk.wrong(
+        if failure_window.is_none() && desk.is_set(&path) {
+            desk.report(
                 &path,
                 format!("`{path}` does nothing without `failure_rate`"),
                 "add `failure_rate = 0.5`, or remove it",

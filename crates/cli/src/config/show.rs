@@ -6,12 +6,12 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use toolhub::{Glob, config::Hidden};
+use toolhub::{Glob, config::SecretString};
 
 use super::{
     load::LoadedConfig,
     problem::{TextPosition, is_secret_name},
-    tree::{Origin, Path, Step},
+    tree::{KeySegment, Origin, Path},
 };
 
 /// Everything that holds, without what is secret.
@@ -46,7 +46,7 @@ fn visit_leaves(value: &Value, path: &Path, tell: &mut impl FnMut(&Path, &Value)
             table.iter().for_each(|(key, inner)| visit_leaves(inner, &path.key(key), tell));
         }
         Value::Array(list) if list.iter().any(Value::is_object) => {
-            list.iter().enumerate().for_each(|(at, inner)| visit_leaves(inner, &path.place(at), tell));
+            list.iter().enumerate().for_each(|(at, inner)| visit_leaves(inner, &path.index(at), tell));
         }
         other => tell(path, other),
     }
@@ -80,9 +80,9 @@ impl SecretMask<'_> {
     fn mask(&self, value: &mut Value, path: &Path) {
         match value {
             Value::Object(table) => table.iter_mut().for_each(|(key, inner)| self.mask(inner, &path.key(key))),
-            Value::Array(list) => list.iter_mut().enumerate().for_each(|(at, inner)| self.mask(inner, &path.place(at))),
+            Value::Array(list) => list.iter_mut().enumerate().for_each(|(at, inner)| self.mask(inner, &path.index(at))),
             Value::String(text) if self.is_secret(path) && !text.starts_with('•') => {
-                *text = Hidden::new(text.as_str()).masked();
+                *text = SecretString::new(text.as_str()).masked();
             }
             Value::Number(_) if self.is_secret(path) => *value = "••••".into(),
             _ => {}
@@ -92,12 +92,12 @@ impl SecretMask<'_> {
     fn is_secret(&self, path: &Path) -> bool {
         // Only tools hold values under names that others choose; the names of tools themselves hide nothing.
         let names = match path.0.as_slice() {
-            [Step::Key(section), _, inside @ ..] if section == "tools" => inside,
+            [KeySegment::Key(section), _, inside @ ..] if section == "tools" => inside,
             _ => &[],
         };
         let named = names.iter().any(|step| match step {
-            Step::Key(key) => self.globs.iter().any(|glob| glob.matches(&key.to_lowercase())),
-            Step::Place(_) => false,
+            KeySegment::Key(key) => self.globs.iter().any(|glob| glob.matches(&key.to_lowercase())),
+            KeySegment::Index(_) => false,
         });
         let variables = self.loaded.tree.get(path).map(|node| node.variables.as_slice()).unwrap_or_default();
         named || variables.iter().any(|name| is_secret_name(name))
@@ -133,7 +133,7 @@ impl TomlWriter<'_> {
                 Value::Array(list) if is_tables(value) => {
                     for (at, inner) in list.iter().enumerate().filter_map(|(at, item)| Some((at, item.as_object()?))) {
                         self.lines.push((format!("\n[[{header}]]"), None));
-                        self.write_table(inner, &path.place(at), &header);
+                        self.write_table(inner, &path.index(at), &header);
                     }
                 }
                 _ => {}

@@ -12,7 +12,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-pub(crate) use toolhub::config::{KeyPath as Path, Step};
+pub(crate) use toolhub::config::{KeyPath as Path, KeySegment};
 
 use super::problem::Problem;
 
@@ -77,8 +77,8 @@ impl Node {
     /// The value at a path.
     pub(crate) fn get(&self, path: &Path) -> Option<&Self> {
         path.0.iter().try_fold(self, |node, step| match (&node.value, step) {
-            (Value::Table(table), Step::Key(key)) => table.get(key),
-            (Value::List(list), Step::Place(place)) => list.get(*place),
+            (Value::Table(table), KeySegment::Key(key)) => table.get(key),
+            (Value::List(list), KeySegment::Index(place)) => list.get(*place),
             _ => None,
         })
     }

@@ -26,7 +26,7 @@ pub(crate) fn expand(node: &mut Node, path: &Path, environment: &Environment, pr
         }
         Value::List(list) => {
             for (at, item) in list.iter_mut().enumerate() {
-                expand(item, &path.place(at), environment, problems);
+                expand(item, &path.index(at), environment, problems);
             }
         }
         Value::Table(table) => {

@@ -8,47 +8,46 @@ use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus};
 use toolhub_core::{Effect, ErrorKind, ToolError};
 
 use super::{
-    CommandError,
-    answer::{Bad, Raised, shown},
-    guard,
-    output::TooMuch,
+    CommandError, guard,
+    output::LimitExceeded,
+    response::{ProgramError, ProtocolError, excerpt},
 };
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct End {
+pub(super) struct ProcessExit {
     pub(super) status: Option<ExitStatus>,
     pub(super) guarded: bool,
 }
 
-impl End {
-    pub(super) fn is_good(&self) -> bool {
+impl ProcessExit {
+    pub(super) fn is_success(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 
     /// Whether the guard says that it could not start the program.
-    fn not_started(&self) -> bool {
-        self.guarded && self.status.is_some_and(|status| status.signal() == Some(guard::NOT_STARTED.as_raw()))
+    fn is_start_failure(&self) -> bool {
+        self.guarded && self.status.is_some_and(|status| status.signal() == Some(guard::START_FAILED_SIGNAL.as_raw()))
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(status) = self.status else { return f.write_str("ended, nobody knows how,") };
         match (status.code(), status.signal()) {
             // A guard ends by itself and tells the signal in the way a shell does.
             (Some(code @ 129..=192), _) if self.guarded => {
-                write!(f, "was ended by signal {} (code {code})", named(code - 128))
+                write!(f, "was ended by signal {} (code {code})", signal_name(code - 128))
             }
             (Some(code), _) => write!(f, "ended with code {code}"),
-            (None, Some(signal)) => write!(f, "was ended by signal {}", named(signal)),
+            (None, Some(signal)) => write!(f, "was ended by signal {}", signal_name(signal)),
             (None, None) => f.write_str("ended"),
         }
     }
 }
 
 /// A signal with the name people know.
-fn named(signal: i32) -> String {
+fn signal_name(signal: i32) -> String {
     let names = [
         (2, "INT"),
         (4, "ILL"),
@@ -70,56 +69,56 @@ fn named(signal: i32) -> String {
 #[derive(Debug)]
 pub(super) enum Failure {
     /// It ended without an answer: what it had written of one, if anything, and whether it may have read what it was asked.
-    Died { end: End, written: Vec<u8>, asked: bool },
+    Exited { exit: ProcessExit, output: Vec<u8>, request_read: bool },
     /// It ended with a code that says it failed, and said why.
-    Raised(Raised),
+    Reported(ProgramError),
     /// It wrote too much, and was killed.
-    TooMuch(TooMuch),
+    LimitExceeded(LimitExceeded),
     /// It wrote something else than an answer.
-    Bad(Bad),
+    Protocol(ProtocolError),
 }
 
 impl Failure {
     /// The error of the call, with what the program said last.
-    pub(super) fn told(self, stderr: &str) -> ToolError {
+    pub(super) fn into_tool_error(self, stderr: &str) -> ToolError {
         let (kind, text) = match self {
-            Self::Raised(raised) => return raised.into(),
-            Self::Died { end, .. } if end.not_started() => {
-                let text = format!("the program could not be started: {}", said(stderr));
+            Self::Reported(raised) => return raised.into(),
+            Self::Exited { exit: end, .. } if end.is_start_failure() => {
+                let text = format!("the program could not be started: {}", stderr_note(stderr));
                 return ToolError::new(text).hide().effect(Effect::None);
             }
-            Self::Died { end, asked: false, .. } => {
-                let text = format!("the program {end} before it read what it was asked; {}", said(stderr));
+            Self::Exited { exit: end, request_read: false, .. } => {
+                let text = format!("the program {end} before it read what it was asked; {}", stderr_note(stderr));
                 return ToolError::of(ErrorKind::Crashed, text).hide().effect(Effect::None);
             }
-            Self::Died { end, written, .. } => (ErrorKind::Crashed, died(end, &written)),
-            Self::TooMuch(TooMuch::Output(most)) => {
+            Self::Exited { exit: end, output: written, .. } => (ErrorKind::Crashed, exit_message(end, &written)),
+            Self::LimitExceeded(LimitExceeded::Output(most)) => {
                 let text = format!(
                     "the program wrote more than {most} bytes to its output and was killed; let it write less, or raise \
                      `max_output`"
                 );
                 (ErrorKind::ToolError, text)
             }
-            Self::TooMuch(TooMuch::Line(most)) => {
+            Self::LimitExceeded(LimitExceeded::Line(most)) => {
                 let text = format!(
                     "the program wrote a line of more than {most} bytes and was killed; let it write less, or raise `max_line`"
                 );
                 (ErrorKind::ToolError, text)
             }
-            Self::Bad(bad) => (ErrorKind::ToolError, format!("the program's answer cannot be read: {bad}")),
+            Self::Protocol(bad) => (ErrorKind::ToolError, format!("the program's answer cannot be read: {bad}")),
         };
-        ToolError::of(kind, format!("{text}; {}", said(stderr))).hide()
+        ToolError::of(kind, format!("{text}; {}", stderr_note(stderr))).hide()
     }
 }
 
-fn died(end: End, written: &[u8]) -> String {
+fn exit_message(end: ProcessExit, written: &[u8]) -> String {
     match written.trim_ascii() {
         [] => format!("the program {end} and had not answered; mend what its error output tells"),
-        written => format!("the program {end} in the middle of its answer, which begins with `{}`", shown(written)),
+        written => format!("the program {end} in the middle of its answer, which begins with `{}`", excerpt(written)),
     }
 }
 
-fn said(stderr: &str) -> String {
+fn stderr_note(stderr: &str) -> String {
     match stderr {
         "" => "its error output is empty".into(),
         text => format!("its error output ends with:\n{text}"),
@@ -127,7 +126,7 @@ fn said(stderr: &str) -> String {
 }
 
 /// The error of a call whose program could not be started: nothing has happened.
-pub(super) fn not_started(error: &CommandError) -> ToolError {
+pub(super) fn start_error(error: &CommandError) -> ToolError {
     // A full system may have room in a moment; a wrong setting stays wrong.
     let kind = if matches!(error, CommandError::Full(_)) { ErrorKind::Overloaded } else { ErrorKind::ToolError };
     ToolError::of(kind, error.to_string()).hide().effect(Effect::None)

@@ -20,9 +20,9 @@
 //! ```
 
 #[cfg(target_os = "linux")]
-mod below;
+mod descendants;
 #[cfg(target_os = "linux")]
-mod watch;
+mod supervisor;
 
 use std::{
     ffi::OsString,
@@ -34,18 +34,18 @@ use std::{
 use rustix::process::{Pid, Signal, getpid};
 
 /// The first word a guard is started with.
-pub const WORD: &str = "guard";
+pub const SUBCOMMAND: &str = "guard";
 
 /// Told to a guard: end everything at once.
-pub(crate) const AT_ONCE: Signal = Signal::INT;
+pub(crate) const KILL_ALL_SIGNAL: Signal = Signal::INT;
 
 /// The signal a guard ends itself with if the program could not be started. A program's own signals come as codes above 128, so
 /// this one says for certain that nothing has happened.
-pub(crate) const NOT_STARTED: Signal = Signal::USR1;
+pub(crate) const START_FAILED_SIGNAL: Signal = Signal::USR1;
 
 #[cfg(target_os = "linux")]
 /// After the hub is gone nobody waits for an orderly end any longer than this.
-const WITHOUT_HUB: Duration = Duration::from_secs(2);
+const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
 /// Which program is the guard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,16 +70,16 @@ impl Guard {
     }
 
     /// What it is started with, before the program and its arguments.
-    pub(crate) fn words(&self, grace: Duration) -> [OsString; 4] {
+    pub(crate) fn args(&self, grace: Duration) -> [OsString; 4] {
         let (hub, grace) = (getpid().as_raw_pid(), grace.as_millis());
-        [WORD.into(), hub.to_string().into(), grace.to_string().into(), "--".into()]
+        [SUBCOMMAND.into(), hub.to_string().into(), grace.to_string().into(), "--".into()]
     }
 }
 
 /// What a guard is to do.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no guard"))]
-struct Orders {
-    hub: Pid,
+struct GuardArgs {
+    hub_pid: Pid,
     grace: Duration,
     program: OsString,
     args: Vec<OsString>,
@@ -88,35 +88,35 @@ struct Orders {
 /// Is the guard, if these arguments of a program say so: `guard`, the number of the hub's process, the milliseconds a program has to
 /// end in, `--`, the program, its arguments. Comes back when the program and everything below it has ended.
 #[must_use = "a guard ends with what this says"]
-pub fn if_asked(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+pub fn run_if_requested(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut words = arguments.into_iter().skip(1);
-    (words.next()? == WORD).then(|| run(words))
+    (words.next()? == SUBCOMMAND).then(|| run(words))
 }
 
 /// The same, with the arguments after the word `guard`.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match read(words.into_iter()) {
+    match parse_args(words.into_iter()) {
         #[cfg(target_os = "linux")]
-        Some(orders) => watch::run(orders),
+        Some(orders) => supervisor::run(orders),
         #[cfg(not(target_os = "linux"))]
-        Some(_) => refused("there is no guard on this system"),
-        None => refused(
+        Some(_) => fail("there is no guard on this system"),
+        None => fail(
             "this is started by toolhub itself, beside every program that is a tool; there is nothing to type here",
         ),
     }
 }
 
-fn read(mut words: impl Iterator<Item = OsString>) -> Option<Orders> {
+fn parse_args(mut words: impl Iterator<Item = OsString>) -> Option<GuardArgs> {
     let mut number = || words.next()?.to_str()?.parse::<u64>().ok();
     let (hub, grace) = (number()?, number()?);
     let hub = Pid::from_raw(hub.try_into().ok()?)?;
     if words.next()? != "--" {
         return None;
     }
-    Some(Orders { hub, grace: Duration::from_millis(grace), program: words.next()?, args: words.collect() })
+    Some(GuardArgs { hub_pid: hub, grace: Duration::from_millis(grace), program: words.next()?, args: words.collect() })
 }
 
-fn refused(why: &str) -> ExitCode {
+fn fail(why: &str) -> ExitCode {
     eprintln!("toolhub guard: {why}");
     ExitCode::from(2)
 }

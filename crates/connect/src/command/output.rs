@@ -10,21 +10,21 @@ use tokio::{
 };
 
 /// How much is read at once.
-const CHUNK: usize = 16 * 1024;
+const CHUNK_SIZE: usize = 16 * 1024;
 
 /// The output of one process.
 pub(super) struct Output {
     pipe: ChildStdout,
     unread: Vec<u8>,
     /// Up to here there is no end of a line in what is unread.
-    looked: usize,
+    scanned: usize,
     /// How much came during this call.
-    came: usize,
+    call_bytes: usize,
 }
 
 /// More than it may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TooMuch {
+pub(super) enum LimitExceeded {
     /// In all, during one call.
     Output(usize),
     /// In one line.
@@ -32,33 +32,33 @@ pub(super) enum TooMuch {
 }
 
 impl Output {
-    pub(super) fn of(pipe: ChildStdout) -> Self {
-        Self { pipe, unread: Vec::new(), looked: 0, came: 0 }
+    pub(super) fn new(pipe: ChildStdout) -> Self {
+        Self { pipe, unread: Vec::new(), scanned: 0, call_bytes: 0 }
     }
 
     /// Reads until it ends.
-    pub(super) async fn everything(&mut self, most: usize) -> Result<(), TooMuch> {
-        while self.more(most).await? {}
+    pub(super) async fn read_to_end(&mut self, most: usize) -> Result<(), LimitExceeded> {
+        while self.read_chunk(most).await? {}
         Ok(())
     }
 
     /// The next whole line, without its end; `None` when there will be none.
-    pub(super) async fn line(&mut self, most: usize, longest: usize) -> Result<Option<Vec<u8>>, TooMuch> {
+    pub(super) async fn next_line(&mut self, most: usize, longest: usize) -> Result<Option<Vec<u8>>, LimitExceeded> {
         loop {
-            let end = self.unread[self.looked..].iter().position(|byte| *byte == b'\n');
-            let length = end.map_or(self.unread.len(), |end| self.looked + end);
+            let end = self.unread[self.scanned..].iter().position(|byte| *byte == b'\n');
+            let length = end.map_or(self.unread.len(), |end| self.scanned + end);
             if length > longest {
-                return Err(TooMuch::Line(longest));
+                return Err(LimitExceeded::Line(longest));
             }
             if end.is_some() {
                 let rest = self.unread.split_off(length + 1);
                 let mut line = std::mem::replace(&mut self.unread, rest);
                 line.truncate(length);
-                self.looked = 0;
+                self.scanned = 0;
                 return Ok(Some(line));
             }
-            self.looked = length;
-            if !self.more(most).await? {
+            self.scanned = length;
+            if !self.read_chunk(most).await? {
                 return Ok(None);
             }
         }
@@ -70,8 +70,8 @@ impl Output {
     }
 
     /// Another call begins. Says whether the program is silent, as it must be until it is asked.
-    pub(super) async fn next_call(&mut self) -> bool {
-        self.came = 0;
+    pub(super) async fn begin_call(&mut self) -> bool {
+        self.call_bytes = 0;
         let mut byte = [0; 1];
         let nothing = poll_fn(|cx| {
             let mut buffer = ReadBuf::new(&mut byte);
@@ -80,11 +80,11 @@ impl Output {
         nothing.await && self.unread.is_empty()
     }
 
-    async fn more(&mut self, most: usize) -> Result<bool, TooMuch> {
-        self.unread.reserve(CHUNK);
+    async fn read_chunk(&mut self, most: usize) -> Result<bool, LimitExceeded> {
+        self.unread.reserve(CHUNK_SIZE);
         // A pipe that cannot be read is one that has ended.
-        let came = (&mut self.pipe).take(CHUNK as u64).read_buf(&mut self.unread).await.unwrap_or(0);
-        self.came += came;
-        if self.came > most { Err(TooMuch::Output(most)) } else { Ok(came > 0) }
+        let came = (&mut self.pipe).take(CHUNK_SIZE as u64).read_buf(&mut self.unread).await.unwrap_or(0);
+        self.call_bytes += came;
+        if self.call_bytes > most { Err(LimitExceeded::Output(most)) } else { Ok(came > 0) }
     }
 }

@@ -14,25 +14,25 @@ use toolhub_core::{CallContext, HeldSlot};
 
 use super::{
     Command, CommandError, Limits, environment,
-    failure::{End, Failure},
-    output::{Output, TooMuch},
-    program::{self, Found},
-    reach::Reach,
-    stderr::{Speaker, Stderr},
+    failure::{Failure, ProcessExit},
+    output::{LimitExceeded, Output},
+    program::{self, LaunchSpec},
+    signals::SignalTarget,
+    stderr::{LogSource, Stderr},
 };
 
 /// After a program was killed: how long its end is waited for. It takes longer only while the kernel does something for it.
-const KILLED: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// After a program has ended: how long what it wrote may take to arrive. It is there at once, unless a process it left behind
 /// holds the pipe.
-const ARRIVES: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct Process {
     child: Child,
-    reach: Reach,
+    signal_target: SignalTarget,
     /// Whether it has ended and was waited for.
-    over: bool,
+    exited: bool,
     pub(super) stdin: Option<ChildStdin>,
     pub(super) output: Output,
     pub(super) stderr: Stderr,
@@ -41,128 +41,128 @@ pub(super) struct Process {
 impl Process {
     /// Starts the program.
     pub(super) fn start(command: &Command, tool: &str) -> Result<Self, CommandError> {
-        command.sound()?;
-        let found = program::find(command)?;
-        let mut start = prepared(command, &found);
-        let mut child = start.spawn().map_err(|error| refused(&found, error))?;
-        let lost = || refused(&found, io::Error::other("it has no number or no pipes"));
+        command.validate()?;
+        let found = program::resolve(command)?;
+        let mut start = build_command(command, &found);
+        let mut child = start.spawn().map_err(|error| spawn_error(&found, error))?;
+        let lost = || spawn_error(&found, io::Error::other("it has no number or no pipes"));
         let number = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).ok_or_else(lost)?;
-        let reach = if guarded(command) { Reach::Guard(number) } else { Reach::Group(number) };
+        let reach = if is_guarded(command) { SignalTarget::Guard(number) } else { SignalTarget::Group(number) };
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             reach.kill();
             return Err(lost());
         };
         let secrets = environment::secrets(command, &found.variables);
-        let stderr = Stderr::listen(stderr, Speaker { tool: tool.to_owned(), secrets });
-        let output = Output::of(stdout);
-        Ok(Self { child, reach, over: false, stdin: Some(stdin), output, stderr })
+        let stderr = Stderr::spawn(stderr, LogSource { tool: tool.to_owned(), secrets });
+        let output = Output::new(stdout);
+        Ok(Self { child, signal_target: reach, exited: false, stdin: Some(stdin), output, stderr })
     }
 
     /// Waits until it has ended. What it left behind in its group ends with it. May be cut off and asked again.
-    pub(super) async fn ended(&mut self) -> End {
+    pub(super) async fn wait(&mut self) -> ProcessExit {
         let status = self.child.wait().await;
-        if !self.over {
-            self.over = true;
-            self.reach.sweep();
+        if !self.exited {
+            self.exited = true;
+            self.signal_target.kill_remaining();
         }
-        End { status: status.ok(), guarded: matches!(self.reach, Reach::Guard(_)) }
+        ProcessExit { status: status.ok(), guarded: matches!(self.signal_target, SignalTarget::Guard(_)) }
     }
 
     /// Reads all it writes until it has ended. One that writes too much is killed.
-    pub(super) async fn finished(&mut self, most: usize) -> Result<End, TooMuch> {
+    pub(super) async fn drain_until_exit(&mut self, most: usize) -> Result<ProcessExit, LimitExceeded> {
         let Self { child, output, .. } = self;
         let mut all = tokio::select! {
-            all = output.everything(most) => Some(all),
+            all = output.read_to_end(most) => Some(all),
             _ = child.wait() => None,
         };
         if let Some(Err(too_much)) = all {
             self.kill().await;
             return Err(too_much);
         }
-        let end = self.ended().await;
+        let end = self.wait().await;
         if all.is_none() {
-            all = tokio::time::timeout(ARRIVES, self.output.everything(most)).await.ok();
+            all = tokio::time::timeout(DRAIN_TIMEOUT, self.output.read_to_end(most)).await.ok();
         }
         all.unwrap_or(Ok(())).map(|()| end)
     }
 
     /// The next line it writes, or how it ended instead.
-    pub(super) async fn line(&mut self, limits: Limits) -> Result<Result<Vec<u8>, End>, TooMuch> {
+    pub(super) async fn next_line(&mut self, limits: Limits) -> Result<Result<Vec<u8>, ProcessExit>, LimitExceeded> {
         let Self { child, output, .. } = self;
         let line = tokio::select! {
             biased;
-            line = output.line(limits.output, limits.line) => line?,
+            line = output.next_line(limits.max_output, limits.max_line) => line?,
             _ = child.wait() => {
-                let last = output.line(limits.output, limits.line);
-                tokio::time::timeout(ARRIVES, last).await.unwrap_or(Ok(None))?
+                let last = output.next_line(limits.max_output, limits.max_line);
+                tokio::time::timeout(DRAIN_TIMEOUT, last).await.unwrap_or(Ok(None))?
             }
         };
         if let Some(line) = line {
             return Ok(Ok(line));
         }
         // With its output closed it could not answer, even if it went on.
-        match tokio::time::timeout(ARRIVES, self.ended()).await {
+        match tokio::time::timeout(DRAIN_TIMEOUT, self.wait()).await {
             Ok(end) => Ok(Err(end)),
-            Err(_) => Ok(Err(self.kill().await.unwrap_or(End { status: None, guarded: false }))),
+            Err(_) => Ok(Err(self.kill().await.unwrap_or(ProcessExit { status: None, guarded: false }))),
         }
     }
 
     /// Whether it has ended by itself.
-    pub(super) fn is_over(&mut self) -> bool {
-        if !self.over && !matches!(self.child.try_wait(), Ok(None)) {
-            self.over = true;
-            self.reach.sweep();
+    pub(super) fn has_exited(&mut self) -> bool {
+        if !self.exited && !matches!(self.child.try_wait(), Ok(None)) {
+            self.exited = true;
+            self.signal_target.kill_remaining();
         }
-        self.over
+        self.exited
     }
 
     /// An orderly goodbye: the end of its input tells a program that nobody will ask it any more.
     pub(super) async fn close(mut self, grace: Duration) {
         self.stdin = None;
-        if tokio::time::timeout(grace, self.ended()).await.is_err() {
-            self.end(grace).await;
+        if tokio::time::timeout(grace, self.wait()).await.is_err() {
+            self.terminate(grace).await;
         }
     }
 
     /// Asks it to end, and kills it after the grace.
-    pub(super) async fn end(mut self, grace: Duration) {
+    pub(super) async fn terminate(mut self, grace: Duration) {
         self.stdin = None;
-        self.reach.ask();
-        if tokio::time::timeout(grace, self.ended()).await.is_err() {
+        self.signal_target.terminate();
+        if tokio::time::timeout(grace, self.wait()).await.is_err() {
             self.kill().await;
         }
     }
 
     /// Kills it, and waits until it is gone.
-    pub(super) async fn kill(&mut self) -> Option<End> {
-        self.reach.kill();
-        tokio::time::timeout(KILLED, self.ended()).await.ok()
+    pub(super) async fn kill(&mut self) -> Option<ProcessExit> {
+        self.signal_target.kill();
+        tokio::time::timeout(KILL_TIMEOUT, self.wait()).await.ok()
     }
 
     /// What it said last, after it has ended, beside what went wrong.
-    pub(super) async fn failed(&mut self, failure: Failure) -> toolhub_core::ToolError {
-        failure.told(&self.stderr.last_words().await)
+    pub(super) async fn tool_error(&mut self, failure: Failure) -> toolhub_core::ToolError {
+        failure.into_tool_error(&self.stderr.tail().await)
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if !self.is_over() {
-            self.reach.kill();
+        if !self.has_exited() {
+            self.signal_target.kill();
         }
     }
 }
 
-fn guarded(command: &Command) -> bool {
+fn is_guarded(command: &Command) -> bool {
     cfg!(target_os = "linux") && command.guard.is_some()
 }
 
-fn prepared(command: &Command, found: &Found) -> Start {
+fn build_command(command: &Command, found: &LaunchSpec) -> Start {
     let mut start = match &command.guard {
-        Some(guard) if guarded(command) => {
+        Some(guard) if is_guarded(command) => {
             let mut start = Start::new(guard.path());
-            start.args(guard.words(command.limits.grace)).arg(&found.program);
+            start.args(guard.args(command.limits.grace)).arg(&found.program);
             start
         }
         _ => Start::new(&found.program),
@@ -173,11 +173,11 @@ fn prepared(command: &Command, found: &Found) -> Start {
     }
     start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // A guard that is killed leaves orphans; it ends by itself when it is told to.
-    start.process_group(0).kill_on_drop(!guarded(command));
+    start.process_group(0).kill_on_drop(!is_guarded(command));
     start
 }
 
-fn refused(found: &Found, error: io::Error) -> CommandError {
+fn spawn_error(found: &LaunchSpec, error: io::Error) -> CommandError {
     let full = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::TXTBSY];
     if full.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
         return CommandError::Full(error);
@@ -187,7 +187,7 @@ fn refused(found: &Found, error: io::Error) -> CommandError {
 
 /// A process while a call uses it. If the call is cut off, so is the process: what it was doing for that call, it would go on with,
 /// and its answer would come when another is waited for.
-pub(super) struct Lent {
+pub(super) struct Borrowed {
     process: Option<Process>,
     grace: Duration,
     /// The place of the call among those that run at once: the process has it until it is gone.
@@ -195,7 +195,7 @@ pub(super) struct Lent {
     runtime: Handle,
 }
 
-impl Lent {
+impl Borrowed {
     pub(super) fn new(process: Process, grace: Duration, call: &CallContext) -> Self {
         Self { process: Some(process), grace, slot: Some(call.hold_slot()), runtime: Handle::current() }
     }
@@ -205,19 +205,19 @@ impl Lent {
     }
 
     /// The call is over, and the process is not.
-    pub(super) fn back(mut self) -> Process {
+    pub(super) fn release(mut self) -> Process {
         self.process.take().expect("it is taken out only here")
     }
 }
 
-impl Drop for Lent {
+impl Drop for Borrowed {
     fn drop(&mut self) {
-        if let Some(process) = self.process.take_if(|process| !process.is_over()) {
+        if let Some(process) = self.process.take_if(|process| !process.has_exited()) {
             // Ends by itself, after the grace and the time a killed program may take. If the runtime goes first, it drops the
             // process, which kills it.
             let (grace, slot) = (self.grace, self.slot.take());
             self.runtime.spawn(async move {
-                process.end(grace).await;
+                process.terminate(grace).await;
                 drop(slot);
             });
         }

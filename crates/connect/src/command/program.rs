@@ -14,12 +14,12 @@ use std::{
 use super::{Command, CommandError, environment};
 
 /// Everything a process is started with.
-pub(super) struct Found {
+pub(super) struct LaunchSpec {
     pub(super) program: PathBuf,
     pub(super) variables: BTreeMap<OsString, OsString>,
 }
 
-pub(super) fn find(command: &Command) -> Result<Found, CommandError> {
+pub(super) fn resolve(command: &Command) -> Result<LaunchSpec, CommandError> {
     let variables = environment::variables(command);
     let path = variables.get(OsStr::new("PATH")).map_or(OsStr::new(""), OsString::as_os_str);
     let program = locate(&command.program, path)?;
@@ -35,19 +35,19 @@ pub(super) fn find(command: &Command) -> Result<Found, CommandError> {
     {
         return Err(CommandError::NoGuard(guard.path().to_owned()));
     }
-    Ok(Found { program, variables })
+    Ok(LaunchSpec { program, variables })
 }
 
 fn locate(program: &Path, path: &OsStr) -> Result<PathBuf, CommandError> {
     if program.components().count() > 1 || program.is_absolute() {
         let whole = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
-        return executable(&whole).map(|()| whole);
+        return check_executable(&whole).map(|()| whole);
     }
     // As a shell does: the first file of this name that may be executed. One that may not is told only if there is no other.
     let mut found = None;
     for folder in std::env::split_paths(path) {
         let here = folder.join(program);
-        match executable(&here) {
+        match check_executable(&here) {
             Ok(()) => return Ok(std::path::absolute(&here).unwrap_or(here)),
             Err(wrong @ CommandError::NotExecutable(_)) => found = found.or(Some(wrong)),
             Err(_) => {}
@@ -59,7 +59,7 @@ fn locate(program: &Path, path: &OsStr) -> Result<PathBuf, CommandError> {
     }))
 }
 
-fn executable(file: &Path) -> Result<(), CommandError> {
+fn check_executable(file: &Path) -> Result<(), CommandError> {
     match fs::metadata(file) {
         Ok(found) if !found.is_file() => Err(CommandError::NotAFile(file.to_owned())),
         Ok(found) if found.permissions().mode() & 0o111 == 0 => Err(CommandError::NotExecutable(file.to_owned())),

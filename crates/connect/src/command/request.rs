@@ -6,24 +6,24 @@ use serde_json::{Map, Value, json};
 use toolhub_core::{CallContext, Effect, ToolError};
 
 /// Members that have a meaning of their own, so that a state cannot have their name.
-pub const TAKEN: [&str; 6] = ["arguments", "call", "error", "id", "progress", "result"];
+pub const RESERVED_MEMBERS: [&str; 6] = ["arguments", "call", "error", "id", "progress", "result"];
 
 /// The request to a program that runs for this call alone.
-pub(super) fn once(arguments: &Value, cx: &CallContext) -> Vec<u8> {
-    line(&json!({"arguments": arguments, "call": call(cx)}))
+pub(super) fn encode_one_shot(arguments: &Value, cx: &CallContext) -> Vec<u8> {
+    to_line(&json!({"arguments": arguments, "call": call_info(cx)}))
 }
 
 /// The request to a program that lives. The state stands in it under the name the tool uses, or nowhere.
-pub(super) fn numbered(id: u64, arguments: Value, state: Option<(&str, &Value)>, cx: &CallContext) -> Vec<u8> {
+pub(super) fn encode_numbered(id: u64, arguments: Value, state: Option<(&str, &Value)>, cx: &CallContext) -> Vec<u8> {
     let mut members =
-        Map::from_iter([("id".into(), id.into()), ("arguments".into(), arguments), ("call".into(), call(cx))]);
+        Map::from_iter([("id".into(), id.into()), ("arguments".into(), arguments), ("call".into(), call_info(cx))]);
     members.extend(state.map(|(name, state)| (name.to_owned(), state.clone())));
-    line(&Value::Object(members))
+    to_line(&Value::Object(members))
 }
 
 /// Looks whether a state can stand in a request and in an answer under this name.
-pub(super) fn may_be_called(name: &str) -> Result<(), ToolError> {
-    if TAKEN.contains(&name) {
+pub(super) fn check_state_name(name: &str) -> Result<(), ToolError> {
+    if RESERVED_MEMBERS.contains(&name) {
         let text =
             format!("`state_parameter_name` is `{name}`, which means something else to a program; choose another");
         return Err(ToolError::new(text).hide().effect(Effect::None));
@@ -32,7 +32,7 @@ pub(super) fn may_be_called(name: &str) -> Result<(), ToolError> {
 }
 
 /// Who asks, for programs that hand it on: a key that services know repetitions by, and the trace.
-fn call(cx: &CallContext) -> Value {
+fn call_info(cx: &CallContext) -> Value {
     let mut call = Map::from_iter([("id".to_owned(), Value::from(cx.call_id().to_string()))]);
     let more = [
         ("thread", cx.thread().map(ToString::to_string)),
@@ -43,7 +43,7 @@ fn call(cx: &CallContext) -> Value {
     Value::Object(call)
 }
 
-fn line(request: &Value) -> Vec<u8> {
+fn to_line(request: &Value) -> Vec<u8> {
     let mut bytes = request.to_string().into_bytes();
     bytes.push(b'\n');
     bytes

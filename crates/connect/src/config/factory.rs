@@ -9,8 +9,9 @@ use serde_json::Value;
 use toolhub_core::{Kind, NameError, ToolBuilder, ToolName};
 
 use super::{
-    Desk, Ground, KeyPath, Process, Step, ToolConfig, ToolConfigError, bounds,
+    ConfigEnv, Diagnostics, KeyPath, KeySegment, ProcessEnv, ToolConfig, ToolConfigError,
     plan::{self, ToolPlan},
+    schema_check,
 };
 use crate::command::Guard;
 
@@ -56,16 +57,16 @@ pub fn create_tool(config: &ToolConfig) -> Result<ToolBuilder, ToolConfigError> 
 #[derive(Clone)]
 #[must_use = "a factory does nothing until a tool is asked of it"]
 pub struct ToolFactory {
-    functions: BTreeMap<String, Make>,
+    functions: BTreeMap<String, BuildFn>,
     guard: Option<Guard>,
-    ground: Arc<dyn Ground>,
+    config_env: Arc<dyn ConfigEnv>,
 }
 
-type Make = Arc<dyn Fn(&str) -> ToolBuilder + Send + Sync>;
+type BuildFn = Arc<dyn Fn(&str) -> ToolBuilder + Send + Sync>;
 
 /// What a function says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Function {
+pub(super) struct FunctionInfo {
     pub(super) name: String,
     pub(super) stateful: bool,
     pub(super) read_only: bool,
@@ -74,7 +75,7 @@ pub(super) struct Function {
 impl ToolFactory {
     /// One that knows no functions and no guard, with the environment and the working folder of this process.
     pub fn new() -> Self {
-        Self { functions: BTreeMap::new(), guard: None, ground: Arc::new(Process) }
+        Self { functions: BTreeMap::new(), guard: None, config_env: Arc::new(ProcessEnv) }
     }
 
     /// A function that configs may name: `builtin = "calculator"`. It makes a tool of the name it is given, anew each time.
@@ -94,8 +95,8 @@ impl ToolFactory {
     }
 
     /// Where variables and paths come from, in the place of this process.
-    pub fn ground(mut self, ground: impl Ground + 'static) -> Self {
-        self.ground = Arc::new(ground);
+    pub fn config_env(mut self, ground: impl ConfigEnv + 'static) -> Self {
+        self.config_env = Arc::new(ground);
         self
     }
 
@@ -105,12 +106,12 @@ impl ToolFactory {
     /// Everything that is wrong with the config, each with its key and what to do.
     pub fn create_tool(&self, config: &ToolConfig) -> Result<ToolBuilder, ToolConfigError> {
         let written = serde_json::to_value(config).unwrap_or_default();
-        let said = |key: &KeyPath| at(&written, key).is_some();
-        let mut desk = Desk::new(&*self.ground, &said);
+        let said = |key: &KeyPath| value_at(&written, key).is_some();
+        let mut desk = Diagnostics::new(&*self.config_env, &said);
         if let Err(error) = ToolName::new(config.name.as_str()) {
-            name(&error, &mut desk);
+            report_name_error(&error, &mut desk);
         }
-        bounds::check(config, &written, &mut desk);
+        schema_check::check(config, &written, &mut desk);
         let plan = self.plan(&config.name, config, &KeyPath::default(), &mut desk);
         let problems = desk.into_problems();
         let made = plan.filter(|_| problems.is_empty()).and_then(|plan| self.build(&config.name, &plan));
@@ -120,7 +121,7 @@ impl ToolFactory {
     /// Works out what holds for a tool of this name. What is wrong is told the desk, at keys below `at`, and no tool is to be made of
     /// the plan then; `None` when nobody can tell what the tool does. For whoever has a config of many tools, compares plans, or knows
     /// where each key was written.
-    pub fn plan(&self, name: &str, config: &ToolConfig, at: &KeyPath, desk: &mut Desk<'_>) -> Option<ToolPlan> {
+    pub fn plan(&self, name: &str, config: &ToolConfig, at: &KeyPath, desk: &mut Diagnostics<'_>) -> Option<ToolPlan> {
         plan::plan(name, config, at, self, desk)
     }
 
@@ -131,36 +132,36 @@ impl ToolFactory {
     }
 
     /// The names of the functions, in order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn function_names(&self) -> impl Iterator<Item = &str> {
         self.functions.keys().map(String::as_str)
     }
 
     /// What a function says about itself. A tool is made for it, and let go.
-    pub(super) fn look(&self, name: &str) -> Option<Function> {
-        let tool = self.call(name, name)?;
+    pub(super) fn describe_function(&self, name: &str) -> Option<FunctionInfo> {
+        let tool = self.build_function(name, name)?;
         let (stateful, mut read_only) = (*tool.kind() == Kind::Stateful, false);
         drop(tool.annotations(|own| read_only = own.read_only));
-        Some(Function { name: name.into(), stateful, read_only })
+        Some(FunctionInfo { name: name.into(), stateful, read_only })
     }
 
-    pub(super) fn call(&self, function: &str, name: &str) -> Option<ToolBuilder> {
+    pub(super) fn build_function(&self, function: &str, name: &str) -> Option<ToolBuilder> {
         self.functions.get(function).map(|make| make(name))
     }
 
-    pub(super) fn guarded_by(&self) -> Option<&Guard> {
+    pub(super) fn command_guard(&self) -> Option<&Guard> {
         self.guard.as_ref()
     }
 }
 
-fn name(error: &NameError, desk: &mut Desk<'_>) {
-    desk.wrong(&KeyPath::of(["name"]), error.to_string(), "choose a name, such as \"my_tool\"");
+fn report_name_error(error: &NameError, desk: &mut Diagnostics<'_>) {
+    desk.report(&KeyPath::of(["name"]), error.to_string(), "choose a name, such as \"my_tool\"");
 }
 
 /// What stands at a key.
-fn at<'a>(written: &'a Value, key: &KeyPath) -> Option<&'a Value> {
+fn value_at<'a>(written: &'a Value, key: &KeyPath) -> Option<&'a Value> {
     key.0.iter().try_fold(written, |value, step| match step {
-        Step::Key(key) => value.get(key),
-        Step::Place(place) => value.get(place),
+        KeySegment::Key(key) => value.get(key),
+        KeySegment::Index(place) => value.get(place),
     })
 }
 
@@ -172,7 +173,7 @@ impl Default for ToolFactory {
 
 impl fmt::Debug for ToolFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let functions: Vec<&str> = self.names().collect();
+        let functions: Vec<&str> = self.function_names().collect();
         f.debug_struct("ToolFactory").field("functions", &functions).field("guard", &self.guard).finish_non_exhaustive()
     }
 }

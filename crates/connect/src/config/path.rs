@@ -12,38 +12,38 @@ use std::fmt;
 /// assert_eq!(KeyPath::of(["rate_limit"]).place(1).key("per").to_string(), "rate_limit[1].per");
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KeyPath(pub Vec<Step>);
+pub struct KeyPath(pub Vec<KeySegment>);
 
 /// One step of a way.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum KeySegment {
     /// To a key of a table.
     Key(String),
     /// To a place in a list, counted from 0.
-    Place(usize),
+    Index(usize),
 }
 
 impl KeyPath {
     /// The way over these keys.
     pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(keys.into_iter().map(|key| Step::Key(key.into())).collect())
+        Self(keys.into_iter().map(|key| KeySegment::Key(key.into())).collect())
     }
 
     /// One key further.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        self.join([Step::Key(key.into())])
+        self.join([KeySegment::Key(key.into())])
     }
 
     /// Into a list.
     #[must_use]
-    pub fn place(&self, at: usize) -> Self {
-        self.join([Step::Place(at)])
+    pub fn index(&self, at: usize) -> Self {
+        self.join([KeySegment::Index(at)])
     }
 
     /// Several steps further.
     #[must_use]
-    pub fn join(&self, steps: impl IntoIterator<Item = Step>) -> Self {
+    pub fn join(&self, steps: impl IntoIterator<Item = KeySegment>) -> Self {
         Self(self.0.iter().cloned().chain(steps).collect())
     }
 
@@ -51,8 +51,8 @@ impl KeyPath {
     #[must_use]
     pub fn last_key(&self) -> &str {
         let keys = self.0.iter().rev().filter_map(|step| match step {
-            Step::Key(key) => Some(key.as_str()),
-            Step::Place(_) => None,
+            KeySegment::Key(key) => Some(key.as_str()),
+            KeySegment::Index(_) => None,
         });
         keys.into_iter().next().unwrap_or_default()
     }
@@ -62,13 +62,13 @@ impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, step) in self.0.iter().enumerate() {
             match step {
-                Step::Key(key) => {
+                KeySegment::Key(key) => {
                     let dot = if at == 0 { "" } else { "." };
                     let plain =
                         !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
                     if plain { write!(f, "{dot}{key}")? } else { write!(f, "{dot}{key:?}")? }
                 }
-                Step::Place(place) => write!(f, "[{place}]")?,
+                KeySegment::Index(place) => write!(f, "[{place}]")?,
             }
         }
         Ok(())

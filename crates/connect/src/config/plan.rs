@@ -16,8 +16,8 @@ use toolhub_core::{ManagerType, Policy, StateCleanup, ToolBuilder, schema::Schem
 
 use self::source::Source;
 use super::{
-    Desk, KeyPath, ToolFactory,
-    written::{Annotations, Cleanup, DependsOn, Keeper, ToolConfig, ToolState},
+    Diagnostics, KeyPath, ToolFactory,
+    raw::{Annotations, Cleanup, DependsOn, Keeper, ToolConfig, ToolState},
 };
 
 /// What holds for one tool: what is written, with its secrets fetched. Two that are equal make the same tool.
@@ -26,7 +26,7 @@ pub struct ToolPlan {
     source: Source,
     description: Option<String>,
     parameters: Option<Value>,
-    depends_on: Vec<Group>,
+    depends_on: Vec<DependencyGroup>,
     annotations: Annotations,
     category: Option<String>,
     tags: Vec<String>,
@@ -38,15 +38,15 @@ pub struct ToolPlan {
 
 /// Tools that must have succeeded before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Group {
-    how: How,
+struct DependencyGroup {
+    mode: DependencyMode,
     tools: Vec<String>,
     within: Option<Duration>,
 }
 
 /// How the tools of a group are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+enum DependencyMode {
     All,
     Any,
     Sequence,
@@ -58,24 +58,24 @@ pub(super) fn plan(
     said: &ToolConfig,
     at: &KeyPath,
     factory: &ToolFactory,
-    desk: &mut Desk<'_>,
+    desk: &mut Diagnostics<'_>,
 ) -> Option<ToolPlan> {
     let source = source::find(name, said, at, factory, desk);
-    if source.as_ref().is_some_and(|source| !source.is_stateful()) && desk.said(&at.key("state")) {
+    if source.as_ref().is_some_and(|source| !source.is_stateful()) && desk.is_set(&at.key("state")) {
         let message = "the tool remembers nothing, so there is nothing to say about its state";
-        desk.wrong(&at.key("state"), message, "remove `state`");
+        desk.report(&at.key("state"), message, "remove `state`");
     }
     let is_command = matches!(source, Some(Source::Command(_)));
     for key in ["inject", "parameter_name"] {
         let path = at.key("state").key(key);
-        if source.is_some() && !is_command && desk.said(&path) {
-            desk.wrong(&path, format!("`{path}` is for a `command`"), format!("remove `{key}`"));
+        if source.is_some() && !is_command && desk.is_set(&path) {
+            desk.report(&path, format!("`{path}` is for a `command`"), format!("remove `{key}`"));
         }
     }
     let by_itself = source.as_ref().is_some_and(Source::is_read_only);
     if said.calls.cache.is_some() && source.is_some() && !said.annotations.read_only.unwrap_or(by_itself) {
         let help = "remove `cache`: an answer given again is an effect that did not happen";
-        desk.wrong(&at.key("cache"), "only the answers of read-only tools can be kept", help);
+        desk.report(&at.key("cache"), "only the answers of read-only tools can be kept", help);
     }
     let parameters = said.parameters.clone().map(|schema| Value::Object(schema.into_iter().collect::<Map<_, _>>()));
     // Those of a function are laid over its own, and only then are they whole.
@@ -83,9 +83,9 @@ pub(super) fn plan(
         && let Err(error) = Schema::compile(schema.clone())
     {
         let help = "write a JSON Schema of an object, with a property for each argument";
-        desk.wrong(&at.key("parameters"), format!("`parameters` cannot be used: {error}"), help);
+        desk.report(&at.key("parameters"), format!("`parameters` cannot be used: {error}"), help);
     }
-    let depends_on = groups(said.depends_on.as_ref(), at, desk);
+    let depends_on = dependency_groups(said.depends_on.as_ref(), at, desk);
     let policy = said.calls.policy(at, desk);
     Some(ToolPlan {
         source: source?,
@@ -102,18 +102,26 @@ pub(super) fn plan(
     })
 }
 
-fn groups(said: Option<&DependsOn>, at: &KeyPath, desk: &mut Desk<'_>) -> Vec<Group> {
+fn dependency_groups(said: Option<&DependsOn>, at: &KeyPath, desk: &mut Diagnostics<'_>) -> Vec<DependencyGroup> {
     match said {
         None => Vec::new(),
-        Some(DependsOn::Names(tools)) => vec![Group { how: How::All, tools: tools.clone(), within: None }],
+        Some(DependsOn::Names(tools)) => {
+            vec![DependencyGroup { mode: DependencyMode::All, tools: tools.clone(), within: None }]
+        }
         Some(DependsOn::Groups(groups)) => {
-            let all = [(How::All, &groups.all), (How::Any, &groups.any), (How::Sequence, &groups.sequence)];
+            let all = [
+                (DependencyMode::All, &groups.all),
+                (DependencyMode::Any, &groups.any),
+                (DependencyMode::Sequence, &groups.sequence),
+            ];
             let within = groups.within.map(|time| time.0);
-            let named = all.into_iter().filter_map(|(how, tools)| Some(Group { how, tools: tools.clone()?, within }));
-            let found: Vec<Group> = named.collect();
+            let named = all
+                .into_iter()
+                .filter_map(|(how, tools)| Some(DependencyGroup { mode: how, tools: tools.clone()?, within }));
+            let found: Vec<DependencyGroup> = named.collect();
             if found.is_empty() {
                 let help = "name tools: depends_on = { any = [\"a\", \"b\"] }, or all, or sequence";
-                desk.wrong(&at.key("depends_on"), "`depends_on` names no tools", help);
+                desk.report(&at.key("depends_on"), "`depends_on` names no tools", help);
             }
             found
         }
@@ -124,15 +132,15 @@ impl ToolPlan {
     /// Hosts that a request may reach though they are not of the open internet.
     pub fn allow_hosts(&mut self, hosts: &[String]) {
         if let Source::Rest(rest) = &mut self.source {
-            rest.allow(hosts);
+            rest.allow_hosts(hosts);
         }
     }
 
     /// A tool in the making. `None` where its function is none of the factory's, which no plan of the same factory says.
     pub(super) fn tool(&self, name: &str, factory: &ToolFactory) -> Option<ToolBuilder> {
         let mut tool = match &self.source {
-            Source::Function(function) => factory.call(&function.name, name)?,
-            Source::Command(command) => command.tool(name, factory.guarded_by()),
+            Source::Function(function) => factory.build_function(&function.name, name)?,
+            Source::Command(command) => command.tool(name, factory.command_guard()),
             Source::Rest(rest) => {
                 let parameters = self.parameters.clone().unwrap_or_else(|| rest.parameters());
                 rest.request().tool_with(name, parameters)
@@ -149,19 +157,19 @@ impl ToolPlan {
             own.idempotent = idempotent.unwrap_or(own.idempotent || harmless);
             own.open_world = open_world.unwrap_or(own.open_world);
         });
-        tool = tool.policy(|own| *own = laid_over(own, &self.policy));
+        tool = tool.policy(|own| *own = merge_policy(own, &self.policy));
         if let Some(text) = &self.description {
             tool = tool.description(text.as_str());
         }
         if let Some(schema) = self.parameters.as_ref().filter(|_| !matches!(self.source, Source::Rest(_))) {
             tool = tool.parameters(schema.clone());
         }
-        for Group { how, tools, within } in &self.depends_on {
+        for DependencyGroup { mode: how, tools, within } in &self.depends_on {
             let names = tools.iter().map(String::as_str);
             tool = match how {
-                How::All => tool.after_all(names),
-                How::Any => tool.after_any(names),
-                How::Sequence => tool.after_sequence(names),
+                DependencyMode::All => tool.after_all(names),
+                DependencyMode::Any => tool.after_any(names),
+                DependencyMode::Sequence => tool.after_sequence(names),
             };
             if let Some(time) = within {
                 tool = tool.within(*time);
@@ -207,7 +215,7 @@ impl ToolPlan {
 }
 
 /// What the owner says weighs more than what the function says.
-fn laid_over(own: &Policy, said: &Policy) -> Policy {
+fn merge_policy(own: &Policy, said: &Policy) -> Policy {
     let said = said.clone();
     Policy {
         timeout: said.timeout.or(own.timeout),
@@ -226,6 +234,6 @@ fn laid_over(own: &Policy, said: &Policy) -> Policy {
     }
 }
 
-fn count(number: u32) -> usize {
+fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

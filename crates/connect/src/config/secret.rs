@@ -10,7 +10,7 @@ use serde::{
     de::{self, MapAccess, Unexpected, Visitor, value::MapAccessDeserializer},
 };
 
-use super::{Desk, KeyPath};
+use super::{Diagnostics, KeyPath};
 
 /// Where a secret comes from, as it is written.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -27,52 +27,54 @@ pub enum SecretSource {
         file: String,
     },
     /// As it is.
-    Text(Hidden),
+    Text(SecretString),
 }
 
 /// A text that is never shown.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Hidden(String);
+pub struct SecretString(String);
 
 /// What stands in the place of a secret.
 const MASK: &str = "••••";
 /// So few characters of a secret may be shown.
-const SHOWN: usize = 4;
+const VISIBLE_CHARS: usize = 4;
 /// A shorter secret shows nothing: four characters would be a good part of it.
-const LONG_ENOUGH: usize = 20;
+const MIN_LEN_TO_SHOW_TAIL: usize = 20;
 
 impl SecretSource {
     /// The secret itself, at the key it stands at. What it is, is told nobody; `None` when it is not there, which the desk is told.
-    pub fn fetch(&self, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Hidden> {
+    pub fn fetch(&self, at: &KeyPath, desk: &mut Diagnostics<'_>) -> Option<SecretString> {
         match self {
             Self::Text(text) => match text.reveal() {
                 "" => {
-                    desk.wrong(at, format!("`{at}` is empty"), "write something, or leave the key out");
+                    desk.report(at, format!("`{at}` is empty"), "write something, or leave the key out");
                     None
                 }
                 // What `masked` wrote is the secret of nobody.
                 dots if dots.starts_with(MASK) => {
                     let message =
                         format!("`{at}` has dots in the place of a secret, as whoever shows a config writes them");
-                    desk.wrong(at, message, "write the secret itself, or where it is found: { env = \"NAME\" }");
+                    desk.report(at, message, "write the secret itself, or where it is found: { env = \"NAME\" }");
                     None
                 }
                 _ => Some(text.clone()),
             },
             Self::Env { env } => {
-                let found = desk.ground().variable(env);
+                let found = desk.env().variable(env);
                 if found.is_none() {
-                    let (message, help) =
-                        (format!("the variable {env} is not set, which `{at}` is read from"), desk.ground().unset(env));
-                    desk.wrong(&at.key("env"), message, help);
+                    let (message, help) = (
+                        format!("the variable {env} is not set, which `{at}` is read from"),
+                        desk.env().unset_hint(env),
+                    );
+                    desk.report(&at.key("env"), message, help);
                 }
-                found.map(Hidden)
+                found.map(SecretString)
             }
-            Self::File { file } => match fs::read_to_string(desk.file(&at.key("file"), file)) {
-                Ok(text) => Some(Hidden::new(text.trim())),
+            Self::File { file } => match fs::read_to_string(desk.resolve_path(&at.key("file"), file)) {
+                Ok(text) => Some(SecretString::new(text.trim())),
                 Err(error) => {
                     let message = format!("{file} cannot be read, which `{at}` is read from: {error}");
-                    desk.wrong(&at.key("file"), message, "check the path, and who may read it");
+                    desk.report(&at.key("file"), message, "check the path, and who may read it");
                     None
                 }
             },
@@ -80,7 +82,7 @@ impl SecretSource {
     }
 }
 
-impl Hidden {
+impl SecretString {
     /// Hides a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -96,13 +98,16 @@ impl Hidden {
     #[must_use]
     pub fn masked(&self) -> String {
         let all: Vec<char> = self.0.chars().collect();
-        let tail: String =
-            if all.len() >= LONG_ENOUGH { all[all.len() - SHOWN..].iter().collect() } else { String::new() };
+        let tail: String = if all.len() >= MIN_LEN_TO_SHOW_TAIL {
+            all[all.len() - VISIBLE_CHARS..].iter().collect()
+        } else {
+            String::new()
+        };
         format!("{MASK}{tail}")
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(MASK)
     }
@@ -156,7 +161,7 @@ pub(super) fn some_table<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D
     Option::<Inner<T>>::deserialize(from).map(|found| found.map(|Inner(inner)| inner))
 }
 
-impl<'de> Deserialize<'de> for Hidden {
+impl<'de> Deserialize<'de> for SecretString {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from).map(Self)
     }
@@ -205,14 +210,14 @@ mod tests {
     fn a_secret_shows_its_end_only_where_that_gives_nothing_away() {
         for (text, expected) in [("", "••••"), ("hunter2", "••••"), ("sixteen-letters-x", "••••")]
         {
-            assert_eq!(Hidden::new(text).masked(), expected);
+            assert_eq!(SecretString::new(text).masked(), expected);
         }
-        assert_eq!(Hidden::new("sha256:00112233445566778899aabb1234").masked(), "••••1234");
+        assert_eq!(SecretString::new("sha256:00112233445566778899aabb1234").masked(), "••••1234");
     }
 
     #[test]
     fn no_way_of_printing_shows_a_secret() {
-        let secret = SecretSource::Text(Hidden::new("correct horse battery staple"));
+        let secret = SecretSource::Text(SecretString::new("correct horse battery staple"));
         let printed = [format!("{secret:?}"), format!("{secret:#?}"), serde_json::to_string(&secret).unwrap()];
         assert!(printed.iter().all(|text| !text.contains("horse")), "{printed:?}");
     }

@@ -22,7 +22,7 @@ pub struct Delay(pub Duration);
 /// A time, or for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Lasting(pub Option<Duration>);
+pub struct DurationOrNever(pub Option<Duration>);
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,16 +59,16 @@ macro_rules! written {
     };
 }
 
-fn in_millis(time: Duration) -> String {
+fn format_millis(time: Duration) -> String {
     write_time(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-written!(Time, Unit::Time, |text| positive(text).map(Self), |value| in_millis(value.0));
-written!(Delay, Unit::Delay, |text| time(text).map(Self), |value| in_millis(value.0));
+written!(Time, Unit::Time, |text| positive(text).map(Self), |value| format_millis(value.0));
+written!(Delay, Unit::Delay, |text| time(text).map(Self), |value| format_millis(value.0));
 written!(Size, Unit::Size, |text| size(text).map(Self), |value| write_size(value.0));
 written!(
-    Lasting,
+    DurationOrNever,
     Unit::Lasting,
     |text| if text == "never" { Ok(Self(None)) } else { positive(text).map(|time| Self(Some(time))) },
-    |value| value.0.map_or_else(|| "never".into(), in_millis)
+    |value| value.0.map_or_else(|| "never".into(), format_millis)
 );

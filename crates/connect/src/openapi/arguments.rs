@@ -9,21 +9,21 @@ use serde_json::{Map, Value, json};
 use toolhub_core::schema::Schema;
 
 use super::{
-    body::{self, Chosen, Format},
-    document::{Document, says, text},
+    body::{self, Format, SelectedBody},
+    document::{Document, is_true, member_text},
     naming::ArgumentNames,
-    place::{self, Sent},
-    schema::{Converter, DETAILS, Detail, Patterns},
+    parameter::{self, ParsedParameter},
+    schema::{Converter, DETAIL_LEVELS, Detail, Patterns},
 };
-use crate::rest::{FormField, Parameter, Place};
+use crate::rest::{FormField, Parameter, ParameterLocation};
 
 /// The arguments of a tool.
-pub(super) struct Arguments {
+pub(super) struct ToolArguments {
     pub(super) schema: Value,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<RequestBody>,
     /// What was left out, in words.
-    pub(super) left_out: Vec<String>,
+    pub(super) omissions: Vec<String>,
 }
 
 /// The body of the requests of a tool.
@@ -46,67 +46,67 @@ pub struct RequestBody {
 }
 
 /// An argument in the making.
-struct Slot<'d> {
+struct ArgumentDraft<'d> {
     argument: String,
     schema: Option<&'d Value>,
     description: Option<&'d str>,
     required: bool,
     deprecated: bool,
     /// What it is where the document does not say.
-    otherwise: &'static str,
+    default_type: &'static str,
 }
 
 /// The arguments for a path and the parameters that hold for it, each already the one that weighs most.
-pub(super) fn of<'d>(
+pub(super) fn build<'d>(
     document: Document<'d>,
     patterns: &Patterns,
     path: &str,
     parameters: &[&'d Value],
     body: Option<&'d Value>,
-) -> Result<Arguments, String> {
+) -> Result<ToolArguments, String> {
     let mut names = ArgumentNames::default();
     let mut left_out = Vec::new();
     let mut slots = Vec::new();
     let mut sent = Vec::new();
-    let mut variables = variables(path)?;
+    let mut variables = path_variables(path)?;
     // Paths first: where two have one name, the one in the path keeps it.
     let mut all = Vec::new();
     for parameter in parameters {
-        match place::of(parameter)? {
-            Sent::Parameter(parameter) => all.push(parameter),
-            Sent::LeftOut(why) => left_out.extend(why),
+        match parameter::parse(parameter)? {
+            ParsedParameter::Argument(parameter) => all.push(parameter),
+            ParsedParameter::Omitted(why) => left_out.extend(why),
         }
     }
-    all.sort_by_key(|found| found.parameter.place != Place::Path);
-    for place::Found { parameter, schema, written } in all {
-        let in_path = parameter.place == Place::Path;
+    all.sort_by_key(|found| found.parameter.location != ParameterLocation::Path);
+    for parameter::ParameterSpec { parameter, schema, definition: written } in all {
+        let in_path = parameter.location == ParameterLocation::Path;
         if in_path && !variables.remove(parameter.name.as_str()) {
             left_out.push(format!("the parameter `{}` has no place in the path and is left out", parameter.name));
             continue;
         }
-        let argument = names.take(&parameter.name, place::word(parameter.place));
-        slots.push(Slot {
+        let argument = names.assign(&parameter.name, parameter::location_name(parameter.location));
+        slots.push(ArgumentDraft {
             argument: argument.clone(),
             schema,
-            description: text(written, "description"),
-            required: in_path || says(written, "required"),
-            deprecated: says(written, "deprecated"),
-            otherwise: "string",
+            description: member_text(written, "description"),
+            required: in_path || is_true(written, "required"),
+            deprecated: is_true(written, "deprecated"),
+            default_type: "string",
         });
         sent.push(parameter.argument(argument));
     }
     if let Some(name) = variables.first() {
         return Err(format!("`{{{name}}}` in its path has no parameter"));
     }
-    let chosen = body.map(|body| body::choose(document, body)).transpose()?.flatten();
-    let body = chosen.and_then(|chosen| body_slots(document, chosen, &mut names, &mut slots));
+    let chosen = body.map(|body| body::select_media_type(document, body)).transpose()?.flatten();
+    let body = chosen.and_then(|chosen| body_arguments(document, chosen, &mut names, &mut slots));
 
     let mut last = String::new();
-    for detail in DETAILS {
-        match schema(document, patterns, &slots, detail) {
+    for detail in DETAIL_LEVELS {
+        match build_schema(document, patterns, &slots, detail) {
             Ok((schema, cut)) => {
                 left_out.extend(cut);
-                return Ok(Arguments { schema, parameters: sent, body, left_out });
+                return Ok(ToolArguments { schema, parameters: sent, body, omissions: left_out });
             }
             Err(error) => last = error,
         }
@@ -115,7 +115,7 @@ pub(super) fn of<'d>(
 }
 
 /// The names in braces in a path.
-fn variables(path: &str) -> Result<BTreeSet<&str>, String> {
+fn path_variables(path: &str) -> Result<BTreeSet<&str>, String> {
     let mut found = BTreeSet::new();
     let mut rest = path;
     while let Some((before, behind)) = rest.split_once('{') {
@@ -130,13 +130,13 @@ fn variables(path: &str) -> Result<BTreeSet<&str>, String> {
 }
 
 /// The arguments a body needs: its members, where none of them is called like another argument; else one for the whole.
-fn body_slots<'d>(
+fn body_arguments<'d>(
     document: Document<'d>,
-    chosen: Chosen<'d>,
+    chosen: SelectedBody<'d>,
     names: &mut ArgumentNames,
-    slots: &mut Vec<Slot<'d>>,
+    slots: &mut Vec<ArgumentDraft<'d>>,
 ) -> Option<RequestBody> {
-    let Chosen { media_type, format, schema, fields, required, description } = chosen;
+    let SelectedBody { media_type, format, schema, fields, required, description } = chosen;
     let resolved = schema.and_then(|schema| document.resolve(schema).ok());
     if resolved.is_some_and(|schema| schema["properties"] == json!({}) && schema["additionalProperties"] == false) {
         return None;
@@ -149,36 +149,43 @@ fn body_slots<'d>(
             && members
                 .schemas
                 .keys()
-                .all(|name| names.is_free(name) && seen.is_free(name) && !seen.take(name, "").is_empty())
+                .all(|name| names.is_free(name) && seen.is_free(name) && !seen.assign(name, "").is_empty())
     });
     let mut listed = Vec::new();
     if let Some(members) = apart {
         for (name, schema) in &members.schemas {
-            let argument = names.take(name, "body");
+            let argument = names.assign(name, "body");
             listed.push((argument.clone(), (*name).to_owned()));
-            slots.push(Slot {
+            slots.push(ArgumentDraft {
                 argument,
                 schema: Some(schema),
                 description: None,
                 required: members.required.contains(name),
                 deprecated: false,
-                otherwise: "string",
+                default_type: "string",
             });
         }
     }
-    let argument = names.take("body", "request");
+    let argument = names.assign("body", "request");
     if listed.is_empty() {
         let otherwise = if format == Format::Text { "string" } else { "object" };
-        slots.push(Slot { argument: argument.clone(), schema, description, required, deprecated: false, otherwise });
+        slots.push(ArgumentDraft {
+            argument: argument.clone(),
+            schema,
+            description,
+            required,
+            deprecated: false,
+            default_type: otherwise,
+        });
     }
     Some(RequestBody { media_type, format, argument, members: listed, fields, required })
 }
 
 /// The schema of all arguments, if a tool can have it, and what is not in it.
-fn schema<'d>(
+fn build_schema<'d>(
     document: Document<'d>,
     patterns: &Patterns,
-    slots: &[Slot<'d>],
+    slots: &[ArgumentDraft<'d>],
     detail: Detail,
 ) -> Result<(Value, Vec<String>), String> {
     let mut converter = Converter::new(document, patterns, detail);
@@ -187,11 +194,11 @@ fn schema<'d>(
     for slot in slots {
         let mut schema = match slot.schema {
             Some(schema) => converter.convert(schema)?,
-            None => json!({"type": slot.otherwise}),
+            None => json!({"type": slot.default_type}),
         };
         if let Some(members) = schema.as_object_mut() {
             if let Some(words) = slot.description {
-                let words = super::schema::shortened(words, detail.description.max(100));
+                let words = super::schema::truncate(words, detail.description.max(100));
                 members.insert("description".into(), words.into());
             }
             if slot.deprecated {
@@ -212,5 +219,5 @@ fn schema<'d>(
         whole["$defs"] = definitions.into();
     }
     Schema::compile(whole.clone()).map_err(|error| error.to_string())?;
-    Ok((whole, converter.left_out.into_iter().collect()))
+    Ok((whole, converter.omissions.into_iter().collect()))
 }

@@ -7,17 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{
-    document::{Document, says, text},
+    document::{Document, is_true, member_text},
     schema::is_read_only,
 };
 use crate::rest::{FormField, Style};
 
 /// Schemas of `allOf` inside each other that are laid together.
-const MOST_LAYERS: usize = 6;
+const MAX_ALL_OF_DEPTH: usize = 6;
 /// Such schemas in all.
-const MOST_VISITS: usize = 100;
+const MAX_VISITS: usize = 100;
 /// More arguments than this would drown the others.
-const MOST_MEMBERS: usize = 150;
+const MAX_MEMBERS: usize = 150;
 
 /// How a body is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Format {
 }
 
 /// The one media type of a body that is used.
-pub(super) struct Chosen<'d> {
+pub(super) struct SelectedBody<'d> {
     pub(super) media_type: String,
     pub(super) format: Format,
     pub(super) schema: Option<&'d Value>,
@@ -50,14 +50,17 @@ pub(super) struct Members<'d> {
 }
 
 /// Chooses how a body is sent: JSON before a form before text.
-pub(super) fn choose<'d>(document: Document<'d>, body: &'d Value) -> Result<Option<Chosen<'d>>, String> {
+pub(super) fn select_media_type<'d>(
+    document: Document<'d>,
+    body: &'d Value,
+) -> Result<Option<SelectedBody<'d>>, String> {
     let body = document.resolve(body)?;
     let Some(content) = body.get("content").and_then(Value::as_object).filter(|content| !content.is_empty()) else {
         return Ok(None);
     };
     let mut best: Option<(u8, &str, Format, &Value)> = None;
     for (media_type, content) in content {
-        let Some((rank, format)) = format(media_type) else { continue };
+        let Some((rank, format)) = media_format(media_type) else { continue };
         if best.is_none_or(|(known, ..)| rank < known) {
             best = Some((rank, media_type, format, content));
         }
@@ -68,17 +71,17 @@ pub(super) fn choose<'d>(document: Document<'d>, body: &'d Value) -> Result<Opti
     };
     // Where anything goes, JSON is what services mean.
     let media_type = if media_type.contains('*') { "application/json" } else { media_type };
-    Ok(Some(Chosen {
+    Ok(Some(SelectedBody {
         media_type: media_type.to_owned(),
         format,
         schema: content.get("schema"),
-        fields: if format == Format::Form { fields(content) } else { Vec::new() },
-        required: says(body, "required"),
-        description: text(body, "description"),
+        fields: if format == Format::Form { form_fields(content) } else { Vec::new() },
+        required: is_true(body, "required"),
+        description: member_text(body, "description"),
     }))
 }
 
-fn format(media_type: &str) -> Option<(u8, Format)> {
+fn media_format(media_type: &str) -> Option<(u8, Format)> {
     let plain = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match plain.as_str() {
         "application/json" => Some((0, Format::Json)),
@@ -93,16 +96,16 @@ fn format(media_type: &str) -> Option<(u8, Format)> {
 }
 
 /// How fields of a form are written where the document says so.
-fn fields(content: &Value) -> Vec<FormField> {
+fn form_fields(content: &Value) -> Vec<FormField> {
     let encoding = content.get("encoding").and_then(Value::as_object);
     let field = |(name, said): (&String, &Value)| {
-        let style = match text(said, "style") {
+        let style = match member_text(said, "style") {
             Some("spaceDelimited") => Style::SpaceDelimited,
             Some("pipeDelimited") => Style::PipeDelimited,
             Some("deepObject") => Style::DeepObject,
             Some(_) => Style::Form,
             None if said.get("explode").is_some() => Style::Form,
-            None if text(said, "contentType").is_some_and(|kind| kind.contains("json")) => Style::Json,
+            None if member_text(said, "contentType").is_some_and(|kind| kind.contains("json")) => Style::Json,
             None => return None,
         };
         let usual = matches!(style, Style::Form | Style::DeepObject);
@@ -115,22 +118,25 @@ fn fields(content: &Value) -> Vec<FormField> {
 /// The members of a body whose schema is an object and nothing else, also in several layers.
 pub(super) fn members<'d>(document: Document<'d>, schema: &'d Value) -> Option<Members<'d>> {
     let mut members = Members::default();
-    collect(document, schema, MOST_LAYERS, &mut members)?;
+    collect(document, schema, MAX_ALL_OF_DEPTH, &mut members)?;
     let known = |name: &&str| members.schemas.contains_key(name);
     // What is required and described nowhere could not be given.
     let whole = members.required.iter().all(known);
     members.schemas.retain(|_, schema| !is_read_only(document, schema));
     members.required.retain(|name| members.schemas.contains_key(name));
-    (whole && !members.schemas.is_empty() && members.schemas.len() <= MOST_MEMBERS).then_some(members)
+    (whole && !members.schemas.is_empty() && members.schemas.len() <= MAX_MEMBERS).then_some(members)
 }
 
 fn collect<'d>(document: Document<'d>, schema: &'d Value, layers: usize, into: &mut Members<'d>) -> Option<()> {
     let layers = layers.checked_sub(1)?;
     into.visits += 1;
-    if into.visits > MOST_VISITS {
+    if into.visits > MAX_VISITS {
         return None;
     }
-    if !document.old && schema.get("$ref").is_some() && schema.as_object()?.keys().any(|word| adds_meaning(word)) {
+    if !document.is_v3_0
+        && schema.get("$ref").is_some()
+        && schema.as_object()?.keys().any(|word| is_assertion_keyword(word))
+    {
         return None;
     }
     let schema = document.resolve(schema).ok()?.as_object()?;
@@ -149,7 +155,7 @@ fn collect<'d>(document: Document<'d>, schema: &'d Value, layers: usize, into: &
             "required" => into.required.extend(value.as_array()?.iter().filter_map(Value::as_str)),
             "allOf" => value.as_array()?.iter().try_for_each(|layer| collect(document, layer, layers, into))?,
             "nullable" if *value == Value::Bool(false) => {}
-            word if !adds_meaning(word) => {}
+            word if !is_assertion_keyword(word) => {}
             _ => return None,
         }
     }
@@ -157,7 +163,7 @@ fn collect<'d>(document: Document<'d>, schema: &'d Value, layers: usize, into: &
 }
 
 /// Whether a word says something about values; others only speak to people.
-fn adds_meaning(word: &str) -> bool {
+fn is_assertion_keyword(word: &str) -> bool {
     let for_people =
         ["$ref", "title", "description", "example", "examples", "deprecated", "externalDocs", "xml", "default"];
     !for_people.contains(&word) && !word.starts_with("x-")

@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::ImportError;
 
 /// References in a row until a value that is none.
-const MOST_STEPS: usize = 16;
+const MAX_REF_HOPS: usize = 16;
 
 /// An OpenAPI document of a version that is understood.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Document<'d> {
     pub(super) root: &'d Value,
     /// Version 3.0, whose schemas are a dialect of their own. From 3.1 on they are JSON Schema 2020-12.
-    pub(super) old: bool,
+    pub(super) is_v3_0: bool,
 }
 
 impl<'d> Document<'d> {
@@ -25,14 +25,14 @@ impl<'d> Document<'d> {
             return Err(ImportError::NotOpenApi("its top is no object"));
         };
         if let Some(version) = members.get("swagger") {
-            return Err(ImportError::Swagger(plain(version)));
+            return Err(ImportError::Swagger(to_text(version)));
         }
-        let Some(version) = members.get("openapi").map(plain) else {
+        let Some(version) = members.get("openapi").map(to_text) else {
             return Err(ImportError::NotOpenApi("it has no `openapi: 3.…` at its top"));
         };
         match version.split('.').collect::<Vec<_>>()[..] {
-            ["3", "0", ..] | ["3"] => Ok(Self { root, old: true }),
-            ["3", "1" | "2", ..] => Ok(Self { root, old: false }),
+            ["3", "0", ..] | ["3"] => Ok(Self { root, is_v3_0: true }),
+            ["3", "1" | "2", ..] => Ok(Self { root, is_v3_0: false }),
             _ => Err(ImportError::Version(version)),
         }
     }
@@ -40,13 +40,13 @@ impl<'d> Document<'d> {
     /// The value itself, or what its reference stands for.
     pub(super) fn resolve(&self, value: &'d Value) -> Result<&'d Value, String> {
         let mut at = value;
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_REF_HOPS {
             let Some(reference) = at.get("$ref").and_then(Value::as_str) else {
                 return Ok(at);
             };
             at = self.target(reference)?;
         }
-        Err(format!("`{}` leads from reference to reference", plain(&value["$ref"])))
+        Err(format!("`{}` leads from reference to reference", to_text(&value["$ref"])))
     }
 
     /// What a reference into this document leads to.
@@ -63,16 +63,16 @@ impl<'d> Document<'d> {
 }
 
 /// A text as it is, anything else as JSON.
-pub(super) fn plain(value: &Value) -> String {
+pub(super) fn to_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// A text that has something in it.
-pub(super) fn text<'v>(value: &'v Value, member: &str) -> Option<&'v str> {
+pub(super) fn member_text<'v>(value: &'v Value, member: &str) -> Option<&'v str> {
     value.get(member).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
 }
 
 /// Whether a member is there and true.
-pub(super) fn says(value: &Value, member: &str) -> bool {
+pub(super) fn is_true(value: &Value, member: &str) -> bool {
     value.get(member) == Some(&Value::Bool(true))
 }

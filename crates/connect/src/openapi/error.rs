@@ -22,7 +22,7 @@ pub enum ImportError {
     },
     /// The text is too long.
     #[error("the document has {bytes} bytes, at most {most} are read")]
-    Large {
+    TooLarge {
         /// Its length.
         bytes: usize,
         /// The longest that is read.
@@ -30,7 +30,7 @@ pub enum ImportError {
     },
     /// The text is neither JSON nor YAML.
     #[error("the document is no {format}: {why}")]
-    Text {
+    Syntax {
         /// What it was read as.
         format: &'static str,
         /// Where that ended.

@@ -8,15 +8,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolhub_core::ToolHub;
 
-use super::{ImportError, Imported, Options, import, read};
-use crate::rest::{Answer, Rest};
+use super::{ImportError, ImportedDocument, Options, import, loader};
+use crate::rest::{ResponseFormat, Rest};
 
 /// Imports a document from an address. Relative addresses in it are joined to that one, unless [`Options::document_url`] says otherwise.
 ///
 /// # Errors
 /// As [`import`], and when the document cannot be fetched; a host that is not of the open internet is refused. [`fetch`] takes a
 /// request that may say more.
-pub async fn import_url(url: &str, options: &Options) -> Result<Imported, ImportError> {
+pub async fn import_url(url: &str, options: &Options) -> Result<ImportedDocument, ImportError> {
     let text = fetch(Rest::get(url)).await?;
     let mut options = options.clone();
     options.document_url.get_or_insert_with(|| url.to_owned());
@@ -29,8 +29,11 @@ pub async fn import_url(url: &str, options: &Options) -> Result<Imported, Import
 /// When the request cannot be made, is refused, or brings no text.
 pub async fn fetch(request: Rest) -> Result<String, ImportError> {
     let failed = |why: String| ImportError::Fetch { why };
-    let request = request.answer(Answer::Text).max_response(read::MOST_BYTES).max_unpacked(read::MOST_BYTES);
-    let tool = request.tool_with("document", json!({"type": "object"})).output_limit(2 * read::MOST_BYTES);
+    let request = request
+        .response_format(ResponseFormat::Text)
+        .max_response(loader::MAX_DOCUMENT_BYTES)
+        .max_unpacked(loader::MAX_DOCUMENT_BYTES);
+    let tool = request.tool_with("document", json!({"type": "object"})).output_limit(2 * loader::MAX_DOCUMENT_BYTES);
     let hub = ToolHub::builder().tool(tool).build().await.map_err(|error| failed(error.to_string()))?;
     let outcome = hub.call("document", json!({})).await;
     hub.shutdown(Duration::ZERO).await;

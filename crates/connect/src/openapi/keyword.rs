@@ -8,24 +8,24 @@ use serde_json::{Map, Number, Value, json};
 /// How the value of a keyword is read.
 pub(super) enum Keyword {
     /// One schema.
-    One,
+    Schema,
     /// A list of schemas.
-    List,
+    SchemaList,
     /// Schemas by name.
-    Named,
+    SchemaMap,
     /// A regular expression.
     Pattern,
     /// Words for people.
     Text,
     /// A value that is kept as it is where it fits.
-    Plain(fn(&Value) -> bool),
+    Literal(fn(&Value) -> bool),
     /// A value to show.
     Example,
     /// Nothing that a validator or a model needs.
     Ignored,
 }
 
-pub(super) fn of(word: &str) -> Keyword {
+pub(super) fn classify(word: &str) -> Keyword {
     match word {
         "items"
         | "additionalProperties"
@@ -37,24 +37,26 @@ pub(super) fn of(word: &str) -> Keyword {
         | "else"
         | "unevaluatedProperties"
         | "unevaluatedItems"
-        | "additionalItems" => Keyword::One,
-        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Keyword::List,
-        "properties" | "patternProperties" | "dependentSchemas" => Keyword::Named,
+        | "additionalItems" => Keyword::Schema,
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Keyword::SchemaList,
+        "properties" | "patternProperties" | "dependentSchemas" => Keyword::SchemaMap,
         "pattern" => Keyword::Pattern,
         "title" | "description" => Keyword::Text,
         "example" | "examples" => Keyword::Example,
-        "type" => Keyword::Plain(|value| value.is_string() || value.is_array()),
-        "enum" => Keyword::Plain(|value| value.as_array().is_some_and(|values| !values.is_empty())),
-        "const" => Keyword::Plain(|_| true),
-        "default" => Keyword::Plain(is_small),
-        "format" | "contentEncoding" | "contentMediaType" => Keyword::Plain(Value::is_string),
-        "maximum" | "minimum" | "exclusiveMaximum" | "exclusiveMinimum" => Keyword::Plain(Value::is_number),
-        "multipleOf" => Keyword::Plain(|value| value.as_f64().is_some_and(|number| number > 0.0)),
+        "type" => Keyword::Literal(|value| value.is_string() || value.is_array()),
+        "enum" => Keyword::Literal(|value| value.as_array().is_some_and(|values| !values.is_empty())),
+        "const" => Keyword::Literal(|_| true),
+        "default" => Keyword::Literal(is_small),
+        "format" | "contentEncoding" | "contentMediaType" => Keyword::Literal(Value::is_string),
+        "maximum" | "minimum" | "exclusiveMaximum" | "exclusiveMinimum" => Keyword::Literal(Value::is_number),
+        "multipleOf" => Keyword::Literal(|value| value.as_f64().is_some_and(|number| number > 0.0)),
         "maxLength" | "minLength" | "maxItems" | "minItems" | "maxProperties" | "minProperties" | "maxContains"
-        | "minContains" => Keyword::Plain(is_count),
-        "uniqueItems" | "deprecated" => Keyword::Plain(|value| *value == Value::Bool(true)),
-        "required" => Keyword::Plain(is_names),
-        "dependentRequired" => Keyword::Plain(|value| value.as_object().is_some_and(|map| map.values().all(is_names))),
+        | "minContains" => Keyword::Literal(is_non_negative_integer),
+        "uniqueItems" | "deprecated" => Keyword::Literal(|value| *value == Value::Bool(true)),
+        "required" => Keyword::Literal(is_string_array),
+        "dependentRequired" => {
+            Keyword::Literal(|value| value.as_object().is_some_and(|map| map.values().all(is_string_array)))
+        }
         _ => Keyword::Ignored,
     }
 }
@@ -72,24 +74,24 @@ pub(super) fn is_small(value: &Value) -> bool {
 }
 
 /// About how long a value is as text.
-pub(super) fn length(value: &Value) -> usize {
+pub(super) fn approx_len(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 4,
-        Value::Array(items) => items.iter().map(|item| length(item) + 1).sum(),
-        Value::Object(members) => members.iter().map(|(name, inner)| name.len() + length(inner)).sum(),
+        Value::Array(items) => items.iter().map(|item| approx_len(item) + 1).sum(),
+        Value::Object(members) => members.iter().map(|(name, inner)| name.len() + approx_len(inner)).sum(),
         _ => 4,
     }
 }
 
 /// Whether a schema holds no other, so that it may stand wherever it is referred to.
-pub(super) fn is_plain(schema: &Value) -> bool {
-    let holds = |word: &String| matches!(of(word), Keyword::One | Keyword::List | Keyword::Named);
+pub(super) fn has_no_subschemas(schema: &Value) -> bool {
+    let holds = |word: &String| matches!(classify(word), Keyword::Schema | Keyword::SchemaList | Keyword::SchemaMap);
     let few = schema.get("enum").and_then(Value::as_array).is_none_or(|values| values.len() <= 20);
     few && schema.as_object().is_some_and(|members| !members.contains_key("$ref") && !members.keys().any(holds))
 }
 
 /// What depends on more than one keyword: types that exist, required properties that are there.
-pub(super) fn tidy(schema: &mut Map<String, Value>, hidden: &[&str]) {
+pub(super) fn normalize(schema: &mut Map<String, Value>, hidden: &[&str]) {
     if let Some(kind) = schema.remove("type") {
         let known = |kind: &Value| {
             ["array", "boolean", "integer", "null", "number", "object", "string"].iter().any(|known| kind == known)
@@ -119,7 +121,7 @@ pub(super) fn tidy(schema: &mut Map<String, Value>, hidden: &[&str]) {
     if let Some(Value::Array(required)) = schema.remove("required") {
         let mut kept: Vec<Value> = Vec::new();
         for name in required {
-            if !kept.contains(&name) && !hidden.iter().any(|hidden| name == *hidden) && may_be(schema, &name) {
+            if !kept.contains(&name) && !hidden.iter().any(|hidden| name == *hidden) && allows_property(schema, &name) {
                 kept.push(name);
             }
         }
@@ -130,7 +132,7 @@ pub(super) fn tidy(schema: &mut Map<String, Value>, hidden: &[&str]) {
 }
 
 /// Whether a schema lets a property be there at all. Some documents require what they forbid, by a slip in its name.
-fn may_be(schema: &Map<String, Value>, name: &Value) -> bool {
+fn allows_property(schema: &Map<String, Value>, name: &Value) -> bool {
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     let listed = |word: &str| schema.get(word).and_then(Value::as_object);
     let described = name.as_str().is_some_and(|name| listed("properties").is_some_and(|all| all.contains_key(name)));
@@ -138,7 +140,7 @@ fn may_be(schema: &Map<String, Value>, name: &Value) -> bool {
 }
 
 /// Version 3.0 says `exclusiveMinimum: true` beside the `minimum` it is about.
-pub(super) fn bounds(schema: &mut Map<String, Value>, written: &Map<String, Value>) {
+pub(super) fn convert_exclusive_bounds(schema: &mut Map<String, Value>, written: &Map<String, Value>) {
     for (bound, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
         if written.get(exclusive) == Some(&Value::Bool(true))
             && let Some(number) = schema.remove(bound)
@@ -149,7 +151,7 @@ pub(super) fn bounds(schema: &mut Map<String, Value>, written: &Map<String, Valu
 }
 
 /// Version 3.0 says `nullable: true`.
-pub(super) fn or_null(mut schema: Map<String, Value>) -> Value {
+pub(super) fn make_nullable(mut schema: Map<String, Value>) -> Value {
     if let Some(kind) = schema.get_mut("type") {
         let mut kinds = kind.as_array().cloned().unwrap_or_else(|| vec![kind.clone()]);
         if !kinds.iter().any(|kind| kind == "null") {
@@ -172,11 +174,11 @@ pub(super) fn or_null(mut schema: Map<String, Value>) -> Value {
     schema.into()
 }
 
-fn is_names(value: &Value) -> bool {
+fn is_string_array(value: &Value) -> bool {
     value.as_array().is_some_and(|names| names.iter().all(Value::is_string))
 }
 
-fn is_count(value: &Value) -> bool {
+fn is_non_negative_integer(value: &Value) -> bool {
     let whole =
         |number: &Number| number.as_u64().is_some() || number.as_f64().is_some_and(|n| n >= 0.0 && n.fract() == 0.0);
     value.as_number().is_some_and(whole)

@@ -10,37 +10,37 @@ use toolhub_core::{Annotations, Glob, ToolName};
 use url::Url;
 
 use super::{
-    ImportError, Imported, Options, Plan, Warning, arguments,
-    document::{Document, plain, says, text},
+    ImportError, ImportedDocument, Options, Plan, Warning, arguments,
+    document::{Document, is_true, member_text, to_text},
     naming::{self, ToolNames},
-    schema::{Patterns, shortened},
+    schema::{Patterns, truncate},
     security::Security,
     server,
 };
 
 /// The longest description of a tool that every provider takes.
-const LONGEST_DESCRIPTION: usize = 1_000;
+const MAX_DESCRIPTION_LEN: usize = 1_000;
 /// More would not fit into the schema of a tool.
-const MOST_PARAMETERS: usize = 1_000;
+const MAX_PARAMETERS: usize = 1_000;
 /// The longest text of a warning; a document may have names of any length.
-const LONGEST_WARNING: usize = 400;
+const MAX_WARNING_LEN: usize = 400;
 const METHODS: [&str; 8] = ["get", "head", "options", "post", "put", "patch", "delete", "trace"];
 
-pub(super) fn import(document: &Value, options: &Options) -> Result<Imported, ImportError> {
+pub(super) fn import(document: &Value, options: &Options) -> Result<ImportedDocument, ImportError> {
     let document = Document::new(document)?;
-    let mut import = Import::new(document, options)?;
+    let mut import = Importer::new(document, options)?;
     let paths = document.root.get("paths").and_then(Value::as_object);
     for (path, item) in paths.into_iter().flatten().filter(|(path, _)| !path.starts_with("x-")) {
-        import.path(path, item);
+        import.import_path(path, item);
     }
-    import.finished()
+    import.finish()
 }
 
-struct Import<'d> {
+struct Importer<'d> {
     document: Document<'d>,
     options: &'d Options,
-    include: Patterned,
-    exclude: Patterned,
+    include: NameFilter,
+    exclude: NameFilter,
     /// Where requests go whatever the document says.
     base_url: Option<String>,
     document_url: Option<Url>,
@@ -52,7 +52,7 @@ struct Import<'d> {
     warnings: Vec<Warning>,
     filtered: usize,
     /// Why operations have no server, if they have none.
-    homeless: Option<String>,
+    missing_server: Option<String>,
 }
 
 /// One operation, and what holds for all of its path.
@@ -60,25 +60,25 @@ struct Operation<'d> {
     method: &'static str,
     path: &'d str,
     item: &'d Value,
-    itself: &'d Value,
+    definition: &'d Value,
 }
 
-impl<'d> Import<'d> {
+impl<'d> Importer<'d> {
     fn new(document: Document<'d>, options: &'d Options) -> Result<Self, ImportError> {
-        let base_url = options.base_url.as_deref().map(server::given).transpose();
+        let base_url = options.base_url.as_deref().map(server::parse_base_url).transpose();
         let base_url = base_url.map_err(|why| ImportError::Setting { setting: "base_url", why })?;
         let document_url = options.document_url.as_deref().map(Url::parse).transpose();
         let wrong = |error: url::ParseError| ImportError::Setting { setting: "document_url", why: error.to_string() };
         let document_url = document_url.map_err(wrong)?;
         let security = Security::new(document, &options.credentials, document_url.as_ref());
         security.check()?;
-        let title = document.root.get("info").and_then(|info| text(info, "title")).unwrap_or("openapi");
+        let title = document.root.get("info").and_then(|info| member_text(info, "title")).unwrap_or("openapi");
         let source = options.source.as_deref().or(options.prefix.as_deref()).unwrap_or(title).to_owned();
         Ok(Self {
             document,
             options,
-            include: Patterned::new("include", &options.include)?,
-            exclude: Patterned::new("exclude", &options.exclude)?,
+            include: NameFilter::new("include", &options.include)?,
+            exclude: NameFilter::new("exclude", &options.exclude)?,
             base_url,
             document_url,
             source,
@@ -88,20 +88,20 @@ impl<'d> Import<'d> {
             plans: Vec::new(),
             warnings: Vec::new(),
             filtered: 0,
-            homeless: None,
+            missing_server: None,
         })
     }
 
-    fn path(&mut self, path: &'d str, item: &'d Value) {
+    fn import_path(&mut self, path: &'d str, item: &'d Value) {
         let item = match self.document.resolve(item) {
             Ok(item) => item,
             Err(why) => return self.warn(path, &why, true),
         };
         for method in METHODS {
             let Some(itself) = item.get(method) else { continue };
-            let operation = Operation { method, path, item, itself };
-            let words = operation.words();
-            match self.operation(&operation) {
+            let operation = Operation { method, path, item, definition: itself };
+            let words = operation.label();
+            match self.plan_operation(&operation) {
                 Ok(Some((plan, left_out))) => {
                     left_out.iter().for_each(|text| self.warn(&words, text, false));
                     self.plans.push(plan);
@@ -113,13 +113,13 @@ impl<'d> Import<'d> {
     }
 
     /// The plan of an operation and what is not in it; nothing where the owner does not want it.
-    fn operation(&mut self, operation: &Operation<'d>) -> Result<Option<(Plan, Vec<String>)>, String> {
-        let Operation { method, path, item, itself } = *operation;
+    fn plan_operation(&mut self, operation: &Operation<'d>) -> Result<Option<(Plan, Vec<String>)>, String> {
+        let Operation { method, path, item, definition: itself } = *operation;
         if !itself.is_object() {
             return Err("it is no object".into());
         }
-        let original = naming::original(text(itself, "operationId"), method, path);
-        if !self.wanted(&original) {
+        let original = naming::operation_name(member_text(itself, "operationId"), method, path);
+        if !self.is_selected(&original) {
             return Ok(None);
         }
         if method == "trace" {
@@ -127,10 +127,10 @@ impl<'d> Import<'d> {
         }
         let server = match &self.base_url {
             Some(given) => given.clone(),
-            None => server::of(self.document, [itself, item], self.document_url.as_ref())
-                .inspect_err(|why| self.homeless = Some(why.clone()))?,
+            None => server::base_url(self.document, [itself, item], self.document_url.as_ref())
+                .inspect_err(|why| self.missing_server = Some(why.clone()))?,
         };
-        let (path_alone, query) = apart(path)?;
+        let (path_alone, query) = split_query(path)?;
         let parameters = operation.parameters(self.document)?;
         let mut left_out = Vec::new();
         let body = itself.get("requestBody").filter(|_| {
@@ -140,21 +140,21 @@ impl<'d> Import<'d> {
             }
             !none
         });
-        let arguments = arguments::of(self.document, &self.patterns, path_alone, &parameters, body)?;
-        left_out.extend(arguments.left_out);
-        let signed = self.security.sign(itself)?;
+        let arguments = arguments::build(self.document, &self.patterns, path_alone, &parameters, body)?;
+        left_out.extend(arguments.omissions);
+        let signed = self.security.signing_plan(itself)?;
         let prefix = self.options.prefix.as_deref().unwrap_or_default();
-        let name = self.names.take(prefix, &original, &operation.words());
+        let name = self.names.assign(prefix, &original, &operation.label());
         let (name, original) = name.ok_or("another operation has the same name, method and path")?;
         let mut plan = Plan {
             name,
-            original,
+            original_name: original,
             source: self.source.clone(),
             method: method.to_ascii_uppercase(),
             path: path.to_owned(),
             server,
             description: description(itself, operation),
-            annotations: annotations(method, text(itself, "summary")),
+            annotations: annotations(method, member_text(itself, "summary")),
             tags: tags(itself),
             schema: arguments.schema,
             parameters: arguments.parameters,
@@ -163,31 +163,31 @@ impl<'d> Import<'d> {
             trusted: self.options.trust,
             query,
             auth: None,
-            keys: Vec::new(),
+            header_keys: Vec::new(),
         };
-        left_out.extend(plan.signed(signed, self.options.auth.as_ref())?);
-        if let Some(problem) = plan.unsigned().problems().into_iter().next() {
+        left_out.extend(plan.apply_signing(signed, self.options.auth.as_ref())?);
+        if let Some(problem) = plan.unsigned_request().problems().into_iter().next() {
             return Err(problem.to_string());
         }
         Ok(Some((plan, left_out)))
     }
 
     /// Whether the owner wants an operation, by what it is called with and without repairs.
-    fn wanted(&mut self, original: &str) -> bool {
+    fn is_selected(&mut self, original: &str) -> bool {
         let name = ToolName::imported("", original);
         let names = [original, name.as_str()];
-        let included = self.include.fit(names);
-        let excluded = self.exclude.fit(names);
+        let included = self.include.matches_any(names);
+        let excluded = self.exclude.matches_any(names);
         (included || self.include.globs.is_empty()) && !excluded
     }
 
     fn warn(&mut self, operation: &str, text: &str, skipped: bool) {
-        let (operation, text) = (shortened(operation, LONGEST_WARNING), shortened(text, LONGEST_WARNING));
+        let (operation, text) = (truncate(operation, MAX_WARNING_LEN), truncate(text, MAX_WARNING_LEN));
         self.warnings.push(Warning { operation: Some(operation), text, skipped });
     }
 
-    fn finished(mut self) -> Result<Imported, ImportError> {
-        if let (true, Some(why)) = (self.plans.is_empty(), self.homeless.take()) {
+    fn finish(mut self) -> Result<ImportedDocument, ImportError> {
+        if let (true, Some(why)) = (self.plans.is_empty(), self.missing_server.take()) {
             return Err(ImportError::NoServer(why));
         }
         if self.plans.is_empty() && self.warnings.is_empty() && self.filtered == 0 {
@@ -203,8 +203,8 @@ impl<'d> Import<'d> {
         let used: BTreeSet<&String> = self.plans.iter().flat_map(|plan| plan.security.iter().flatten()).collect();
         let prefix = self.options.prefix.as_deref().unwrap_or_default();
         let schemes = used.into_iter().map(|name| self.security.scheme(name, prefix)).collect();
-        let info = |member: &str| self.document.root.get("info").and_then(|info| info.get(member)).map(plain);
-        Ok(Imported {
+        let info = |member: &str| self.document.root.get("info").and_then(|info| info.get(member)).map(to_text);
+        Ok(ImportedDocument {
             title: info("title").unwrap_or_default(),
             version: info("version").unwrap_or_default(),
             plans: self.plans,
@@ -216,12 +216,12 @@ impl<'d> Import<'d> {
 }
 
 /// Patterns over names, and whether each has fitted one.
-struct Patterned {
+struct NameFilter {
     setting: &'static str,
     globs: Vec<(Glob, bool)>,
 }
 
-impl Patterned {
+impl NameFilter {
     fn new(setting: &'static str, patterns: &[String]) -> Result<Self, ImportError> {
         let wrong = |why| ImportError::Setting { setting, why };
         let glob = |pattern: &String| Ok((Glob::new(pattern.as_str()).map_err(wrong)?, false));
@@ -229,7 +229,7 @@ impl Patterned {
     }
 
     /// Whether one of them fits one of the names. All are asked, so that each that fits is known.
-    fn fit(&mut self, names: [&str; 2]) -> bool {
+    fn matches_any(&mut self, names: [&str; 2]) -> bool {
         let mut any = false;
         for (glob, used) in &mut self.globs {
             let fits = names.iter().any(|name| glob.matches(name));
@@ -241,17 +241,17 @@ impl Patterned {
 }
 
 impl<'d> Operation<'d> {
-    fn words(&self) -> String {
+    fn label(&self) -> String {
         format!("{} {}", self.method.to_ascii_uppercase(), self.path)
     }
 
     /// Its parameters: those of the path, and its own in their place where name and place are the same.
     fn parameters(&self, document: Document<'d>) -> Result<Vec<&'d Value>, String> {
         let mut found: Vec<&'d Value> = Vec::new();
-        for level in [self.item, self.itself] {
+        for level in [self.item, self.definition] {
             let parameters = level.get("parameters").and_then(Value::as_array);
-            if parameters.is_some_and(|parameters| parameters.len() > MOST_PARAMETERS) {
-                return Err(format!("it has more than {MOST_PARAMETERS} parameters"));
+            if parameters.is_some_and(|parameters| parameters.len() > MAX_PARAMETERS) {
+                return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
             }
             for parameter in parameters.into_iter().flatten() {
                 let parameter = document.resolve(parameter)?;
@@ -267,10 +267,10 @@ impl<'d> Operation<'d> {
 }
 
 /// Names and values of a query.
-type Pairs = Vec<(String, String)>;
+type QueryPairs = Vec<(String, String)>;
 
 /// A path without the query that some documents write behind it, and that query.
-fn apart(path: &str) -> Result<(&str, Pairs), String> {
+fn split_query(path: &str) -> Result<(&str, QueryPairs), String> {
     if !path.starts_with('/') || path.chars().any(char::is_control) {
         return Err("its path does not begin with `/`, or has a sign that no path has".into());
     }
@@ -289,7 +289,7 @@ fn apart(path: &str) -> Result<(&str, Pairs), String> {
 fn annotations(method: &str, title: Option<&str>) -> Annotations {
     let read_only = matches!(method, "get" | "head" | "options");
     Annotations {
-        title: title.map(|title| shortened(title, 120)),
+        title: title.map(|title| truncate(title, 120)),
         read_only,
         destructive: !read_only,
         idempotent: read_only || matches!(method, "put" | "delete"),
@@ -298,17 +298,17 @@ fn annotations(method: &str, title: Option<&str>) -> Annotations {
 }
 
 fn description(itself: &Value, operation: &Operation<'_>) -> String {
-    let (summary, long) = (text(itself, "summary"), text(itself, "description"));
+    let (summary, long) = (member_text(itself, "summary"), member_text(itself, "description"));
     let mut words = match (summary, long) {
         (Some(summary), Some(long)) if long.starts_with(summary) => long.to_owned(),
         (Some(summary), Some(long)) => format!("{summary}\n\n{long}"),
         (Some(only), None) | (None, Some(only)) => only.to_owned(),
-        (None, None) => operation.words(),
+        (None, None) => operation.label(),
     };
-    if says(itself, "deprecated") {
+    if is_true(itself, "deprecated") {
         words.insert_str(0, "Deprecated. ");
     }
-    shortened(&words, LONGEST_DESCRIPTION)
+    truncate(&words, MAX_DESCRIPTION_LEN)
 }
 
 fn tags(itself: &Value) -> Vec<String> {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolhub_core::{Annotations, ToolBuilder, ToolName};
 
-use super::{arguments::RequestBody, body::Format, gather::Gather, security::Signed};
-use crate::rest::{Auth, Body, KeyPlace, Parameter, Place, Rest, Secret};
+use super::{arguments::RequestBody, body::Format, body_assembler::BodyAssembler, security::SigningPlan};
+use crate::rest::{Auth, Body, KeyLocation, Parameter, ParameterLocation, Rest, Secret};
 
 /// One operation of a document, ready to become a tool.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub struct Plan {
     /// The name of the tool.
     pub name: ToolName,
     /// What the operation is called in its document: its `operationId`, or else its method and path in words.
-    pub original: String,
+    pub original_name: String,
     /// The document it comes from, as its tools' origin says it.
     pub source: String,
     /// The method, in capitals.
@@ -46,7 +46,7 @@ pub struct Plan {
     /// What always stands in the query.
     pub(super) query: Vec<(String, String)>,
     pub(super) auth: Option<Auth>,
-    pub(super) keys: Vec<(String, Secret)>,
+    pub(super) header_keys: Vec<(String, Secret)>,
 }
 
 impl Plan {
@@ -60,22 +60,22 @@ impl Plan {
     /// [`Plan::tool_by`] afterwards.
     #[must_use]
     pub fn request(&self) -> Rest {
-        let mut request = self.unsigned();
+        let mut request = self.unsigned_request();
         if let Some(auth) = &self.auth {
             request = request.auth(auth.clone());
         }
-        for (name, key) in &self.keys {
+        for (name, key) in &self.header_keys {
             request = request.secret_header(name, key.clone());
         }
         request
     }
 
     /// The request without what shows who it is from: whether a secret is there is not a question of the document.
-    pub(super) fn unsigned(&self) -> Rest {
+    pub(super) fn unsigned_request(&self) -> Rest {
         let path = self.path.split('?').next().unwrap_or_default();
         let mut request = Rest::at(&self.method, &self.server, path);
         for (name, value) in &self.query {
-            request = request.query(name, literal(value));
+            request = request.query(name, escape_template(value));
         }
         for parameter in &self.parameters {
             request = request.parameter(parameter.clone());
@@ -84,13 +84,13 @@ impl Plan {
             let argument = format!("{{{}}}", body.argument);
             request = request.body(match body.format {
                 Format::Json => Body::Json(argument.into()),
-                Format::Form => Body::FormOf { argument: body.argument.clone(), fields: body.fields.clone() },
+                Format::Form => Body::FormFromArgument { argument: body.argument.clone(), fields: body.fields.clone() },
                 Format::Text => Body::Text(argument),
             });
             // These three the request says by itself.
             let usual = ["application/json", "application/x-www-form-urlencoded", "text/plain"];
             if !usual.contains(&body.media_type.as_str()) {
-                request = request.header("Content-Type", literal(&body.media_type));
+                request = request.header("Content-Type", escape_template(&body.media_type));
             }
         }
         request
@@ -98,19 +98,19 @@ impl Plan {
 
     /// The tool.
     pub fn tool(&self) -> ToolBuilder {
-        self.tool_by(self.request())
+        self.tool_with_request(self.request())
     }
 
     /// The tool, with a request that began as [`Plan::request`].
-    pub fn tool_by(&self, request: Rest) -> ToolBuilder {
+    pub fn tool_with_request(&self, request: Rest) -> ToolBuilder {
         let gather = self.body.as_ref().filter(|body| !body.members.is_empty());
-        let gather = gather.map(|body| Arc::new(Gather::new(request.executor(), body)));
+        let gather = gather.map(|body| Arc::new(BodyAssembler::new(request.executor(), body)));
         let annotations = self.annotations.clone();
         let mut tool = request
             .tool_with(&self.name, self.schema.clone())
             .description(&self.description)
             .annotations(|said| *said = annotations)
-            .origin(&self.source, &self.original);
+            .origin(&self.source, &self.original_name);
         for tag in &self.tags {
             tool = tool.tag(tag);
         }
@@ -122,28 +122,32 @@ impl Plan {
 
     /// Takes over how requests are signed; several signatures only where the others are keys in headers. Answers what was left out for
     /// it, in words.
-    pub(super) fn signed(&mut self, signed: Signed, otherwise: Option<&Auth>) -> Result<Vec<String>, String> {
-        self.security = signed.ways;
+    pub(super) fn apply_signing(
+        &mut self,
+        signed: SigningPlan,
+        otherwise: Option<&Auth>,
+    ) -> Result<Vec<String>, String> {
+        self.security = signed.alternatives;
         if signed.signatures.is_empty() {
-            self.auth = otherwise.filter(|_| !signed.open).cloned();
-            return Ok(self.keys_alone());
+            self.auth = otherwise.filter(|_| !signed.is_public).cloned();
+            return Ok(self.drop_key_parameters());
         }
         for signature in signed.signatures {
             match signature.key {
-                Some(key) => self.keys.push(key),
+                Some(key) => self.header_keys.push(key),
                 None if self.auth.is_none() => self.auth = Some(signature.auth),
                 None => return Err("it wants several credentials at once that cannot be sent together".into()),
             }
         }
-        let left_out = self.keys_alone();
+        let left_out = self.drop_key_parameters();
         // Names and addresses are the document's, and one that cannot be used must not cost the other operations. Whether a
         // secret is there is asked later.
         let any = || Secret::plain("any");
-        let mut request = self.unsigned();
+        let mut request = self.unsigned_request();
         if let Some(auth) = &self.auth {
-            request = request.auth(auth.clone().with(any()));
+            request = request.auth(auth.clone().with_secret(any()));
         }
-        for (name, _) in &self.keys {
+        for (name, _) in &self.header_keys {
             request = request.secret_header(name, any());
         }
         request.problems().into_iter().next().map_or(Ok(left_out), |problem| Err(problem.to_string()))
@@ -151,13 +155,15 @@ impl Plan {
 
     /// Leaves out parameters that are called like a key: documents describe keys in both ways, and one that is given is no argument
     /// any more.
-    fn keys_alone(&mut self) -> Vec<String> {
-        let in_headers = self.keys.iter().map(|(name, _)| (KeyPlace::Header, name.as_str()));
-        let keys: Vec<_> = self.auth.as_ref().and_then(Auth::pair).into_iter().chain(in_headers).collect();
+    fn drop_key_parameters(&mut self) -> Vec<String> {
+        let in_headers = self.header_keys.iter().map(|(name, _)| (KeyLocation::Header, name.as_str()));
+        let keys: Vec<_> = self.auth.as_ref().and_then(Auth::key_parameter).into_iter().chain(in_headers).collect();
         let is_key = |said: &Parameter| {
-            keys.iter().any(|(place, key)| match (place, said.place) {
-                (KeyPlace::Header, Place::Header) => said.name.eq_ignore_ascii_case(key),
-                (KeyPlace::Query, Place::Query) | (KeyPlace::Cookie, Place::Cookie) => said.name == *key,
+            keys.iter().any(|(place, key)| match (place, said.location) {
+                (KeyLocation::Header, ParameterLocation::Header) => said.name.eq_ignore_ascii_case(key),
+                (KeyLocation::Query, ParameterLocation::Query) | (KeyLocation::Cookie, ParameterLocation::Cookie) => {
+                    said.name == *key
+                }
                 _ => false,
             })
         };
@@ -179,6 +185,6 @@ impl Plan {
 }
 
 /// A text of the document as a template that stands for itself.
-fn literal(text: &str) -> String {
+fn escape_template(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }

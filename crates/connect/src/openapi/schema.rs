@@ -13,20 +13,20 @@ use serde_json::{Map, Value, json};
 use toolhub_core::schema::Schema;
 
 use super::{
-    document::{Document, says, text},
+    document::{Document, is_true, member_text},
     keyword::{self, Keyword},
 };
 
 /// Schemas inside each other, without a reference between them. A deeper one would pass the nesting that schemas may have.
-const DEEPEST: usize = 12;
+const MAX_DEPTH: usize = 12;
 /// What a tool's schema may have, in bytes. Here they are counted a little too low, and only so that what is too large in any case ends
 /// early: the largest documents have schemas of megabytes behind each of thousands of operations.
-const MOST: usize = 64 * 1024;
+const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
 /// Different schemas that are referred to; a tool's schema may have no more.
-const MOST_REFERENCES: usize = 256;
+const MAX_REFERENCES: usize = 256;
 /// Schemas that are looked at to find one word.
-const MOST_LOOKS: usize = 20;
+const MAX_LOOKUPS: usize = 20;
 
 /// How much of a schema is kept.
 #[derive(Debug, Clone, Copy)]
@@ -43,11 +43,11 @@ pub(super) struct Detail {
 
 /// From everything to next to nothing.
 #[rustfmt::skip]
-pub(super) const DETAILS: [Detail; 9] = [
-    Detail { description: 4_000, examples: true, references: 64, depth: DEEPEST, patterns: true },
-    Detail { description: 200, examples: false, references: 64, depth: DEEPEST, patterns: true },
-    Detail { description: 100, examples: false, references: 6, depth: DEEPEST, patterns: true },
-    Detail { description: 100, examples: false, references: 4, depth: DEEPEST, patterns: true },
+pub(super) const DETAIL_LEVELS: [Detail; 9] = [
+    Detail { description: 4_000, examples: true, references: 64, depth: MAX_DEPTH, patterns: true },
+    Detail { description: 200, examples: false, references: 64, depth: MAX_DEPTH, patterns: true },
+    Detail { description: 100, examples: false, references: 6, depth: MAX_DEPTH, patterns: true },
+    Detail { description: 100, examples: false, references: 4, depth: MAX_DEPTH, patterns: true },
     Detail { description: 60, examples: false, references: 3, depth: 8, patterns: true },
     Detail { description: 60, examples: false, references: 2, depth: 8, patterns: false },
     Detail { description: 60, examples: false, references: 1, depth: 6, patterns: false },
@@ -64,7 +64,7 @@ impl Patterns {
     }
 
     /// Whether the engine that checks arguments takes this pattern. Many documents have one that it does not: look-around, mostly.
-    fn usable(&self, pattern: &str) -> bool {
+    fn is_usable(&self, pattern: &str) -> bool {
         let mut known = self.0.borrow_mut();
         if let Some(usable) = known.get(pattern) {
             return *usable;
@@ -83,15 +83,15 @@ pub(super) struct Converter<'d, 'p> {
     detail: Detail,
     /// The name each reference got, and those whose targets are still to be translated.
     names: BTreeMap<&'d str, String>,
-    open: VecDeque<(&'d str, usize)>,
+    pending: VecDeque<(&'d str, usize)>,
     bytes: usize,
     /// What was left out, in words.
-    pub(super) left_out: BTreeSet<String>,
+    pub(super) omissions: BTreeSet<String>,
 }
 
 /// Where a schema stands.
 #[derive(Clone, Copy)]
-struct At {
+struct Nesting {
     /// References on the way here.
     references: usize,
     /// Schemas around it since the last of them.
@@ -101,42 +101,42 @@ struct At {
 impl<'d, 'p> Converter<'d, 'p> {
     pub(super) fn new(document: Document<'d>, patterns: &'p Patterns, detail: Detail) -> Self {
         let (names, open, left_out) = Default::default();
-        Self { document, patterns, detail, names, open, bytes: 0, left_out }
+        Self { document, patterns, detail, names, pending: open, bytes: 0, omissions: left_out }
     }
 
     /// The schema of one argument.
     pub(super) fn convert(&mut self, schema: &'d Value) -> Result<Value, String> {
-        self.schema(schema, At { references: 0, depth: 1 })
+        self.convert_schema(schema, Nesting { references: 0, depth: 1 })
     }
 
     /// Everything the schemas so far refer to.
     pub(super) fn definitions(&mut self) -> Result<Map<String, Value>, String> {
         let mut definitions = Map::new();
-        while let Some((reference, references)) = self.open.pop_front() {
+        while let Some((reference, references)) = self.pending.pop_front() {
             let target = self.document.target(reference)?;
-            let schema = self.schema(target, At { references, depth: 1 })?;
+            let schema = self.convert_schema(target, Nesting { references, depth: 1 })?;
             definitions.insert(self.names[reference].clone(), schema);
         }
         Ok(definitions)
     }
 
-    fn schema(&mut self, schema: &'d Value, at: At) -> Result<Value, String> {
-        self.count(2)?;
+    fn convert_schema(&mut self, schema: &'d Value, at: Nesting) -> Result<Value, String> {
+        self.count_bytes(2)?;
         let members = match schema {
             Value::Object(members) => members,
             Value::Bool(_) => return Ok(schema.clone()),
             _ => return Ok(json!({})),
         };
         if at.depth > self.detail.depth {
-            self.cut();
-            return Ok(self.any(schema));
+            self.note_truncation();
+            return Ok(self.any_schema(schema));
         }
         let Some(reference) = members.get("$ref").and_then(Value::as_str) else {
-            return self.members(members, at);
+            return self.convert_members(members, at);
         };
-        let referred = self.reference(reference, at)?;
-        if !self.document.old && members.len() > 1 {
-            let mut beside = self.members(members, at)?;
+        let referred = self.convert_reference(reference, at)?;
+        if !self.document.is_v3_0 && members.len() > 1 {
+            let mut beside = self.convert_members(members, at)?;
             match (beside.as_object_mut(), referred) {
                 (Some(beside), Value::Object(referred)) if referred.contains_key("$ref") => beside.extend(referred),
                 (Some(beside), referred) => {
@@ -147,34 +147,34 @@ impl<'d, 'p> Converter<'d, 'p> {
             }
             return Ok(beside);
         }
-        Ok(self.described(referred, schema))
+        Ok(self.with_description(referred, schema))
     }
 
     /// A reference into `$defs`, or what stands there where that is short.
-    fn reference(&mut self, reference: &'d str, at: At) -> Result<Value, String> {
+    fn convert_reference(&mut self, reference: &'d str, at: Nesting) -> Result<Value, String> {
         let target = self.document.target(reference)?;
         if let Some(name) = self.names.get(reference) {
             return Ok(json!({"$ref": format!("#/$defs/{name}")}));
         }
-        if keyword::is_plain(target) {
-            return self.schema(target, At { depth: at.depth.min(self.detail.depth), ..at });
+        if keyword::has_no_subschemas(target) {
+            return self.convert_schema(target, Nesting { depth: at.depth.min(self.detail.depth), ..at });
         }
         if at.references >= self.detail.references {
-            self.cut();
-            return Ok(self.any(target));
+            self.note_truncation();
+            return Ok(self.any_schema(target));
         }
-        if self.names.len() >= MOST_REFERENCES {
+        if self.names.len() >= MAX_REFERENCES {
             return Err("its schema refers to too many others".into());
         }
-        let name = self.name(reference);
+        let name = self.definition_name(reference);
         let referred = json!({"$ref": format!("#/$defs/{name}")});
         self.names.insert(reference, name);
-        self.open.push_back((reference, at.references + 1));
+        self.pending.push_back((reference, at.references + 1));
         Ok(referred)
     }
 
     /// The last part of the reference, so that a model can read it; once more with a number where another has it.
-    fn name(&self, reference: &str) -> String {
+    fn definition_name(&self, reference: &str) -> String {
         let last = reference.rsplit('/').next().unwrap_or_default();
         let clean = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
         let plain: String = last.chars().map(clean).take(60).collect();
@@ -188,52 +188,52 @@ impl<'d, 'p> Converter<'d, 'p> {
         name
     }
 
-    fn members(&mut self, members: &'d Map<String, Value>, at: At) -> Result<Value, String> {
-        let inside = At { depth: at.depth + 1, ..at };
+    fn convert_members(&mut self, members: &'d Map<String, Value>, at: Nesting) -> Result<Value, String> {
+        let inside = Nesting { depth: at.depth + 1, ..at };
         let mut out = Map::new();
         let mut hidden = Vec::new();
         // Whether properties are described by a pattern that cannot be checked: then others may be there too.
         let mut loose = false;
         for (word, value) in members {
-            match (keyword::of(word), value) {
-                (Keyword::One, Value::Object(_) | Value::Bool(_)) => {
-                    out.insert(word.clone(), self.schema(value, inside)?);
+            match (keyword::classify(word), value) {
+                (Keyword::Schema, Value::Object(_) | Value::Bool(_)) => {
+                    out.insert(word.clone(), self.convert_schema(value, inside)?);
                 }
-                (Keyword::One, Value::Array(list)) if word == "items" => {
-                    out.insert("prefixItems".into(), self.list(list, inside)?);
+                (Keyword::Schema, Value::Array(list)) if word == "items" => {
+                    out.insert("prefixItems".into(), self.convert_list(list, inside)?);
                 }
-                (Keyword::List, Value::Array(list)) if !list.is_empty() => {
-                    out.insert(word.clone(), self.list(list, inside)?);
+                (Keyword::SchemaList, Value::Array(list)) if !list.is_empty() => {
+                    out.insert(word.clone(), self.convert_list(list, inside)?);
                 }
-                (Keyword::Named, Value::Object(named)) => {
+                (Keyword::SchemaMap, Value::Object(named)) => {
                     let mut kept = Map::new();
                     for (name, one) in named {
                         if word == "properties" && is_read_only(self.document, one) {
                             hidden.push(name.as_str());
                             continue;
                         }
-                        if word == "patternProperties" && !self.takes(name) {
+                        if word == "patternProperties" && !self.keeps_pattern(name) {
                             loose = true;
                             continue;
                         }
-                        self.count(name.len() + 4)?;
-                        kept.insert(name.clone(), self.schema(one, inside)?);
+                        self.count_bytes(name.len() + 4)?;
+                        kept.insert(name.clone(), self.convert_schema(one, inside)?);
                     }
                     out.insert(word.clone(), kept.into());
                 }
-                (Keyword::Pattern, Value::String(pattern)) if self.takes(pattern) => {
-                    self.count(pattern.len() + 12)?;
+                (Keyword::Pattern, Value::String(pattern)) if self.keeps_pattern(pattern) => {
+                    self.count_bytes(pattern.len() + 12)?;
                     out.insert(word.clone(), value.clone());
                 }
                 (Keyword::Text, Value::String(long)) => {
-                    let short = shortened(long, self.detail.description);
+                    let short = truncate(long, self.detail.description);
                     if !short.is_empty() {
-                        self.count(short.len() + 16)?;
+                        self.count_bytes(short.len() + 16)?;
                         out.insert(word.clone(), short.into());
                     }
                 }
-                (Keyword::Plain(fits), _) if fits(value) => {
-                    self.count(word.len() + keyword::length(value))?;
+                (Keyword::Literal(fits), _) if fits(value) => {
+                    self.count_bytes(word.len() + keyword::approx_len(value))?;
                     out.insert(word.clone(), value.clone());
                 }
                 (Keyword::Example, _) if self.detail.examples && keyword::is_small(value) => {
@@ -248,36 +248,36 @@ impl<'d, 'p> Converter<'d, 'p> {
         if loose {
             out.remove("additionalProperties");
         }
-        keyword::tidy(&mut out, &hidden);
-        keyword::bounds(&mut out, members);
+        keyword::normalize(&mut out, &hidden);
+        keyword::convert_exclusive_bounds(&mut out, members);
         self.discriminate(&mut out, members);
-        let nullable = self.document.old && members.get("nullable") == Some(&Value::Bool(true));
-        Ok(if nullable { keyword::or_null(out) } else { Value::Object(out) })
+        let nullable = self.document.is_v3_0 && members.get("nullable") == Some(&Value::Bool(true));
+        Ok(if nullable { keyword::make_nullable(out) } else { Value::Object(out) })
     }
 
     /// Whether a pattern is kept.
-    fn takes(&mut self, pattern: &str) -> bool {
-        let usable = self.detail.patterns && self.patterns.usable(pattern);
+    fn keeps_pattern(&mut self, pattern: &str) -> bool {
+        let usable = self.detail.patterns && self.patterns.is_usable(pattern);
         if self.detail.patterns && !usable {
             let cut: String = pattern.chars().take(80).collect();
-            self.left_out.insert(format!("the pattern `{cut}` is not checked before the request"));
+            self.omissions.insert(format!("the pattern `{cut}` is not checked before the request"));
         }
         usable
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), String> {
+    fn count_bytes(&mut self, bytes: usize) -> Result<(), String> {
         self.bytes += bytes;
-        if self.bytes > MOST { Err("its schema is too large".into()) } else { Ok(()) }
+        if self.bytes > MAX_SCHEMA_BYTES { Err("its schema is too large".into()) } else { Ok(()) }
     }
 
-    fn list(&mut self, list: &'d [Value], at: At) -> Result<Value, String> {
-        list.iter().map(|one| self.schema(one, at)).collect::<Result<Vec<_>, _>>().map(Value::Array)
+    fn convert_list(&mut self, list: &'d [Value], at: Nesting) -> Result<Value, String> {
+        list.iter().map(|one| self.convert_schema(one, at)).collect::<Result<Vec<_>, _>>().map(Value::Array)
     }
 
     /// Where a document says which word stands for which form, each form asks for its word.
     fn discriminate(&self, out: &mut Map<String, Value>, members: &'d Map<String, Value>) {
         let Some(discriminator) = members.get("discriminator") else { return };
-        let Some(property) = text(discriminator, "propertyName") else { return };
+        let Some(property) = member_text(discriminator, "propertyName") else { return };
         let Some(mapping) = discriminator.get("mapping").and_then(Value::as_object) else { return };
         for keyword in ["oneOf", "anyOf"] {
             let Some(Value::Array(forms)) = members.get(keyword) else { continue };
@@ -296,40 +296,40 @@ impl<'d, 'p> Converter<'d, 'p> {
     }
 
     /// Lets anything through, with the words of the schema that was cut.
-    fn any(&self, schema: &Value) -> Value {
-        self.described(json!({}), schema)
+    fn any_schema(&self, schema: &Value) -> Value {
+        self.with_description(json!({}), schema)
     }
 
-    fn described(&self, mut schema: Value, words: &Value) -> Value {
-        let short = text(words, "description").map(|long| shortened(long, self.detail.description));
+    fn with_description(&self, mut schema: Value, words: &Value) -> Value {
+        let short = member_text(words, "description").map(|long| truncate(long, self.detail.description));
         if let (Some(members), Some(short)) = (schema.as_object_mut(), short.filter(|short| !short.is_empty())) {
             members.insert("description".into(), short.into());
         }
         schema
     }
 
-    fn cut(&mut self) {
-        self.left_out.insert("its schema is large; what lies deep inside is not described and not checked".into());
+    fn note_truncation(&mut self) {
+        self.omissions.insert("its schema is large; what lies deep inside is not described and not checked".into());
     }
 }
 
 /// Only answers hold it, so no request has it. The word may stand behind a reference, or in a layer; a few of them are looked at.
 pub(super) fn is_read_only(document: Document<'_>, schema: &Value) -> bool {
     let mut open = vec![schema];
-    for _ in 0..MOST_LOOKS {
+    for _ in 0..MAX_LOOKUPS {
         let Some(schema) = open.pop() else { break };
-        if says(schema, "readOnly") {
+        if is_true(schema, "readOnly") {
             return true;
         }
         let behind = schema.get("$ref").and_then(Value::as_str).and_then(|reference| document.target(reference).ok());
-        let layers = schema.get("allOf").and_then(Value::as_array).into_iter().flatten().take(MOST_LOOKS);
+        let layers = schema.get("allOf").and_then(Value::as_array).into_iter().flatten().take(MAX_LOOKUPS);
         open.extend(layers.chain(behind));
     }
     false
 }
 
 /// At most so many characters, ended where a word ends.
-pub(super) fn shortened(text: &str, most: usize) -> String {
+pub(super) fn truncate(text: &str, most: usize) -> String {
     let text = text.trim();
     let Some((end, _)) = text.char_indices().nth(most) else {
         return text.to_owned();

@@ -10,9 +10,9 @@ use url::Url;
 
 use super::{
     ImportError,
-    document::{Document, text},
+    document::{Document, member_text},
 };
-use crate::rest::{Auth, KeyPlace, Secret};
+use crate::rest::{Auth, KeyLocation, Secret};
 
 /// What an owner gives for one security scheme of a document.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ pub struct Scheme {
     /// What kind it is, and where the document says it goes.
     pub kind: SchemeKind,
     /// Whether a credential for it was given.
-    pub given: bool,
+    pub has_credential: bool,
     /// Names for the environment variables its secret values could come from, such as `PET_API_KEY`.
     pub variables: Vec<String>,
 }
@@ -78,7 +78,7 @@ pub enum SchemeKind {
 impl SchemeKind {
     /// What is needed, in words.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn description(&self) -> String {
         match self {
             Self::Bearer => "a token, sent as `Authorization: Bearer`".into(),
             Self::Basic => "a user and a password, sent as `Authorization: Basic`".into(),
@@ -125,13 +125,13 @@ pub(super) struct Security<'d> {
 
 /// How an operation's requests are to be signed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Signed {
+pub(super) struct SigningPlan {
     /// The ways the document names; each is a list of schemes that are needed together. None: it says nothing, or nobody is asked.
-    pub(super) ways: Vec<Vec<String>>,
+    pub(super) alternatives: Vec<Vec<String>>,
     /// The signatures of the first way for which everything was given.
     pub(super) signatures: Vec<Signature>,
     /// Whether the document says that this operation asks nobody who they are.
-    pub(super) open: bool,
+    pub(super) is_public: bool,
 }
 
 impl<'d> Security<'d> {
@@ -142,8 +142,8 @@ impl<'d> Security<'d> {
     ) -> Self {
         let listed = document.root.pointer("/components/securitySchemes").and_then(Value::as_object);
         let schemes = listed.into_iter().flatten();
-        let schemes =
-            schemes.map(|(name, scheme)| (name.as_str(), kind(document.resolve(scheme).unwrap_or(scheme), from)));
+        let schemes = schemes
+            .map(|(name, scheme)| (name.as_str(), scheme_kind(document.resolve(scheme).unwrap_or(scheme), from)));
         Self { document, schemes: schemes.collect(), credentials }
     }
 
@@ -167,14 +167,14 @@ impl<'d> Security<'d> {
     pub(super) fn scheme(&self, name: &str, prefix: &str) -> Scheme {
         let kind = self.schemes.get(name).cloned().unwrap_or_else(|| SchemeKind::Unknown(name.to_owned()));
         let variables = kind.variables(prefix, name);
-        Scheme { name: name.to_owned(), variables, given: self.credentials.contains_key(name), kind }
+        Scheme { name: name.to_owned(), variables, has_credential: self.credentials.contains_key(name), kind }
     }
 
     /// How an operation is signed.
-    pub(super) fn sign(&self, operation: &'d Value) -> Result<Signed, String> {
+    pub(super) fn signing_plan(&self, operation: &'d Value) -> Result<SigningPlan, String> {
         let said = operation.get("security").or_else(|| self.document.root.get("security"));
         let Some(said) = said.and_then(Value::as_array) else {
-            return Ok(Signed::default());
+            return Ok(SigningPlan::default());
         };
         let names = |way: &Value| way.as_object().map(|way| way.keys().cloned().collect()).unwrap_or_default();
         let ways: Vec<Vec<String>> = said.iter().map(names).collect();
@@ -192,20 +192,24 @@ impl<'d> Security<'d> {
             }
         }
         let open = ways.iter().all(Vec::is_empty);
-        Ok(Signed { ways: ways.into_iter().filter(|way| !way.is_empty()).collect(), signatures, open })
+        Ok(SigningPlan {
+            alternatives: ways.into_iter().filter(|way| !way.is_empty()).collect(),
+            signatures,
+            is_public: open,
+        })
     }
 }
 
 /// What a scheme wants. The address for tokens may be relative to where the document was found.
-fn kind(scheme: &Value, from: Option<&Url>) -> SchemeKind {
-    let unknown = || SchemeKind::Unknown(text(scheme, "type").unwrap_or("no type").to_owned());
-    match (text(scheme, "type"), text(scheme, "name")) {
-        (Some("http"), _) => match text(scheme, "scheme").unwrap_or_default().to_ascii_lowercase().as_str() {
+fn scheme_kind(scheme: &Value, from: Option<&Url>) -> SchemeKind {
+    let unknown = || SchemeKind::Unknown(member_text(scheme, "type").unwrap_or("no type").to_owned());
+    match (member_text(scheme, "type"), member_text(scheme, "name")) {
+        (Some("http"), _) => match member_text(scheme, "scheme").unwrap_or_default().to_ascii_lowercase().as_str() {
             "bearer" => SchemeKind::Bearer,
             "basic" => SchemeKind::Basic,
             other => SchemeKind::Unknown(format!("http {other}")),
         },
-        (Some("apiKey"), Some(name)) => match text(scheme, "in") {
+        (Some("apiKey"), Some(name)) => match member_text(scheme, "in") {
             Some("header") => SchemeKind::HeaderKey(name.to_owned()),
             Some("query") => SchemeKind::QueryKey(name.to_owned()),
             Some("cookie") => SchemeKind::CookieKey(name.to_owned()),
@@ -213,7 +217,7 @@ fn kind(scheme: &Value, from: Option<&Url>) -> SchemeKind {
         },
         (Some("oauth2"), _) => {
             let flow = scheme.pointer("/flows/clientCredentials");
-            match flow.and_then(|flow| text(flow, "tokenUrl")) {
+            match flow.and_then(|flow| member_text(flow, "tokenUrl")) {
                 Some(written) => {
                     let joined = from.and_then(|from| from.join(written).ok());
                     SchemeKind::ClientCredentials { token_url: joined.map_or(written.to_owned(), String::from) }
@@ -227,15 +231,18 @@ fn kind(scheme: &Value, from: Option<&Url>) -> SchemeKind {
 }
 
 fn signature(name: &str, kind: &SchemeKind, given: &Credential, scopes: Vec<String>) -> Result<Signature, String> {
-    let key =
-        |place: KeyPlace, name: &String, key: &Secret| Auth::ApiKey { place, name: name.clone(), key: key.clone() };
+    let key = |place: KeyLocation, name: &String, key: &Secret| Auth::ApiKey {
+        location: place,
+        name: name.clone(),
+        key: key.clone(),
+    };
     let auth = match (kind, given) {
         (SchemeKind::HeaderKey(header), Credential::Token(secret)) => {
-            let auth = key(KeyPlace::Header, header, secret);
+            let auth = key(KeyLocation::Header, header, secret);
             return Ok(Signature { auth, key: Some((header.clone(), secret.clone())) });
         }
-        (SchemeKind::QueryKey(name), Credential::Token(secret)) => key(KeyPlace::Query, name, secret),
-        (SchemeKind::CookieKey(name), Credential::Token(secret)) => key(KeyPlace::Cookie, name, secret),
+        (SchemeKind::QueryKey(name), Credential::Token(secret)) => key(KeyLocation::Query, name, secret),
+        (SchemeKind::CookieKey(name), Credential::Token(secret)) => key(KeyLocation::Cookie, name, secret),
         (
             SchemeKind::Bearer | SchemeKind::OtherToken | SchemeKind::ClientCredentials { .. },
             Credential::Token(secret),
@@ -246,9 +253,11 @@ fn signature(name: &str, kind: &SchemeKind, given: &Credential, scopes: Vec<Stri
             client_id: id.clone(),
             client_secret: secret.clone(),
             scopes,
-            more: Vec::new(),
+            extra_fields: Vec::new(),
         },
-        (kind, _) => return Err(format!("the credential given for `{name}` does not fit: it wants {}", kind.words())),
+        (kind, _) => {
+            return Err(format!("the credential given for `{name}` does not fit: it wants {}", kind.description()));
+        }
     };
     Ok(Signature { auth, key: None })
 }

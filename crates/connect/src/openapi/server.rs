@@ -6,26 +6,26 @@
 use serde_json::Value;
 use url::Url;
 
-use super::document::{Document, text};
+use super::document::{Document, member_text};
 
 /// The address for an operation: the one its own `servers` name, else its path's, else the document's. The first of a list.
-pub(super) fn of(document: Document<'_>, levels: [&Value; 2], from: Option<&Url>) -> Result<String, String> {
+pub(super) fn base_url(document: Document<'_>, levels: [&Value; 2], from: Option<&Url>) -> Result<String, String> {
     let lists = levels.into_iter().chain([document.root]);
     let mut firsts = lists.filter_map(|level| level.get("servers")?.as_array()?.first());
     let Some(server) = firsts.next() else {
         // What the standard says for a document that names none.
-        return absolute("/", from);
+        return to_absolute("/", from);
     };
-    let written = text(server, "url").unwrap_or("/");
-    absolute(&filled(written, server)?, from)
+    let written = member_text(server, "url").unwrap_or("/");
+    to_absolute(&expand_variables(written, server)?, from)
 }
 
 /// An address the owner gave.
-pub(super) fn given(address: &str) -> Result<String, String> {
-    absolute(address, None)
+pub(super) fn parse_base_url(address: &str) -> Result<String, String> {
+    to_absolute(address, None)
 }
 
-fn absolute(written: &str, from: Option<&Url>) -> Result<String, String> {
+fn to_absolute(written: &str, from: Option<&Url>) -> Result<String, String> {
     let joined = match (Url::parse(written), from) {
         (Ok(url), _) => url,
         (Err(url::ParseError::RelativeUrlWithoutBase), Some(from)) => {
@@ -49,14 +49,14 @@ fn absolute(written: &str, from: Option<&Url>) -> Result<String, String> {
 }
 
 /// The address with the default of each `{variable}`.
-fn filled(written: &str, server: &Value) -> Result<String, String> {
+fn expand_variables(written: &str, server: &Value) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = written;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, behind)) = after.split_once('}') else { break };
         let variable = server.get("variables").and_then(|variables| variables.get(name));
         let default = variable.and_then(|variable| variable.get("default"));
-        let Some(default) = default.map(super::document::plain) else {
+        let Some(default) = default.map(super::document::to_text) else {
             return Err(format!("`{{{name}}}` in `{written}` has no default"));
         };
         out.push_str(before);
@@ -79,7 +79,7 @@ mod tests {
         document["openapi"] = "3.1.0".into();
         let document = Document::new(&document).unwrap();
         let from = Url::parse(from).ok();
-        let got = of(document, [&operation, &json!({})], from.as_ref());
+        let got = base_url(document, [&operation, &json!({})], from.as_ref());
         match (&got, expected) {
             (Ok(got), Ok(expected)) => assert_eq!(got, expected),
             (Err(got), Err(expected)) => assert!(got.contains(expected), "{got}"),

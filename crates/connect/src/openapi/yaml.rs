@@ -10,12 +10,12 @@ use granit_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Number, Value};
 
 /// Scalars, lists and maps of one document. The largest public ones have about two million.
-const MOST_NODES: usize = 8_000_000;
-const DEEPEST: usize = 100;
+const MAX_NODES: usize = 8_000_000;
+const MAX_DEPTH: usize = 100;
 /// What aliases may repeat, and what anchors may hold, all together.
-const MOST_REPEATED: usize = 200_000;
+const MAX_ALIASED_NODES: usize = 200_000;
 /// What tags of the core schema begin with.
-const CORE: &str = "tag:yaml.org,2002:";
+const CORE_TAG_PREFIX: &str = "tag:yaml.org,2002:";
 
 /// The value of a text.
 ///
@@ -23,46 +23,46 @@ const CORE: &str = "tag:yaml.org,2002:";
 /// When it is no YAML, has more than one document, or is beyond a bound; in words.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let options =
-        granit_parser::options! { emit_comments: false, flow_nesting_limit: DEEPEST, block_nesting_limit: DEEPEST };
+        granit_parser::options! { emit_comments: false, flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH };
     let mut builder = Builder::default();
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, _) = event.map_err(|error| place(&error))?;
-        builder.take(event)?;
+        let (event, _) = event.map_err(|error| describe_scan_error(&error))?;
+        builder.handle_event(event)?;
     }
     Ok(builder.root.unwrap_or_default())
 }
 
 /// What is wrong, and where.
-fn place(error: &ScanError) -> String {
+fn describe_scan_error(error: &ScanError) -> String {
     let mark = error.marker();
     format!("{} at line {}, column {}", error.info(), mark.line(), mark.col() + 1)
 }
 
 #[derive(Default)]
 struct Builder {
-    open: Vec<Open>,
+    stack: Vec<OpenNode>,
     root: Option<Value>,
     /// What anchors stand for, with the number of nodes.
     anchors: HashMap<usize, (Value, usize)>,
     nodes: usize,
-    repeated: usize,
+    aliased_nodes: usize,
     documents: usize,
 }
 
 /// A list or map whose end has not come yet.
-struct Open {
+struct OpenNode {
     value: Value,
     /// The key whose value comes next.
     key: Option<String>,
     anchor: usize,
     /// How many nodes there were when it began.
-    begun: usize,
+    nodes_before: usize,
     /// What `<<` brings in where the map has no member of its own.
     merged: Vec<Map<String, Value>>,
 }
 
 impl Builder {
-    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
+    fn handle_event(&mut self, event: Event<'_>) -> Result<(), String> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
@@ -71,11 +71,11 @@ impl Builder {
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
-                self.count(1)?;
+                self.count_nodes(1)?;
                 // A key is the text it is written with: `200` and `true` are names.
-                let is_key = self.open.last().is_some_and(|open| open.value.is_object() && open.key.is_none());
+                let is_key = self.stack.last().is_some_and(|open| open.value.is_object() && open.key.is_none());
                 let plain = style == ScalarStyle::Plain && !is_key;
-                let value = scalar(&text, plain, tag.as_deref());
+                let value = parse_scalar(&text, plain, tag.as_deref());
                 self.add(value, anchor, 1)?;
             }
             Event::SequenceStart(_, anchor, _) => self.begin(Value::Array(Vec::new()), anchor)?,
@@ -85,7 +85,7 @@ impl Builder {
                 // The anchor of a list or map that has not ended stands for something that would hold itself.
                 let (value, nodes) = self.anchors.get(&anchor).ok_or("an alias stands inside of what it repeats")?;
                 let (value, nodes) = (value.clone(), *nodes);
-                self.repeat(nodes)?;
+                self.count_aliased(nodes)?;
                 self.add(value, 0, nodes)?;
             }
             Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
@@ -95,16 +95,16 @@ impl Builder {
     }
 
     fn begin(&mut self, value: Value, anchor: usize) -> Result<(), String> {
-        self.count(1)?;
-        if self.open.len() >= DEEPEST {
-            return Err(format!("it is nested deeper than {DEEPEST} levels"));
+        self.count_nodes(1)?;
+        if self.stack.len() >= MAX_DEPTH {
+            return Err(format!("it is nested deeper than {MAX_DEPTH} levels"));
         }
-        self.open.push(Open { value, key: None, anchor, begun: self.nodes, merged: Vec::new() });
+        self.stack.push(OpenNode { value, key: None, anchor, nodes_before: self.nodes, merged: Vec::new() });
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), String> {
-        let Some(mut open) = self.open.pop() else { return Ok(()) };
+        let Some(mut open) = self.stack.pop() else { return Ok(()) };
         if let Value::Object(members) = &mut open.value {
             for merged in open.merged {
                 for (key, value) in merged {
@@ -112,17 +112,17 @@ impl Builder {
                 }
             }
         }
-        let nodes = 1 + self.nodes - open.begun;
+        let nodes = 1 + self.nodes - open.nodes_before;
         self.add(open.value, open.anchor, nodes)
     }
 
     /// Puts a finished value where it belongs.
     fn add(&mut self, value: Value, anchor: usize, nodes: usize) -> Result<(), String> {
         if anchor != 0 {
-            self.repeat(nodes)?;
+            self.count_aliased(nodes)?;
             self.anchors.insert(anchor, (value.clone(), nodes));
         }
-        let Some(open) = self.open.last_mut() else {
+        let Some(open) = self.stack.last_mut() else {
             self.root = Some(value);
             return Ok(());
         };
@@ -139,22 +139,22 @@ impl Builder {
         Ok(())
     }
 
-    fn count(&mut self, nodes: usize) -> Result<(), String> {
+    fn count_nodes(&mut self, nodes: usize) -> Result<(), String> {
         self.nodes += nodes;
-        if self.nodes > MOST_NODES { Err(format!("it has more than {MOST_NODES} nodes")) } else { Ok(()) }
+        if self.nodes > MAX_NODES { Err(format!("it has more than {MAX_NODES} nodes")) } else { Ok(()) }
     }
 
-    fn repeat(&mut self, nodes: usize) -> Result<(), String> {
-        self.repeated += nodes;
-        self.count(nodes)?;
-        if self.repeated > MOST_REPEATED {
-            return Err(format!("its anchors and aliases repeat more than {MOST_REPEATED} nodes"));
+    fn count_aliased(&mut self, nodes: usize) -> Result<(), String> {
+        self.aliased_nodes += nodes;
+        self.count_nodes(nodes)?;
+        if self.aliased_nodes > MAX_ALIASED_NODES {
+            return Err(format!("its anchors and aliases repeat more than {MAX_ALIASED_NODES} nodes"));
         }
         Ok(())
     }
 }
 
-impl Open {
+impl OpenNode {
     fn merge(&mut self, value: Value) -> Result<(), String> {
         match value {
             Value::Object(members) => self.merged.push(members),
@@ -166,28 +166,28 @@ impl Open {
 }
 
 /// What a scalar means.
-fn scalar(text: &str, plain: bool, tag: Option<&Tag>) -> Value {
-    let core = tag.map(ToString::to_string).and_then(|tag| tag.strip_prefix(CORE).map(str::to_owned));
+fn parse_scalar(text: &str, plain: bool, tag: Option<&Tag>) -> Value {
+    let core = tag.map(ToString::to_string).and_then(|tag| tag.strip_prefix(CORE_TAG_PREFIX).map(str::to_owned));
     match core.as_deref() {
         Some("str") => text.into(),
-        Some("int" | "float" | "bool" | "null") => resolved(text),
-        _ if plain && tag.is_none() => resolved(text),
+        Some("int" | "float" | "bool" | "null") => resolve_plain_scalar(text),
+        _ if plain && tag.is_none() => resolve_plain_scalar(text),
         _ => text.into(),
     }
 }
 
 /// What a plain scalar means by the core schema.
-fn resolved(text: &str) -> Value {
+fn resolve_plain_scalar(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" => return true.into(),
         "false" | "False" | "FALSE" => return false.into(),
         _ => {}
     }
-    number(text).map_or_else(|| text.into(), Value::Number)
+    parse_number(text).map_or_else(|| text.into(), Value::Number)
 }
 
-fn number(text: &str) -> Option<Number> {
+fn parse_number(text: &str) -> Option<Number> {
     let radix = |digits: &str, base| u64::from_str_radix(digits, base).ok().map(Number::from);
     if let Some(digits) = text.strip_prefix("0x") {
         return radix(digits, 16);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(yaml: &str, why: &str) {
+    fn check_refused(yaml: &str, why: &str) {
         let error = parse(yaml).unwrap_err();
         assert!(error.contains(why), "{error}");
     }
@@ -248,7 +248,7 @@ mod tests {
     fn keys_are_texts_and_the_last_of_two_counts() {
         check("{200: a, true: b, null: c, 1.0: d}", &json!({"200": "a", "true": "b", "null": "c", "1.0": "d"}));
         check("a: 1\na: 2\n", &json!({"a": 2}));
-        refused("? [a]\n: b\n", "only texts can be keys");
+        check_refused("? [a]\n: b\n", "only texts can be keys");
     }
 
     #[test]
@@ -259,19 +259,19 @@ mod tests {
             "- &x {p: 1}\n- &y {p: 2, q: 2}\n- {<<: [*x, *y]}\n",
             &json!([{"p": 1}, {"p": 2, "q": 2}, {"p": 1, "q": 2}]),
         );
-        refused("a: &x [*x]\n", "inside of what it repeats");
-        refused("a: *nobody\n", "anchor");
+        check_refused("a: &x [*x]\n", "inside of what it repeats");
+        check_refused("a: *nobody\n", "anchor");
     }
 
     #[test]
     fn what_is_too_much_is_refused() {
-        let deep = "[".repeat(DEEPEST + 1) + &"]".repeat(DEEPEST + 1);
+        let deep = "[".repeat(MAX_DEPTH + 1) + &"]".repeat(MAX_DEPTH + 1);
         assert!(parse(&deep).is_err());
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for level in 1..9 {
             bomb += &format!("a{level}: &a{level} [{}]\n", format!("*a{}, ", level - 1).repeat(10));
         }
-        refused(&bomb, "repeat more than");
-        refused("a: 1\n---\nb: 2\n", "more than one document");
+        check_refused(&bomb, "repeat more than");
+        check_refused("a: 1\n---\nb: 2\n", "more than one document");
     }
 }

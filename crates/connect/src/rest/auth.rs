@@ -20,7 +20,7 @@ pub enum Auth {
     /// A key under a name of the service's own.
     ApiKey {
         /// Where it goes.
-        place: KeyPlace,
+        location: KeyLocation,
         /// Its name there.
         name: String,
         /// The key.
@@ -37,13 +37,13 @@ pub enum Auth {
         /// What it asks for; nothing where empty.
         scopes: Vec<String>,
         /// What else the service wants to be told, such as `audience`.
-        more: Vec<(String, String)>,
+        extra_fields: Vec<(String, String)>,
     },
 }
 
 /// Where an API key goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum KeyPlace {
+pub enum KeyLocation {
     /// A header.
     Header,
     /// A pair of the query. It is left out of everything that is told about the request.
@@ -66,12 +66,12 @@ impl Auth {
 
     /// A key in a header.
     pub fn header_key(name: impl Into<String>, key: Secret) -> Self {
-        Self::ApiKey { place: KeyPlace::Header, name: name.into(), key }
+        Self::ApiKey { location: KeyLocation::Header, name: name.into(), key }
     }
 
     /// A key in the query.
     pub fn query_key(name: impl Into<String>, key: Secret) -> Self {
-        Self::ApiKey { place: KeyPlace::Query, name: name.into(), key }
+        Self::ApiKey { location: KeyLocation::Query, name: name.into(), key }
     }
 
     /// A token that is fetched from `token_url`.
@@ -81,13 +81,13 @@ impl Auth {
         client_secret: Secret,
     ) -> Self {
         let (token_url, client_id) = (token_url.into(), client_id.into());
-        Self::ClientCredentials { token_url, client_id, client_secret, scopes: Vec::new(), more: Vec::new() }
+        Self::ClientCredentials { token_url, client_id, client_secret, scopes: Vec::new(), extra_fields: Vec::new() }
     }
 
     /// Where a key goes and the name it takes there.
-    pub(crate) fn pair(&self) -> Option<(KeyPlace, &str)> {
+    pub(crate) fn key_parameter(&self) -> Option<(KeyLocation, &str)> {
         match self {
-            Self::ApiKey { place, name, .. } => Some((*place, name)),
+            Self::ApiKey { location: place, name, .. } => Some((*place, name)),
             _ => None,
         }
     }
@@ -103,7 +103,7 @@ impl Auth {
     }
 
     /// The same with another secret.
-    pub(crate) fn with(mut self, other: Secret) -> Self {
+    pub(crate) fn with_secret(mut self, other: Secret) -> Self {
         match &mut self {
             Self::Bearer(secret)
             | Self::Basic { password: secret, .. }
@@ -119,14 +119,14 @@ impl Auth {
         let mut wrong = |problem: String| problems.push(RestError::new("auth", problem));
         match self {
             Self::ApiKey { name, .. } if name.is_empty() => wrong("the key has no `name`; say where it goes".into()),
-            Self::ApiKey { place: KeyPlace::Header, name, .. } if super::header_name(name).is_err() => {
+            Self::ApiKey { location: KeyLocation::Header, name, .. } if super::parse_header_name(name).is_err() => {
                 wrong(format!("`{name}` is no name of a header"));
             }
             Self::Basic { user, .. } if user.contains(':') || user.chars().any(char::is_control) => {
                 wrong("the name of a user may not contain `:` or control characters".into());
             }
             Self::ClientCredentials { token_url, client_id, .. } => {
-                if let Err(problem) = super::address::parse(token_url) {
+                if let Err(problem) = super::fixed_url::parse(token_url) {
                     wrong(format!("`token_url` {problem}"));
                 }
                 if client_id.is_empty() {

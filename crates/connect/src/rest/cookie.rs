@@ -10,14 +10,14 @@ use toolhub_core::clock::Timestamp;
 use toolhub_net::http_date;
 
 /// How many cookies a host may have.
-const MOST: usize = 50;
+const MAX_COOKIES: usize = 50;
 /// How long a cookie may be, its name included.
-const LONGEST: usize = 4096;
+const MAX_COOKIE_BYTES: usize = 4096;
 
 /// The cookies of one host, by name and path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Jar(BTreeMap<String, Cookie>);
+pub(crate) struct CookieJar(BTreeMap<String, Cookie>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Cookie {
@@ -32,16 +32,16 @@ struct Cookie {
     set: Timestamp,
 }
 
-impl Jar {
+impl CookieJar {
     /// Takes in what a service sets in answer to a request for `path`. Whether anything changed.
-    pub(crate) fn take_in(&mut self, header: &str, host: &str, path: &str, now: Timestamp) -> bool {
+    pub(crate) fn apply_set_cookie(&mut self, header: &str, host: &str, path: &str, now: Timestamp) -> bool {
         let Some(cookie) = Cookie::parse(header, host, path, now) else { return false };
         let key = format!("{};{}", cookie.name, cookie.path);
         if cookie.until.is_some_and(|until| until <= now) {
             return self.0.remove(&key).is_some();
         }
         self.0.insert(key, cookie);
-        while self.0.len() > MOST {
+        while self.0.len() > MAX_COOKIES {
             let oldest = self.0.iter().min_by_key(|(_, cookie)| cookie.set).map(|(key, _)| key.clone());
             oldest.map(|key| self.0.remove(&key));
         }
@@ -51,7 +51,9 @@ impl Jar {
     /// What is sent with a request for `path`.
     pub(crate) fn header(&self, path: &str, https: bool, now: Timestamp) -> String {
         let fits = |cookie: &&Cookie| {
-            (https || !cookie.secure) && cookie.until.is_none_or(|until| now < until) && covers(&cookie.path, path)
+            (https || !cookie.secure)
+                && cookie.until.is_none_or(|until| now < until)
+                && path_matches(&cookie.path, path)
         };
         let mut sent: Vec<&Cookie> = self.0.values().filter(fits).collect();
         // The longest path first, as the standard says.
@@ -60,7 +62,7 @@ impl Jar {
     }
 
     /// How long the last of them lasts, of those that say so.
-    pub(crate) fn lasts(&self, now: Timestamp) -> Duration {
+    pub(crate) fn max_lifetime(&self, now: Timestamp) -> Duration {
         self.0.values().filter_map(|cookie| cookie.until).map(|until| until.since(now)).max().unwrap_or_default()
     }
 
@@ -80,7 +82,7 @@ impl Cookie {
         let (name, value) = parts.next()?.split_once('=')?;
         let (name, value) = (name.trim(), value.trim());
         let sendable = |text: &str| text.bytes().all(|byte| (0x21..0x7f).contains(&byte) || byte == b' ');
-        if name.is_empty() || name.len() + value.len() > LONGEST || !sendable(name) || !sendable(value) {
+        if name.is_empty() || name.len() + value.len() > MAX_COOKIE_BYTES || !sendable(name) || !sendable(value) {
             return None;
         }
         let folder = path.rfind('/').filter(|at| *at > 0).map_or("/", |at| &path[..at]);
@@ -91,11 +93,13 @@ impl Cookie {
             let (word, said) = part.split_once('=').unwrap_or((part, ""));
             let said = said.trim();
             match word.trim().to_ascii_lowercase().as_str() {
-                "path" if said.starts_with('/') && said.len() <= LONGEST && sendable(said) => cookie.path = said.into(),
+                "path" if said.starts_with('/') && said.len() <= MAX_COOKIE_BYTES && sendable(said) => {
+                    cookie.path = said.into()
+                }
                 "secure" => cookie.secure = true,
-                "domain" if !within(host, said) => return None,
+                "domain" if !domain_matches(host, said) => return None,
                 "max-age" => lasts = said.parse::<i64>().ok().or(lasts),
-                "expires" => cookie.until = date(said).or(cookie.until),
+                "expires" => cookie.until = parse_date(said).or(cookie.until),
                 _ => {}
             }
         }
@@ -108,19 +112,19 @@ impl Cookie {
 }
 
 /// Whether a host is this domain or below it.
-fn within(host: &str, domain: &str) -> bool {
+fn domain_matches(host: &str, domain: &str) -> bool {
     let domain = domain.trim_start_matches('.').to_ascii_lowercase();
     let host = host.to_ascii_lowercase();
     domain.is_empty() || host == domain || host.strip_suffix(&domain).is_some_and(|rest| rest.ends_with('.'))
 }
 
 /// Whether a cookie of one path is sent with a request for another.
-fn covers(cookie: &str, path: &str) -> bool {
+fn path_matches(cookie: &str, path: &str) -> bool {
     path.strip_prefix(cookie).is_some_and(|rest| rest.is_empty() || cookie.ends_with('/') || rest.starts_with('/'))
 }
 
 /// A date as HTTP writes it, also with dashes.
-fn date(text: &str) -> Option<Timestamp> {
+fn parse_date(text: &str) -> Option<Timestamp> {
     let since = http_date(text)?.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?;
     Some(Timestamp::from_millis(i64::try_from(since.as_millis()).ok()?))
 }
@@ -133,12 +137,12 @@ mod tests {
 
     #[track_caller]
     fn check(set: &[&str], path: &str, https: bool, expected: &str) {
-        let mut jar = Jar::default();
+        let mut jar = CookieJar::default();
         for header in set {
-            jar.take_in(header, "shop.example", "/a/login", NOW);
+            jar.apply_set_cookie(header, "shop.example", "/a/login", NOW);
         }
         let written = serde_json::to_string(&jar).unwrap();
-        let jar: Jar = serde_json::from_str(&written).unwrap();
+        let jar: CookieJar = serde_json::from_str(&written).unwrap();
         assert_eq!(jar.header(path, https, NOW), expected, "{set:?}");
     }
 
@@ -163,23 +167,26 @@ mod tests {
         check(&["a=1; Path=/", "a=; Path=/; Expires=Thu, 01 Jan 1970 00:00:00 GMT"], "/", false, "");
         check(&["a=1; Path=/; Expires=Wed, 21-Oct-2099 07:28:00 GMT"], "/", false, "a=1");
         check(&["a=1; Path=/; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT"], "/", false, "a=1");
-        let mut jar = Jar::default();
-        jar.take_in("a=1; Path=/; Max-Age=60", "h", "/", NOW);
+        let mut jar = CookieJar::default();
+        jar.apply_set_cookie("a=1; Path=/; Max-Age=60", "h", "/", NOW);
         assert_eq!(jar.header("/", false, Timestamp::from_millis(NOW.millis() + 60_000)), "");
     }
 
     #[test]
     fn what_no_cookie_can_be_is_not_taken_and_there_are_only_so_many() {
-        let huge = format!("a={}", "x".repeat(LONGEST));
+        let huge = format!("a={}", "x".repeat(MAX_COOKIE_BYTES));
         for wrong in ["", "=1", "a", "a=\u{7}", "a=ü", &huge] {
             check(&[wrong], "/a/x", false, "");
         }
-        let mut jar = Jar::default();
+        let mut jar = CookieJar::default();
         for at in 0..200 {
             let now = Timestamp::from_millis(NOW.millis() + at);
-            jar.take_in(&format!("c{at}=1; Path=/"), "h", "/", now);
+            jar.apply_set_cookie(&format!("c{at}=1; Path=/"), "h", "/", now);
         }
         let sent = jar.header("/", false, NOW);
-        assert_eq!((sent.split("; ").count(), sent.contains("c199=1"), sent.contains("c0=")), (MOST, true, false));
+        assert_eq!(
+            (sent.split("; ").count(), sent.contains("c199=1"), sent.contains("c0=")),
+            (MAX_COOKIES, true, false)
+        );
     }
 }

@@ -6,9 +6,9 @@
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// What is encoded in a value.
-const MEANS_SOMETHING: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// What is encoded in the owner's own text.
-const UNSENDABLE: &AsciiSet = &CONTROLS
+const INVALID_IN_URL: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
     .add(b'<')
@@ -23,17 +23,17 @@ const UNSENDABLE: &AsciiSet = &CONTROLS
     .add(b'?');
 
 /// A text that goes into a path, a query or a form.
-pub(crate) fn percent(text: &str) -> String {
-    utf8_percent_encode(text, MEANS_SOMETHING).to_string()
+pub(crate) fn percent_encode(text: &str) -> String {
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 /// The owner's own text of a path or query: what is encoded already stays so, and what cannot be sent is encoded.
-pub(crate) fn literal(text: &str) -> String {
-    utf8_percent_encode(text, UNSENDABLE).to_string()
+pub(crate) fn encode_literal(text: &str) -> String {
+    utf8_percent_encode(text, INVALID_IN_URL).to_string()
 }
 
 /// The owner's own text of a name or value in the query, read as it was meant.
-pub(crate) fn decoded(text: &str) -> String {
+pub(crate) fn decode(text: &str) -> String {
     percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn only_what_means_nothing_to_anybody_stays() {
-        assert_eq!(percent("aZ9-._~"), "aZ9-._~");
-        assert_eq!(percent("a/b?c#d%2f&=+ ü\r\n"), "a%2Fb%3Fc%23d%252f%26%3D%2B%20%C3%BC%0D%0A");
-        assert_eq!(literal("a b/%20/ü?{"), "a%20b/%20/%C3%BC%3F%7B");
-        assert_eq!(decoded("a%20b+%zz%C3%BC%"), "a b %zzü%");
+        assert_eq!(percent_encode("aZ9-._~"), "aZ9-._~");
+        assert_eq!(percent_encode("a/b?c#d%2f&=+ ü\r\n"), "a%2Fb%3Fc%23d%252f%26%3D%2B%20%C3%BC%0D%0A");
+        assert_eq!(encode_literal("a b/%20/ü?{"), "a%20b/%20/%C3%BC%3F%7B");
+        assert_eq!(decode("a%20b+%zz%C3%BC%"), "a b %zzü%");
     }
 }

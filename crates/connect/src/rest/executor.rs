@@ -16,34 +16,35 @@ use toolhub_core::{BoxFuture, CallContext, Definition, Effect, Executor, Job, Re
 use toolhub_net::{Origin, Permit};
 
 use super::{
-    RestError, answer,
+    RestError,
     credentials::{self, Credentials},
+    decompress,
     plan::Plan,
     redirect::{self, Hop},
-    request::Outgoing,
-    send::{self, Opened, SendOptions},
+    request::OutgoingRequest,
+    request_error::RequestError,
+    response,
+    send::{self, OpenResponse, SendOptions},
     session::Session,
-    trouble::Trouble,
-    unpack,
 };
 
 /// The executor of one REST tool.
-pub(crate) struct Requests {
+pub(crate) struct RestExecutor {
     plan: Result<Plan, Vec<RestError>>,
 }
 
-impl Requests {
+impl RestExecutor {
     pub(crate) fn new(plan: Result<Plan, Vec<RestError>>) -> Self {
         Self { plan }
     }
 }
 
-impl Executor for Requests {
+impl Executor for RestExecutor {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             match &self.plan {
                 Ok(plan) => run(plan, job).await,
-                Err(problems) => Err(ToolError::new("This tool cannot work.").because(all(problems))),
+                Err(problems) => Err(ToolError::new("This tool cannot work.").because(join_problems(problems))),
             }
         })
     }
@@ -53,35 +54,35 @@ impl Executor for Requests {
     }
 
     fn accept(&self, _: &Definition) -> Result<(), String> {
-        self.plan.as_ref().map(|_| ()).map_err(|problems| all(problems))
+        self.plan.as_ref().map(|_| ()).map_err(|problems| join_problems(problems))
     }
 
     fn check<'a>(&'a self, _: &'a Definition) -> Option<BoxFuture<'a, bool>> {
         let plan = self.plan.as_ref().ok()?;
         let (origin, target) = plan.health.as_ref()?;
-        Some(Box::pin(is_well(plan, origin, target)))
+        Some(Box::pin(is_healthy(plan, origin, target)))
     }
 }
 
-fn all(problems: &[RestError]) -> String {
+fn join_problems(problems: &[RestError]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Whether a service says that it is well.
-async fn is_well(plan: &Plan, origin: &Origin, target: &str) -> bool {
+async fn is_healthy(plan: &Plan, origin: &Origin, target: &str) -> bool {
     let mut headers = HeaderMap::new();
     headers.insert(USER_AGENT, toolhub_net::USER_AGENT);
     let body = hyper::body::Bytes::new();
-    let mut outgoing = Outgoing { method: hyper::Method::GET, target: target.to_owned(), headers, body };
+    let mut outgoing = OutgoingRequest { method: hyper::Method::GET, target: target.to_owned(), headers, body };
     let asking = async {
         // Who we are is shown only to the service the tool is for.
         if *origin == plan.origin {
-            secret_headers(plan, &mut outgoing).ok()?;
+            add_secret_headers(plan, &mut outgoing).ok()?;
             if let Some(shown) = &plan.credentials {
-                shown.add(&mut outgoing, plan).await.ok()?;
+                shown.apply(&mut outgoing, plan).await.ok()?;
             }
         }
-        let (status, _) = credentials::ask(plan, origin, &outgoing, send::UNWANTED).await.ok()?;
+        let (status, _) = credentials::send_auxiliary(plan, origin, &outgoing, send::DISCARD_LIMIT).await.ok()?;
         Some(status.is_success())
     };
     tokio::time::timeout(plan.connection.timeout, asking).await.ok().flatten().unwrap_or(false)
@@ -92,15 +93,16 @@ async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
     let none = serde_json::Map::new();
     let arguments = job.arguments.as_object().unwrap_or(&none);
     let mut outgoing = plan.shape.fill(arguments).map_err(|bad| ToolError::refused(bad.0))?;
-    pass_on(&mut outgoing, call);
+    add_call_headers(&mut outgoing, call);
     let session = match &plan.session {
         Some(name) => Some(Session::open(call, name, &plan.origin).await?),
         None => None,
     };
     let left = AtomicBool::new(false);
-    let mut trip = Trip { plan, call, session, left: &left, secrets: Vec::new(), refused: Effect::None };
-    let result = trip.within_its_time(outgoing).await;
-    let result = result.map_err(|trouble| trouble.told(left.load(Ordering::Relaxed)));
+    let mut trip =
+        CallExchange { plan, call, session, sent: &left, secrets: Vec::new(), effect_on_refusal: Effect::None };
+    let result = trip.run_with_timeout(outgoing).await;
+    let result = result.map_err(|trouble| trouble.into_tool_error(left.load(Ordering::Relaxed)));
     if let Some(session) = trip.session {
         session.close(&plan.origin, result.as_ref().err()).await;
     }
@@ -108,22 +110,22 @@ async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
 }
 
 /// Adds the headers whose values are secrets; answers those, which must not be told.
-fn secret_headers(plan: &Plan, outgoing: &mut Outgoing) -> Result<Vec<Arc<str>>, Trouble> {
+fn add_secret_headers(plan: &Plan, outgoing: &mut OutgoingRequest) -> Result<Vec<Arc<str>>, RequestError> {
     let mut secrets = Vec::new();
     for (name, secret) in &plan.secret_headers {
-        let text = secret.read().map_err(|error| Trouble::Credentials(error.to_string()))?;
-        credentials::put(&mut outgoing.headers, name.clone(), &text)?;
+        let text = secret.read().map_err(|error| RequestError::Credentials(error.to_string()))?;
+        credentials::insert_sensitive(&mut outgoing.headers, name.clone(), &text)?;
         secrets.push(text);
     }
     Ok(secrets)
 }
 
 /// What every request carries, and what is passed on of the call: its key and its place in a trace, never who made it.
-fn pass_on(outgoing: &mut Outgoing, call: &CallContext) {
+fn add_call_headers(outgoing: &mut OutgoingRequest, call: &CallContext) {
     let headers = &mut outgoing.headers;
     headers.entry(USER_AGENT).or_insert(toolhub_net::USER_AGENT);
     headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.8"));
-    headers.insert(ACCEPT_ENCODING, unpack::UNDERSTOOD);
+    headers.insert(ACCEPT_ENCODING, decompress::ACCEPTED_ENCODINGS);
     let mut add = |name: &'static str, text: &str| {
         if let Ok(value) = HeaderValue::from_str(text) {
             headers.entry(HeaderName::from_static(name)).or_insert(value);
@@ -138,84 +140,93 @@ fn pass_on(outgoing: &mut Outgoing, call: &CallContext) {
     }
 }
 
-fn told(error: ToolError) -> Trouble {
-    Trouble::Told(Box::new(error))
+fn tool_error(error: ToolError) -> RequestError {
+    RequestError::Tool(Box::new(error))
 }
 
 /// A request that shows who it is from.
-struct Signed<'a> {
+struct SignedRequest<'a> {
     shown: &'a Credentials,
     /// What was shown.
     secret: Arc<str>,
     /// The same request without it.
-    unsigned: Outgoing,
+    unsigned: OutgoingRequest,
 }
 
 /// One call on its way, over all its requests.
-struct Trip<'a> {
+struct CallExchange<'a> {
     plan: &'a Plan,
     call: &'a CallContext,
     session: Option<Session<'a>>,
     /// Whether anything of it has left.
-    left: &'a AtomicBool,
+    sent: &'a AtomicBool,
     /// What must not be told.
     secrets: Vec<Arc<str>>,
     /// What has happened where the service refuses: nothing, unless an earlier request did something.
-    refused: Effect,
+    effect_on_refusal: Effect,
 }
 
-impl Trip<'_> {
+impl CallExchange<'_> {
     /// The time of a request runs while something is done for it, and stands still while it waits for a permit.
-    async fn within_its_time(&mut self, mut outgoing: Outgoing) -> Result<Reply, Trouble> {
+    async fn run_with_timeout(&mut self, mut outgoing: OutgoingRequest) -> Result<Reply, RequestError> {
         let (plan, call) = (self.plan, self.call);
         let (mut time, mut signed) = (plan.connection.timeout, None);
-        let late = || Trouble::Late(plan.connection.timeout);
-        self.secrets = secret_headers(plan, &mut outgoing)?;
+        let late = || RequestError::Timeout(plan.connection.timeout);
+        self.secrets = add_secret_headers(plan, &mut outgoing)?;
         if let Some(shown) = &plan.credentials {
             // Before the permit: whoever gives out tokens may be slow, and others need none.
             let (began, unsigned) = (Instant::now(), outgoing.clone());
             let signing = tokio::time::timeout(time, self.sign(shown, &mut outgoing));
-            let secret = call.before_it_begins(signing).await.map_err(told)?.unwrap_or_else(|_| Err(late()))?;
+            let secret = call.before_it_begins(signing).await.map_err(tool_error)?.unwrap_or_else(|_| Err(late()))?;
             time = time.saturating_sub(began.elapsed());
-            signed = Some(Signed { shown, secret, unsigned });
+            signed = Some(SignedRequest { shown, secret, unsigned });
         }
-        let permit = call.before_it_begins(plan.pool.permit()).await.map_err(told)?;
-        let permit = permit.map_err(|busy| Trouble::Busy(busy.0))?;
-        let done = tokio::time::timeout(time, self.make(outgoing, signed, permit)).await;
+        let permit = call.before_it_begins(plan.pool.permit()).await.map_err(tool_error)?;
+        let permit = permit.map_err(|busy| RequestError::Busy(busy.0))?;
+        let done = tokio::time::timeout(time, self.send_and_read(outgoing, signed, permit)).await;
         done.unwrap_or_else(|_| Err(late()))
     }
 
     /// Adds what shows who the request is from; answers it, which must not be told.
-    async fn sign(&mut self, shown: &Credentials, outgoing: &mut Outgoing) -> Result<Arc<str>, Trouble> {
-        let secret = shown.add(outgoing, self.plan).await?;
+    async fn sign(&mut self, shown: &Credentials, outgoing: &mut OutgoingRequest) -> Result<Arc<str>, RequestError> {
+        let secret = shown.apply(outgoing, self.plan).await?;
         self.secrets.push(secret.clone());
         self.secrets.extend(shown.password());
         Ok(secret)
     }
 
-    async fn make(&mut self, outgoing: Outgoing, signed: Option<Signed<'_>>, permit: Permit) -> Result<Reply, Trouble> {
+    async fn send_and_read(
+        &mut self,
+        outgoing: OutgoingRequest,
+        signed: Option<SignedRequest<'_>>,
+        permit: Permit,
+    ) -> Result<Reply, RequestError> {
         let method = outgoing.method.clone();
-        let mut opened = self.follow(outgoing, Some(permit)).await?;
+        let mut opened = self.follow_redirects(outgoing, Some(permit)).await?;
         // A token may be taken back before its time. One that is new and refused is refused for another reason.
-        if let Some(Signed { shown, secret, mut unsigned }) = signed
+        if let Some(SignedRequest { shown, secret, mut unsigned }) = signed
             && opened.status == StatusCode::UNAUTHORIZED
-            && shown.refused(&secret).await
+            && shown.invalidate(&secret).await
         {
             // Others have the permit while another token is fetched.
             drop(opened.discard().await);
-            if self.refused == Effect::None {
-                self.left.store(false, Ordering::Relaxed);
+            if self.effect_on_refusal == Effect::None {
+                self.sent.store(false, Ordering::Relaxed);
             }
             self.sign(shown, &mut unsigned).await?;
-            opened = self.follow(unsigned, None).await?;
+            opened = self.follow_redirects(unsigned, None).await?;
         }
-        self.read(opened, &method).await
+        self.read_response(opened, &method).await
     }
 
     /// Sends a request, and follows it where the service points and it may go.
-    async fn follow(&mut self, outgoing: Outgoing, mut permit: Option<Permit>) -> Result<Opened, Trouble> {
+    async fn follow_redirects(
+        &mut self,
+        outgoing: OutgoingRequest,
+        mut permit: Option<Permit>,
+    ) -> Result<OpenResponse, RequestError> {
         let plan = self.plan;
-        let mut hop = Hop { origin: plan.origin.clone(), outgoing, taken: 0, behind: false };
+        let mut hop = Hop { origin: plan.origin.clone(), outgoing, redirect_count: 0, after_side_effect: false };
         loop {
             let (own, home) = (hop.outgoing.headers.get(COOKIE).cloned(), hop.origin == plan.origin);
             if let Some(session) = self.session.as_ref().filter(|_| home) {
@@ -230,32 +241,32 @@ impl Trip<'_> {
                 &elsewhere
             };
             let read_timeout = plan.connection.read_timeout;
-            let options = SendOptions { pool, read_timeout, left: self.left, call: Some(self.call) };
+            let options = SendOptions { pool, read_timeout, sent: self.sent, call: Some(self.call) };
             if permit.is_none() {
-                permit = Some(pool.permit().await.map_err(|busy| Trouble::Busy(busy.0))?);
+                permit = Some(pool.permit().await.map_err(|busy| RequestError::Busy(busy.0))?);
             }
-            let opened = send::open(&options, &hop.outgoing, permit.take()).await?;
+            let opened = send::send_request(&options, &hop.outgoing, permit.take()).await?;
             if let Some(session) = self.session.as_mut().filter(|_| home) {
-                session.take_in(&opened.headers, &hop.origin, &hop.outgoing.target);
+                session.store_cookies(&opened.headers, &hop.origin, &hop.outgoing.target);
             }
             match own {
                 Some(own) => hop.outgoing.headers.insert(COOKIE, own),
                 None => hop.outgoing.headers.remove(COOKIE),
             };
-            let Some(next) = redirect::next(plan, &hop, opened.status, &opened.headers)? else { return Ok(opened) };
+            let Some(next) = redirect::next_hop(plan, &hop, opened.status, &opened.headers)? else { return Ok(opened) };
             let back = opened.discard().await;
             // A permit is for one service.
             permit = back.filter(|_| next.origin == hop.origin);
             hop = next;
-            if hop.behind {
-                self.refused = Effect::Unknown;
+            if hop.after_side_effect {
+                self.effect_on_refusal = Effect::Unknown;
             }
         }
     }
 
-    async fn read(&self, opened: Opened, method: &hyper::Method) -> Result<Reply, Trouble> {
+    async fn read_response(&self, opened: OpenResponse, method: &hyper::Method) -> Result<Reply, RequestError> {
         let session = self.session.iter().flat_map(Session::secrets);
         let secrets: Vec<&str> = self.secrets.iter().map(|secret| &**secret).chain(session).collect();
-        answer::read(self.plan, self.call, opened, method, &secrets, self.refused).await
+        response::read(self.plan, self.call, opened, method, &secrets, self.effect_on_refusal).await
     }
 }

@@ -13,15 +13,15 @@ use toolhub_core::{ConnectionStateConfig, ids::StateName};
 use toolhub_net::{Origin, Pool, PoolOptions, request_target};
 
 use super::{
-    Answer, Redirects, Rest, RestError, Secret, Upstreams, address, credentials::Credentials, request::Shape,
-    upstream::pool_options,
+    Redirects, ResponseFormat, Rest, RestError, Secret, Upstreams, credentials::Credentials, fixed_url,
+    request::RequestTemplate, upstream::pool_options,
 };
 use reader::Reader;
 
 /// All there is to know about a request.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) shape: Shape,
+    pub(crate) shape: RequestTemplate,
     pub(crate) origin: Origin,
     pub(crate) pool: Arc<Pool>,
     pub(crate) upstreams: Upstreams,
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) secret_headers: Vec<(HeaderName, Secret)>,
     pub(crate) connection: ConnectionStateConfig,
     pub(crate) select: Option<String>,
-    pub(crate) answer: Answer,
+    pub(crate) answer: ResponseFormat,
     pub(crate) redirects: Redirects,
     /// Where cookies are kept, if they are.
     pub(crate) session: Option<StateName>,
@@ -39,11 +39,11 @@ pub(crate) struct Plan {
     pub(crate) max_response: usize,
     pub(crate) max_unpacked: usize,
     /// How it is shown.
-    told: Value,
+    description: Value,
 }
 
 /// Headers that are the business of HTTP itself.
-const OURS: [&str; 13] = [
+const RESERVED_HEADERS: [&str; 13] = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -66,16 +66,16 @@ impl Plan {
     /// Every problem.
     pub(crate) fn new(rest: &Rest) -> Result<Self, Vec<RestError>> {
         let mut reader = Reader::new(rest);
-        let address = reader.address();
-        let shape = reader.shape(address.as_ref().map(|(_, path, query)| (path, query.as_str())));
-        reader.settings();
-        let health = rest.health_url.as_deref().and_then(|text| match address::parse(text) {
+        let address = reader.parse_address();
+        let shape = reader.request_template(address.as_ref().map(|(_, path, query)| (path, query.as_str())));
+        reader.check_settings();
+        let health = rest.health_url.as_deref().and_then(|text| match fixed_url::parse(text) {
             Ok((origin, url)) => Some((origin, request_target(&url))),
-            Err(why) => reader.wrong("health_url", format!("`{}` {why}", address::without_user(text))),
+            Err(why) => reader.report("health_url", format!("`{}` {why}", fixed_url::redact_url(text))),
         });
         let pool_options = pool_options(&rest.connection, &rest.allow_hosts, rest.ca_file.as_deref());
         if let Err(why) = pool_options.check_ca_file() {
-            reader.wrong::<()>("ca_file", why);
+            reader.report::<()>("ca_file", why);
         }
         let (Some((origin, ..)), Some(shape), true) = (address, shape, reader.problems.is_empty()) else {
             return Err(reader.problems);
@@ -92,11 +92,11 @@ impl Plan {
             upstreams: rest.upstreams.clone(),
             connection: rest.connection.clone(),
             select: rest.select.clone(),
-            answer: rest.answer,
+            answer: rest.response_format,
             redirects: rest.redirects.clone(),
             max_response: rest.max_response,
             max_unpacked: rest.max_unpacked,
-            told: told(rest, &origin),
+            description: describe(rest, &origin),
             shape,
             origin,
             pool_options,
@@ -106,8 +106,8 @@ impl Plan {
     }
 
     /// How it is shown, without anything that might be secret.
-    pub(crate) fn told(&self) -> Value {
-        self.told.clone()
+    pub(crate) fn description(&self) -> Value {
+        self.description.clone()
     }
 }
 
@@ -124,9 +124,11 @@ fn session_name(origin: &Origin) -> StateName {
 }
 
 /// The request as it is shown. Values of the query and of headers may be secrets, so only their names are told.
-fn told(rest: &Rest, origin: &Origin) -> Value {
-    let url =
-        rest.url.clone().unwrap_or_else(|| join(rest.base_url.as_deref().unwrap_or_default(), rest.path.as_deref()));
+fn describe(rest: &Rest, origin: &Origin) -> Value {
+    let url = rest
+        .url
+        .clone()
+        .unwrap_or_else(|| join_url(rest.base_url.as_deref().unwrap_or_default(), rest.path.as_deref()));
     let (place, query) = url.split_once('?').unwrap_or((&url, ""));
     let in_url =
         query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split('=').next().unwrap_or_default());
@@ -139,7 +141,7 @@ fn told(rest: &Rest, origin: &Origin) -> Value {
 }
 
 /// An address with a path behind it, and one slash between them.
-fn join(base: &str, path: Option<&str>) -> String {
+fn join_url(base: &str, path: Option<&str>) -> String {
     match path {
         Some(path) if path.starts_with('?') => format!("{base}{path}"),
         Some(path) => format!("{}/{}", base.trim_end_matches('/'), path.trim_start_matches('/')),

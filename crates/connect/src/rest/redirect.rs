@@ -11,34 +11,40 @@ use hyper::{
 
 use toolhub_net::{Origin, Url, request_target};
 
-use super::{Redirects, plan::Plan, request::Outgoing, trouble::Trouble};
+use super::{Redirects, plan::Plan, request::OutgoingRequest, request_error::RequestError};
 
 /// How often a call is sent on.
-const MOST: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// A request to one origin.
 pub(crate) struct Hop {
     pub(crate) origin: Origin,
-    pub(crate) outgoing: Outgoing,
+    pub(crate) outgoing: OutgoingRequest,
     /// How often it was sent on.
-    pub(crate) taken: usize,
+    pub(crate) redirect_count: usize,
     /// Whether something was asked for before it that may have been done: the service only points to what came of it.
-    pub(crate) behind: bool,
+    pub(crate) after_side_effect: bool,
 }
 
 /// The headers that mean the same everywhere and say nothing of us, unless somebody hides a secret in them.
-const HARMLESS: [&str; 6] = ["traceparent", "tracestate", "accept", "accept-encoding", "user-agent", "content-type"];
+const CROSS_ORIGIN_HEADERS: [&str; 6] =
+    ["traceparent", "tracestate", "accept", "accept-encoding", "user-agent", "content-type"];
 
-pub(crate) fn next(plan: &Plan, hop: &Hop, status: StatusCode, headers: &HeaderMap) -> Result<Option<Hop>, Trouble> {
+pub(crate) fn next_hop(
+    plan: &Plan,
+    hop: &Hop,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Result<Option<Hop>, RequestError> {
     let sent_on = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
     let (true, Some(location)) = (sent_on, location) else { return Ok(None) };
-    let refused = |why: String| Trouble::Redirect(format!("{} answers {status} and {why}", hop.origin));
+    let refused = |why: String| RequestError::Redirect(format!("{} answers {status} and {why}", hop.origin));
     if plan.redirects == Redirects::Never {
         return Err(refused("redirects are not followed (`redirects`)".into()));
     }
-    if hop.taken >= MOST {
-        return Err(refused(format!("it was sent on {MOST} times already")));
+    if hop.redirect_count >= MAX_REDIRECTS {
+        return Err(refused(format!("it was sent on {MAX_REDIRECTS} times already")));
     }
     let here = Url::parse(&format!("{}{}", hop.origin, hop.outgoing.target));
     let there = here.and_then(|here| here.join(location)).map_err(|_| refused("names no address".into()))?;
@@ -59,7 +65,7 @@ pub(crate) fn next(plan: &Plan, hop: &Hop, status: StatusCode, headers: &HeaderM
     // The standard lets most of them turn a POST into a GET; all that is in use does.
     let becomes_get = status == StatusCode::SEE_OTHER && outgoing.method != Method::HEAD
         || matches!(status.as_u16(), 301 | 302) && outgoing.method == Method::POST;
-    let behind = hop.behind || becomes_get && !hop.outgoing.method.is_safe();
+    let behind = hop.after_side_effect || becomes_get && !hop.outgoing.method.is_safe();
     if becomes_get {
         outgoing.method = Method::GET;
         outgoing.body = Bytes::new();
@@ -67,9 +73,9 @@ pub(crate) fn next(plan: &Plan, hop: &Hop, status: StatusCode, headers: &HeaderM
     }
     if origin != hop.origin {
         let secret = |name: &HeaderName| outgoing.headers.get_all(name).iter().any(HeaderValue::is_sensitive);
-        let kept = |name: &HeaderName| HARMLESS.contains(&name.as_str()) && !secret(name);
+        let kept = |name: &HeaderName| CROSS_ORIGIN_HEADERS.contains(&name.as_str()) && !secret(name);
         let names: Vec<HeaderName> = outgoing.headers.keys().filter(|name| !kept(name)).cloned().collect();
         names.iter().for_each(|name| drop(outgoing.headers.remove(name)));
     }
-    Ok(Some(Hop { origin, outgoing, taken: hop.taken + 1, behind }))
+    Ok(Some(Hop { origin, outgoing, redirect_count: hop.redirect_count + 1, after_side_effect: behind }))
 }

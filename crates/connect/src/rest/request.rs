@@ -14,27 +14,27 @@ use serde_json::{Map, Value};
 
 use super::{
     FormField, Style,
-    encode::{check_header, check_segment, percent},
-    leaf::Leaf,
+    encode::{check_header, check_segment, percent_encode},
+    json_template::JsonTemplate,
     style,
-    template::{Arguments, Template, plain, present},
+    template::{Arguments, Template, present_argument, to_text},
 };
 
 /// A request with holes.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct RequestTemplate {
     pub(crate) method: Method,
     pub(crate) path: Vec<Segment>,
-    pub(crate) query: Vec<(String, Source)>,
-    pub(crate) headers: Vec<(HeaderName, Source)>,
-    pub(crate) cookies: Vec<(String, Source)>,
-    pub(crate) body: Option<Content>,
+    pub(crate) query: Vec<(String, ValueSource)>,
+    pub(crate) headers: Vec<(HeaderName, ValueSource)>,
+    pub(crate) cookies: Vec<(String, ValueSource)>,
+    pub(crate) body: Option<BodyTemplate>,
     /// Arguments that have a place.
-    pub(crate) named: HashSet<String>,
+    pub(crate) named_arguments: HashSet<String>,
     /// Names in the query that no argument may take.
-    pub(crate) taken: HashSet<String>,
+    pub(crate) reserved_query: HashSet<String>,
     /// Names of cookies that none may take.
-    pub(crate) taken_cookies: HashSet<String>,
+    pub(crate) reserved_cookies: HashSet<String>,
 }
 
 /// One segment of a path.
@@ -44,47 +44,49 @@ pub(crate) type Segment = Vec<PathPiece>;
 pub(crate) enum PathPiece {
     /// Encoded already.
     Text(String),
-    Hole(Hole),
+    Placeholder(Placeholder),
 }
 
 /// An argument that is written in a style.
 #[derive(Debug, Clone)]
-pub(crate) struct Hole {
+pub(crate) struct Placeholder {
     pub(crate) argument: String,
     pub(crate) name: String,
     pub(crate) style: Style,
     pub(crate) explode: bool,
 }
 
-impl Hole {
+impl Placeholder {
     /// Its pairs in a query or among cookies. Members that are spread there may not be called like what the request says itself.
     fn pairs(&self, name: &str, value: &Value, taken: &HashSet<String>) -> Result<Vec<style::Pair>, BadArgument> {
         let spread = self.explode && !matches!(self.style, Style::Json | Style::DeepObject);
         let mut members = value.as_object().filter(|_| spread).into_iter().flat_map(Map::keys);
         match members.find(|key| taken.contains(*key)) {
-            Some(key) => Err(bad(&self.argument, format!("may not have a member `{key}`; the request sets it itself"))),
+            Some(key) => {
+                Err(bad_argument(&self.argument, format!("may not have a member `{key}`; the request sets it itself")))
+            }
             None => Ok(style::pairs(name, value, self.style, self.explode)),
         }
     }
 }
 
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum ValueSource {
     Template(Template),
-    Hole(Hole),
+    Placeholder(Placeholder),
 }
 
 #[derive(Debug)]
-pub(crate) enum Content {
-    Json(Leaf),
+pub(crate) enum BodyTemplate {
+    Json(JsonTemplate),
     Form(Vec<(String, Template)>),
-    FormOf(String, Vec<FormField>),
+    FormFromArgument(String, Vec<FormField>),
     Text(Template),
 }
 
 /// What goes over the wire.
 #[derive(Debug, Clone)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingRequest {
     pub(crate) method: Method,
     /// Path and query.
     pub(crate) target: String,
@@ -92,11 +94,11 @@ pub(crate) struct Outgoing {
     pub(crate) body: Bytes,
 }
 
-impl Outgoing {
+impl OutgoingRequest {
     /// Adds a pair to the query.
     pub(crate) fn add_query(&mut self, name: &str, value: &str) {
         self.target.push(if self.target.contains('?') { '&' } else { '?' });
-        self.target.push_str(&format!("{}={}", percent(name), percent(value)));
+        self.target.push_str(&format!("{}={}", percent_encode(name), percent_encode(value)));
     }
 
     /// Adds cookies to those that are there.
@@ -115,25 +117,27 @@ impl Outgoing {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadArgument(pub(crate) String);
 
-const SET_ALREADY: &str = "is not one of this tool's; the request sets it itself";
+const ALREADY_SET: &str = "is not one of this tool's; the request sets it itself";
 
-fn bad(argument: &str, why: impl std::fmt::Display) -> BadArgument {
+fn bad_argument(argument: &str, why: impl std::fmt::Display) -> BadArgument {
     BadArgument(format!("the argument `{argument}` {why}"))
 }
 
-impl Shape {
-    pub(crate) fn fill(&self, arguments: &Arguments) -> Result<Outgoing, BadArgument> {
+impl RequestTemplate {
+    pub(crate) fn fill(&self, arguments: &Arguments) -> Result<OutgoingRequest, BadArgument> {
         let mut target = self.fill_path(arguments)?;
         let mut pairs = self.fill_query(arguments)?;
         let mut headers = self.fill_headers(arguments)?;
-        let mut left: Vec<(&String, &Value)> =
-            arguments.iter().filter(|(name, value)| !value.is_null() && !self.named.contains(*name)).collect();
+        let mut left: Vec<(&String, &Value)> = arguments
+            .iter()
+            .filter(|(name, value)| !value.is_null() && !self.named_arguments.contains(*name))
+            .collect();
         if self.spills_into_query() {
             for (name, value) in left.drain(..) {
-                if self.taken.contains(name) {
-                    return Err(bad(name, SET_ALREADY));
+                if self.reserved_query.contains(name) {
+                    return Err(bad_argument(name, ALREADY_SET));
                 }
-                pairs.extend(whole(name, value));
+                pairs.extend(default_pairs(name, value));
             }
         }
         let (kind, body) = self.fill_body(arguments, left)?;
@@ -146,7 +150,7 @@ impl Shape {
             target.push('=');
             target.push_str(value);
         }
-        Ok(Outgoing { method: self.method.clone(), target, headers, body: body.into() })
+        Ok(OutgoingRequest { method: self.method.clone(), target, headers, body: body.into() })
     }
 
     /// Whether what has no place goes into the query.
@@ -162,18 +166,19 @@ impl Shape {
             for piece in segment {
                 match piece {
                     PathPiece::Text(text) => path.push_str(text),
-                    PathPiece::Hole(hole) => {
-                        let value = present(arguments, &hole.argument)
-                            .ok_or_else(|| bad(&hole.argument, "is missing; the path of the request needs it"))?;
-                        path.push_str(&style::in_path(&hole.name, value, hole.style, hole.explode));
-                        texts(value, &mut values);
+                    PathPiece::Placeholder(hole) => {
+                        let value = present_argument(arguments, &hole.argument).ok_or_else(|| {
+                            bad_argument(&hole.argument, "is missing; the path of the request needs it")
+                        })?;
+                        path.push_str(&style::format_path(&hole.name, value, hole.style, hole.explode));
+                        collect_texts(value, &mut values);
                         last = Some(&hole.argument);
                     }
                 }
             }
             if let Some(argument) = last {
                 let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
-                check_segment(&path[begin..], &values).map_err(|why| bad(argument, why))?;
+                check_segment(&path[begin..], &values).map_err(|why| bad_argument(argument, why))?;
             }
         }
         Ok(path)
@@ -183,10 +188,10 @@ impl Shape {
         let mut pairs = Vec::new();
         for (name, source) in &self.query {
             match source {
-                Source::Template(template) => pairs.extend(filled(name, template, arguments)),
-                Source::Hole(hole) => {
-                    let Some(value) = present(arguments, &hole.argument) else { continue };
-                    pairs.extend(hole.pairs(name, value, &self.taken)?);
+                ValueSource::Template(template) => pairs.extend(template_pairs(name, template, arguments)),
+                ValueSource::Placeholder(hole) => {
+                    let Some(value) = present_argument(arguments, &hole.argument) else { continue };
+                    pairs.extend(hole.pairs(name, value, &self.reserved_query)?);
                 }
             }
         }
@@ -197,27 +202,29 @@ impl Shape {
         let mut headers = HeaderMap::with_capacity(self.headers.len() + 8);
         for (name, source) in &self.headers {
             let (text, argument) = match source {
-                Source::Template(template) => (template.fill(arguments), template.names().last().unwrap_or_default()),
-                Source::Hole(hole) => {
-                    let value = present(arguments, &hole.argument);
-                    (value.map(|value| style::in_header(value, hole.style, hole.explode)), hole.argument.as_str())
+                ValueSource::Template(template) => {
+                    (template.fill(arguments), template.argument_names().last().unwrap_or_default())
+                }
+                ValueSource::Placeholder(hole) => {
+                    let value = present_argument(arguments, &hole.argument);
+                    (value.map(|value| style::format_header(value, hole.style, hole.explode)), hole.argument.as_str())
                 }
             };
             let Some(text) = text else { continue };
-            check_header(&text).map_err(|why| bad(argument, why))?;
-            let value =
-                HeaderValue::from_bytes(text.as_bytes()).map_err(|_| bad(argument, "cannot stand in a header"))?;
+            check_header(&text).map_err(|why| bad_argument(argument, why))?;
+            let value = HeaderValue::from_bytes(text.as_bytes())
+                .map_err(|_| bad_argument(argument, "cannot stand in a header"))?;
             headers.append(name, value);
         }
         let mut cookies = Vec::new();
         for (name, source) in &self.cookies {
             match source {
-                Source::Template(template) => {
-                    cookies.extend(template.fill(arguments).map(|text| (percent(name), percent(&text))));
+                ValueSource::Template(template) => {
+                    cookies.extend(template.fill(arguments).map(|text| (percent_encode(name), percent_encode(&text))));
                 }
-                Source::Hole(hole) => {
-                    let Some(value) = present(arguments, &hole.argument) else { continue };
-                    cookies.extend(hole.pairs(name, value, &self.taken_cookies)?);
+                ValueSource::Placeholder(hole) => {
+                    let Some(value) = present_argument(arguments, &hole.argument) else { continue };
+                    cookies.extend(hole.pairs(name, value, &self.reserved_cookies)?);
                 }
             }
         }
@@ -238,50 +245,51 @@ impl Shape {
         const JSON: Option<&str> = Some("application/json");
         const FORM: Option<&str> = Some("application/x-www-form-urlencoded");
         let nowhere = |left: &[(&String, &Value)]| match left.first() {
-            Some((name, _)) => Err(bad(name, "is not one of this tool's: the request has no place for it")),
+            Some((name, _)) => Err(bad_argument(name, "is not one of this tool's: the request has no place for it")),
             None => Ok(()),
         };
         match &self.body {
             None if left.is_empty() => Ok((None, Vec::new())),
-            None => Ok((JSON, json_text(&Value::Object(owned(&left))))),
-            Some(Content::Json(leaf @ Leaf::Object(_))) => {
+            None => Ok((JSON, json_text(&Value::Object(to_object(&left))))),
+            Some(BodyTemplate::Json(leaf @ JsonTemplate::Object(_))) => {
                 let Some(Value::Object(mut object)) = leaf.fill(arguments) else { return Ok((JSON, b"{}".to_vec())) };
-                for (name, value) in owned(&left) {
+                for (name, value) in to_object(&left) {
                     if object.contains_key(&name) {
-                        return Err(bad(&name, SET_ALREADY));
+                        return Err(bad_argument(&name, ALREADY_SET));
                     }
                     object.insert(name, value);
                 }
                 Ok((JSON, json_text(&Value::Object(object))))
             }
-            Some(Content::Json(leaf)) => {
+            Some(BodyTemplate::Json(leaf)) => {
                 nowhere(&left)?;
                 Ok(leaf.fill(arguments).map_or((None, Vec::new()), |value| (JSON, json_text(&value))))
             }
-            Some(Content::Form(fields)) => {
+            Some(BodyTemplate::Form(fields)) => {
                 if let Some((name, _)) = left.iter().find(|(name, _)| fields.iter().any(|(field, _)| field == *name)) {
-                    return Err(bad(name, SET_ALREADY));
+                    return Err(bad_argument(name, ALREADY_SET));
                 }
                 let mut pairs: Vec<_> =
-                    fields.iter().flat_map(|(name, template)| filled(name, template, arguments)).collect();
-                pairs.extend(left.into_iter().flat_map(|(name, value)| whole(name, value)));
+                    fields.iter().flat_map(|(name, template)| template_pairs(name, template, arguments)).collect();
+                pairs.extend(left.into_iter().flat_map(|(name, value)| default_pairs(name, value)));
                 Ok((FORM, form_text(pairs)))
             }
-            Some(Content::FormOf(argument, fields)) => {
+            Some(BodyTemplate::FormFromArgument(argument, fields)) => {
                 nowhere(&left)?;
-                let Some(value) = present(arguments, argument) else { return Ok((None, Vec::new())) };
-                let members =
-                    value.as_object().ok_or_else(|| bad(argument, "must be an object: it is sent as a form"))?;
+                let Some(value) = present_argument(arguments, argument) else { return Ok((None, Vec::new())) };
+                let members = value
+                    .as_object()
+                    .ok_or_else(|| bad_argument(argument, "must be an object: it is sent as a form"))?;
                 let pairs = members.iter().filter(|(_, value)| !value.is_null()).flat_map(|(name, value)| match fields
                     .iter()
                     .find(|field| field.name == *name)
                 {
                     Some(field) => style::pairs(name, value, field.style, field.explode),
-                    None => whole(name, value),
+                    None => default_pairs(name, value),
                 });
                 Ok((FORM, form_text(pairs.collect())))
             }
-            Some(Content::Text(template)) => {
+            Some(BodyTemplate::Text(template)) => {
                 nowhere(&left)?;
                 let text = template.fill(arguments);
                 Ok(text.map_or((None, Vec::new()), |text| (Some("text/plain; charset=utf-8"), text.into_bytes())))
@@ -290,33 +298,37 @@ impl Shape {
     }
 }
 
-fn owned(left: &[(&String, &Value)]) -> Map<String, Value> {
+fn to_object(left: &[(&String, &Value)]) -> Map<String, Value> {
     left.iter().map(|(name, value)| ((*name).clone(), (*value).clone())).collect()
 }
 
 /// The pairs of a template under a name; none where an argument is absent.
-fn filled(name: &str, template: &Template, arguments: &Arguments) -> Vec<style::Pair> {
-    match template.whole() {
-        Some(argument) => present(arguments, argument).map_or_else(Vec::new, |value| whole(name, value)),
-        None => template.fill(arguments).map(|text| (percent(name), percent(&text))).into_iter().collect(),
+fn template_pairs(name: &str, template: &Template, arguments: &Arguments) -> Vec<style::Pair> {
+    match template.sole_argument() {
+        Some(argument) => {
+            present_argument(arguments, argument).map_or_else(Vec::new, |value| default_pairs(name, value))
+        }
+        None => {
+            template.fill(arguments).map(|text| (percent_encode(name), percent_encode(&text))).into_iter().collect()
+        }
     }
 }
 
 /// A value under a name: a list is many pairs, an object is JSON.
-fn whole(name: &str, value: &Value) -> Vec<style::Pair> {
+fn default_pairs(name: &str, value: &Value) -> Vec<style::Pair> {
     let style = if value.is_object() { Style::Json } else { Style::Form };
     style::pairs(name, value, style, true)
 }
 
 /// All texts in a value.
-fn texts<'a>(value: &'a Value, all: &mut Vec<std::borrow::Cow<'a, str>>) {
+fn collect_texts<'a>(value: &'a Value, all: &mut Vec<std::borrow::Cow<'a, str>>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| texts(item, all)),
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, all)),
         Value::Object(members) => members.iter().for_each(|(name, item)| {
             all.push(name.into());
-            texts(item, all);
+            collect_texts(item, all);
         }),
-        leaf => all.push(plain(leaf)),
+        leaf => all.push(to_text(leaf)),
     }
 }
 

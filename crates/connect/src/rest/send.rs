@@ -13,7 +13,7 @@ use hyper::header::CONTENT_LENGTH;
 use toolhub_core::{CallContext, ToolError};
 use toolhub_net::{Bytes, DialError, HeaderMap, Lease, Permit, Pool, Request, Response, SendError, StatusCode};
 
-use super::{request::Outgoing, trouble::Trouble, unpack::Unpacker};
+use super::{decompress::Decompressor, request::OutgoingRequest, request_error::RequestError};
 
 /// How a request is sent.
 pub(crate) struct SendOptions<'a> {
@@ -21,13 +21,13 @@ pub(crate) struct SendOptions<'a> {
     /// How long the service may be silent.
     pub(crate) read_timeout: Duration,
     /// Whether anything has left.
-    pub(crate) left: &'a AtomicBool,
+    pub(crate) sent: &'a AtomicBool,
     /// The call that waits, as long as nothing has left for it.
     pub(crate) call: Option<&'a CallContext>,
 }
 
 /// An answer whose body is still to be read.
-pub(crate) struct Opened {
+pub(crate) struct OpenResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     response: Response,
@@ -38,80 +38,80 @@ pub(crate) struct Opened {
 #[derive(Clone, Copy)]
 pub(crate) struct ReadLimit {
     pub(crate) bytes: usize,
-    pub(crate) unpacked: usize,
+    pub(crate) decompressed: usize,
     /// Whether what is too long is cut and not refused.
-    pub(crate) cut: bool,
+    pub(crate) truncate: bool,
 }
 
 /// As much of a body as is read only so that its connection can be used again.
-pub(crate) const UNWANTED: ReadLimit = ReadLimit { bytes: 16 * 1024, unpacked: 16 * 1024, cut: true };
+pub(crate) const DISCARD_LIMIT: ReadLimit = ReadLimit { bytes: 16 * 1024, decompressed: 16 * 1024, truncate: true };
 
 /// The longest path with its query; hyper takes no longer ones.
 const MAX_TARGET: usize = 65_534;
 
 /// Sends a request.
-pub(crate) async fn open(
+pub(crate) async fn send_request(
     options: &SendOptions<'_>,
-    outgoing: &Outgoing,
+    outgoing: &OutgoingRequest,
     permit: Option<Permit>,
-) -> Result<Opened, Trouble> {
-    let mut lease = options.connected(options.pool.lease()).await?;
+) -> Result<OpenResponse, RequestError> {
+    let mut lease = options.connect(options.pool.lease()).await?;
     loop {
-        let request = make(outgoing)?;
-        let before = options.left.swap(true, Ordering::Relaxed);
+        let request = build_request(outgoing)?;
+        let before = options.sent.swap(true, Ordering::Relaxed);
         let failed = match lease.send(request, options.read_timeout).await {
-            Ok(response) => return Ok(Opened::new(response, permit)),
+            Ok(response) => return Ok(OpenResponse::new(response, permit)),
             Err(failed) => failed,
         };
         if !failed.may_resend(&outgoing.method) {
             return Err(failed.error.into());
         }
         if failed.unsent {
-            options.left.store(before, Ordering::Relaxed);
+            options.sent.store(before, Ordering::Relaxed);
         }
-        lease = options.connected(options.pool.dial()).await?;
+        lease = options.connect(options.pool.dial()).await?;
     }
 }
 
 impl SendOptions<'_> {
     /// Waits for a connection. If the time is up before anything has left, nothing has happened.
-    async fn connected(&self, lease: impl Future<Output = Result<Lease, DialError>>) -> Result<Lease, Trouble> {
-        let lease = match self.call.filter(|_| !self.left.load(Ordering::Relaxed)) {
-            Some(call) => call.before_it_begins(lease).await.map_err(|error| Trouble::Told(Box::new(error)))?,
+    async fn connect(&self, lease: impl Future<Output = Result<Lease, DialError>>) -> Result<Lease, RequestError> {
+        let lease = match self.call.filter(|_| !self.sent.load(Ordering::Relaxed)) {
+            Some(call) => call.before_it_begins(lease).await.map_err(|error| RequestError::Tool(Box::new(error)))?,
             None => lease.await,
         };
         lease.map_err(|error| SendError::Dial(error).into())
     }
 }
 
-fn make(outgoing: &Outgoing) -> Result<Request<Bytes>, Trouble> {
+fn build_request(outgoing: &OutgoingRequest) -> Result<Request<Bytes>, RequestError> {
     // Only arguments make it so long, and they say nothing against the service.
     if outgoing.target.len() > MAX_TARGET {
         let text = format!("The arguments are too long: the address they make has more than {MAX_TARGET} bytes.");
-        return Err(Trouble::Told(Box::new(ToolError::refused(text))));
+        return Err(RequestError::Tool(Box::new(ToolError::refused(text))));
     }
     let uri = outgoing.target.parse::<hyper::Uri>();
     let mut request = Request::new(outgoing.body.clone());
     *request.method_mut() = outgoing.method.clone();
-    *request.uri_mut() = uri.map_err(|error| Trouble::from(SendError::Request(error.to_string())))?;
+    *request.uri_mut() = uri.map_err(|error| RequestError::from(SendError::Request(error.to_string())))?;
     *request.headers_mut() = outgoing.headers.clone();
     Ok(request)
 }
 
-impl From<SendError> for Trouble {
+impl From<SendError> for RequestError {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Dial(DialError::Forbidden(why)) => Self::Forbidden(why),
-            SendError::Dial(DialError::Timeout(time)) => Self::ConnectLate(time),
+            SendError::Dial(DialError::Timeout(time)) => Self::ConnectTimeout(time),
             SendError::Dial(DialError::Unreachable { .. }) => Self::Unreachable(error.to_string()),
-            SendError::WriteTimeout(time) => Self::WriteLate(time),
-            SendError::ReadTimeout(time) => Self::ReadLate(time),
+            SendError::WriteTimeout(time) => Self::WriteTimeout(time),
+            SendError::ReadTimeout(time) => Self::ReadTimeout(time),
             SendError::Request(_) | SendError::Broken { .. } => Self::Broken(error.to_string()),
         }
     }
 }
 
-impl Opened {
+impl OpenResponse {
     fn new(mut response: Response, permit: Option<Permit>) -> Self {
         Self { status: response.status, headers: std::mem::take(&mut response.headers), response, permit }
     }
@@ -119,29 +119,29 @@ impl Opened {
     /// Reads a body nobody wants, as far as that is cheaper than a new connection; returns the permit.
     pub(crate) async fn discard(mut self) -> Option<Permit> {
         let permit = self.permit.take();
-        let _ = self.read(UNWANTED).await;
+        let _ = self.read(DISCARD_LIMIT).await;
         permit
     }
 
     /// Reads the body, unpacked. A connection whose answer was read to its end serves the next request.
-    pub(crate) async fn read(self, limit: ReadLimit) -> Result<Vec<u8>, Trouble> {
+    pub(crate) async fn read(self, limit: ReadLimit) -> Result<Vec<u8>, RequestError> {
         let Self { headers, mut response, .. } = self;
         if response.is_end() {
             // Without a body it does not matter how one would be packed; the answer to a HEAD says that too.
             response.chunk().await?;
             return Ok(Vec::new());
         }
-        let too_large = Trouble::TooLarge { most: limit.bytes, unpacked: false };
+        let too_large = RequestError::TooLarge { limit: limit.bytes, decompressed: false };
         let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        if !limit.cut && length.is_some_and(|length| length > limit.bytes) {
+        if !limit.truncate && length.is_some_and(|length| length > limit.bytes) {
             return Err(too_large);
         }
-        let mut unpacker = Unpacker::new(&headers, limit)?;
+        let mut unpacker = Decompressor::new(&headers, limit)?;
         let mut read = 0_usize;
         while let Some(bytes) = response.chunk().await? {
             read = read.saturating_add(bytes.len());
             if read > limit.bytes {
-                if limit.cut {
+                if limit.truncate {
                     return unpacker.finish();
                 }
                 return Err(too_large);

@@ -16,32 +16,32 @@ use toolhub_core::{CallContext, ContextState, StateKind, ToolError, clock::Times
 
 use toolhub_net::Origin;
 
-use super::cookie::Jar;
+use super::cookie::CookieJar;
 
 /// How long cookies are kept that end with their session.
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const SESSION_COOKIE_TTL: Duration = Duration::from_secs(24 * 3600);
 /// How long any are kept.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+const MAX_COOKIE_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A session at work.
 pub(crate) struct Session<'a> {
     call: &'a CallContext,
     state: ContextState,
-    jar: Jar,
-    news: Vec<(String, String)>,
+    jar: CookieJar,
+    set_cookies: Vec<(String, String)>,
 }
 
 impl<'a> Session<'a> {
     /// What a thread has.
     pub(crate) async fn open(call: &'a CallContext, name: &StateName, origin: &Origin) -> Result<Self, ToolError> {
-        let state = call.state(name).map_err(lost)?;
-        let jar = read(&state, origin).await?;
-        Ok(Self { call, state, jar, news: Vec::new() })
+        let state = call.state(name).map_err(session_error)?;
+        let jar = load_cookies(&state, origin).await?;
+        Ok(Self { call, state, jar, set_cookies: Vec::new() })
     }
 
     /// The cookies that go along with a request.
     pub(crate) fn header(&self, origin: &Origin, target: &str) -> String {
-        self.jar.header(path(target), origin.https, self.call.now())
+        self.jar.header(path_of(target), origin.https, self.call.now())
     }
 
     /// What must not be told.
@@ -50,11 +50,11 @@ impl<'a> Session<'a> {
     }
 
     /// Takes in what a service sets.
-    pub(crate) fn take_in(&mut self, headers: &HeaderMap, origin: &Origin, target: &str) {
+    pub(crate) fn store_cookies(&mut self, headers: &HeaderMap, origin: &Origin, target: &str) {
         let now = self.call.now();
         for set in headers.get_all(SET_COOKIE).iter().filter_map(|value| value.to_str().ok()) {
-            if self.jar.take_in(set, &origin.host, path(target), now) {
-                self.news.push((set.to_owned(), path(target).to_owned()));
+            if self.jar.apply_set_cookie(set, &origin.host, path_of(target), now) {
+                self.set_cookies.push((set.to_owned(), path_of(target).to_owned()));
             }
         }
     }
@@ -62,7 +62,7 @@ impl<'a> Session<'a> {
     /// Keeps what has changed. What cannot be kept is lost, and that is told to operators: the request was made.
     pub(crate) async fn close(self, origin: &Origin, failed: Option<&ToolError>) {
         let (state, now) = (&self.state, self.call.now());
-        if let Err(error) = self.keep(origin, now).await {
+        if let Err(error) = self.persist(origin, now).await {
             tracing::warn!(state = %state.id(), %error, "the cookies of a session could not be kept");
         }
         // Errors of the connection are counted for whoever looks; nothing is decided by them.
@@ -75,41 +75,41 @@ impl<'a> Session<'a> {
         let _ = state.set(StateKind::Connection, known, None).await;
     }
 
-    async fn keep(&self, origin: &Origin, now: Timestamp) -> Result<(), ToolError> {
-        if self.news.is_empty() {
+    async fn persist(&self, origin: &Origin, now: Timestamp) -> Result<(), ToolError> {
+        if self.set_cookies.is_empty() {
             return Ok(());
         }
         // Calls of one thread may end together; each lays what it heard over what the others kept.
-        let _turn = turn(&self.state).lock().await;
-        let mut jar = read(&self.state, origin).await?;
-        for (set, path) in &self.news {
-            jar.take_in(set, &origin.host, path, now);
+        let _turn = write_lock(&self.state).lock().await;
+        let mut jar = load_cookies(&self.state, origin).await?;
+        for (set, path) in &self.set_cookies {
+            jar.apply_set_cookie(set, &origin.host, path, now);
         }
         let data = json!({"host": origin.authority(), "cookies": jar});
-        let kept = jar.lasts(now).max(DAY).min(LONGEST);
-        self.state.set(StateKind::Cache, data, Some(kept)).await.map(|_| ()).map_err(lost)
+        let kept = jar.max_lifetime(now).max(SESSION_COOKIE_TTL).min(MAX_COOKIE_TTL);
+        self.state.set(StateKind::Cache, data, Some(kept)).await.map(|_| ()).map_err(session_error)
     }
 }
 
 /// The turn to write the cookies of a context, shared by a few of them.
-fn turn(state: &ContextState) -> &'static Mutex<()> {
-    static TURNS: LazyLock<[Mutex<()>; 64]> = LazyLock::new(|| std::array::from_fn(|_| Mutex::default()));
+fn write_lock(state: &ContextState) -> &'static Mutex<()> {
+    static WRITE_LOCKS: LazyLock<[Mutex<()>; 64]> = LazyLock::new(|| std::array::from_fn(|_| Mutex::default()));
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(state.id().to_string());
-    &TURNS[usize::try_from(hash % 64).unwrap_or_default()]
+    &WRITE_LOCKS[usize::try_from(hash % 64).unwrap_or_default()]
 }
 
-async fn read(state: &ContextState, origin: &Origin) -> Result<Jar, ToolError> {
+async fn load_cookies(state: &ContextState, origin: &Origin) -> Result<CookieJar, ToolError> {
     // Names of states are shorter than those of hosts, so two hosts may meet in one. Their cookies never do.
-    let kept = state.get(StateKind::Cache).await.map_err(lost)?;
+    let kept = state.get(StateKind::Cache).await.map_err(session_error)?;
     let kept = kept.filter(|entry| entry.data["host"] == origin.authority());
     // What cannot be read is forgotten: a service gives cookies again.
     Ok(kept.and_then(|entry| serde_json::from_value(entry.data["cookies"].clone()).ok()).unwrap_or_default())
 }
 
-fn lost(error: toolhub_core::StateError) -> ToolError {
+fn session_error(error: toolhub_core::StateError) -> ToolError {
     ToolError::new("The tool's session cannot be read at the moment.").because(error).uncounted().retryable(None)
 }
 
-fn path(target: &str) -> &str {
+fn path_of(target: &str) -> &str {
     target.split('?').next().unwrap_or("/")
 }

@@ -9,7 +9,8 @@ use serde_json::Value;
 use toolhub_core::{Arguments, ConnectionStateConfig, Executor, Limits, Retry, ToolBuilder, schema};
 
 use super::{
-    Auth, Body, Parameter, RestError, Secret, Upstreams, executor::Requests, leaf::Leaf, plan::Plan, template::Template,
+    Auth, Body, Parameter, RestError, Secret, Upstreams, executor::RestExecutor, json_template::JsonTemplate,
+    plan::Plan, template::Template,
 };
 
 /// A request that is a tool.
@@ -48,7 +49,7 @@ pub struct Rest {
     pub(super) auth: Option<Auth>,
     pub(super) connection: ConnectionStateConfig,
     pub(super) select: Option<String>,
-    pub(super) answer: Answer,
+    pub(super) response_format: ResponseFormat,
     pub(super) allow_hosts: Vec<String>,
     pub(super) redirects: Redirects,
     pub(super) session: bool,
@@ -61,7 +62,7 @@ pub struct Rest {
 
 /// What is made of the body of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Answer {
+pub enum ResponseFormat {
     /// What its content type says: JSON, text, or an artifact for everything else.
     #[default]
     Auto,
@@ -140,7 +141,7 @@ impl Rest {
             auth: None,
             connection: ConnectionStateConfig::default(),
             select: None,
-            answer: Answer::Auto,
+            response_format: ResponseFormat::Auto,
             allow_hosts: Vec::new(),
             redirects: Redirects::SameHost,
             session: false,
@@ -223,8 +224,8 @@ impl Rest {
 
     /// What is made of the body of an answer.
     #[must_use]
-    pub fn answer(mut self, answer: Answer) -> Self {
-        self.answer = answer;
+    pub fn response_format(mut self, answer: ResponseFormat) -> Self {
+        self.response_format = answer;
         self
     }
 
@@ -297,16 +298,16 @@ impl Rest {
         let texts = [&self.url, &self.base_url, &self.path].into_iter().flatten().chain(pairs);
         for template in texts.chain(form.iter().map(|(_, value)| value)).chain(text) {
             if let Ok(template) = Template::parse(template) {
-                names.extend(template.names().map(str::to_owned));
+                names.extend(template.argument_names().map(str::to_owned));
             }
         }
         match &self.body {
             Some(Body::Json(value)) => {
-                if let Ok(leaf) = Leaf::parse(value) {
-                    leaf.names(&mut names);
+                if let Ok(leaf) = JsonTemplate::parse(value) {
+                    leaf.collect_argument_names(&mut names);
                 }
             }
-            Some(Body::FormOf { argument, .. }) => drop(names.insert(argument.clone())),
+            Some(Body::FormFromArgument { argument, .. }) => drop(names.insert(argument.clone())),
             _ => {}
         }
         let mut names = Vec::from_iter(names);
@@ -322,7 +323,7 @@ impl Rest {
 
     /// What sends the requests, for a tool that puts their arguments together first.
     pub(crate) fn executor(&self) -> Arc<dyn Executor> {
-        Arc::new(Requests::new(Plan::new(self)))
+        Arc::new(RestExecutor::new(Plan::new(self)))
     }
 
     /// The tool, with its parameters taken from a type.
@@ -336,10 +337,12 @@ impl Rest {
     /// A GET or HEAD is taken for read-only, a PUT or DELETE for idempotent; say otherwise on the builder where that is not so.
     pub fn tool_with(self, name: &str, parameters: Value) -> ToolBuilder {
         let plan = Plan::new(&self);
-        let config = plan.as_ref().map_or(Value::Null, Plan::told);
+        let config = plan.as_ref().map_or(Value::Null, Plan::description);
         let time = self.connection.timeout;
-        let mut tool =
-            ToolBuilder::new(name, "rest").parameters(parameters).config(config).run_by(Arc::new(Requests::new(plan)));
+        let mut tool = ToolBuilder::new(name, "rest")
+            .parameters(parameters)
+            .config(config)
+            .run_by(Arc::new(RestExecutor::new(plan)));
         // Only what was said is said of the tool: it would weigh more than what is said about tools by name.
         if self.connection.retry() != Retry::default() {
             tool = tool.retry(self.connection.retry());

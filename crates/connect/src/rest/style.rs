@@ -5,96 +5,101 @@
 
 use serde_json::Value;
 
-use super::{Style, encode::percent, template::plain};
+use super::{Style, encode::percent_encode, template::to_text};
 
 /// A pair that is encoded already.
 pub(crate) type Pair = (String, String);
 
 /// The pairs of a query, a form or a cookie.
 pub(crate) fn pairs(name: &str, value: &Value, style: Style, explode: bool) -> Vec<Pair> {
-    let one = |text: String| vec![(percent(name), text)];
+    let one = |text: String| vec![(percent_encode(name), text)];
     match (style, value) {
-        (Style::Json, _) => one(percent(&value.to_string())),
+        (Style::Json, _) => one(percent_encode(&value.to_string())),
         (Style::DeepObject, Value::Object(_) | Value::Array(_)) => {
             let mut all = Vec::new();
-            deep(name, value, &mut all);
+            deep_object_pairs(name, value, &mut all);
             all
         }
-        (_, Value::Array(items)) if explode => items.iter().map(|item| (percent(name), text(item))).collect(),
+        (_, Value::Array(items)) if explode => {
+            items.iter().map(|item| (percent_encode(name), encode_scalar(item))).collect()
+        }
         (_, Value::Object(members)) if explode => members
             .iter()
             .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (percent(name), text(value)))
+            .map(|(name, value)| (percent_encode(name), encode_scalar(value)))
             .collect(),
-        (_, Value::Array(_) | Value::Object(_)) => one(parts(value).join(match style {
+        (_, Value::Array(_) | Value::Object(_)) => one(encode_parts(value).join(match style {
             Style::SpaceDelimited => "%20",
             Style::PipeDelimited => "%7C",
             _ => ",",
         })),
-        _ => one(text(value)),
+        _ => one(encode_scalar(value)),
     }
 }
 
 /// What members and items become, at any depth: `name[a][0]=c`.
-fn deep(name: &str, value: &Value, all: &mut Vec<Pair>) {
+fn deep_object_pairs(name: &str, value: &Value, all: &mut Vec<Pair>) {
     match value {
-        Value::Object(members) => members.iter().for_each(|(key, value)| deep(&format!("{name}[{key}]"), value, all)),
+        Value::Object(members) => {
+            members.iter().for_each(|(key, value)| deep_object_pairs(&format!("{name}[{key}]"), value, all))
+        }
         // OpenAPI leaves lists open. With their numbers they can be told apart again, also where they hold objects.
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(at, item)| deep(&format!("{name}[{at}]"), item, all));
+            items.iter().enumerate().for_each(|(at, item)| deep_object_pairs(&format!("{name}[{at}]"), item, all));
         }
         Value::Null => {}
-        leaf => all.push((percent(name), text(leaf))),
+        leaf => all.push((percent_encode(name), encode_scalar(leaf))),
     }
 }
 
 /// A part of a path.
-pub(crate) fn in_path(name: &str, value: &Value, style: Style, explode: bool) -> String {
-    let name = percent(name);
-    let named = |sep: &str| members(value).iter().map(|(key, value)| format!("{sep}{key}={value}")).collect::<String>();
-    let listed = |sep: &str| parts(value).iter().map(|part| format!("{sep}{part}")).collect::<String>();
+pub(crate) fn format_path(name: &str, value: &Value, style: Style, explode: bool) -> String {
+    let name = percent_encode(name);
+    let named =
+        |sep: &str| encode_members(value).iter().map(|(key, value)| format!("{sep}{key}={value}")).collect::<String>();
+    let listed = |sep: &str| encode_parts(value).iter().map(|part| format!("{sep}{part}")).collect::<String>();
     match (style, value, explode) {
-        (Style::Json, ..) => percent(&value.to_string()),
+        (Style::Json, ..) => percent_encode(&value.to_string()),
         (Style::Label, Value::Array(_), true) => listed("."),
         (Style::Label, Value::Object(_), true) => named("."),
-        (Style::Label, ..) => format!(".{}", parts(value).join(",")),
+        (Style::Label, ..) => format!(".{}", encode_parts(value).join(",")),
         (Style::Matrix, Value::Array(_), true) => listed(&format!(";{name}=")),
         (Style::Matrix, Value::Object(_), true) => named(";"),
-        (Style::Matrix, ..) => format!(";{name}={}", parts(value).join(",")),
+        (Style::Matrix, ..) => format!(";{name}={}", encode_parts(value).join(",")),
         (_, Value::Object(_), true) => named(",").trim_start_matches(',').to_owned(),
-        _ => parts(value).join(","),
+        _ => encode_parts(value).join(","),
     }
 }
 
 /// A header: the same as `simple` in a path, but nothing is encoded there.
-pub(crate) fn in_header(value: &Value, style: Style, explode: bool) -> String {
+pub(crate) fn format_header(value: &Value, style: Style, explode: bool) -> String {
     match value {
         _ if style == Style::Json => value.to_string(),
         Value::Object(members) => {
             let sep = if explode { "=" } else { "," };
-            let member = |(name, value): (&String, &Value)| format!("{name}{sep}{}", plain(value));
+            let member = |(name, value): (&String, &Value)| format!("{name}{sep}{}", to_text(value));
             members.iter().filter(|(_, value)| !value.is_null()).map(member).collect::<Vec<_>>().join(",")
         }
-        _ => plain(value).into_owned(),
+        _ => to_text(value).into_owned(),
     }
 }
 
-fn text(value: &Value) -> String {
-    percent(&plain(value))
+fn encode_scalar(value: &Value) -> String {
+    percent_encode(&to_text(value))
 }
 
 /// A value as a row: of an object names and values in turn.
-fn parts(value: &Value) -> Vec<String> {
+fn encode_parts(value: &Value) -> Vec<String> {
     match value {
-        Value::Array(items) => items.iter().map(text).collect(),
-        Value::Object(_) => members(value).into_iter().flat_map(|(name, value)| [name, value]).collect(),
-        leaf => vec![text(leaf)],
+        Value::Array(items) => items.iter().map(encode_scalar).collect(),
+        Value::Object(_) => encode_members(value).into_iter().flat_map(|(name, value)| [name, value]).collect(),
+        leaf => vec![encode_scalar(leaf)],
     }
 }
 
-fn members(value: &Value) -> Vec<Pair> {
+fn encode_members(value: &Value) -> Vec<Pair> {
     let members = value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    members.map(|(name, value)| (percent(name), text(value))).collect()
+    members.map(|(name, value)| (percent_encode(name), encode_scalar(value))).collect()
 }
 
 #[cfg(test)]
@@ -108,7 +113,7 @@ mod tests {
     fn check(style: Style, explode: bool, expected: [&str; 3]) {
         let values = [json!("blue"), json!(["blue", "black"]), json!({"B": 150, "R": 100})];
         let written = values.map(|value| match style {
-            Style::Simple | Style::Label | Style::Matrix => in_path("color", &value, style, explode),
+            Style::Simple | Style::Label | Style::Matrix => format_path("color", &value, style, explode),
             _ => {
                 let pairs = pairs("color", &value, style, explode);
                 pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
@@ -139,7 +144,7 @@ mod tests {
             false,
             ["color=%22blue%22", "color=%5B%22blue%22%2C%22black%22%5D", "color=%7B%22B%22%3A150%2C%22R%22%3A100%7D"],
         );
-        assert_eq!(in_header(&json!({"B": 1, "R": "x, y"}), Style::Simple, false), "B,1,R,x, y");
-        assert_eq!(in_header(&json!(["a", "b"]), Style::Simple, false), "a,b");
+        assert_eq!(format_header(&json!({"B": 1, "R": "x, y"}), Style::Simple, false), "B,1,R,x, y");
+        assert_eq!(format_header(&json!(["a", "b"]), Style::Simple, false), "a,b");
     }
 }

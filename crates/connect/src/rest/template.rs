@@ -59,7 +59,7 @@ impl Template {
     }
 
     /// The names in it.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn argument_names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Argument(name) => Some(name.as_str()),
             Piece::Text(_) => None,
@@ -67,7 +67,7 @@ impl Template {
     }
 
     /// The argument, if it is nothing but one.
-    pub(crate) fn whole(&self) -> Option<&str> {
+    pub(crate) fn sole_argument(&self) -> Option<&str> {
         match &self.0[..] {
             [Piece::Argument(name)] => Some(name),
             _ => None,
@@ -80,7 +80,7 @@ impl Template {
         for piece in &self.0 {
             match piece {
                 Piece::Text(plain) => text.push_str(plain),
-                Piece::Argument(name) => text.push_str(&plain(present(arguments, name)?)),
+                Piece::Argument(name) => text.push_str(&to_text(present_argument(arguments, name)?)),
             }
         }
         Some(text)
@@ -88,15 +88,15 @@ impl Template {
 }
 
 /// An argument that is there. One that is `null` is not.
-pub(crate) fn present<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a Value> {
+pub(crate) fn present_argument<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a Value> {
     arguments.get(name).filter(|value| !value.is_null())
 }
 
 /// A value as text: a list has commas, an object is JSON.
-pub(crate) fn plain(value: &Value) -> Cow<'_, str> {
+pub(crate) fn to_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
-        Value::Array(items) => Cow::Owned(items.iter().map(plain).collect::<Vec<_>>().join(",")),
+        Value::Array(items) => Cow::Owned(items.iter().map(to_text).collect::<Vec<_>>().join(",")),
         other => Cow::Owned(other.to_string()),
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use toolhub_core::ConnectionStateConfig;
 use toolhub_net::{Addresses, Origin, Pool, PoolOptions, Pools, Resolve, WeakMap};
 
-use super::credentials::{TokenKey, Tokens};
+use super::credentials::{TokenCache, TokenKey};
 
 /// The connections to all services, and how many requests each bears. Cheap to clone; clones are the same.
 ///
@@ -20,7 +20,7 @@ use super::credentials::{TokenKey, Tokens};
 #[derive(Clone)]
 pub struct Upstreams {
     pools: Pools,
-    tokens: Arc<WeakMap<TokenKey, Tokens>>,
+    tokens: Arc<WeakMap<TokenKey, TokenCache>>,
 }
 
 impl Upstreams {
@@ -31,7 +31,7 @@ impl Upstreams {
     }
 
     /// Connections apart from those of the rest of the process, to hosts that are found in another way.
-    pub fn resolving(resolver: impl Resolve) -> Self {
+    pub fn with_resolver(resolver: impl Resolve) -> Self {
         Self { pools: Pools::resolving(resolver), tokens: Arc::default() }
     }
 
@@ -41,8 +41,8 @@ impl Upstreams {
     }
 
     /// The tokens that are fetched with the same words.
-    pub(crate) fn tokens(&self, key: &TokenKey) -> Arc<Tokens> {
-        self.tokens.get_or_insert_with(key.clone(), Tokens::default)
+    pub(crate) fn tokens(&self, key: &TokenKey) -> Arc<TokenCache> {
+        self.tokens.get_or_insert_with(key.clone(), TokenCache::default)
     }
 }
 

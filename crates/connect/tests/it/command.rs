@@ -1,11 +1,11 @@
 //! Tools that are programs, with real programs in Python and Node.
 
 mod examples;
-mod live;
-mod misbehaving;
-mod once;
+mod long_running;
+mod misbehavior;
+mod one_shot;
 mod secrets;
-mod starting;
+mod startup;
 mod wrong;
 
 use std::{fs, path::Path, time::Duration};
@@ -16,20 +16,20 @@ use toolhub_core::{HubBuilder, Outcome, ToolBuilder, ToolHub};
 use toolhub_testkit::TempFolder;
 
 /// Long enough for anything that is going to happen; only a test that fails waits for it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A Python program.
 fn python(code: &str) -> Command {
-    installed(Command::new("python3").args(["-c", code]))
+    require_installed(Command::new("python3").args(["-c", code]))
 }
 
 /// A program of Node.
 fn node(code: &str) -> Command {
-    installed(Command::new("node").args(["-e", code]))
+    require_installed(Command::new("node").args(["-e", code]))
 }
 
 #[track_caller]
-fn installed(command: Command) -> Command {
+fn require_installed(command: Command) -> Command {
     if let Err(missing) = command.check() {
         panic!("these tests run real programs: {missing}");
     }
@@ -48,7 +48,7 @@ async fn call(tool: ToolBuilder, arguments: Value) -> Outcome {
 
 /// The output of a call that must succeed.
 #[track_caller]
-pub(crate) fn good(outcome: Outcome) -> Value {
+pub(crate) fn expect_output(outcome: Outcome) -> Value {
     assert!(outcome.is_success(), "{outcome:#?}");
     outcome.output
 }
@@ -60,8 +60,8 @@ fn wrong(outcome: &Outcome) -> &str {
 }
 
 /// Waits until a file is there and holds whole lines; answers them.
-async fn lines(file: &Path) -> Vec<String> {
-    until(&format!("{} is written", file.display()), || {
+async fn wait_for_lines(file: &Path) -> Vec<String> {
+    wait_for(&format!("{} is written", file.display()), || {
         let text = fs::read_to_string(file).unwrap_or_default();
         text.ends_with('\n').then(|| text.lines().map(String::from).collect())
     })
@@ -69,8 +69,8 @@ async fn lines(file: &Path) -> Vec<String> {
 }
 
 /// Waits until a process is gone. One that nobody has waited for yet is.
-async fn gone(pid: &str) {
-    until(&format!("process {pid} is gone"), || {
+async fn wait_for_exit(pid: &str) {
+    wait_for(&format!("process {pid} is gone"), || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start().chars().next());
         matches!(state, None | Some(Some('Z' | 'X'))).then_some(())
@@ -78,19 +78,19 @@ async fn gone(pid: &str) {
     .await;
 }
 
-async fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+async fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let began = tokio::time::Instant::now();
     loop {
         if let Some(found) = found() {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "still waiting: {what}");
+        assert!(began.elapsed() < WAIT_TIMEOUT, "still waiting: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 /// Writes its number into a file of the folder in its first argument, for the test to see.
-const SIGN: &str = "
+const MARKER_PRELUDE: &str = "
 import json, os, sys, time, signal, subprocess
 def sign(name, *lines):
     path = os.path.join(sys.argv[1], name)
@@ -100,11 +100,11 @@ def sign(name, *lines):
 ";
 
 /// A Python program that can give signs in a folder.
-fn signing(folder: &TempFolder, code: &str) -> Command {
-    python(&format!("{SIGN}\n{code}")).arg(folder.text())
+fn python_with_markers(folder: &TempFolder, code: &str) -> Command {
+    python(&format!("{MARKER_PRELUDE}\n{code}")).arg(folder.text())
 }
 
 /// The echo of everything a program was asked, for both sorts of tools.
-fn asked(echo: &Value) -> Value {
+fn request_parts(echo: &Value) -> Value {
     json!({"arguments": echo["arguments"], "state": echo["state"]})
 }

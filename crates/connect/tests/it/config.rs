@@ -1,8 +1,8 @@
 //! Tools made of what is written about them, at run time.
 
-mod made;
 mod secrets;
-mod wrong;
+mod tool_creation;
+mod validation;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use toolhub_core::{ToolError, ToolHub, tool};
 
 /// What is written, as a program gets it.
 #[track_caller]
-fn written(json: Value) -> ToolConfig {
+fn parse_config(json: Value) -> ToolConfig {
     serde_json::from_value(json).unwrap()
 }
 
@@ -39,7 +39,7 @@ fn factory() -> ToolFactory {
 /// What is wrong with a config: each key, and what is said of it.
 #[track_caller]
 fn problems(factory: &ToolFactory, json: Value) -> Vec<(String, String)> {
-    let error: ToolConfigError = factory.create_tool(&written(json)).map(drop).unwrap_err();
+    let error: ToolConfigError = factory.create_tool(&parse_config(json)).map(drop).unwrap_err();
     error
         .problems
         .into_iter()

@@ -5,7 +5,7 @@ mod requests;
 mod schemas;
 
 use serde_json::{Value, json};
-use toolhub_connect::openapi::{self, ImportError, Imported, Options, Plan};
+use toolhub_connect::openapi::{self, ImportError, ImportedDocument, Options, Plan};
 
 /// A document of one version with these paths.
 fn document(version: &str, paths: Value) -> Value {
@@ -18,7 +18,7 @@ fn document(version: &str, paths: Value) -> Value {
 }
 
 #[track_caller]
-fn import(document: &Value, options: &Options) -> Imported {
+fn import(document: &Value, options: &Options) -> ImportedDocument {
     openapi::import_value(document, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -31,15 +31,15 @@ fn plan(document: &Value) -> Plan {
 }
 
 /// What is said about the operations that were left out or changed.
-fn warnings(imported: &Imported) -> Vec<String> {
+fn warnings(imported: &ImportedDocument) -> Vec<String> {
     imported.warnings.iter().map(ToString::to_string).collect()
 }
 
-fn names(imported: &Imported) -> Vec<&str> {
+fn tool_names(imported: &ImportedDocument) -> Vec<&str> {
     imported.plans.iter().map(|plan| plan.name.as_str()).collect()
 }
 
-fn prefixed(prefix: &str) -> Options {
+fn options_with_prefix(prefix: &str) -> Options {
     Options { prefix: Some(prefix.into()), ..Options::default() }
 }
 
@@ -54,15 +54,15 @@ fn one_tool_for_each_operation_named_by_its_id_or_by_method_and_path() {
             "x-internal": {"get": {}},
         }),
     );
-    let imported = import(&document, &prefixed("pet"));
+    let imported = import(&document, &options_with_prefix("pet"));
     assert_eq!((imported.title.as_str(), imported.version.as_str()), ("Pets", "7"));
-    let found = names(&imported);
+    let found = tool_names(&imported);
     assert_eq!(found[..3], ["pet__listPets", "pet__post_pets", "pet__get_pets_petId_toys"]);
     assert!(found[3].starts_with("pet__pets_x_ray_"), "{found:?}");
-    assert_eq!(imported.plans[3].original, "pets/x ray");
-    assert_eq!(names(&import(&document, &Options::default()))[0], "listPets");
+    assert_eq!(imported.plans[3].original_name, "pets/x ray");
+    assert_eq!(tool_names(&import(&document, &Options::default()))[0], "listPets");
     // The same each time.
-    assert_eq!(names(&import(&document, &prefixed("pet"))), found);
+    assert_eq!(tool_names(&import(&document, &options_with_prefix("pet"))), found);
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn two_operations_of_one_name_are_told_apart_and_long_names_are_cut() {
                 "/b": {"get": {"operationId": "same"}, "put": {"operationId": long}},
             }),
         ),
-        &prefixed("p"),
+        &options_with_prefix("p"),
     );
-    let found = names(&imported);
+    let found = tool_names(&imported);
     assert_eq!(found[0], "p__same");
     assert!(found[1].starts_with("p__same_GET__b_"), "{found:?}");
     assert_eq!(found[2].len(), 64);
-    assert_ne!(imported.plans[0].original, imported.plans[1].original);
+    assert_ne!(imported.plans[0].original_name, imported.plans[1].original_name);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn an_owner_chooses_operations_by_patterns_over_their_names() {
         let texts = |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
         let options = Options { include: texts(include), exclude: texts(exclude), ..Options::default() };
         let imported = import(&document, &options);
-        let found: Vec<_> = imported.plans.iter().map(|plan| plan.original.as_str()).collect();
+        let found: Vec<_> = imported.plans.iter().map(|plan| plan.original_name.as_str()).collect();
         assert_eq!(found, expected, "{include:?} {exclude:?}");
         assert_eq!(imported.filtered + found.len(), 4);
         imported
@@ -184,11 +184,11 @@ fn parameters_of_a_path_hold_unless_the_operation_has_its_own() {
 }
 
 /// The names of a plan's arguments.
-fn arguments(plan: &Plan) -> Vec<&str> {
+fn argument_names(plan: &Plan) -> Vec<&str> {
     plan.schema["properties"].as_object().into_iter().flat_map(|all| all.keys().map(String::as_str)).collect()
 }
 
-fn with_body(body: Value) -> Plan {
+fn plan_with_body(body: Value) -> Plan {
     plan(&document(
         "3.0.0",
         json!({"/pets/{id}": {"post": {
@@ -205,41 +205,44 @@ fn members_of_a_body_are_arguments_where_nothing_collides() {
         |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
     let name = json!({"type": "string"});
     let check = |plan: Plan, expected: &[&str], required: Value| {
-        assert_eq!(arguments(&plan), expected);
+        assert_eq!(argument_names(&plan), expected);
         assert_eq!(plan.schema["required"], required);
         plan
     };
 
     let flat = check(
-        with_body(json(object(json!({"name": name, "x-age": {"type": "integer"}}), json!(["name"])), true)),
+        plan_with_body(json(object(json!({"name": name, "x-age": {"type": "integer"}}), json!(["name"])), true)),
         &["id", "name", "x_age"],
         json!(["id", "name"]),
     );
     let body = flat.body.expect("a body");
     assert_eq!(body.members, [("name".into(), "name".into()), ("x_age".into(), "x-age".into())]);
     // A member is called like a parameter.
-    check(with_body(json(object(json!({"id": name}), json!([])), true)), &["body", "id"], json!(["id", "body"]));
+    check(plan_with_body(json(object(json!({"id": name}), json!([])), true)), &["body", "id"], json!(["id", "body"]));
     // The body may be left out, but not half of it.
-    check(with_body(json(object(json!({"name": name}), json!(["name"])), false)), &["body", "id"], json!(["id"]));
-    check(with_body(json(object(json!({"name": name}), json!([])), false)), &["id", "name"], json!(["id"]));
+    check(plan_with_body(json(object(json!({"name": name}), json!(["name"])), false)), &["body", "id"], json!(["id"]));
+    check(plan_with_body(json(object(json!({"name": name}), json!([])), false)), &["id", "name"], json!(["id"]));
     // More than a list of members.
-    check(with_body(json(json!({"type": "array", "items": name}), true)), &["body", "id"], json!(["id", "body"]));
-    check(with_body(json(json!({"oneOf": [{"type": "object"}]}), true)), &["body", "id"], json!(["id", "body"]));
+    check(plan_with_body(json(json!({"type": "array", "items": name}), true)), &["body", "id"], json!(["id", "body"]));
+    check(plan_with_body(json(json!({"oneOf": [{"type": "object"}]}), true)), &["body", "id"], json!(["id", "body"]));
     check(
-        with_body(json(json!({"type": "object", "properties": {"name": name}, "additionalProperties": true}), true)),
+        plan_with_body(json(
+            json!({"type": "object", "properties": {"name": name}, "additionalProperties": true}),
+            true,
+        )),
         &["body", "id"],
         json!(["id", "body"]),
     );
     // Layers are laid together, as long as they speak of different members.
     let layers = json!({"allOf": [object(json!({"name": name}), json!(["name"])), {"properties": {"age": {"type": "integer"}}}]});
-    check(with_body(json(layers, true)), &["age", "id", "name"], json!(["id", "name"]));
+    check(plan_with_body(json(layers, true)), &["age", "id", "name"], json!(["id", "name"]));
     let twice =
         json!({"allOf": [object(json!({"name": name}), json!([])), {"properties": {"name": {"minLength": 3}}}]});
-    check(with_body(json(twice, true)), &["body", "id"], json!(["id", "body"]));
+    check(plan_with_body(json(twice, true)), &["body", "id"], json!(["id", "body"]));
     // Only answers have it.
     let read_only =
         object(json!({"name": name, "made": {"type": "string", "readOnly": true}}), json!(["name", "made"]));
-    check(with_body(json(read_only, true)), &["id", "name"], json!(["id", "name"]));
+    check(plan_with_body(json(read_only, true)), &["id", "name"], json!(["id", "name"]));
 }
 
 #[test]
@@ -247,7 +250,7 @@ fn a_body_is_sent_in_the_format_that_is_understood_best() {
     let check = |types: &[&str], expected: &str| {
         let content: Value =
             types.iter().map(|kind| ((*kind).to_owned(), json!({"schema": {"type": "string"}}))).collect();
-        assert_eq!(with_body(json!({"content": content})).body.expect("a body").media_type, expected, "{types:?}");
+        assert_eq!(plan_with_body(json!({"content": content})).body.expect("a body").media_type, expected, "{types:?}");
     };
     check(&["text/plain", "multipart/form-data", "application/json"], "application/json");
     check(&["application/x-www-form-urlencoded", "text/plain"], "application/x-www-form-urlencoded");
@@ -271,7 +274,7 @@ fn an_operation_that_cannot_be_used_is_skipped_by_name_and_costs_no_other() {
         }),
     );
     let imported = import(&document, &Options::default());
-    assert_eq!(names(&imported), ["fine"]);
+    assert_eq!(tool_names(&imported), ["fine"]);
     assert_eq!(imported.skipped(), 8);
     let told = warnings(&imported).join("\n");
     for expected in [

@@ -1,17 +1,17 @@
 //! How tools that are HTTP requests behave, against real servers on this machine.
 
-mod answers;
+mod address_guard;
 mod auth;
-mod canary;
 mod connection;
+mod connection_reuse;
+mod dns;
 mod failures;
-mod kept;
-mod names;
-mod places;
-mod promise;
+mod health;
+mod parameters;
 mod redirects;
+mod request_invariants;
+mod responses;
 mod sessions;
 mod settings;
-mod standing;
 pub(crate) mod support;
 mod tls;

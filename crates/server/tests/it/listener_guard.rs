@@ -9,7 +9,7 @@ use crate::support_listener::{
 };
 use tokio::io::AsyncWriteExt;
 
-async fn send_raw(house: &RunningServer, request: &str) -> String {
+async fn send_text(house: &RunningServer, request: &str) -> String {
     let mut tcp = house.connect().await;
     tcp.write_all(request.as_bytes()).await.unwrap();
     read_to_end(&mut tcp).await
@@ -30,16 +30,16 @@ async fn a_foreign_host_is_refused_on_every_address_known_or_not() {
             "x-forwarded-host: localhost",
         ] {
             let answer =
-                send_raw(&house, &format!("GET {path} HTTP/1.1\r\n{wrong}\r\nconnection: close\r\n\r\n")).await;
+                send_text(&house, &format!("GET {path} HTTP/1.1\r\n{wrong}\r\nconnection: close\r\n\r\n")).await;
             assert!(answer.starts_with("HTTP/1.1 421"), "{path} {wrong:?}: {answer}");
             assert!(answer.contains("\"misdirected\""), "{answer}");
         }
         let absolute = format!("GET http://localhost{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-        assert!(send_raw(&house, &absolute).await.starts_with("HTTP/1.1 421"));
+        assert!(send_text(&house, &absolute).await.starts_with("HTTP/1.1 421"));
     }
     for good in ["localhost", "LOCALHOST:1", "127.0.0.1:99", "[::1]:8665", "[0:0:0:0:0:0:0:1]"] {
         let answer =
-            send_raw(&house, &format!("GET /livez HTTP/1.1\r\nhost: {good}\r\nconnection: close\r\n\r\n")).await;
+            send_text(&house, &format!("GET /livez HTTP/1.1\r\nhost: {good}\r\nconnection: close\r\n\r\n")).await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{good}: {answer}");
     }
 }
@@ -49,7 +49,7 @@ async fn a_page_of_another_site_is_refused_and_our_own_is_not() {
     let house = start_server(settings()).await;
     let check = async |headers: &str, status: &str| {
         let ask = format!("GET /livez HTTP/1.1\r\nhost: localhost:8665\r\n{headers}\r\nconnection: close\r\n\r\n");
-        let answer = send_raw(&house, &ask).await;
+        let answer = send_text(&house, &ask).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{headers:?}: {answer}");
     };
     for foreign in [
@@ -78,10 +78,10 @@ async fn a_page_of_another_site_is_refused_and_our_own_is_not() {
 async fn a_request_is_named_in_its_answer_and_keeps_a_plain_name_it_brought() {
     let house = start_server(settings()).await;
     let answer =
-        send_raw(&house, "GET /livez HTTP/1.1\r\nhost: localhost\r\nx-request-id: job-7\r\nconnection: close\r\n\r\n");
+        send_text(&house, "GET /livez HTTP/1.1\r\nhost: localhost\r\nx-request-id: job-7\r\nconnection: close\r\n\r\n");
     assert!(answer.await.contains("x-request-id: job-7\r\n"));
     let ask = "GET /livez HTTP/1.1\r\nhost: localhost\r\nx-request-id: a b<c>\r\nconnection: close\r\n\r\n";
-    let answer = send_raw(&house, ask).await;
+    let answer = send_text(&house, ask).await;
     assert!(answer.contains("x-request-id: ") && !answer.contains("a b<c>"), "{answer}");
 }
 

@@ -4,7 +4,7 @@ use super::{
     super::{
         closest::closest,
         shape::{Shape, TableShape, TextShape},
-        tree::{Node, Origin, Path, Step, Value},
+        tree::{KeySegment, Node, Origin, Path, Value},
     },
     is_secret,
 };
@@ -28,7 +28,7 @@ pub(super) fn matches_type(value: &Value, shape: &Shape) -> bool {
 pub(super) fn section_name(path: &Path) -> String {
     match path.0.as_slice() {
         [] => "the config".into(),
-        [.., Step::Place(_)] => {
+        [.., KeySegment::Index(_)] => {
             let list = Path(path.0[..path.0.len() - 1].to_vec());
             format!("[[{list}]]")
         }
@@ -63,8 +63,8 @@ pub(super) fn wrong_type_help(node: &Node, shape: &Shape, path: &Path) -> String
         (Value::Text(text), Shape::Integer { .. } | Shape::Number { .. } | Shape::Bool) => {
             if !node.variables.is_empty() {
                 let keys = path.0.iter().map(|step| match step {
-                    Step::Key(key) => key.to_uppercase(),
-                    Step::Place(place) => place.to_string(),
+                    KeySegment::Key(key) => key.to_uppercase(),
+                    KeySegment::Index(place) => place.to_string(),
                 });
                 let name = keys.collect::<Vec<_>>().join("__");
                 return format!("a ${{variable}} is always text; set this key with TOOLHUB__{name} instead");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use toolhub::config::{Lasting, Size, Time};
+use toolhub::config::{DurationOrNever, Size, Time};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -49,7 +49,7 @@ pub(crate) struct Retention {
     /// How long it is kept who did what over HTTP, and who was not let. With backend = "memory" it is "1d" where nothing is said.
     pub(crate) audit: Time,
     /// How long a thread is kept that nobody uses; with it goes what tools remember in it. "never" keeps all.
-    pub(crate) idle_threads: Lasting,
+    pub(crate) idle_threads: DurationOrNever,
 }
 
 /// Copies of the store that it makes by itself.
@@ -89,7 +89,7 @@ impl Retention {
 impl Default for Retention {
     fn default() -> Self {
         let (calls, events, audit) = (Time(30 * DAY), Time(7 * DAY), Time(90 * DAY));
-        Self { calls, events, audit, idle_threads: Lasting(Some(14 * DAY)) }
+        Self { calls, events, audit, idle_threads: DurationOrNever(Some(14 * DAY)) }
     }
 }
 

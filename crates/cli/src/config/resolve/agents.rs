@@ -7,7 +7,7 @@ mod model;
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
-use toolhub::{Glob, agent, config::Hidden};
+use toolhub::{Glob, agent, config::SecretString};
 
 use super::{
     super::{
@@ -15,7 +15,7 @@ use super::{
         raw::{self, DEMO_SCRIPT, RawConfig},
         tree::Path,
     },
-    Desk, Tools,
+    Diagnostics, Tools,
 };
 
 /// The agents, what they ask, and what they may be offered.
@@ -61,7 +61,7 @@ pub(crate) struct ScriptFile {
 pub(crate) struct ModelEndpoint {
     /// None: the provider's own.
     pub(crate) base_url: Option<String>,
-    pub(crate) key: Option<Hidden>,
+    pub(crate) key: Option<SecretString>,
 }
 
 /// One agent.
@@ -103,7 +103,7 @@ const MAX_TOOLS: usize = 128;
 const DEFAULT_EXTERNAL_DEADLINE: Duration = Duration::from_secs(5 * 60);
 
 /// Works it out; what is odd and does no harm becomes a word.
-pub(super) fn resolve(said: &RawConfig, tools: &Tools, words: &mut Vec<String>, desk: &mut Desk<'_>) -> Agents {
+pub(super) fn resolve(said: &RawConfig, tools: &Tools, words: &mut Vec<String>, desk: &mut Diagnostics<'_>) -> Agents {
     let toolsets =
         said.toolsets.iter().map(|(name, set)| (name.clone(), resolve_toolset(name, set, tools, words, desk)));
     let toolsets: BTreeMap<String, Toolset> = toolsets.collect();
@@ -117,7 +117,7 @@ pub(super) fn resolve(said: &RawConfig, tools: &Tools, words: &mut Vec<String>, 
     if said.llm.is_none() && !said.agents.is_empty() {
         let help = "add the model they ask: [llm] with provider = \"scripted\" to try it out, or with \"openai\" or \
                     \"anthropic\", a `model` and an `api_key`";
-        desk.wrong(&Path::of(["agents"]), "there are agents, but no model they could ask", help);
+        desk.report(&Path::of(["agents"]), "there are agents, but no model they could ask", help);
     }
     if said.llm.is_some() && said.agents.is_empty() {
         let usual = resolve_agent("default", &raw::Agent::default(), &toolsets, steps, desk);
@@ -142,11 +142,11 @@ fn too_many_tools_warning(name: &str, agent: &Agent, llm: &Llm, tools: &Tools) -
 }
 
 /// Looks at the name of a section.
-fn check_section_name(section: &str, name: &str, desk: &mut Desk<'_>) {
+fn check_section_name(section: &str, name: &str, desk: &mut Diagnostics<'_>) {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > 64 || !name.chars().all(legal) {
         let message = format!("`{name}` cannot be a name: 1 to 64 letters, digits, `_` and `-` can");
-        desk.wrong(&Path::of([section, name]), message, format!("rename the section: [{section}.basic]"));
+        desk.report(&Path::of([section, name]), message, format!("rename the section: [{section}.basic]"));
     }
 }
 
@@ -155,13 +155,13 @@ fn resolve_toolset(
     said: &raw::Toolset,
     tools: &Tools,
     words: &mut Vec<String>,
-    desk: &mut Desk<'_>,
+    desk: &mut Diagnostics<'_>,
 ) -> Toolset {
     check_section_name("toolsets", name, desk);
     for (place, text) in said.tools.iter().enumerate() {
-        let at = Path::of(["toolsets", name, "tools"]).place(place);
+        let at = Path::of(["toolsets", name, "tools"]).index(place);
         match Glob::new(text.as_str()) {
-            Err(why) => desk.wrong(&at, why, "name a tool, or write a glob such as \"fs__*\""),
+            Err(why) => desk.report(&at, why, "name a tool, or write a glob such as \"fs__*\""),
             // A tool may still be made over the API, so it is no mistake.
             Ok(_) if !text.contains(['*', '?']) && !tools.contains_key(text) => {
                 let meant = closest(text, tools.keys().map(String::as_str));
@@ -179,7 +179,7 @@ fn resolve_agent(
     said: &raw::Agent,
     toolsets: &BTreeMap<String, Toolset>,
     steps: u32,
-    desk: &mut Desk<'_>,
+    desk: &mut Diagnostics<'_>,
 ) -> Agent {
     let at = Path::of(["agents", name]);
     let mut globs = Vec::new();
@@ -191,16 +191,16 @@ fn resolve_agent(
                     Some(meant) => format!("did you mean {meant:?}?"),
                     None => format!("add [toolsets.{wanted}] with its `tools`, or leave `toolsets` out for every tool"),
                 };
-                desk.wrong(&at.key("toolsets").place(place), format!("there is no toolset `{wanted}`"), help);
+                desk.report(&at.key("toolsets").index(place), format!("there is no toolset `{wanted}`"), help);
             }
         }
     }
     let (internal, external) = (raw::Execution::Internal, raw::Execution::External);
     for (key, right, word) in [("max_retries", internal, "internal"), ("external_deadline", external, "external")] {
         let path = at.key(key);
-        if said.tool_execution != right && desk.said(&path) {
+        if said.tool_execution != right && desk.is_set(&path) {
             let message = format!("`{path}` does nothing unless `tool_execution` is {word:?}");
-            desk.wrong(&path, message, format!("write tool_execution = {word:?}, or remove `{key}`"));
+            desk.report(&path, message, format!("write tool_execution = {word:?}, or remove `{key}`"));
         }
     }
     Agent {
@@ -221,23 +221,23 @@ fn resolve_agent(
     }
 }
 
-fn resolve_llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
+fn resolve_llm(said: &raw::Llm, desk: &mut Diagnostics<'_>) -> Option<Llm> {
     let at = |key: &str| Path::of(["llm", key]);
     let scripted = said.provider == raw::Provider::Scripted;
     let foreign: &[&str] = if scripted { &["base_url", "api_key", "max_tokens"] } else { &["script"] };
     for key in foreign {
-        if desk.said(&at(key)) {
+        if desk.is_set(&at(key)) {
             let message = if scripted {
                 format!("a scripted model has no `{key}`")
             } else {
                 "only a scripted model has a `script`".into()
             };
-            desk.wrong(&at(key), message, format!("remove `{key}`, or name another `provider`"));
+            desk.report(&at(key), message, format!("remove `{key}`, or name another `provider`"));
         }
     }
     if !scripted && said.model.is_none() {
         let help = "name the model as its server calls it, such as model = \"deepseek-chat\"";
-        desk.wrong(&at("model"), "it is not said which model is asked", help);
+        desk.report(&at("model"), "it is not said which model is asked", help);
     }
     let before = desk.problems().len();
     let provider = match said.provider {
@@ -256,39 +256,39 @@ fn resolve_llm(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Llm> {
     };
     // What is wrong with its address and its key was said before.
     if let (Err(error), true) = (llm.build_model(&llm.model), desk.problems().len() == before) {
-        desk.wrong(&Path::of(["llm"]), error, "correct what the section says about the model's server");
+        desk.report(&Path::of(["llm"]), error, "correct what the section says about the model's server");
     }
     Some(llm)
 }
 
 /// The script, if it is one from a file; nothing at all where it cannot be used.
-fn resolve_script(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<Option<ScriptFile>> {
+fn resolve_script(said: &raw::Llm, desk: &mut Diagnostics<'_>) -> Option<Option<ScriptFile>> {
     let path = Path::of(["llm", "script"]);
     let Some(text) = said.script.as_deref().filter(|text| *text != DEMO_SCRIPT) else { return Some(None) };
     if let Some(name) = text.strip_prefix("builtin:") {
         let message = format!("there is no script `{name}` in the binary");
-        desk.wrong(&path, message, format!("write {DEMO_SCRIPT:?}, or the path of a file"));
+        desk.report(&path, message, format!("write {DEMO_SCRIPT:?}, or the path of a file"));
         return None;
     }
-    let file = desk.file(&path, text);
+    let file = desk.resolve_path(&path, text);
     match fs::read_to_string(&file) {
         Ok(script) => {
             // All that is wrong with it, and where it stands in the script.
             for wrong in agent::Script::parse(&script).err().into_iter().flat_map(|error| error.problems) {
                 let help = wrong.help.unwrap_or_else(|| "docs/stub-llm.md says how scripts are written".into());
-                desk.wrong(&path, format!("{text}:{}: {}", wrong.line, wrong.message), help);
+                desk.report(&path, format!("{text}:{}: {}", wrong.line, wrong.message), help);
             }
             Some(Some(ScriptFile { text: script }))
         }
         Err(error) => {
             let help = "check the path; it begins where this file is";
-            desk.wrong(&path, format!("{text} cannot be read: {error}"), help);
+            desk.report(&path, format!("{text} cannot be read: {error}"), help);
             None
         }
     }
 }
 
-fn resolve_endpoint(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<ModelEndpoint> {
+fn resolve_endpoint(said: &raw::Llm, desk: &mut Diagnostics<'_>) -> Option<ModelEndpoint> {
     let at = |key: &str| Path::of(["llm", key]);
     // `"${URL:-}"` says nothing where the variable is not set.
     let base_url = said.base_url.as_deref().filter(|url| !url.is_empty());
@@ -298,13 +298,13 @@ fn resolve_endpoint(said: &raw::Llm, desk: &mut Desk<'_>) -> Option<ModelEndpoin
             let help = "write it like \"https://api.deepseek.com/v1\"; the key belongs into `api_key`";
             // What stands in a query may be a key: then the line is not shown.
             let place = if url.contains('?') { Path::of(["llm"]) } else { at("base_url") };
-            desk.wrong(&place, "`llm.base_url` is no URL of a model's server", help);
+            desk.report(&place, "`llm.base_url` is no URL of a model's server", help);
         }
     }
     if base_url.is_none() && said.api_key.is_none() {
         let variable = if said.provider == raw::Provider::Anthropic { "ANTHROPIC_API_KEY" } else { "OPENAI_API_KEY" };
         let help = format!("add api_key = {{ env = \"{variable}\" }}; or the `base_url` of a server that wants none");
-        desk.wrong(&at("api_key"), "the provider's own server answers nobody without a key", help);
+        desk.report(&at("api_key"), "the provider's own server answers nobody without a key", help);
     }
     let key = match &said.api_key {
         Some(key) => Some(key.fetch(&at("api_key"), desk)?),

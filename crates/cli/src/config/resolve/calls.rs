@@ -7,19 +7,19 @@ use super::{
         raw::{self, Decided, RawConfig},
         tree::Path,
     },
-    Desk, Policies,
+    Diagnostics, Policies,
 };
 
-pub(super) fn resolve(raw: &RawConfig, desk: &mut Desk<'_>) -> Policies {
+pub(super) fn resolve(raw: &RawConfig, desk: &mut Diagnostics<'_>) -> Policies {
     let mut limits = Vec::with_capacity(raw.limits.len());
     for (place, limit) in raw.limits.iter().enumerate() {
-        let at = Path::of(["limits"]).place(place);
+        let at = Path::of(["limits"]).index(place);
         check_tool_glob(&at.key("tool"), &limit.tool, &raw.tools, desk);
         limits.push((limit.tool.clone(), limit.calls.policy(&at, desk)));
     }
     let mut rules = Vec::with_capacity(raw.policy.len());
     for (place, said) in raw.policy.iter().enumerate() {
-        let at = Path::of(["policy"]).place(place);
+        let at = Path::of(["policy"]).index(place);
         check_tool_glob(&at.key("tool"), &said.tool, &raw.tools, desk);
         rules.push(resolve_rule(said, &at, desk));
     }
@@ -31,7 +31,7 @@ fn check_tool_glob(
     path: &Path,
     glob: &str,
     tools: &std::collections::BTreeMap<String, raw::Tool>,
-    desk: &mut Desk<'_>,
+    desk: &mut Diagnostics<'_>,
 ) {
     if glob.contains(['*', '?']) || tools.contains_key(glob) {
         return;
@@ -41,10 +41,10 @@ fn check_tool_glob(
         || "name a tool of this config, or use a glob such as \"*\"".into(),
         |name| format!("did you mean {name:?}?"),
     );
-    desk.wrong(path, format!("there is no tool named `{glob}`"), help);
+    desk.report(path, format!("there is no tool named `{glob}`"), help);
 }
 
-fn resolve_rule(said: &raw::Rule, at: &Path, desk: &mut Desk<'_>) -> Rule {
+fn resolve_rule(said: &raw::Rule, at: &Path, desk: &mut Diagnostics<'_>) -> Rule {
     let mut rule = match said.decision {
         Decided::Deny => Rule::deny(said.tool.as_str()),
         Decided::Ask => Rule::ask(said.tool.as_str()),
@@ -57,13 +57,13 @@ fn resolve_rule(said: &raw::Rule, at: &Path, desk: &mut Desk<'_>) -> Rule {
             let help =
                 "write \"/pointer/to/argument\" = \"regular expression\"; a backslash is written twice, or in '…'";
             let flaws: Vec<String> = error.problems.iter().map(|flaw| shorten_regex_error(flaw)).collect();
-            desk.wrong(&at.key("arguments").key(pointer), flaws.join("; "), help);
+            desk.report(&at.key("arguments").key(pointer), flaws.join("; "), help);
         }
         rule = rule.when(pointer.as_str(), pattern.as_str());
     }
     if let Some(caller) = &said.caller {
         if let Err(flaw) = Glob::new(caller.as_str()) {
-            desk.wrong(&at.key("caller"), flaw, "leave it out for anybody");
+            desk.report(&at.key("caller"), flaw, "leave it out for anybody");
         }
         rule = rule.caller(caller.as_str());
     }
@@ -73,7 +73,7 @@ fn resolve_rule(said: &raw::Rule, at: &Path, desk: &mut Desk<'_>) -> Rule {
     rule.approval_timeout = said.approval_timeout.map(|time| time.0);
     if rule.approval_timeout.is_some() && rule.decision != Decision::Ask {
         let message = format!("`approval_timeout` does nothing where the decision is {:?}", rule.decision.to_string());
-        desk.wrong(&at.key("approval_timeout"), message, "remove it, or use decision = \"ask\"");
+        desk.report(&at.key("approval_timeout"), message, "remove it, or use decision = \"ask\"");
     }
     rule
 }

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use toolhub::{
     ConnectionStateConfig, ToolBuilder,
-    config::{Auth, SecretSource},
+    config::{ResolvedAuth, SecretSource},
     openapi::{self, ImportError, Options, Plan},
     rest,
 };
@@ -17,7 +17,7 @@ use super::{
         raw::{self, Credential, OpenApi},
         tree::Path,
     },
-    Desk,
+    Diagnostics,
 };
 
 /// The tool of one operation.
@@ -37,10 +37,10 @@ impl PartialEq for Operation {
 }
 
 /// The operations of all documents, and words about what was left out.
-pub(super) fn resolve(said: &raw::Imports, desk: &mut Desk<'_>) -> (Vec<Operation>, Vec<String>) {
+pub(super) fn resolve(said: &raw::Imports, desk: &mut Diagnostics<'_>) -> (Vec<Operation>, Vec<String>) {
     let (mut operations, mut words) = (Vec::new(), Vec::new());
     for (index, document) in said.openapi.iter().enumerate() {
-        let at = Path::of(["imports", "openapi"]).place(index);
+        let at = Path::of(["imports", "openapi"]).index(index);
         resolve_document(document, &at, desk, &mut operations, &mut words);
     }
     (operations, words)
@@ -49,7 +49,7 @@ pub(super) fn resolve(said: &raw::Imports, desk: &mut Desk<'_>) -> (Vec<Operatio
 fn resolve_document(
     said: &OpenApi,
     at: &Path,
-    desk: &mut Desk<'_>,
+    desk: &mut Diagnostics<'_>,
     operations: &mut Vec<Operation>,
     words: &mut Vec<String>,
 ) {
@@ -63,7 +63,7 @@ fn resolve_document(
         exclude: said.exclude.clone(),
         base_url: said.base_url.clone(),
         document_url: said.document_url.clone(),
-        auth: signed.as_ref().map(Auth::made),
+        auth: signed.as_ref().map(ResolvedAuth::to_rest),
         trust: said.trust,
         ..Options::default()
     };
@@ -76,23 +76,23 @@ fn resolve_document(
     }
     if said.spec.starts_with("http://") || said.spec.starts_with("https://") {
         let help = "`toolhub import openapi ADDRESS` fetches it once, into `specs/`, and writes the section";
-        return desk.wrong(&at.key("spec"), "a config names a file, not an address", help);
+        return desk.report(&at.key("spec"), "a config names a file, not an address", help);
     }
-    let file = desk.file(&at.key("spec"), &said.spec);
+    let file = desk.resolve_path(&at.key("spec"), &said.spec);
     if desk.problems().len() > before {
         return;
     }
     let imported = match openapi::import_file(&file, &options) {
         Ok(imported) => imported,
         Err(ImportError::Setting { setting, why }) => {
-            return desk.wrong(&at.key(setting), why, "docs/guide/openapi.md has examples");
+            return desk.report(&at.key(setting), why, "docs/guide/openapi.md has examples");
         }
         Err(ImportError::File { why, .. }) => {
             let help = "check the path; it begins where this file is";
-            return desk.wrong(&at.key("spec"), format!("{} cannot be read: {why}", said.spec), help);
+            return desk.report(&at.key("spec"), format!("{} cannot be read: {why}", said.spec), help);
         }
         Err(error) => {
-            return desk.wrong(
+            return desk.report(
                 &at.key("spec"),
                 error.to_string(),
                 "`toolhub import openapi` shows what a document holds",
@@ -100,9 +100,9 @@ fn resolve_document(
         }
     };
     words.extend(imported.warnings.iter().map(|warning| format!("{}: {warning}", said.spec)));
-    let missing = imported.schemes.iter().filter(|scheme| !scheme.given && signed.is_none());
+    let missing = imported.schemes.iter().filter(|scheme| !scheme.has_credential && signed.is_none());
     words.extend(missing.map(|scheme| {
-        let (name, needed) = (&scheme.name, scheme.kind.words());
+        let (name, needed) = (&scheme.name, scheme.kind.description());
         format!("{}: nothing is given for `{name}`, which needs {needed}; requests are sent without it", said.spec)
     }));
     let connection = said.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
@@ -119,10 +119,10 @@ fn resolve_document(
 fn resolve_credential(
     said: &Credential,
     at: &Path,
-    desk: &mut Desk<'_>,
+    desk: &mut Diagnostics<'_>,
     hasher: &mut DefaultHasher,
 ) -> Option<openapi::Credential> {
-    let mut fetched = |key: &str, given: &SecretSource, desk: &mut Desk<'_>| {
+    let mut fetched = |key: &str, given: &SecretSource, desk: &mut Diagnostics<'_>| {
         let found = given.fetch(&at.key(key), desk)?;
         found.hash(hasher);
         Some(rest::Secret::plain(found.reveal()))
@@ -147,7 +147,7 @@ fn resolve_credential(
         }
         _ => {
             let help = "give `token`; or `username` and `password`; or `client_id` and `client_secret`";
-            desk.wrong(at, format!("`{at}` is no credential"), help);
+            desk.report(at, format!("`{at}` is no credential"), help);
             None
         }
     }
@@ -162,6 +162,6 @@ impl Operation {
     /// The tool.
     pub(super) fn tool_builder(&self) -> ToolBuilder {
         let request = self.plan.request().connection(self.connection.clone());
-        self.plan.tool_by(self.allow_hosts.iter().fold(request, rest::Rest::allow_host))
+        self.plan.tool_with_request(self.allow_hosts.iter().fold(request, rest::Rest::allow_host))
     }
 }

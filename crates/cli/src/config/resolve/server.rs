@@ -7,7 +7,7 @@ use super::{
         raw::{self, Mode},
         tree::Path,
     },
-    Desk,
+    Diagnostics,
 };
 
 /// How the server listens, and what it takes from clients.
@@ -30,24 +30,24 @@ pub(crate) struct Server {
 
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Server {
+pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Diagnostics<'_>) -> Server {
     let at = |key| Path::of(["server", key]);
     let bare = said.host.trim_start_matches('[').trim_end_matches(']');
     let host = if said.host == "localhost" { Some(LOOPBACK) } else { bare.parse().ok() };
     if host.is_none() {
         let help = "use 127.0.0.1 for this machine alone, 0.0.0.0 or :: for all its addresses, or one of them";
-        desk.wrong(&at("host"), format!("{:?} is no address to listen on", said.host), help);
+        desk.report(&at("host"), format!("{:?} is no address to listen on", said.host), help);
     }
     let host = host.unwrap_or(LOOPBACK);
     if !host.is_loopback() {
         if mode == Mode::Local {
             let help = "make a key with `toolhub keys create NAME --scope tools:read --scope tools:call`, add the [[auth.keys]] it \
                         prints,\nand say mode = \"keys\" in [auth]; or listen on 127.0.0.1";
-            desk.wrong(&at("host"), format!("{host} can be reached by others, and nobody needs a key"), help);
+            desk.report(&at("host"), format!("{host} can be reached by others, and nobody needs a key"), help);
         }
-        if !desk.said(&at("allowed_hosts")) {
+        if !desk.is_set(&at("allowed_hosts")) {
             let help = "add allowed_hosts = [\"toolhub.example\"]: the names in the URLs that clients use";
-            desk.wrong(
+            desk.report(
                 &at("host"),
                 format!("{host} can be reached by others, and `allowed_hosts` does not say by which names"),
                 help,
@@ -56,7 +56,7 @@ pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Se
     }
     for (place, name) in said.allowed_hosts.iter().enumerate() {
         if let Some(help) = invalid_host_help(name) {
-            desk.wrong(&at("allowed_hosts").place(place), format!("{name:?} is no name of a host"), help);
+            desk.report(&at("allowed_hosts").index(place), format!("{name:?} is no name of a host"), help);
         }
     }
     // `"${URL:-}"` says nothing where the variable is not set.
@@ -66,7 +66,7 @@ pub(super) fn resolve(said: &raw::Server, mode: Mode, desk: &mut Desk<'_>) -> Se
         let plain = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['?', '#', '@', ' ']));
         if !plain {
             let help = "write it like \"https://toolhub.example\"";
-            desk.wrong(&at("public_url"), "`server.public_url` is no URL that clients could use", help);
+            desk.report(&at("public_url"), "`server.public_url` is no URL that clients could use", help);
         }
     }
     let bytes = |size: toolhub::config::Size| usize::try_from(size.0).unwrap_or(usize::MAX);

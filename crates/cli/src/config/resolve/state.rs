@@ -9,7 +9,7 @@ use super::{
         raw::{self, Format, Manager},
         tree::Path,
     },
-    Desk, to_usize,
+    Diagnostics, to_usize,
 };
 
 /// What tools remember: where, how much, and who wins when two write.
@@ -36,7 +36,7 @@ fn persistent_only_keys(said: &raw::State) -> Vec<&'static str> {
     asked.into_iter().filter(|(asked, _)| *asked).map(|(_, key)| key).collect()
 }
 
-pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, desk: &mut Desk<'_>) -> State {
+pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, desk: &mut Diagnostics<'_>) -> State {
     let at = |key| Path::of(["state", key]);
     let on_disk = said.manager_type == Some(Manager::Persistent)
         || tools.values().any(|tool| tool.enabled && tool.config.state.manager_type == Some(Keeper::Persistent));
@@ -45,12 +45,12 @@ pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, de
         if !on_disk {
             let help =
                 "add manager_type = \"persistent\" to [state], or remove it; the hub's own store is said in [store]";
-            desk.wrong(&at(key), format!("only the persistent manager heeds `state.{key}`"), help);
+            desk.report(&at(key), format!("only the persistent manager heeds `state.{key}`"), help);
         }
     }
     if sessions && !said.session_isolation {
         let help = "remove one of the two: a session is of one thread, so states that all threads share belong to none";
-        desk.wrong(
+        desk.report(
             &at("session_isolation"),
             "session_isolation = false and manager_type = \"session\" exclude each other",
             help,
@@ -58,7 +58,7 @@ pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, de
     }
     if on_disk && said.persistence_format == Format::Json && said.backup_enabled {
         let help = "use persistence_format = \"sqlite\", or copy the folder, where each file is whole at any moment";
-        desk.wrong(&at("backup_enabled"), "a folder of JSON files makes no backups of itself", help);
+        desk.report(&at("backup_enabled"), "a folder of JSON files makes no backups of itself", help);
     }
     let manager = StateManagerConfig {
         manager_type: said.manager_type.map(|manager| match manager {
@@ -70,7 +70,7 @@ pub(super) fn resolve(said: &raw::State, tools: &BTreeMap<String, raw::Tool>, de
         auto_cleanup: said.auto_cleanup,
         cleanup_interval: said.cleanup_interval.0,
         persistence_path: if on_disk {
-            desk.file(&at("persistence_path"), &said.persistence_path)
+            desk.resolve_path(&at("persistence_path"), &said.persistence_path)
         } else {
             StateManagerConfig::default().persistence_path
         },

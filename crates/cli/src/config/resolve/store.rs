@@ -10,7 +10,7 @@ use toolhub::{
 
 use super::{
     super::{raw, tree::Path},
-    Desk,
+    Diagnostics,
 };
 
 /// Where records are kept, and for how long.
@@ -104,7 +104,7 @@ fn create_private_dir(folder: &std::path::Path) -> io::Result<()> {
     made.recursive(true).create(folder)
 }
 
-pub(super) fn resolve(said: &raw::Store, desk: &mut Desk<'_>) -> Store {
+pub(super) fn resolve(said: &raw::Store, desk: &mut Diagnostics<'_>) -> Store {
     let at = |key| Path::of(["store", key]);
     let backend = match said.backend {
         raw::Backend::Memory => {
@@ -116,7 +116,7 @@ pub(super) fn resolve(said: &raw::Store, desk: &mut Desk<'_>) -> Store {
             for (asked, key) in idle {
                 if asked {
                     let message = format!("`store.{key}` does nothing with backend = \"memory\"");
-                    desk.wrong(&at(key), message, "remove it, or use backend = \"sqlite\"");
+                    desk.report(&at(key), message, "remove it, or use backend = \"sqlite\"");
                 }
             }
             Backend::Memory
@@ -124,10 +124,11 @@ pub(super) fn resolve(said: &raw::Store, desk: &mut Desk<'_>) -> Store {
         raw::Backend::Sqlite => {
             if said.path.is_empty() || said.path.ends_with('/') {
                 let help = "name a file, such as \".toolhub/toolhub.db\"";
-                desk.wrong(&at("path"), format!("{:?} names no file", said.path), help);
+                desk.report(&at("path"), format!("{:?} names no file", said.path), help);
             }
-            let path = desk.file(&at("path"), &said.path);
-            let folder = said.backup.folder.as_deref().map(|folder| desk.file(&at("backup").key("folder"), folder));
+            let path = desk.resolve_path(&at("path"), &said.path);
+            let folder =
+                said.backup.folder.as_deref().map(|folder| desk.resolve_path(&at("backup").key("folder"), folder));
             let folder = folder.unwrap_or_else(|| path.with_file_name("backups"));
             let backup =
                 BackupSchedule { folder, interval: said.backup.interval.0, retention: said.backup.retention.0 };

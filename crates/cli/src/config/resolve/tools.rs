@@ -10,7 +10,7 @@ use toolhub::{
 
 use super::{
     super::{closest::closest, raw, tree::Path},
-    Desk,
+    Diagnostics,
     imports::Operation,
 };
 use crate::builtin;
@@ -44,14 +44,14 @@ static FACTORY: LazyLock<ToolFactory> = LazyLock::new(|| {
     }
 });
 
-pub(super) fn resolve(said: &RawTools, imported: Vec<Operation>, desk: &mut Desk<'_>) -> Tools {
+pub(super) fn resolve(said: &RawTools, imported: Vec<Operation>, desk: &mut Diagnostics<'_>) -> Tools {
     let mut tools = Tools::new();
     for operation in imported {
         let name = operation.name().to_owned();
         if said.contains_key(&name) || tools.contains_key(&name) {
             let help = "give one of them another name, or the document another `prefix`";
             let message = format!("there are two tools named `{name}`, and one of them comes from a document");
-            desk.wrong(&Path::of(["imports", "openapi"]), message, help);
+            desk.report(&Path::of(["imports", "openapi"]), message, help);
             continue;
         }
         tools.insert(name, Tool::Operation(Box::new(operation)));
@@ -59,7 +59,7 @@ pub(super) fn resolve(said: &RawTools, imported: Vec<Operation>, desk: &mut Desk
     for (name, tool) in said {
         let at = Path::of(["tools", name]);
         if let Err(error) = ToolName::new(name.as_str()) {
-            desk.wrong(&at, error.to_string(), "rename the section: [tools.my_tool]");
+            desk.report(&at, error.to_string(), "rename the section: [tools.my_tool]");
         }
         let plan = FACTORY.plan(name, &tool.config, &at, desk);
         if let Some(plan) = plan.filter(|_| tool.enabled) {
@@ -79,7 +79,7 @@ fn dependencies_of<'a>(name: &str, said: &'a RawTools, tools: &Tools) -> impl It
     tool.and_then(|tool| tool.config.depends_on.as_ref()).into_iter().flat_map(DependsOn::names)
 }
 
-fn check_dependencies(name: &str, said: &RawTools, tools: &Tools, desk: &mut Desk<'_>) {
+fn check_dependencies(name: &str, said: &RawTools, tools: &Tools, desk: &mut Diagnostics<'_>) {
     let at = Path::of(["tools", name]);
     for (way, base) in dependencies_of(name, said, tools) {
         let path = at.key("depends_on").join(way.0);
@@ -90,18 +90,18 @@ fn check_dependencies(name: &str, said: &RawTools, tools: &Tools, desk: &mut Des
             // What is wrong with one that is enabled is told at its own keys.
             if !written.enabled {
                 let message = format!("`{name}` waits for `{base}`, which is not enabled");
-                desk.wrong(&path, message, format!("enable [tools.{base}], or remove it here"));
+                desk.report(&path, message, format!("enable [tools.{base}], or remove it here"));
             }
         } else {
             let close = closest(base, tools.keys().map(String::as_str));
             let help = close.map_or_else(|| format!("add [tools.{base}]"), |close| format!("did you mean {close:?}?"));
-            desk.wrong(&path, format!("`{name}` waits for `{base}`, and there is no such tool"), help);
+            desk.report(&path, format!("`{name}` waits for `{base}`, and there is no such tool"), help);
         }
     }
 }
 
 /// Tools that wait for each other. One circle is named; the next is found when that is gone.
-fn check_cycles(said: &RawTools, tools: &Tools, desk: &mut Desk<'_>) {
+fn check_cycles(said: &RawTools, tools: &Tools, desk: &mut Diagnostics<'_>) {
     for start in tools.keys() {
         let (mut ahead, mut from) = (vec![start.as_str()], BTreeMap::<&str, &str>::new());
         while let Some(name) = ahead.pop() {
@@ -117,7 +117,7 @@ fn check_cycles(said: &RawTools, tools: &Tools, desk: &mut Desk<'_>) {
                     names.reverse();
                     let message =
                         format!("these tools wait for each other, so none could ever run: {}", names.join(" → "));
-                    return desk.wrong(
+                    return desk.report(
                         &Path::of(["tools", start, "depends_on"]),
                         message,
                         "remove one of the dependencies",

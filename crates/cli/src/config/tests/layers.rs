@@ -8,7 +8,7 @@ use super::{
         load,
         shape::{Shape, TextShape},
         show,
-        tree::{Path, Step},
+        tree::{KeySegment, Path},
     },
     ConfigFolder, LoadOptions, load_config,
 };
@@ -108,7 +108,7 @@ fn collect_leaves(shape: &Shape, path: &Path, found: &mut Vec<(Path, String)>) {
                 collect_leaves(others, &path.key("made_up"), found);
             }
         }
-        Shape::List { items, .. } if items.table().is_some() => collect_leaves(items, &path.place(0), found),
+        Shape::List { items, .. } if items.table().is_some() => collect_leaves(items, &path.index(0), found),
         Shape::AnyOf(all) => all.iter().for_each(|shape| collect_leaves(shape, path, found)),
         other => found.push((path.clone(), example_value(other))),
     }
@@ -138,8 +138,8 @@ fn set_by_both(path: &Path, value: &str) -> [Result<Value, String>; 2] {
     };
     let shape = Shape::of_config();
     let parts = path.0.iter().map(|step| match step {
-        Step::Key(key) => key.clone(),
-        Step::Place(place) => place.to_string(),
+        KeySegment::Key(key) => key.clone(),
+        KeySegment::Index(place) => place.to_string(),
     });
     let parts: Vec<String> = parts.collect();
     let at = |tree: &Node, problems: Vec<super::super::problem::Problem>| match problems.first() {

@@ -4,53 +4,59 @@
 
 use crate::{
     config::{
-        Desk, Hidden, KeyPath, SecretSource,
-        written::{AuthWay, KeyPlace, RestAuth},
+        Diagnostics, KeyPath, SecretSource, SecretString,
+        raw::{AuthWay, KeyPlace, RestAuth},
     },
     rest,
 };
 
 /// How requests show who they are from, with the secrets fetched. It can be compared, and shows none of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Auth(pub(super) Way);
+pub struct ResolvedAuth(pub(super) AuthMethod);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Way {
-    Bearer(Hidden),
-    Basic(String, Hidden),
-    Key(rest::KeyPlace, String, Hidden),
-    Client { token_url: String, id: String, secret: Hidden, scopes: Vec<String>, fields: Vec<(String, String)> },
+pub(super) enum AuthMethod {
+    Bearer(SecretString),
+    Basic(String, SecretString),
+    ApiKey(rest::KeyLocation, String, SecretString),
+    ClientCredentials {
+        token_url: String,
+        id: String,
+        secret: SecretString,
+        scopes: Vec<String>,
+        fields: Vec<(String, String)>,
+    },
 }
 
 impl RestAuth {
     /// Fetches what it needs; `None` when something is not there, which the desk is told. `at` is where it was said.
-    pub fn fetch(&self, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Auth> {
-        self.way(at, desk).map(Auth)
+    pub fn fetch(&self, at: &KeyPath, desk: &mut Diagnostics<'_>) -> Option<ResolvedAuth> {
+        self.resolve_method(at, desk).map(ResolvedAuth)
     }
 
-    fn way(&self, at: &KeyPath, desk: &mut Desk<'_>) -> Option<Way> {
+    fn resolve_method(&self, at: &KeyPath, desk: &mut Diagnostics<'_>) -> Option<AuthMethod> {
         let mut wants = |key: &'static str, secret: &Option<SecretSource>| match secret {
             Some(secret) => secret.fetch(&at.key(key), desk),
-            None => missing(key, self.way, at, desk),
+            None => report_missing(key, self.auth_type, at, desk),
         };
-        let text = |key: &'static str, text: &Option<String>, desk: &mut Desk<'_>| match text {
+        let text = |key: &'static str, text: &Option<String>, desk: &mut Diagnostics<'_>| match text {
             Some(text) => Some(text.clone()),
-            None => missing(key, self.way, at, desk),
+            None => report_missing(key, self.auth_type, at, desk),
         };
-        match self.way {
-            AuthWay::Bearer => wants("token", &self.token).map(Way::Bearer),
+        match self.auth_type {
+            AuthWay::Bearer => wants("token", &self.token).map(AuthMethod::Bearer),
             AuthWay::Basic => {
                 let password = wants("password", &self.password);
-                Some(Way::Basic(text("username", &self.username, desk)?, password?))
+                Some(AuthMethod::Basic(text("username", &self.username, desk)?, password?))
             }
             AuthWay::ApiKey => {
                 let value = wants("value", &self.value);
-                let place = match self.place {
-                    None | Some(KeyPlace::Header) => rest::KeyPlace::Header,
-                    Some(KeyPlace::Query) => rest::KeyPlace::Query,
-                    Some(KeyPlace::Cookie) => rest::KeyPlace::Cookie,
+                let place = match self.location {
+                    None | Some(KeyPlace::Header) => rest::KeyLocation::Header,
+                    Some(KeyPlace::Query) => rest::KeyLocation::Query,
+                    Some(KeyPlace::Cookie) => rest::KeyLocation::Cookie,
                 };
-                Some(Way::Key(place, text("name", &self.name, desk)?, value?))
+                Some(AuthMethod::ApiKey(place, text("name", &self.name, desk)?, value?))
             }
             AuthWay::Oauth2 => {
                 let secret = wants("client_secret", &self.client_secret);
@@ -58,13 +64,13 @@ impl RestAuth {
                     (text("token_url", &self.token_url, desk), text("client_id", &self.client_id, desk));
                 let fields = self.token_fields.clone().into_iter().collect();
                 let scopes = self.scopes.clone();
-                Some(Way::Client { token_url: token_url?, id: id?, secret: secret?, scopes, fields })
+                Some(AuthMethod::ClientCredentials { token_url: token_url?, id: id?, secret: secret?, scopes, fields })
             }
         }
     }
 }
 
-fn missing<T>(key: &str, way: AuthWay, at: &KeyPath, desk: &mut Desk<'_>) -> Option<T> {
+fn report_missing<T>(key: &str, way: AuthWay, at: &KeyPath, desk: &mut Diagnostics<'_>) -> Option<T> {
     let way = match way {
         AuthWay::Bearer => "bearer",
         AuthWay::Basic => "basic",
@@ -72,29 +78,33 @@ fn missing<T>(key: &str, way: AuthWay, at: &KeyPath, desk: &mut Desk<'_>) -> Opt
         AuthWay::Oauth2 => "oauth2",
     };
     let help = format!("add `{key}`; a secret is written {key} = {{ env = \"NAME\" }}");
-    desk.wrong(at, format!("`{at}` of the type \"{way}\" needs `{key}`"), help);
+    desk.report(at, format!("`{at}` of the type \"{way}\" needs `{key}`"), help);
     None
 }
 
-pub(super) fn secret(hidden: &Hidden) -> rest::Secret {
+pub(super) fn to_secret(hidden: &SecretString) -> rest::Secret {
     rest::Secret::plain(hidden.reveal())
 }
 
-impl Auth {
+impl ResolvedAuth {
     /// The same as `rest` takes it.
     #[must_use]
-    pub fn made(&self) -> rest::Auth {
+    pub fn to_rest(&self) -> rest::Auth {
         match &self.0 {
-            Way::Bearer(token) => rest::Auth::bearer(secret(token)),
-            Way::Basic(user, password) => rest::Auth::basic(user.as_str(), secret(password)),
-            Way::Key(place, name, key) => rest::Auth::ApiKey { place: *place, name: name.clone(), key: secret(key) },
-            Way::Client { token_url, id, secret: hidden, scopes, fields } => rest::Auth::ClientCredentials {
-                token_url: token_url.clone(),
-                client_id: id.clone(),
-                client_secret: secret(hidden),
-                scopes: scopes.clone(),
-                more: fields.clone(),
-            },
+            AuthMethod::Bearer(token) => rest::Auth::bearer(to_secret(token)),
+            AuthMethod::Basic(user, password) => rest::Auth::basic(user.as_str(), to_secret(password)),
+            AuthMethod::ApiKey(place, name, key) => {
+                rest::Auth::ApiKey { location: *place, name: name.clone(), key: to_secret(key) }
+            }
+            AuthMethod::ClientCredentials { token_url, id, secret: hidden, scopes, fields } => {
+                rest::Auth::ClientCredentials {
+                    token_url: token_url.clone(),
+                    client_id: id.clone(),
+                    client_secret: to_secret(hidden),
+                    scopes: scopes.clone(),
+                    extra_fields: fields.clone(),
+                }
+            }
         }
     }
 }

@@ -8,21 +8,21 @@ use std::path::PathBuf;
 use serde_json::Value;
 use toolhub_core::ConnectionStateConfig;
 
-use super::auth::{Auth, Way, secret};
+use super::auth::{AuthMethod, ResolvedAuth, to_secret};
 use crate::{
     config::{
-        Desk, Hidden, KeyPath, SecretSource,
-        written::{self, AnswerForm, Method},
+        Diagnostics, KeyPath, SecretSource, SecretString,
+        raw::{self, AnswerForm, Method},
     },
-    rest::{self, Answer, Body, RestError},
+    rest::{self, Body, ResponseFormat, RestError},
 };
 
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Rest {
-    said: written::Rest,
+pub(super) struct RestPlan {
+    raw: raw::Rest,
     headers: Vec<(String, Header)>,
-    auth: Option<Auth>,
+    auth: Option<ResolvedAuth>,
     ca_file: Option<PathBuf>,
     connection: ConnectionStateConfig,
 }
@@ -31,8 +31,8 @@ pub(super) struct Rest {
 #[derive(Debug, Clone, PartialEq)]
 enum Header {
     /// With arguments in it, or nothing to hide from whoever reads about the tool; not printed all the same.
-    Open(Hidden),
-    Secret(Hidden),
+    Public(SecretString),
+    Secret(SecretString),
 }
 
 /// A header of such a name is a secret, whatever it says.
@@ -44,22 +44,22 @@ fn is_secret(header: &str) -> bool {
 }
 
 /// What stands before the host in an address: a user, often with a password.
-fn user(address: &str) -> Option<&str> {
+fn url_userinfo(address: &str) -> Option<&str> {
     let host = address.split_once("://")?.1.split(['/', '?', '#']).next()?;
     host.rsplit_once('@').map(|(user, _)| user).filter(|user| !user.is_empty())
 }
 
 /// Works out a request. What is wrong is told the desk, and nothing is made of it then.
-pub(super) fn resolve(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) -> Rest {
+pub(super) fn resolve(said: &raw::Rest, at: &KeyPath, desk: &mut Diagnostics<'_>) -> RestPlan {
     let before = desk.problems().len();
-    address(said, at, desk);
+    check_address(said, at, desk);
     let has_address = desk.problems().len() == before;
     if said.body.is_some() && !said.form.is_empty() {
-        desk.wrong(&at.key("form"), "a request has one body, and this one has two", "keep either `body` or `form`");
+        desk.report(&at.key("form"), "a request has one body, and this one has two", "keep either `body` or `form`");
     }
     if said.follow_redirects == Some(false) && !said.redirect_hosts.is_empty() {
         let help = "remove `redirect_hosts`, or `follow_redirects = false`";
-        desk.wrong(&at.key("redirect_hosts"), "no redirect is followed, and here are hosts for them", help);
+        desk.report(&at.key("redirect_hosts"), "no redirect is followed, and here are hosts for them", help);
     }
     let mut headers = Vec::new();
     for (name, value) in &said.headers {
@@ -69,68 +69,68 @@ pub(super) fn resolve(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) -
         let header = if fetched || is_secret(name) && !text.reveal().contains('{') {
             Header::Secret(text)
         } else {
-            Header::Open(text)
+            Header::Public(text)
         };
         headers.push((name.clone(), header));
     }
     let auth = said.auth.as_ref().and_then(|auth| auth.fetch(&at.key("auth"), desk));
-    let ca_file = said.ca_file.as_deref().map(|file| desk.file(&at.key("ca_file"), file));
+    let ca_file = said.ca_file.as_deref().map(|file| desk.resolve_path(&at.key("ca_file"), file));
     let connection = said.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
-    let found = Rest { said: said.clone(), headers, auth, ca_file, connection };
-    let hidden = found.hidden();
+    let found = RestPlan { raw: said.clone(), headers, auth, ca_file, connection };
+    let hidden = found.secrets_to_redact();
     for RestError { setting, problem, .. } in found.request().problems() {
         // That of the two addresses, or of none, is told already.
         if setting == "url" && !has_address {
             continue;
         }
         let problem = hidden.iter().fold(problem, |problem, text| problem.replace(text, "••••"));
-        let path = found.place(at, &setting);
+        let path = found.setting_key(at, &setting);
         let message = if problem.starts_with("is ") || problem.starts_with("has ") {
             format!("`{}` {problem}", path.last_key())
         } else {
             problem
         };
-        desk.wrong(&path, message, "docs/guide/rest.md has examples");
+        desk.report(&path, message, "docs/guide/rest.md has examples");
     }
     found
 }
 
-fn address(said: &written::Rest, at: &KeyPath, desk: &mut Desk<'_>) {
+fn check_address(said: &raw::Rest, at: &KeyPath, desk: &mut Diagnostics<'_>) {
     match (&said.url, &said.base_url, &said.path) {
         (Some(_), None, None) | (None, Some(_), _) => {}
         (Some(_), ..) => {
             let help = "write either `url`, or `base_url` with `path`";
-            desk.wrong(&at.key("url"), "the address is said twice", help);
+            desk.report(&at.key("url"), "the address is said twice", help);
         }
         (None, None, _) => {
-            desk.wrong(at, "the tool has no address", "add `url = \"https://…\"`, or `base_url` with `path`");
+            desk.report(at, "the tool has no address", "add `url = \"https://…\"`, or `base_url` with `path`");
         }
     }
 }
 
-impl Rest {
+impl RestPlan {
     /// Whether it only reads, by its method.
     pub(super) fn is_read_only(&self) -> bool {
-        matches!(self.said.method, None | Some(Method::Get | Method::Head | Method::Options))
+        matches!(self.raw.method, None | Some(Method::Get | Method::Head | Method::Options))
     }
 
     /// What no message may repeat, though it is written where it can be seen.
-    fn hidden(&self) -> Vec<&str> {
+    fn secrets_to_redact(&self) -> Vec<&str> {
         let headers = self.headers.iter().filter_map(|(name, value)| match value {
-            Header::Open(text) if is_secret(name) => Some(text.reveal()),
+            Header::Public(text) if is_secret(name) => Some(text.reveal()),
             _ => None,
         });
         let token = match &self.auth {
-            Some(Auth(Way::Client { token_url, .. })) => Some(token_url),
+            Some(ResolvedAuth(AuthMethod::ClientCredentials { token_url, .. })) => Some(token_url),
             _ => None,
         };
-        let addresses = [&self.said.url, &self.said.base_url, &self.said.health_url].into_iter().flatten().chain(token);
-        headers.chain(addresses.filter_map(|address| user(address))).filter(|text| !text.is_empty()).collect()
+        let addresses = [&self.raw.url, &self.raw.base_url, &self.raw.health_url].into_iter().flatten().chain(token);
+        headers.chain(addresses.filter_map(|address| url_userinfo(address))).filter(|text| !text.is_empty()).collect()
     }
 
     /// Where a setting of the request stands in a config.
-    fn place(&self, at: &KeyPath, setting: &str) -> KeyPath {
-        let said = &self.said;
+    fn setting_key(&self, at: &KeyPath, setting: &str) -> KeyPath {
+        let said = &self.raw;
         let (section, inside) =
             setting.split_once('.').map_or((setting, None), |(section, inside)| (section, Some(inside)));
         let section = match section {
@@ -154,13 +154,13 @@ impl Rest {
     }
 
     /// More hosts that may be reached.
-    pub(super) fn allow(&mut self, hosts: &[String]) {
-        self.said.allow_hosts.extend_from_slice(hosts);
+    pub(super) fn allow_hosts(&mut self, hosts: &[String]) {
+        self.raw.allow_hosts.extend_from_slice(hosts);
     }
 
     /// The request.
     pub(super) fn request(&self) -> rest::Rest {
-        let said = &self.said;
+        let said = &self.raw;
         let method = match said.method.unwrap_or(Method::Get) {
             Method::Get => "GET",
             Method::Head => "HEAD",
@@ -177,8 +177,8 @@ impl Rest {
         request = said.query.iter().fold(request, |request, (name, value)| request.query(name, value));
         for (name, value) in &self.headers {
             request = match value {
-                Header::Open(text) => request.header(name, text.reveal()),
-                Header::Secret(hidden) => request.secret_header(name, secret(hidden)),
+                Header::Public(text) => request.header(name, text.reveal()),
+                Header::Secret(hidden) => request.secret_header(name, to_secret(hidden)),
             };
         }
         if let Some(body) = &said.body {
@@ -188,7 +188,7 @@ impl Rest {
             request = request.body(Body::Form(fields.collect()));
         }
         if let Some(auth) = &self.auth {
-            request = request.auth(auth.made());
+            request = request.auth(auth.to_rest());
         }
         request = request.connection(self.connection.clone()).session(said.session == Some(true));
         request = said.allow_hosts.iter().fold(request, rest::Rest::allow_host);
@@ -207,15 +207,15 @@ impl Rest {
     }
 
     fn with_result(&self, mut request: rest::Rest) -> rest::Rest {
-        let said = &self.said.result;
+        let said = &self.raw.result;
         if let Some(pointer) = &said.select {
             request = request.select(pointer);
         }
         if let Some(form) = said.form {
-            request = request.answer(match form {
-                AnswerForm::Json => Answer::Json,
-                AnswerForm::Text => Answer::Text,
-                AnswerForm::Binary => Answer::Binary,
+            request = request.response_format(match form {
+                AnswerForm::Json => ResponseFormat::Json,
+                AnswerForm::Text => ResponseFormat::Text,
+                AnswerForm::Binary => ResponseFormat::Binary,
             });
         }
         let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);

@@ -7,113 +7,131 @@ use std::{collections::HashSet, time::Duration};
 use hyper::{Method, header::HeaderName};
 use toolhub_net::Origin;
 
-use super::{OURS, join};
+use super::{RESERVED_HEADERS, join_url};
 use crate::rest::{
-    Auth, Body, KeyPlace, Parameter, Place, Rest, RestError, Style, address, encode, header_name,
-    leaf::Leaf,
-    request::{Content, Hole, PathPiece, Segment, Shape, Source},
+    Auth, Body, KeyLocation, Parameter, ParameterLocation, Rest, RestError, Style, encode, fixed_url,
+    json_template::JsonTemplate,
+    parse_header_name,
+    request::{BodyTemplate, PathPiece, Placeholder, RequestTemplate, Segment, ValueSource},
     template::{Piece, Template},
 };
 
 pub(super) struct Reader<'a> {
     rest: &'a Rest,
     pub(super) problems: Vec<RestError>,
-    named: HashSet<String>,
-    taken: HashSet<String>,
+    named_arguments: HashSet<String>,
+    reserved_query: HashSet<String>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(rest: &'a Rest) -> Self {
-        Self { rest, problems: Vec::new(), named: HashSet::new(), taken: HashSet::new() }
+        Self { rest, problems: Vec::new(), named_arguments: HashSet::new(), reserved_query: HashSet::new() }
     }
 
-    pub(super) fn wrong<T>(&mut self, setting: impl Into<String>, problem: impl Into<String>) -> Option<T> {
+    pub(super) fn report<T>(&mut self, setting: impl Into<String>, problem: impl Into<String>) -> Option<T> {
         self.problems.push(RestError::new(setting, problem));
         None
     }
 
     /// The origin, the template of the path and the text of the query.
-    pub(super) fn address(&mut self) -> Option<(Origin, Template, String)> {
+    pub(super) fn parse_address(&mut self) -> Option<(Origin, Template, String)> {
         let rest = self.rest;
         let (setting, text) = match (&rest.url, &rest.base_url) {
             (Some(url), None) => ("url", url.clone()),
             (None, Some(base)) => {
                 if base.contains(['?', '#', '{', '}']) {
-                    return self.wrong("base_url", "holds `?`, `#` or a brace; say queries and arguments with `path`");
+                    return self.report("base_url", "holds `?`, `#` or a brace; say queries and arguments with `path`");
                 }
-                ("base_url", join(base, rest.path.as_deref()))
+                ("base_url", join_url(base, rest.path.as_deref()))
             }
-            _ => return self.wrong("url", "either `url` or `base_url` with `path` is needed, and only one of them"),
+            _ => return self.report("url", "either `url` or `base_url` with `path` is needed, and only one of them"),
         };
         let begin = text.find("://").map_or(0, |at| at + 3);
         let end = text[begin..].find(['/', '?', '#']).map_or(text.len(), |at| begin + at);
         let (head, tail) = text.split_at(end);
         if head.contains(['{', '}']) {
-            let shown = address::without_user(head);
-            return self.wrong(setting, format!("`{shown}`: scheme, host and port may not depend on an argument"));
+            let shown = fixed_url::redact_url(head);
+            return self.report(setting, format!("`{shown}`: scheme, host and port may not depend on an argument"));
         }
-        let origin = match address::parse(head) {
+        let origin = match fixed_url::parse(head) {
             Ok((origin, _)) => origin,
-            Err(why) => return self.wrong(setting, format!("`{}` {why}", address::without_user(head))),
+            Err(why) => return self.report(setting, format!("`{}` {why}", fixed_url::redact_url(head))),
         };
         let setting = if rest.path.is_some() { "path" } else { setting };
         if tail.contains('#') {
-            return self.wrong(setting, "has a part behind `#`, which is never sent; leave it out, or write %23");
+            return self.report(setting, "has a part behind `#`, which is never sent; leave it out, or write %23");
         }
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
         match Template::parse(path) {
             Ok(path) => Some((origin, path, query.to_owned())),
-            Err(why) => self.wrong(setting, format!("the path {why}")),
+            Err(why) => self.report(setting, format!("the path {why}")),
         }
     }
 
-    pub(super) fn shape(&mut self, address: Option<(&Template, &str)>) -> Option<Shape> {
+    pub(super) fn request_template(&mut self, address: Option<(&Template, &str)>) -> Option<RequestTemplate> {
         let rest = self.rest;
         let method = self.method();
         let (path, in_url) = address.unzip();
         let path = path.map(|path| self.path(path)).unwrap_or_default();
-        let mut query = self.query_of_url(in_url.unwrap_or_default());
+        let mut query = self.url_query(in_url.unwrap_or_default());
         for (name, text) in &rest.query {
             let template = self.template(format!("query.{name}"), text);
-            query.push((name.clone(), Source::Template(template)));
+            query.push((name.clone(), ValueSource::Template(template)));
         }
         let (mut headers, mut cookies) = (Vec::new(), Vec::new());
         for (name, text) in &rest.headers {
             let (template, name) = (self.template(format!("headers.{name}"), text), self.header(name));
-            headers.extend(name.map(|name| (name, Source::Template(template))));
+            headers.extend(name.map(|name| (name, ValueSource::Template(template))));
         }
         for (name, _) in &rest.secret_headers {
             self.header(name);
         }
         for (name, text) in &rest.cookies {
             let template = self.template(format!("cookies.{name}"), text);
-            cookies.push((name.clone(), Source::Template(template)));
+            cookies.push((name.clone(), ValueSource::Template(template)));
         }
         for parameter in &rest.parameters {
-            let source = Source::Hole(self.hole(parameter));
-            match parameter.place {
-                Place::Path => {}
-                Place::Query => query.push((parameter.name.clone(), source)),
-                Place::Header => headers.extend(self.header(&parameter.name).map(|name| (name, source))),
-                Place::Cookie => cookies.push((parameter.name.clone(), source)),
+            let source = ValueSource::Placeholder(self.placeholder(parameter));
+            match parameter.location {
+                ParameterLocation::Path => {}
+                ParameterLocation::Query => query.push((parameter.name.clone(), source)),
+                ParameterLocation::Header => headers.extend(self.header(&parameter.name).map(|name| (name, source))),
+                ParameterLocation::Cookie => cookies.push((parameter.name.clone(), source)),
             }
         }
-        self.taken.extend(query.iter().map(|(name, _)| name.clone()));
-        let auth = rest.auth.as_ref().and_then(Auth::pair);
-        self.key_alone(auth, KeyPlace::Query, "query", &query);
-        self.key_alone(auth, KeyPlace::Cookie, "cookies", &cookies);
-        self.taken.extend(auth.filter(|(place, _)| *place == KeyPlace::Query).map(|(_, name)| name.to_owned()));
+        self.reserved_query.extend(query.iter().map(|(name, _)| name.clone()));
+        let auth = rest.auth.as_ref().and_then(Auth::key_parameter);
+        self.check_key_conflict(auth, KeyLocation::Query, "query", &query);
+        self.check_key_conflict(auth, KeyLocation::Cookie, "cookies", &cookies);
+        self.reserved_query
+            .extend(auth.filter(|(place, _)| *place == KeyLocation::Query).map(|(_, name)| name.to_owned()));
         let mut taken_cookies: HashSet<String> = cookies.iter().map(|(name, _)| name.clone()).collect();
-        taken_cookies.extend(auth.filter(|(place, _)| *place == KeyPlace::Cookie).map(|(_, name)| name.to_owned()));
+        taken_cookies.extend(auth.filter(|(place, _)| *place == KeyLocation::Cookie).map(|(_, name)| name.to_owned()));
         let body = self.body(method.as_ref());
-        let (named, taken) = (std::mem::take(&mut self.named), std::mem::take(&mut self.taken));
-        Some(Shape { method: method?, path, query, headers, cookies, body, named, taken, taken_cookies })
+        let (named, taken) = (std::mem::take(&mut self.named_arguments), std::mem::take(&mut self.reserved_query));
+        Some(RequestTemplate {
+            method: method?,
+            path,
+            query,
+            headers,
+            cookies,
+            body,
+            named_arguments: named,
+            reserved_query: taken,
+            reserved_cookies: taken_cookies,
+        })
     }
 
     /// Two values under one name would be sent, and the service might take the one that is no key.
-    fn key_alone(&mut self, auth: Option<(KeyPlace, &str)>, place: KeyPlace, word: &str, said: &[(String, Source)]) {
+    fn check_key_conflict(
+        &mut self,
+        auth: Option<(KeyLocation, &str)>,
+        place: KeyLocation,
+        word: &str,
+        said: &[(String, ValueSource)],
+    ) {
         if let Some((_, key)) = auth.filter(|(at, key)| *at == place && said.iter().any(|(name, _)| name == key)) {
-            self.wrong::<()>("auth", format!("the key `{key}` stands in the {word} already; leave one of them out"));
+            self.report::<()>("auth", format!("the key `{key}` stands in the {word} already; leave one of them out"));
         }
     }
 
@@ -121,7 +139,7 @@ impl<'a> Reader<'a> {
         let word = self.rest.method.to_ascii_uppercase();
         match word.as_str() {
             "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" => word.parse().ok(),
-            _ => self.wrong("method", format!("`{word}` is none of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")),
+            _ => self.report("method", format!("`{word}` is none of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")),
         }
     }
 
@@ -139,60 +157,60 @@ impl<'a> Reader<'a> {
                             segments
                                 .last_mut()
                                 .expect("there is a first one")
-                                .push(PathPiece::Text(encode::literal(part)));
+                                .push(PathPiece::Text(encode::encode_literal(part)));
                         }
                     }
                 }
                 Piece::Argument(name) => {
-                    let own = |said: &&Parameter| said.place == Place::Path && said.name == *name;
+                    let own = |said: &&Parameter| said.location == ParameterLocation::Path && said.name == *name;
                     let hole = match self.rest.parameters.iter().find(own) {
-                        Some(said) => self.hole(said),
+                        Some(said) => self.placeholder(said),
                         None => {
-                            self.named.insert(name.clone());
+                            self.named_arguments.insert(name.clone());
                             let argument = name.clone();
-                            Hole { name: argument.clone(), argument, style: Style::Simple, explode: false }
+                            Placeholder { name: argument.clone(), argument, style: Style::Simple, explode: false }
                         }
                     };
-                    segments.last_mut().expect("there is a first one").push(PathPiece::Hole(hole));
+                    segments.last_mut().expect("there is a first one").push(PathPiece::Placeholder(hole));
                 }
             }
         }
-        let names: HashSet<&str> = template.names().collect();
-        for said in self.rest.parameters.iter().filter(|said| said.place == Place::Path) {
+        let names: HashSet<&str> = template.argument_names().collect();
+        for said in self.rest.parameters.iter().filter(|said| said.location == ParameterLocation::Path) {
             if !names.contains(said.name.as_str()) {
-                self.wrong::<()>(
+                self.report::<()>(
                     "parameters",
                     format!("`{}` is to stand in the path, which has no `{{{0}}}`", said.name),
                 );
             }
         }
         let dots = |segment: &Segment| match &segment[..] {
-            [PathPiece::Text(text)] => matches!(encode::decoded(text).as_str(), "." | ".."),
+            [PathPiece::Text(text)] => matches!(encode::decode(text).as_str(), "." | ".."),
             _ => false,
         };
         if segments.iter().any(dots) {
-            self.wrong::<()>("path", "has a segment `.` or `..`; write the path it leads to");
+            self.report::<()>("path", "has a segment `.` or `..`; write the path it leads to");
         }
         // What stands before the first slash.
         segments.remove(0);
         if segments.is_empty() { vec![Vec::new()] } else { segments }
     }
 
-    fn query_of_url(&mut self, text: &str) -> Vec<(String, Source)> {
+    fn url_query(&mut self, text: &str) -> Vec<(String, ValueSource)> {
         let mut all = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if name.contains(['{', '}']) {
-                self.wrong::<()>("url", format!("the name `{name}` in the query may not depend on an argument"));
+                self.report::<()>("url", format!("the name `{name}` in the query may not depend on an argument"));
                 continue;
             }
             let mut template = self.template("url".into(), value);
             for piece in &mut template.0 {
                 if let Piece::Text(text) = piece {
-                    *text = encode::decoded(text);
+                    *text = encode::decode(text);
                 }
             }
-            all.push((encode::decoded(name), Source::Template(template)));
+            all.push((encode::decode(name), ValueSource::Template(template)));
         }
         all
     }
@@ -201,91 +219,91 @@ impl<'a> Reader<'a> {
     fn template(&mut self, setting: String, text: &str) -> Template {
         match Template::parse(text) {
             Ok(template) => {
-                self.named.extend(template.names().map(str::to_owned));
+                self.named_arguments.extend(template.argument_names().map(str::to_owned));
                 template
             }
             Err(why) => {
                 // What it says may be a secret.
-                self.wrong::<()>(setting, why);
+                self.report::<()>(setting, why);
                 Template::default()
             }
         }
     }
 
-    fn hole(&mut self, said: &Parameter) -> Hole {
-        let Parameter { place, name, argument, style, explode } = said.clone();
+    fn placeholder(&mut self, said: &Parameter) -> Placeholder {
+        let Parameter { location: place, name, argument, style, explode } = said.clone();
         let fits = match style {
             Style::Json => true,
-            Style::Simple => matches!(place, Place::Path | Place::Header),
-            Style::Label | Style::Matrix => place == Place::Path,
-            Style::Form => matches!(place, Place::Query | Place::Cookie),
-            Style::SpaceDelimited | Style::PipeDelimited | Style::DeepObject => place == Place::Query,
+            Style::Simple => matches!(place, ParameterLocation::Path | ParameterLocation::Header),
+            Style::Label | Style::Matrix => place == ParameterLocation::Path,
+            Style::Form => matches!(place, ParameterLocation::Query | ParameterLocation::Cookie),
+            Style::SpaceDelimited | Style::PipeDelimited | Style::DeepObject => place == ParameterLocation::Query,
         };
         if !fits {
-            self.wrong::<()>("parameters", format!("`{name}`: the style {style:?} is not for a {place:?}"));
+            self.report::<()>("parameters", format!("`{name}`: the style {style:?} is not for a {place:?}"));
         }
-        self.named.insert(argument.clone());
-        Hole { argument, name, style, explode }
+        self.named_arguments.insert(argument.clone());
+        Placeholder { argument, name, style, explode }
     }
 
     fn header(&mut self, name: &str) -> Option<HeaderName> {
-        match header_name(name) {
-            Ok(name) if OURS.contains(&name.as_str()) => {
+        match parse_header_name(name) {
+            Ok(name) if RESERVED_HEADERS.contains(&name.as_str()) => {
                 let help = if name == "cookie" {
                     "; say a key that is a cookie with `auth`, and in code others with `cookies`"
                 } else {
                     ""
                 };
-                self.wrong(format!("headers.{name}"), format!("this header is set by HTTP itself{help}"))
+                self.report(format!("headers.{name}"), format!("this header is set by HTTP itself{help}"))
             }
             Ok(name) => Some(name),
-            Err(()) => self.wrong(format!("headers.{name}"), "is no name of a header"),
+            Err(()) => self.report(format!("headers.{name}"), "is no name of a header"),
         }
     }
 
-    fn body(&mut self, method: Option<&Method>) -> Option<Content> {
+    fn body(&mut self, method: Option<&Method>) -> Option<BodyTemplate> {
         let said = self.rest.body.as_ref()?;
         if matches!(method, Some(&Method::GET | &Method::HEAD)) {
-            return self.wrong("body", "a GET or HEAD has no body; use `query`, or another method");
+            return self.report("body", "a GET or HEAD has no body; use `query`, or another method");
         }
         Some(match said {
-            Body::Json(template) => match Leaf::parse(template) {
+            Body::Json(template) => match JsonTemplate::parse(template) {
                 Ok(leaf) => {
-                    leaf.names(&mut self.named);
-                    Content::Json(leaf)
+                    leaf.collect_argument_names(&mut self.named_arguments);
+                    BodyTemplate::Json(leaf)
                 }
-                Err(why) => return self.wrong("body", why),
+                Err(why) => return self.report("body", why),
             },
-            Body::Form(fields) => Content::Form(
+            Body::Form(fields) => BodyTemplate::Form(
                 fields.iter().map(|(name, text)| (name.clone(), self.template(format!("body.{name}"), text))).collect(),
             ),
-            Body::FormOf { argument, fields } => {
-                self.named.insert(argument.clone());
-                Content::FormOf(argument.clone(), fields.clone())
+            Body::FormFromArgument { argument, fields } => {
+                self.named_arguments.insert(argument.clone());
+                BodyTemplate::FormFromArgument(argument.clone(), fields.clone())
             }
-            Body::Text(text) => Content::Text(self.template("body".into(), text)),
+            Body::Text(text) => BodyTemplate::Text(self.template("body".into(), text)),
         })
     }
 
     /// What else may be wrong.
-    pub(super) fn settings(&mut self) {
+    pub(super) fn check_settings(&mut self) {
         let rest = self.rest;
         self.problems.extend(rest.auth.iter().flat_map(Auth::problems));
         for (name, secret) in &rest.secret_headers {
             if let Err(error) = secret.read() {
-                self.wrong::<()>(format!("headers.{name}"), error.to_string());
+                self.report::<()>(format!("headers.{name}"), error.to_string());
             }
         }
         if let Some(pointer) = rest.select.as_deref().filter(|pointer| !pointer.is_empty() && !pointer.starts_with('/'))
         {
-            self.wrong::<()>(
+            self.report::<()>(
                 "select",
                 format!("`{pointer}` is no JSON pointer; one begins with a slash: `/{pointer}`"),
             );
         }
         let connection = &rest.connection;
         if connection.pool_size.saturating_add(connection.max_overflow) == 0 {
-            self.wrong::<()>("connection.pool_size", "with `max_overflow` it is 0, so no request could ever be made");
+            self.report::<()>("connection.pool_size", "with `max_overflow` it is 0, so no request could ever be made");
         }
         let times = [
             ("timeout", connection.timeout),
@@ -294,11 +312,11 @@ impl<'a> Reader<'a> {
             ("write_timeout", connection.write_timeout),
         ];
         for (name, _) in times.into_iter().filter(|(_, time)| *time == Duration::ZERO) {
-            self.wrong::<()>(format!("connection.{name}"), "is 0, so no request could ever be made");
+            self.report::<()>(format!("connection.{name}"), "is 0, so no request could ever be made");
         }
         for host in &rest.allow_hosts {
             if host.is_empty() || host.contains(['/', '*', '@']) || host.contains(char::is_whitespace) {
-                self.wrong::<()>(
+                self.report::<()>(
                     "allow_hosts",
                     format!("`{host}` is no host; write `10.0.0.7`, `localhost` or `box.local:8080`"),
                 );

@@ -2,15 +2,16 @@
 
 use serde_json::json;
 
-use super::{call, misbehaving::Log, python, wrong};
+use super::{call, misbehavior::LogCapture, python, wrong};
 
-const LONG: &str = "canary-4711-0815-and-more-of-it";
+const LONG_SECRET: &str = "canary-4711-0815-and-more-of-it";
 /// Another one that begins the same way, and one of several lines, as keys in PEM are.
-const SHORT: &str = "canary-4711";
-const LINES: &str = "-----BEGIN KEY-----\r\ncanary/MIIEpAIBAAKCAQEA\r\ncanary/7bq+fUqQ2vtkWn7\r\n-----END KEY-----";
+const SHORT_SECRET: &str = "canary-4711";
+const MULTILINE_SECRET: &str =
+    "-----BEGIN KEY-----\r\ncanary/MIIEpAIBAAKCAQEA\r\ncanary/7bq+fUqQ2vtkWn7\r\n-----END KEY-----";
 
 /// Programs that have the secrets in `long`, `short` and `lines`, and end badly.
-const SLIPS: [&str; 9] = [
+const LEAKING_PROGRAMS: [&str; 9] = [
     "aside(long, short)",
     "print(long)",
     "print('{\"a\": \"' + long)",
@@ -25,14 +26,14 @@ const SLIPS: [&str; 9] = [
 
 #[tokio::test]
 async fn no_slip_of_a_program_shows_a_secret_it_was_given() {
-    for (slip, stateful) in SLIPS.into_iter().flat_map(|slip| [(slip, false), (slip, true)]) {
-        let log = Log::default();
+    for (slip, stateful) in LEAKING_PROGRAMS.into_iter().flat_map(|slip| [(slip, false), (slip, true)]) {
+        let log = LogCapture::default();
         let _here = tracing::subscriber::set_default(log.clone());
         let code = format!(
             "import os, sys\nlong, short, lines = (os.environ[name] for name in ('LONG', 'SHORT', 'LINES'))\n\
              def aside(*words): print(*words, file=sys.stderr)\nsys.stdin.readline()\n{slip}\nsys.exit(3)"
         );
-        let command = python(&code).env("SHORT", SHORT).env("LONG", LONG).env("LINES", LINES);
+        let command = python(&code).env("SHORT", SHORT_SECRET).env("LONG", LONG_SECRET).env("LINES", MULTILINE_SECRET);
         let tool = if stateful { command.stateful_tool("it") } else { command.tool("it") };
         let outcome = call(tool, json!({})).await;
         let told = wrong(&outcome);

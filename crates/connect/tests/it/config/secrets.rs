@@ -3,23 +3,23 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use toolhub_connect::config::{Desk, Ground, KeyPath, ToolConfig, ToolFactory, create_tool};
+use toolhub_connect::config::{ConfigEnv, Diagnostics, KeyPath, ToolConfig, ToolFactory, create_tool};
 use toolhub_testkit::TempFolder;
 
-use super::{hub, problems, written};
-use crate::{command::good, rest::support::Server};
+use super::{hub, parse_config, problems};
+use crate::{command::expect_output, rest::support::Server};
 
 const CANARY: &str = "canary-4711-0815-and-more-of-it";
 
 /// A process that has the secret in its environment.
-struct Vault;
+struct SecretEnv;
 
-impl Ground for Vault {
+impl ConfigEnv for SecretEnv {
     fn variable(&self, name: &str) -> Option<String> {
         (name == "VAULT_TOKEN").then(|| CANARY.into())
     }
 
-    fn file(&self, _: &KeyPath, path: &str) -> PathBuf {
+    fn resolve_path(&self, _: &KeyPath, path: &str) -> PathBuf {
         path.into()
     }
 }
@@ -30,31 +30,31 @@ async fn a_secret_comes_from_a_variable_a_file_or_the_text_and_is_in_no_text_of_
     let file = folder.join("token");
     std::fs::write(&file, format!("  {CANARY}\n")).unwrap();
     let server = Server::echo().await;
-    let factory = ToolFactory::new().ground(Vault);
+    let factory = ToolFactory::new().config_env(SecretEnv);
     for token in [json!({"env": "VAULT_TOKEN"}), json!({"file": file}), json!(CANARY)] {
-        let config = written(json!({
+        let config = parse_config(json!({
             "name": "it", "url": server.url("/"), "allow_hosts": ["127.0.0.1"],
             "auth": {"type": "api_key", "name": "X-Key", "value": token}, "headers": {"X-Session": token, "X-Plain": token},
         }));
         let hub = hub().await;
         hub.register(factory.create_tool(&config).unwrap()).unwrap();
         let outcome = hub.call("it", json!({})).await;
-        let seen = server.take().remove(0);
+        let seen = server.take_requests().remove(0);
         assert_eq!((seen.header("x-key"), seen.header("x-session")), (CANARY, CANARY));
         let said = |key: &KeyPath| [KeyPath::of(["url"])].contains(key);
-        let plan = factory.plan("it", &config, &KeyPath::default(), &mut Desk::new(&Vault, &said)).unwrap();
+        let plan = factory.plan("it", &config, &KeyPath::default(), &mut Diagnostics::new(&SecretEnv, &said)).unwrap();
         let definition = format!("{:?}", hub.list(&toolhub_core::Filter::default())[0].definition);
         let written = serde_json::to_string(&config).unwrap();
         for text in [format!("{config:?}"), format!("{plan:#?}"), definition, written, format!("{outcome:?}")] {
             assert!(!["canary", "4711", "0815"].iter().any(|part| text.contains(part)), "{text}");
         }
-        good(outcome);
+        expect_output(outcome);
     }
 }
 
 #[test]
 fn what_is_wrong_is_told_without_the_secret() {
-    let factory = ToolFactory::new().ground(Vault);
+    let factory = ToolFactory::new().config_env(SecretEnv);
     let found = problems(
         &factory,
         json!({
@@ -96,9 +96,10 @@ fn a_variable_that_is_not_set_and_a_file_that_is_not_there_are_told_at_their_key
 #[tokio::test]
 async fn the_environment_of_the_process_is_what_is_asked_where_nothing_is_said() {
     let code = "import json, os\nprint(json.dumps(os.environ['COPY']))";
-    let config =
-        written(json!({"name": "it", "command": "python3", "args": ["-c", code], "env": {"COPY": {"env": "PATH"}}}));
+    let config = parse_config(
+        json!({"name": "it", "command": "python3", "args": ["-c", code], "env": {"COPY": {"env": "PATH"}}}),
+    );
     let hub = hub().await;
     hub.register(create_tool(&config).unwrap()).unwrap();
-    assert_eq!(good(hub.call("it", json!({})).await), std::env::var("PATH").unwrap());
+    assert_eq!(expect_output(hub.call("it", json!({})).await), std::env::var("PATH").unwrap());
 }

@@ -8,7 +8,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use toolhub_connect::{
-    openapi::{self, Credential, Imported, Options, SchemeKind},
+    openapi::{self, Credential, ImportedDocument, Options, SchemeKind},
     rest::{Auth, Rest, Secret},
 };
 use toolhub_core::{ErrorKind, Status, ToolHub};
@@ -18,7 +18,7 @@ use super::{document, import};
 /// A server that writes down every request, and answers `{"ok": true}`.
 struct Recorder {
     address: String,
-    seen: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Recorder {
@@ -32,21 +32,21 @@ impl Recorder {
                 tokio::spawn(serve(stream, shared.clone()));
             }
         });
-        Self { address, seen }
+        Self { address, requests: seen }
     }
 
     /// The one request that came since the last time.
     #[track_caller]
-    fn request(&self) -> Request {
-        let mut seen = std::mem::take(&mut *self.seen.lock().unwrap());
+    fn take_request(&self) -> RecordedRequest {
+        let mut seen = std::mem::take(&mut *self.requests.lock().unwrap());
         assert_eq!(seen.len(), 1, "{seen:?}");
-        Request(seen.remove(0))
+        RecordedRequest(seen.remove(0))
     }
 }
 
-struct Request(String);
+struct RecordedRequest(String);
 
-impl Request {
+impl RecordedRequest {
     /// Method and address.
     fn line(&self) -> &str {
         self.0.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1")
@@ -96,10 +96,10 @@ async fn a_document_is_fetched_like_everything_else_behind_the_guard() {
     // A host on this machine has to be named.
     let error = openapi::import_url(&url, &Options::default()).await.unwrap_err().to_string();
     assert!(error.starts_with("the document cannot be fetched: ") && error.contains("127.0.0.1"), "{error}");
-    assert!(recorder.seen.lock().unwrap().is_empty());
+    assert!(recorder.requests.lock().unwrap().is_empty());
     let text = openapi::fetch(Rest::get(&url).allow_host("127.0.0.1").header("X-Who", "me")).await.unwrap();
     assert_eq!(text, "{\"ok\": true}");
-    let request = recorder.request();
+    let request = recorder.take_request();
     assert_eq!((request.line(), request.header("x-who")), ("GET /v1/openapi.json", Some("me")));
 }
 
@@ -107,19 +107,19 @@ fn options(recorder: &Recorder) -> Options {
     Options { base_url: Some(recorder.address.clone()), trust: true, ..Options::default() }
 }
 
-async fn hub(imported: &Imported) -> ToolHub {
-    let tools = imported.plans.iter().map(|plan| plan.tool_by(plan.request().allow_host("127.0.0.1")));
+async fn hub(imported: &ImportedDocument) -> ToolHub {
+    let tools = imported.plans.iter().map(|plan| plan.tool_with_request(plan.request().allow_host("127.0.0.1")));
     ToolHub::builder().tools(tools.collect::<Vec<_>>()).build().await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Calls the one tool of a document and gives back what it sent.
-async fn sent(paths: Value, arguments: Value) -> Request {
+async fn call_and_record(paths: Value, arguments: Value) -> RecordedRequest {
     let recorder = Recorder::start().await;
     let imported = import(&document("3.0.3", paths), &options(&recorder));
     let hub = hub(&imported).await;
     let outcome = hub.call(imported.plans[0].name.as_str(), arguments).await;
     assert_eq!(outcome.output, json!({"ok": true}), "{}", outcome.model_text());
-    recorder.request()
+    recorder.take_request()
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn every_parameter_goes_to_its_place_in_its_style() {
         parameter.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         parameter
     };
-    let request = sent(
+    let request = call_and_record(
         json!({"/pets/{pet-id}/toys/{toys}.json": {"get": {"parameters": [
             parameter("pet-id", "path", &string, json!({})),
             parameter("toys", "path", &list, json!({})),
@@ -159,7 +159,7 @@ async fn every_parameter_goes_to_its_place_in_its_style() {
     assert_eq!(request.body(), "");
 }
 
-fn with_body(kind: &str, content: Value, required: bool) -> Value {
+fn patch_with_body(kind: &str, content: Value, required: bool) -> Value {
     json!({"/pets": {"patch": {"requestBody": {"required": required, "content": {kind: content}}}}})
 }
 
@@ -168,42 +168,49 @@ async fn members_of_a_body_come_together_again() {
     let schema = json!({"schema": {"type": "object", "properties": {
         "name": {"type": "string", "nullable": true}, "x-age": {"type": "integer"}, "other": {"type": "string"},
     }}});
-    let request = sent(with_body("application/json", schema.clone(), true), json!({"name": null, "x_age": 3})).await;
+    let request =
+        call_and_record(patch_with_body("application/json", schema.clone(), true), json!({"name": null, "x_age": 3}))
+            .await;
     assert_eq!(request.line(), "PATCH /v1/pets");
     assert_eq!(request.header("content-type"), Some("application/json"));
     // What is null was said; what was not said is not there.
     assert_eq!(request.json(), json!({"name": null, "x-age": 3}));
-    let request = sent(with_body("application/merge-patch+json", schema.clone(), true), json!({})).await;
+    let request =
+        call_and_record(patch_with_body("application/merge-patch+json", schema.clone(), true), json!({})).await;
     assert_eq!((request.header("content-type"), request.body()), (Some("application/merge-patch+json"), "{}"));
-    let request = sent(with_body("application/json", schema, false), json!({})).await;
+    let request = call_and_record(patch_with_body("application/json", schema, false), json!({})).await;
     assert_eq!((request.header("content-type"), request.body()), (None, ""));
 }
 
 #[tokio::test]
 async fn a_body_may_be_anything_a_form_or_text() {
     let list = json!({"schema": {"type": "array", "items": {}}});
-    let request = sent(with_body("application/json", list, true), json!({"body": [1, {"a": null}]})).await;
+    let request =
+        call_and_record(patch_with_body("application/json", list, true), json!({"body": [1, {"a": null}]})).await;
     assert_eq!(request.json(), json!([1, {"a": null}]));
     let form = json!({
         "schema": {"type": "object", "properties": {"a": {"type": "string"}, "many": {"type": "array"}, "deep": {"type": "object"}}},
         "encoding": {"deep": {"style": "deepObject", "explode": true}},
     });
     let given = json!({"a": "x y&z", "many": [1, 2], "deep": {"k": {"l": true}}});
-    let request = sent(with_body("application/x-www-form-urlencoded", form, true), given).await;
+    let request = call_and_record(patch_with_body("application/x-www-form-urlencoded", form, true), given).await;
     assert_eq!(request.header("content-type"), Some("application/x-www-form-urlencoded"));
     assert_eq!(request.body(), "a=x%20y%26z&deep%5Bk%5D%5Bl%5D=true&many=1&many=2");
-    let request =
-        sent(with_body("text/plain", json!({"schema": {"type": "string"}}), true), json!({"body": "Grüße"})).await;
+    let request = call_and_record(
+        patch_with_body("text/plain", json!({"schema": {"type": "string"}}), true),
+        json!({"body": "Grüße"}),
+    )
+    .await;
     assert_eq!((request.header("content-type"), request.body()), (Some("text/plain; charset=utf-8"), "Grüße"));
 }
 
 #[tokio::test]
 async fn what_a_path_always_asks_for_is_sent_too() {
-    let request = sent(json!({"/pets?action=list&x=%7B": {"get": {}}}), json!({})).await;
+    let request = call_and_record(json!({"/pets?action=list&x=%7B": {"get": {}}}), json!({})).await;
     assert_eq!(request.line(), "GET /v1/pets?action=list&x=%7B");
 }
 
-fn secured() -> Value {
+fn secured_document() -> Value {
     let mut document = document(
         "3.0.0",
         json!({
@@ -242,7 +249,7 @@ async fn requests_are_signed_as_their_operation_asks() {
     ];
     let credentials = credentials.map(|(name, given)| (name.to_owned(), given)).into();
     let options = Options { credentials, auth: Some(Auth::bearer(Secret::plain("otherwise"))), ..options(&recorder) };
-    let imported = import(&secured(), &options);
+    let imported = import(&secured_document(), &options);
     let hub = hub(&imported).await;
     for (tool, line, header, expected) in [
         ("header", "GET /v1/header", "x-key", Some("in-header")),
@@ -257,7 +264,7 @@ async fn requests_are_signed_as_their_operation_asks() {
     ] {
         let outcome = hub.call(tool, json!({})).await;
         assert_eq!(outcome.status, Status::Success, "{tool}: {}", outcome.model_text());
-        let request = recorder.request();
+        let request = recorder.take_request();
         assert_eq!((request.line(), request.header(header)), (line, expected), "{tool}");
     }
 }
@@ -265,7 +272,7 @@ async fn requests_are_signed_as_their_operation_asks() {
 #[tokio::test]
 async fn a_key_that_a_document_describes_as_a_parameter_too_is_sent_once() {
     let recorder = Recorder::start().await;
-    let mut document = secured();
+    let mut document = secured_document();
     for (path, place, name) in [("/query", "query", "k"), ("/header", "header", "x-key"), ("/other", "query", "o")] {
         let said = |name: &str| json!({"name": name, "in": place, "required": true, "schema": {"type": "string"}});
         document["paths"][path]["get"]["parameters"] = json!([said(name), said("word")]);
@@ -284,7 +291,7 @@ async fn a_key_that_a_document_describes_as_a_parameter_too_is_sent_once() {
     ] {
         let outcome = hub.call(tool, json!({"word": "w"})).await;
         assert_eq!(outcome.status, Status::Success, "{tool}: {}", outcome.model_text());
-        let request = recorder.request();
+        let request = recorder.take_request();
         assert_eq!((request.line(), request.header("x-key")), (line, key), "{tool}");
     }
 }
@@ -292,7 +299,7 @@ async fn a_key_that_a_document_describes_as_a_parameter_too_is_sent_once() {
 #[test]
 fn an_import_says_which_secrets_it_needs() {
     let options = Options { prefix: Some("pet".into()), ..Options::default() };
-    let imported = import(&secured(), &options);
+    let imported = import(&secured_document(), &options);
     let told: Vec<_> =
         imported.schemes.iter().map(|scheme| (scheme.name.as_str(), scheme.variables.join(" "))).collect();
     let expected = [
@@ -305,9 +312,9 @@ fn an_import_says_which_secrets_it_needs() {
     ];
     assert_eq!(told, expected.map(|(name, variables)| (name, variables.to_owned())));
     assert_eq!(imported.schemes[3].kind, SchemeKind::HeaderKey("X-Key".into()));
-    assert_eq!(imported.schemes[3].kind.words(), "a key, sent in the header `X-Key`");
-    assert!(imported.schemes.iter().all(|scheme| !scheme.given));
-    let both = imported.plans.iter().find(|plan| plan.original == "both").unwrap();
+    assert_eq!(imported.schemes[3].kind.description(), "a key, sent in the header `X-Key`");
+    assert!(imported.schemes.iter().all(|scheme| !scheme.has_credential));
+    let both = imported.plans.iter().find(|plan| plan.original_name == "both").unwrap();
     assert_eq!(both.security, [vec!["missing"], vec!["cookie", "key"]]);
 }
 
@@ -315,7 +322,7 @@ fn an_import_says_which_secrets_it_needs() {
 fn a_credential_for_nothing_or_of_the_wrong_kind_is_refused() {
     let check = |name: &str, given: Credential, expected: &str| {
         let options = Options { credentials: [(name.to_owned(), given)].into(), ..Options::default() };
-        let error = toolhub_connect::openapi::import_value(&secured(), &options).unwrap_err().to_string();
+        let error = toolhub_connect::openapi::import_value(&secured_document(), &options).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
     check("kee", Credential::Token(Secret::plain("x")), "no security scheme `kee`; it has `basic`, `bearer`");
@@ -329,10 +336,10 @@ async fn imported_tools_ask_before_they_change_anything_unless_trusted() {
     let imported = import(&document("3.0.0", paths), &Options { trust: false, ..options(&recorder) });
     let hub = hub(&imported).await;
     assert_eq!(hub.call("read", json!({})).await.status, Status::Success);
-    recorder.request();
+    recorder.take_request();
     let refused = hub.call("write", json!({})).cannot_wait().await;
     assert_eq!(refused.error_kind(), Some(ErrorKind::ApprovalRequired), "{}", refused.model_text());
-    assert!(recorder.seen.lock().unwrap().is_empty());
+    assert!(recorder.requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -344,17 +351,17 @@ async fn an_address_for_tokens_may_be_relative_and_a_bad_one_costs_only_its_oper
         ("/oauth/token", None, Err("`token_url` is no address")),
         ("ftp://auth.example/", None, Err("`token_url` begins with `ftp:`")),
     ] {
-        let mut document = secured();
+        let mut document = secured_document();
         document["components"]["securitySchemes"]["missing"]["flows"]["clientCredentials"]["tokenUrl"] =
             token_url.into();
         let credentials = [("missing".to_owned(), given.clone())].into();
         let options = Options { credentials, document_url: from.map(str::to_owned), ..Options::default() };
         let imported = import(&document, &options);
-        let (found, warned) = (super::names(&imported), super::warnings(&imported).join("; "));
+        let (found, warned) = (super::tool_names(&imported), super::warnings(&imported).join("; "));
         match expected {
             Ok(address) => {
                 let scheme = imported.schemes.iter().find(|scheme| scheme.name == "missing").unwrap();
-                assert!(scheme.kind.words().contains(address), "{:?}", scheme.kind);
+                assert!(scheme.kind.description().contains(address), "{:?}", scheme.kind);
                 assert!(found.contains(&"other"), "{warned}");
             }
             Err(words) => {

@@ -238,25 +238,25 @@ paths:
 }
 
 /// A row of numbers that look like chance, the same each time.
-struct Dice(u64);
+struct FuzzRng(u64);
 
-impl Dice {
+impl FuzzRng {
     fn below(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % most.max(1)
     }
 
     /// Puts something else somewhere into a value.
-    fn mangle(&mut self, value: &mut Value) {
+    fn mutate(&mut self, value: &mut Value) {
         let deeper = self.below(8) > 0;
         match value {
             Value::Object(members) if deeper && !members.is_empty() => {
                 let at = self.below(members.len());
-                self.mangle(members.values_mut().nth(at).unwrap());
+                self.mutate(members.values_mut().nth(at).unwrap());
             }
             Value::Array(items) if deeper && !items.is_empty() => {
                 let at = self.below(items.len());
-                self.mangle(&mut items[at]);
+                self.mutate(&mut items[at]);
             }
             other => {
                 let odd = [
@@ -318,12 +318,12 @@ async fn a_mangled_document_is_refused_or_gives_tools_that_can_be_registered() {
         },
     });
     let rounds = soak(150, 20_000);
-    let mut dice = Dice(7);
+    let mut dice = FuzzRng(7);
     let mut imported = 0;
     for round in 0..rounds {
         let mut document = whole.clone();
         for _ in 0..=dice.below(3) {
-            dice.mangle(&mut document);
+            dice.mutate(&mut document);
         }
         let Ok(found) = openapi::import_value(&document, &Options::default()) else { continue };
         let hub = ToolHub::builder().tools(found.tools()).build().await;

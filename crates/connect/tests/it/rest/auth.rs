@@ -10,30 +10,33 @@ use tokio::sync::Semaphore;
 use toolhub_connect::rest::{Auth, Rest, Secret, Upstreams};
 use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, ToolHub, testing::AssertOutcome};
 
-use super::support::{Seen, Server, answer, anything, call, hub, local, ok, until};
+use super::support::{
+    RecordedRequest, Server, allow_local, any_object_schema, call, http_response, hub, json_ok, wait_until,
+};
 
-async fn seen(change: impl FnOnce(Rest) -> Rest) -> Seen {
+async fn request_with(change: impl FnOnce(Rest) -> Rest) -> RecordedRequest {
     let server = Server::echo().await;
-    let hub = hub(change(local(Rest::get(server.url("/x?a=1"))))).await;
+    let hub = hub(change(allow_local(Rest::get(server.url("/x?a=1"))))).await;
     call(&hub, json!({})).await.assert_success();
-    server.only()
+    server.single_request()
 }
 
 #[tokio::test]
 async fn each_sort_of_credentials_goes_to_its_place() {
     let secret = || Secret::plain("s3cr3t&?");
-    let request = seen(|rest| rest.auth(Auth::bearer(secret()))).await;
+    let request = request_with(|rest| rest.auth(Auth::bearer(secret()))).await;
     assert_eq!(request.header("authorization"), "Bearer s3cr3t&?");
-    let request = seen(|rest| rest.auth(Auth::basic("Aladdin", Secret::plain("open sesame")))).await;
+    let request = request_with(|rest| rest.auth(Auth::basic("Aladdin", Secret::plain("open sesame")))).await;
     assert_eq!(request.header("authorization"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
-    let request = seen(|rest| rest.auth(Auth::header_key("X-Api-Key", secret()))).await;
+    let request = request_with(|rest| rest.auth(Auth::header_key("X-Api-Key", secret()))).await;
     assert_eq!(request.header("x-api-key"), "s3cr3t&?");
-    let request = seen(|rest| rest.auth(Auth::query_key("key", secret()))).await;
+    let request = request_with(|rest| rest.auth(Auth::query_key("key", secret()))).await;
     assert_eq!(request.target, "/x?a=1&key=s3cr3t%26%3F");
-    let request = seen(|rest| rest.secret_header("X-One", secret()).secret_header("X-Two", Secret::plain("2"))).await;
+    let request =
+        request_with(|rest| rest.secret_header("X-One", secret()).secret_header("X-Two", Secret::plain("2"))).await;
     assert_eq!((request.header("x-one"), request.header("x-two")), ("s3cr3t&?", "2"));
     // A variable that every process of these tests has.
-    let request = seen(|rest| rest.auth(Auth::bearer(Secret::env("PATH")))).await;
+    let request = request_with(|rest| rest.auth(Auth::bearer(Secret::env("PATH")))).await;
     assert_eq!(request.header("authorization"), format!("Bearer {}", std::env::var("PATH").unwrap()));
 }
 
@@ -44,7 +47,7 @@ async fn a_secret_in_a_file_is_read_again_when_it_has_changed() {
     let path = folder.join("token");
     std::fs::write(&path, "first\n").unwrap();
     let server = Server::echo().await;
-    let hub = hub(local(Rest::get(server.url("/"))).auth(Auth::bearer(Secret::file(&path)))).await;
+    let hub = hub(allow_local(Rest::get(server.url("/"))).auth(Auth::bearer(Secret::file(&path)))).await;
     call(&hub, json!({})).await.assert_success();
     // As secrets are usually renewed: another file takes its place.
     std::fs::write(folder.join("new"), "the second one\n").unwrap();
@@ -54,37 +57,37 @@ async fn a_secret_in_a_file_is_read_again_when_it_has_changed() {
     let outcome = call(&hub, json!({})).await;
     outcome.assert_error(ErrorKind::UpstreamError);
     assert!(outcome.error.unwrap().operator.contains("cannot be read"));
-    let sent: Vec<String> = server.seen().iter().map(|seen| seen.header("authorization").to_owned()).collect();
+    let sent: Vec<String> = server.requests().iter().map(|seen| seen.header("authorization").to_owned()).collect();
     assert_eq!(sent, ["Bearer first", "Bearer the second one"]);
 }
 
 /// A service that takes only the tokens it gave out last, and one that gives them out.
-struct Granting {
+struct TokenService {
     api: Server,
     tokens: Server,
     /// How many tokens are void.
-    void: Arc<AtomicUsize>,
+    revoked: Arc<AtomicUsize>,
 }
 
-impl Granting {
+impl TokenService {
     async fn new(expires: serde_json::Value) -> Self {
         let (given, void) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let tokens = Server::new(move |_| {
             let number = given.fetch_add(1, Ordering::Relaxed) + 1;
-            ok(json!({"access_token": format!("t{number}"), "token_type": "Bearer", "expires_in": expires}))
+            json_ok(json!({"access_token": format!("t{number}"), "token_type": "Bearer", "expires_in": expires}))
         })
         .await;
         let taken_back = void.clone();
         let api = Server::new(move |seen| {
             let number: usize = seen.header("authorization").trim_start_matches("Bearer t").parse().unwrap();
             if number > taken_back.load(Ordering::Relaxed) {
-                ok(json!("in"))
+                json_ok(json!("in"))
             } else {
-                answer(401, "text/plain", "expired")
+                http_response(401, "text/plain", "expired")
             }
         })
         .await;
-        Self { api, tokens, void }
+        Self { api, tokens, revoked: void }
     }
 
     fn rest(&self, upstreams: &Upstreams) -> Rest {
@@ -93,7 +96,7 @@ impl Granting {
             client_id: "me:x".into(),
             client_secret: Secret::plain("my secret"),
             scopes: vec!["read".into(), "write".into()],
-            more: vec![("audience".into(), "api&1".into())],
+            extra_fields: vec![("audience".into(), "api&1".into())],
         };
         Rest::post(self.api.url("/")).allow_host("127.0.0.1").upstreams(upstreams).auth(auth)
     }
@@ -101,45 +104,45 @@ impl Granting {
 
 #[tokio::test]
 async fn a_token_is_fetched_once_for_all_tools_and_callers() {
-    let service = Granting::new(json!(3600)).await;
+    let service = TokenService::new(json!(3600)).await;
     let upstreams = Upstreams::new();
-    let tool = |name| service.rest(&upstreams).tool_with(name, anything());
+    let tool = |name| service.rest(&upstreams).tool_with(name, any_object_schema());
     let hub = ToolHub::builder().tool(tool("a")).tool(tool("b")).build().await.unwrap();
     let calls: Vec<_> = (0..20).map(|at| hub.call(if at % 2 == 0 { "a" } else { "b" }, json!({})).start()).collect();
     for call in calls {
         call.await.assert_success();
     }
-    let asked = service.tokens.only();
+    let asked = service.tokens.single_request();
     assert_eq!(asked.header("authorization"), "Basic bWUlM0F4Om15JTIwc2VjcmV0");
     assert_eq!(asked.body, "grant_type=client_credentials&scope=read%20write&audience=api%261");
-    assert_eq!(service.api.seen().len(), 20);
+    assert_eq!(service.api.requests().len(), 20);
 }
 
 #[tokio::test]
 async fn a_token_that_is_over_is_fetched_anew() {
-    let service = Granting::new(json!(0)).await;
+    let service = TokenService::new(json!(0)).await;
     let hub = hub(service.rest(&Upstreams::new())).await;
     for _ in 0..3 {
         call(&hub, json!({})).await.assert_success();
     }
-    assert_eq!(service.tokens.seen().len(), 3);
+    assert_eq!(service.tokens.requests().len(), 3);
 }
 
 #[tokio::test]
 async fn whoever_waits_for_a_token_takes_no_turn_from_others() {
     let gate = Arc::new(Semaphore::new(0));
     let (opens, again) = (gate.clone(), Arc::new(AtomicUsize::new(0)));
-    let tokens = Server::waiting(move |_| {
+    let tokens = Server::with_async_handler(move |_| {
         let (gate, number) = (gate.clone(), again.fetch_add(1, Ordering::Relaxed) + 1);
         Box::pin(async move {
             gate.acquire().await.unwrap().forget();
-            ok(json!({"access_token": format!("t{number}"), "token_type": "Bearer", "expires_in": 3600}))
+            json_ok(json!({"access_token": format!("t{number}"), "token_type": "Bearer", "expires_in": 3600}))
         })
     })
     .await;
     let api = Server::new(|seen| match seen.header("authorization") {
-        "Bearer t1" => answer(401, "text/plain", "taken back"),
-        _ => ok(json!("in")),
+        "Bearer t1" => http_response(401, "text/plain", "taken back"),
+        _ => json_ok(json!("in")),
     })
     .await;
     let upstreams = Upstreams::new();
@@ -152,12 +155,13 @@ async fn whoever_waits_for_a_token_takes_no_turn_from_others() {
     };
     let rest = || Rest::post(api.url("/")).allow_host("127.0.0.1").upstreams(&upstreams).connection(one.clone());
     let auth = Auth::client_credentials(tokens.url("/token"), "me", Secret::plain("my secret"));
-    let (signed, open) = (rest().auth(auth).tool_with("signed", anything()), rest().tool_with("open", anything()));
+    let (signed, open) =
+        (rest().auth(auth).tool_with("signed", any_object_schema()), rest().tool_with("open", any_object_schema()));
     let hub = ToolHub::builder().tool(signed).tool(open).build().await.unwrap();
     let waits = hub.call("signed", json!({})).start();
     // Once before the first request, and once after a token was refused.
     for fetched in 1..=2 {
-        until(|| tokens.seen().len() == fetched).await;
+        wait_until(|| tokens.requests().len() == fetched).await;
         hub.call("open", json!({})).await.assert_success();
         opens.add_permits(1);
     }
@@ -166,61 +170,61 @@ async fn whoever_waits_for_a_token_takes_no_turn_from_others() {
 
 #[tokio::test]
 async fn the_time_of_a_request_includes_that_for_its_token() {
-    let tokens = Server::waiting(|_| Box::pin(std::future::pending())).await;
+    let tokens = Server::with_async_handler(|_| Box::pin(std::future::pending())).await;
     let api = Server::echo().await;
     let auth = Auth::client_credentials(tokens.url("/token"), "me", Secret::plain("my secret"));
     let short = std::time::Duration::from_millis(100);
     let config = ConnectionStateConfig { timeout: short, retry_attempts: 1, ..Default::default() };
-    let hub = hub(local(Rest::post(api.url("/"))).auth(auth).connection(config)).await;
+    let hub = hub(allow_local(Rest::post(api.url("/"))).auth(auth).connection(config)).await;
     let outcome = call(&hub, json!({})).await;
     outcome.assert_effect(Effect::None).assert_error(ErrorKind::Timeout);
     assert!(outcome.error.unwrap().operator.contains("nothing could be sent within 100ms"));
-    assert!(api.seen().is_empty());
+    assert!(api.requests().is_empty());
 }
 
 #[tokio::test]
 async fn a_token_that_is_refused_is_fetched_again_once() {
-    let service = Granting::new(json!(null)).await;
+    let service = TokenService::new(json!(null)).await;
     let hub = hub(service.rest(&Upstreams::new())).await;
     call(&hub, json!({"n": 1})).await.assert_success();
-    service.void.store(1, Ordering::Relaxed);
+    service.revoked.store(1, Ordering::Relaxed);
     call(&hub, json!({"n": 2})).await.assert_success();
-    assert_eq!((service.tokens.seen().len(), service.api.seen().len()), (2, 3));
-    let last = service.api.seen().pop().unwrap();
+    assert_eq!((service.tokens.requests().len(), service.api.requests().len()), (2, 3));
+    let last = service.api.requests().pop().unwrap();
     assert_eq!((last.header("authorization"), last.json()), ("Bearer t2", json!({"n": 2})));
-    service.void.store(99, Ordering::Relaxed);
+    service.revoked.store(99, Ordering::Relaxed);
     call(&hub, json!({})).await.assert_error(ErrorKind::ToolRefused);
-    assert_eq!((service.tokens.seen().len(), service.api.seen().len()), (3, 5), "once, and no more");
+    assert_eq!((service.tokens.requests().len(), service.api.requests().len()), (3, 5), "once, and no more");
 }
 
 #[tokio::test]
 async fn without_a_token_nothing_is_sent() {
     for (code, body) in [(500, "{}"), (400, "{\"error\": \"invalid_client\"}"), (200, "{}"), (200, "nonsense")] {
-        let tokens = Server::new(move |_| answer(code, "application/json", body)).await;
+        let tokens = Server::new(move |_| http_response(code, "application/json", body)).await;
         let api = Server::echo().await;
         let auth = Auth::client_credentials(tokens.url("/token?k=v"), "me", Secret::plain("my secret"));
-        let hub = hub(local(Rest::post(api.url("/"))).auth(auth)).await;
+        let hub = hub(allow_local(Rest::post(api.url("/"))).auth(auth)).await;
         let outcome = call(&hub, json!({})).await;
         outcome.assert_effect(Effect::None).assert_error(ErrorKind::UpstreamError);
         let error = outcome.error.unwrap();
         assert!(error.operator.contains("/token") && !error.operator.contains("my secret"), "{}", error.operator);
-        assert!(api.seen().is_empty());
+        assert!(api.requests().is_empty());
     }
 }
 
 #[tokio::test]
 async fn a_token_whose_end_is_told_as_a_text_is_a_token() {
     let server = Server::new(|seen| match seen.target.as_str() {
-        "/token" => ok(json!({"access_token": "t1", "token_type": "Bearer", "expires_in": "3600"})),
-        _ => ok(json!(seen.header("authorization"))),
+        "/token" => json_ok(json!({"access_token": "t1", "token_type": "Bearer", "expires_in": "3600"})),
+        _ => json_ok(json!(seen.header("authorization"))),
     })
     .await;
     let auth = Auth::client_credentials(server.url("/token"), "me", Secret::plain("s3cr3t"));
-    let hub = hub(local(Rest::get(server.url("/x"))).auth(auth)).await;
+    let hub = hub(allow_local(Rest::get(server.url("/x"))).auth(auth)).await;
     for _ in 0..2 {
         assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("Bearer t1"));
     }
-    let fetched = server.seen().iter().filter(|seen| seen.target == "/token").count();
+    let fetched = server.requests().iter().filter(|seen| seen.target == "/token").count();
     assert_eq!(fetched, 1);
 }
 
@@ -228,19 +232,19 @@ async fn a_token_whose_end_is_told_as_a_text_is_a_token() {
 async fn a_service_that_wants_to_be_told_in_the_body_who_asks_is_told_there() {
     let server = Server::new(|seen| match seen.target.as_str() {
         "/token" if seen.body.ends_with(b"&client_id=me%3Ax&client_secret=my%20secret") => {
-            ok(json!({"access_token": "t1", "expires_in": 0}))
+            json_ok(json!({"access_token": "t1", "expires_in": 0}))
         }
-        "/token" => answer(401, "application/json", "{\"error\": \"invalid_client\"}"),
-        _ => ok(json!(seen.header("authorization"))),
+        "/token" => http_response(401, "application/json", "{\"error\": \"invalid_client\"}"),
+        _ => json_ok(json!(seen.header("authorization"))),
     })
     .await;
     let auth = Auth::client_credentials(server.url("/token"), "me:x", Secret::plain("my secret"));
-    let hub = hub(local(Rest::get(server.url("/x"))).auth(auth)).await;
+    let hub = hub(allow_local(Rest::get(server.url("/x"))).auth(auth)).await;
     for _ in 0..2 {
         assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("Bearer t1"));
     }
     // It is found out once, and nobody is told in both places at a time.
-    let asked: Vec<_> = server.seen().into_iter().filter(|seen| seen.target == "/token").collect();
+    let asked: Vec<_> = server.requests().into_iter().filter(|seen| seen.target == "/token").collect();
     let told: Vec<_> = asked
         .iter()
         .map(|seen| (!seen.header("authorization").is_empty(), String::from_utf8_lossy(&seen.body).contains("secret=")))

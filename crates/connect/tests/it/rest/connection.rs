@@ -16,24 +16,24 @@ use tokio::{
 use toolhub_connect::rest::{Body, Rest, Upstreams};
 use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, Outcome, Policy, Retry, ToolHub, testing::AssertOutcome};
 
-use super::support::{Server, anything, call, hub, local, ok, raw, until};
+use super::support::{Server, allow_local, any_object_schema, call, hub, json_ok, raw_server, wait_until};
 
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A config of which a test says a little; nothing is tried twice.
-fn config() -> ConnectionStateConfig {
+fn no_retry_config() -> ConnectionStateConfig {
     ConnectionStateConfig { retry_attempts: 1, ..Default::default() }
 }
 
 /// A server whose answers wait until the test lets them go.
-async fn held() -> (Server, Arc<Semaphore>) {
+async fn gated_server() -> (Server, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let opens = gate.clone();
-    let server = Server::waiting(move |_| {
+    let server = Server::with_async_handler(move |_| {
         let gate = gate.clone();
         Box::pin(async move {
             gate.acquire().await.unwrap().forget();
-            ok(json!("done"))
+            json_ok(json!("done"))
         })
     })
     .await;
@@ -41,19 +41,19 @@ async fn held() -> (Server, Arc<Semaphore>) {
 }
 
 /// A server that answers only when so many ask at once.
-async fn together(many: usize) -> Server {
+async fn barrier_server(many: usize) -> Server {
     let barrier = Arc::new(Barrier::new(many));
-    Server::waiting(move |_| {
+    Server::with_async_handler(move |_| {
         let barrier = barrier.clone();
         Box::pin(async move {
             barrier.wait().await;
-            ok(json!("done"))
+            json_ok(json!("done"))
         })
     })
     .await
 }
 
-async fn at_once(hub: &ToolHub, many: usize) -> Vec<Outcome> {
+async fn call_concurrently(hub: &ToolHub, many: usize) -> Vec<Outcome> {
     let calls: Vec<_> = (0..many).map(|_| call(hub, json!({})).start()).collect();
     let mut ends = Vec::new();
     for call in calls {
@@ -64,38 +64,40 @@ async fn at_once(hub: &ToolHub, many: usize) -> Vec<Outcome> {
 
 #[tokio::test]
 async fn a_call_that_finds_no_connection_free_in_time_is_overloaded() {
-    let (server, gate) = held().await;
-    let config = ConnectionStateConfig { pool_size: 1, max_overflow: 0, pool_timeout: SHORT, ..config() };
+    let (server, gate) = gated_server().await;
+    let config =
+        ConnectionStateConfig { pool_size: 1, max_overflow: 0, pool_timeout: SHORT_TIMEOUT, ..no_retry_config() };
     // Two tools of one service have one pool.
     let both = Upstreams::new();
     let tool = |name: &str, path: &str| {
         let rest = Rest::post(server.url(path)).allow_host("127.0.0.1").upstreams(&both);
-        rest.connection(config.clone()).tool_with(name, anything())
+        rest.connection(config.clone()).tool_with(name, any_object_schema())
     };
     let hub = ToolHub::builder().tool(tool("one", "/one")).tool(tool("two", "/two")).build().await.unwrap();
     let first = hub.call("one", json!({})).start();
-    until(|| server.seen().len() == 1).await;
+    wait_until(|| server.requests().len() == 1).await;
     let second = hub.call("two", json!({})).await;
     second.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
     assert!(second.error.unwrap().operator.contains("100ms"));
     gate.add_permits(2);
     first.await.assert_success();
     hub.call("two", json!({})).await.assert_success();
-    assert_eq!((server.seen().len(), server.connections()), (2, 1));
+    assert_eq!((server.requests().len(), server.connections()), (2, 1));
 }
 
 #[tokio::test]
 async fn as_many_requests_run_at_once_as_the_pool_and_its_overflow_hold_and_the_pool_is_kept() {
-    let server = together(3).await;
-    let config = ConnectionStateConfig { pool_size: 1, max_overflow: 2, pool_timeout: SHORT, ..config() };
-    let hub = hub(local(Rest::get(server.url("/"))).connection(config)).await;
-    for end in at_once(&hub, 3).await {
+    let server = barrier_server(3).await;
+    let config =
+        ConnectionStateConfig { pool_size: 1, max_overflow: 2, pool_timeout: SHORT_TIMEOUT, ..no_retry_config() };
+    let hub = hub(allow_local(Rest::get(server.url("/"))).connection(config)).await;
+    for end in call_concurrently(&hub, 3).await {
         end.assert_success();
     }
     assert_eq!(server.connections(), 3);
     // Two of the three were closed again; the next three need two new ones.
-    until(|| server.closed.load(Ordering::Relaxed) == 2).await;
-    for end in at_once(&hub, 3).await {
+    wait_until(|| server.closed.load(Ordering::Relaxed) == 2).await;
+    for end in call_concurrently(&hub, 3).await {
         end.assert_success();
     }
     assert_eq!(server.connections(), 5);
@@ -104,7 +106,7 @@ async fn as_many_requests_run_at_once_as_the_pool_and_its_overflow_hold_and_the_
 #[tokio::test]
 async fn connections_are_used_again() {
     let server = Server::echo().await;
-    let hub = hub(local(Rest::get(server.url("/")))).await;
+    let hub = hub(allow_local(Rest::get(server.url("/")))).await;
     for _ in 0..20 {
         call(&hub, json!({})).await.assert_success();
     }
@@ -114,23 +116,23 @@ async fn connections_are_used_again() {
 #[tokio::test]
 async fn without_keep_alive_every_request_has_a_connection_of_its_own() {
     let server = Server::echo().await;
-    let hub =
-        hub(local(Rest::get(server.url("/"))).connection(ConnectionStateConfig { keep_alive: false, ..config() }))
-            .await;
+    let hub = hub(allow_local(Rest::get(server.url("/")))
+        .connection(ConnectionStateConfig { keep_alive: false, ..no_retry_config() }))
+    .await;
     for _ in 0..3 {
         call(&hub, json!({})).await.assert_success();
     }
     assert_eq!(server.connections(), 3);
-    until(|| server.closed.load(Ordering::Relaxed) == 3).await;
+    wait_until(|| server.closed.load(Ordering::Relaxed) == 3).await;
 }
 
 #[tokio::test]
 async fn a_connection_that_nobody_uses_is_closed_after_its_time() {
     let server = Server::echo().await;
-    let quick = ConnectionStateConfig { keep_alive_timeout: SHORT, ..config() };
-    let hub = hub(local(Rest::get(server.url("/"))).connection(quick)).await;
+    let quick = ConnectionStateConfig { keep_alive_timeout: SHORT_TIMEOUT, ..no_retry_config() };
+    let hub = hub(allow_local(Rest::get(server.url("/"))).connection(quick)).await;
     call(&hub, json!({})).await.assert_success();
-    until(|| server.closed.load(Ordering::Relaxed) == 1).await;
+    wait_until(|| server.closed.load(Ordering::Relaxed) == 1).await;
     call(&hub, json!({})).await.assert_success();
     assert_eq!(server.connections(), 2);
 }
@@ -138,8 +140,8 @@ async fn a_connection_that_nobody_uses_is_closed_after_its_time() {
 #[tokio::test]
 async fn a_connection_that_is_too_old_is_made_anew() {
     let server = Server::echo().await;
-    let recycled = ConnectionStateConfig { pool_recycle: Duration::ZERO, ..config() };
-    let hub = hub(local(Rest::get(server.url("/"))).connection(recycled)).await;
+    let recycled = ConnectionStateConfig { pool_recycle: Duration::ZERO, ..no_retry_config() };
+    let hub = hub(allow_local(Rest::get(server.url("/"))).connection(recycled)).await;
     for _ in 0..3 {
         call(&hub, json!({})).await.assert_success();
     }
@@ -166,23 +168,23 @@ async fn a_connection_that_is_kept_is_asked_at_the_interval_whether_it_still_wor
     let ask = async |keep_alive: bool, interval: u64| {
         let server = Server::echo().await;
         let keep_alive_interval = Duration::from_secs(interval);
-        let config = ConnectionStateConfig { keep_alive, keep_alive_interval, ..config() };
-        let hub = hub(local(Rest::get(server.url("/"))).connection(config)).await;
+        let config = ConnectionStateConfig { keep_alive, keep_alive_interval, ..no_retry_config() };
+        let hub = hub(allow_local(Rest::get(server.url("/"))).connection(config)).await;
         call(&hub, json!({})).await.assert_success();
         (server, hub)
     };
     for (interval, from, to) in [(500, 100.0, 500.0), (60, 0.0, 60.0)] {
         let (server, _hub) = ask(true, interval).await;
         // For a moment the kernel may wait for something else, and its table may leave out a row while others come and go.
-        until(|| matches!(&kernel_timer(server.address.port())[..], [(sort, left)] if sort == "02" && *left > from && *left <= to)).await;
+        wait_until(|| matches!(&kernel_timer(server.address.port())[..], [(sort, left)] if sort == "02" && *left > from && *left <= to)).await;
     }
     let (server, _hub) = ask(false, 60).await;
     assert!(kernel_timer(server.address.port()).iter().all(|(sort, _)| sort != "02"));
 }
 
 /// A call that ends because one of its times is up: what operators read.
-async fn late(rest: Rest, config: ConnectionStateConfig, arguments: Value, effect: Effect) -> String {
-    let hub = hub(local(rest).connection(config)).await;
+async fn expect_timeout(rest: Rest, config: ConnectionStateConfig, arguments: Value, effect: Effect) -> String {
+    let hub = hub(allow_local(rest).connection(config)).await;
     let outcome = call(&hub, arguments).await;
     outcome.assert_effect(effect).assert_error(ErrorKind::Timeout);
     outcome.error.unwrap().operator
@@ -191,28 +193,28 @@ async fn late(rest: Rest, config: ConnectionStateConfig, arguments: Value, effec
 #[tokio::test]
 async fn a_service_that_does_not_connect_in_time_is_given_up() {
     // It takes the connection, and never says the first word of TLS.
-    let address = raw(|stream| async move {
+    let address = raw_server(|stream| async move {
         std::future::pending::<()>().await;
         drop(stream);
     })
     .await;
-    let rest = Rest::post(format!("https://{address}/")).ca_file(&super::tls::authority().1);
-    let config = ConnectionStateConfig { connect_timeout: SHORT, ..config() };
-    let told = late(rest, config, json!({}), Effect::None).await;
+    let rest = Rest::post(format!("https://{address}/")).ca_file(&super::tls::test_ca().1);
+    let config = ConnectionStateConfig { connect_timeout: SHORT_TIMEOUT, ..no_retry_config() };
+    let told = expect_timeout(rest, config, json!({}), Effect::None).await;
     assert!(told.contains("no connection within 100ms"), "{told}");
 }
 
 #[tokio::test]
 async fn a_service_that_takes_no_bytes_is_given_up() {
-    let address = raw(|stream| async move {
+    let address = raw_server(|stream| async move {
         std::future::pending::<()>().await;
         drop(stream);
     })
     .await;
     let rest = Rest::post(format!("http://{address}/")).body(Body::Text("{text}".into()));
-    let config = ConnectionStateConfig { write_timeout: SHORT, ..config() };
+    let config = ConnectionStateConfig { write_timeout: SHORT_TIMEOUT, ..no_retry_config() };
     let much = json!({"text": "x".repeat(16 * 1024 * 1024)});
-    let told = late(rest, config, much, Effect::Unknown).await;
+    let told = expect_timeout(rest, config, much, Effect::Unknown).await;
     assert!(told.contains("took no bytes for 100ms"), "{told}");
 }
 
@@ -220,21 +222,21 @@ async fn a_service_that_takes_no_bytes_is_given_up() {
 async fn a_service_that_falls_silent_is_given_up() {
     let heads = ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"];
     for said in heads {
-        let address = raw(move |mut stream| async move {
+        let address = raw_server(move |mut stream| async move {
             let _ = stream.read(&mut [0; 1024]).await;
             let _ = stream.write_all(said.as_bytes()).await;
             std::future::pending::<()>().await;
         })
         .await;
-        let config = ConnectionStateConfig { read_timeout: SHORT, ..config() };
-        let told = late(Rest::post(format!("http://{address}/")), config, json!({}), Effect::Unknown).await;
+        let config = ConnectionStateConfig { read_timeout: SHORT_TIMEOUT, ..no_retry_config() };
+        let told = expect_timeout(Rest::post(format!("http://{address}/")), config, json!({}), Effect::Unknown).await;
         assert!(told.contains("said nothing for 100ms"), "{told}");
     }
 }
 
 #[tokio::test]
 async fn a_service_that_goes_on_and_on_is_given_up() {
-    let address = raw(|mut stream| async move {
+    let address = raw_server(|mut stream| async move {
         let _ = stream.read(&mut [0; 1024]).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n").await;
         while stream.write_all(b"x").await.is_ok() {
@@ -242,8 +244,8 @@ async fn a_service_that_goes_on_and_on_is_given_up() {
         }
     })
     .await;
-    let config = ConnectionStateConfig { timeout: Duration::from_millis(300), ..config() };
-    let told = late(Rest::post(format!("http://{address}/")), config, json!({}), Effect::Unknown).await;
+    let config = ConnectionStateConfig { timeout: Duration::from_millis(300), ..no_retry_config() };
+    let told = expect_timeout(Rest::post(format!("http://{address}/")), config, json!({}), Effect::Unknown).await;
     assert!(told.contains("not done within 300ms"), "{told}");
 }
 
@@ -254,44 +256,44 @@ async fn a_request_is_tried_as_often_as_its_connection_says_where_that_is_safe()
         let counts = count.clone();
         let server = Server::new(move |_| {
             counts.fetch_add(1, Ordering::Relaxed);
-            super::support::answer(503, "text/plain", "down")
+            super::support::http_response(503, "text/plain", "down")
         })
         .await;
         let retry_delay = Duration::from_millis(1);
         let config = ConnectionStateConfig { retry_attempts: attempts, retry_delay, ..Default::default() };
-        let hub = hub(local(Rest::new(method, server.url("/"))).connection(config)).await;
+        let hub = hub(allow_local(Rest::new(method, server.url("/"))).connection(config)).await;
         call(&hub, json!({})).await.assert_error(ErrorKind::UpstreamError);
         count.load(Ordering::Relaxed)
     };
     assert_eq!((tried("GET", 3).await, tried("GET", 2).await, tried("PUT", 3).await), (3, 2, 3));
     assert_eq!(tried("POST", 3).await, 1, "nobody knows whether a POST has been done");
     // What is said about tools by name holds where the connection says nothing else.
-    let server = Server::new(|_| super::support::answer(503, "text/plain", "down")).await;
+    let server = Server::new(|_| super::support::http_response(503, "text/plain", "down")).await;
     let once = Policy { retry: Some(Retry { attempts: 1, ..Retry::default() }), ..Policy::default() };
-    let tool = local(Rest::get(server.url("/"))).tool_with("it", anything());
+    let tool = allow_local(Rest::get(server.url("/"))).tool_with("it", any_object_schema());
     let hub = ToolHub::builder().policy("it", once).tool(tool).build().await.unwrap();
     call(&hub, json!({})).await.assert_error(ErrorKind::UpstreamError);
-    assert_eq!(server.seen().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_request_whose_time_is_up_is_tried_again_within_the_time_of_the_call() {
     let count = Arc::new(AtomicUsize::new(0));
     let counts = count.clone();
-    let server = Server::waiting(move |_| {
+    let server = Server::with_async_handler(move |_| {
         // Silent the first two times.
         let silent = counts.fetch_add(1, Ordering::Relaxed) < 2;
         Box::pin(async move {
             if silent {
                 std::future::pending::<()>().await;
             }
-            ok(json!("at last"))
+            json_ok(json!("at last"))
         })
     })
     .await;
     let retry_delay = Duration::from_millis(1);
     let config = ConnectionStateConfig { read_timeout: Duration::from_secs(1), retry_delay, ..Default::default() };
-    let hub = hub(local(Rest::get(server.url("/"))).connection(config)).await;
+    let hub = hub(allow_local(Rest::get(server.url("/"))).connection(config)).await;
     assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("at last"));
     assert_eq!(count.load(Ordering::Relaxed), 3);
 }
@@ -300,8 +302,8 @@ async fn a_request_whose_time_is_up_is_tried_again_within_the_time_of_the_call()
 async fn a_longer_time_for_requests_is_a_longer_time_for_calls() {
     let server = Server::echo().await;
     let limits = |timeout: u64| {
-        let config = ConnectionStateConfig { timeout: Duration::from_secs(timeout), ..config() };
-        let rest = local(Rest::get(server.url("/"))).connection(config);
+        let config = ConnectionStateConfig { timeout: Duration::from_secs(timeout), ..no_retry_config() };
+        let rest = allow_local(Rest::get(server.url("/"))).connection(config);
         async move { hub(rest).await.get("it").unwrap().limits().clone() }
     };
     assert_eq!(limits(120).await.timeout, Duration::from_secs(120));
@@ -310,7 +312,7 @@ async fn a_longer_time_for_requests_is_a_longer_time_for_calls() {
 
 #[tokio::test]
 async fn an_answer_nobody_asked_for_is_nobodys_answer() {
-    let address = raw(|mut stream| async move {
+    let address = raw_server(|mut stream| async move {
         let mut asked = [0; 4096];
         let answer = |text: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
         let mut first = answer("mine");
@@ -324,7 +326,7 @@ async fn an_answer_nobody_asked_for_is_nobodys_answer() {
         }
     })
     .await;
-    let hub = hub(local(Rest::get(format!("http://{address}/")))).await;
+    let hub = hub(allow_local(Rest::get(format!("http://{address}/")))).await;
     for _ in 0..20 {
         assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("mine"));
     }

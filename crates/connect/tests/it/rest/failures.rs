@@ -10,15 +10,15 @@ use toolhub_core::{
     BoxFuture, CallError, ConnectionStateConfig, Effect, ErrorKind, TraceContext, ids::Caller, testing::AssertOutcome,
 };
 
-use super::support::{Server, answer, call, hub, local, ok, raw};
+use super::support::{Server, allow_local, call, http_response, hub, json_ok, raw_server};
 
-fn once() -> ConnectionStateConfig {
+fn no_retry_config() -> ConnectionStateConfig {
     ConnectionStateConfig { retry_attempts: 1, ..Default::default() }
 }
 
-async fn status(code: u16, body: &'static str, kind: ErrorKind, effect: Effect) -> CallError {
-    let server = Server::new(move |_| answer(code, "application/json", body)).await;
-    let hub = hub(local(Rest::post(server.url("/"))).connection(once())).await;
+async fn error_for_status(code: u16, body: &'static str, kind: ErrorKind, effect: Effect) -> CallError {
+    let server = Server::new(move |_| http_response(code, "application/json", body)).await;
+    let hub = hub(allow_local(Rest::post(server.url("/"))).connection(no_retry_config())).await;
     let outcome = call(&hub, json!({})).await;
     outcome.assert_effect(effect).assert_error(kind);
     outcome.error.unwrap()
@@ -27,7 +27,8 @@ async fn status(code: u16, body: &'static str, kind: ErrorKind, effect: Effect) 
 #[tokio::test]
 async fn each_status_has_its_row_in_the_table() {
     for code in [400, 401, 403, 404, 409, 410, 422, 451] {
-        let error = status(code, r#"{"detail": "the city is unknown"}"#, ErrorKind::ToolRefused, Effect::None).await;
+        let error =
+            error_for_status(code, r#"{"detail": "the city is unknown"}"#, ErrorKind::ToolRefused, Effect::None).await;
         assert!(!error.counts && !error.retryable && error.refused, "{code}");
         assert!(
             error.model.contains(&code.to_string()) && error.model.contains("the city is unknown"),
@@ -36,12 +37,13 @@ async fn each_status_has_its_row_in_the_table() {
         );
     }
     for code in [408, 429] {
-        let error = status(code, "", ErrorKind::ToolError, Effect::None).await;
+        let error = error_for_status(code, "", ErrorKind::ToolError, Effect::None).await;
         assert!(!error.counts && error.retryable, "{code}");
     }
     for code in [500, 501, 502, 503, 504, 599] {
         let error =
-            status(code, r#"{"trace": "line 7 of secret.py"}"#, ErrorKind::UpstreamError, Effect::Unknown).await;
+            error_for_status(code, r#"{"trace": "line 7 of secret.py"}"#, ErrorKind::UpstreamError, Effect::Unknown)
+                .await;
         assert!(error.counts && error.retryable, "{code}");
         assert!(
             error.operator.contains("secret.py") && error.operator.contains(&code.to_string()),
@@ -51,10 +53,10 @@ async fn each_status_has_its_row_in_the_table() {
         assert!(!error.model.contains("secret.py"), "what a service says about its own trouble is for operators");
     }
     for code in [300, 304, 305] {
-        status(code, "", ErrorKind::ToolRefused, Effect::None).await;
+        error_for_status(code, "", ErrorKind::ToolRefused, Effect::None).await;
     }
     for code in [301, 302, 303] {
-        status(code, "", ErrorKind::ToolRefused, Effect::Unknown).await;
+        error_for_status(code, "", ErrorKind::ToolRefused, Effect::Unknown).await;
     }
 }
 
@@ -63,23 +65,23 @@ async fn a_service_that_asks_for_time_gets_it() {
     let server =
         Server::new(|_| Response::builder().status(429).header("retry-after", "7").body(Default::default()).unwrap())
             .await;
-    let hub = hub(local(Rest::get(server.url("/"))).connection(once())).await;
+    let hub = hub(allow_local(Rest::get(server.url("/"))).connection(no_retry_config())).await;
     let error = call(&hub, json!({})).await.error.unwrap();
     assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
     let server = Server::new(|_| {
         Response::builder().status(503).header("retry-after", "3600").body(Default::default()).unwrap()
     })
     .await;
-    let hub = super::support::hub(local(Rest::get(server.url("/")))).await;
+    let hub = super::support::hub(allow_local(Rest::get(server.url("/")))).await;
     let error = call(&hub, json!({})).await.error.unwrap();
     assert_eq!(error.retry_after, Some(Duration::from_secs(3600)));
-    assert_eq!(server.seen().len(), 1, "whoever asks for an hour is not asked again within a call");
+    assert_eq!(server.requests().len(), 1, "whoever asks for an hour is not asked again within a call");
 }
 
 /// A resolver that knows no host.
-struct Unknown;
+struct FailingResolver;
 
-impl Resolve for Unknown {
+impl Resolve for FailingResolver {
     fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, std::io::Result<Vec<std::net::IpAddr>>> {
         Box::pin(async { Err(std::io::Error::other("nobody knows it")) })
     }
@@ -89,7 +91,9 @@ impl Resolve for Unknown {
 async fn a_request_that_never_left_has_done_nothing() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for url in [format!("http://{nobody}/"), "http://no-such-host.invalid/".to_owned()] {
-        let rest = local(Rest::post(url)).upstreams(&Upstreams::resolving(Unknown)).connection(once());
+        let rest = allow_local(Rest::post(url))
+            .upstreams(&Upstreams::with_resolver(FailingResolver))
+            .connection(no_retry_config());
         let hub = hub(rest).await;
         let outcome = call(&hub, json!({})).await;
         outcome.assert_effect(Effect::None).assert_error(ErrorKind::UpstreamUnreachable);
@@ -101,12 +105,12 @@ async fn a_request_that_never_left_has_done_nothing() {
 
 #[tokio::test]
 async fn a_caller_in_a_hurry_who_leaves_before_anything_was_sent_has_done_nothing() {
-    let address = raw(|stream| async move {
+    let address = raw_server(|stream| async move {
         std::future::pending::<()>().await;
         drop(stream);
     })
     .await;
-    let hub = hub(local(Rest::post(format!("https://{address}/")).ca_file(&super::tls::authority().1))).await;
+    let hub = hub(allow_local(Rest::post(format!("https://{address}/")).ca_file(&super::tls::test_ca().1))).await;
     let outcome = call(&hub, json!({})).timeout(Duration::from_millis(50)).await;
     outcome.assert_effect(Effect::None).assert_error(ErrorKind::Timeout);
     assert!(!outcome.error.unwrap().counts);
@@ -122,12 +126,12 @@ async fn a_service_that_breaks_off_or_talks_nonsense_has_perhaps_done_it() {
         "HTTP/1.1 999999 ?\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx",
     ] {
-        let address = raw(move |mut stream| async move {
+        let address = raw_server(move |mut stream| async move {
             let _ = stream.read(&mut [0; 1024]).await;
             let _ = stream.write_all(said.as_bytes()).await;
         })
         .await;
-        let hub = hub(local(Rest::post(format!("http://{address}/"))).connection(once())).await;
+        let hub = hub(allow_local(Rest::post(format!("http://{address}/"))).connection(no_retry_config())).await;
         let outcome = call(&hub, json!({})).await;
         outcome.assert_effect(Effect::Unknown).assert_error(ErrorKind::UpstreamError);
     }
@@ -135,26 +139,26 @@ async fn a_service_that_breaks_off_or_talks_nonsense_has_perhaps_done_it() {
 
 #[tokio::test]
 async fn a_head_that_never_ends_is_not_read_for_ever() {
-    let address = raw(|mut stream| async move {
+    let address = raw_server(|mut stream| async move {
         let _ = stream.read(&mut [0; 1024]).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n").await;
         while stream.write_all(format!("x-more: {}\r\n", "y".repeat(1000)).as_bytes()).await.is_ok() {}
     })
     .await;
-    let hub = hub(local(Rest::get(format!("http://{address}/"))).connection(once())).await;
+    let hub = hub(allow_local(Rest::get(format!("http://{address}/"))).connection(no_retry_config())).await;
     call(&hub, json!({})).await.assert_error(ErrorKind::UpstreamError);
 }
 
 #[tokio::test]
 async fn a_connection_that_was_closed_while_it_was_kept_is_no_failure() {
     // Each connection answers once, and is closed without a word when it is used again.
-    let address = raw(|mut stream| async move {
+    let address = raw_server(|mut stream| async move {
         let _ = stream.read(&mut [0; 1024]).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n42").await;
         let _ = stream.read(&mut [0; 1024]).await;
     })
     .await;
-    let hub = hub(local(Rest::get(format!("http://{address}/"))).connection(once())).await;
+    let hub = hub(allow_local(Rest::get(format!("http://{address}/"))).connection(no_retry_config())).await;
     for _ in 0..5 {
         assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("42"));
     }
@@ -162,13 +166,13 @@ async fn a_connection_that_was_closed_while_it_was_kept_is_no_failure() {
 
 #[tokio::test]
 async fn a_call_that_is_cancelled_closes_its_connection() {
-    let server = Server::waiting(|_| Box::pin(std::future::pending())).await;
-    let hub = hub(local(Rest::post(server.url("/")))).await;
+    let server = Server::with_async_handler(|_| Box::pin(std::future::pending())).await;
+    let hub = hub(allow_local(Rest::post(server.url("/")))).await;
     let running = call(&hub, json!({})).start();
-    super::support::until(|| server.seen().len() == 1).await;
+    super::support::wait_until(|| server.requests().len() == 1).await;
     running.cancel();
     running.await.assert_error(ErrorKind::Cancelled);
-    super::support::until(|| server.closed.load(std::sync::atomic::Ordering::Relaxed) == 1).await;
+    super::support::wait_until(|| server.closed.load(std::sync::atomic::Ordering::Relaxed) == 1).await;
 }
 
 #[tokio::test]
@@ -180,12 +184,15 @@ async fn secrets_are_in_no_error_and_in_no_description() {
         // It tells all that it was told.
         let server = Server::new(move |seen| {
             let heard = format!("{} {} {}", seen.target, seen.header("authorization"), seen.header("x-key"));
-            answer(code, "application/json", json!({"error": heard, "access_token": SECRET}).to_string())
+            http_response(code, "application/json", json!({"error": heard, "access_token": SECRET}).to_string())
         })
         .await;
         let secret = || Secret::plain(SECRET);
         for auth in [Auth::bearer(secret()), Auth::query_key("key", secret()), Auth::basic("u", secret())] {
-            let rest = local(Rest::get(server.url("/"))).auth(auth).secret_header("X-Key", secret()).connection(once());
+            let rest = allow_local(Rest::get(server.url("/")))
+                .auth(auth)
+                .secret_header("X-Key", secret())
+                .connection(no_retry_config());
             let described = format!("{rest:?}");
             let hub = hub(rest).await;
             let outcome = call(&hub, json!({})).await;
@@ -199,14 +206,14 @@ async fn secrets_are_in_no_error_and_in_no_description() {
 
 #[tokio::test]
 async fn the_key_and_the_trace_of_a_call_go_along_and_nothing_of_its_caller() {
-    let server = Server::new(|_| ok(json!(1))).await;
-    let hub = hub(local(Rest::post(server.url("/")))).await;
+    let server = Server::new(|_| json_ok(json!(1))).await;
+    let hub = hub(allow_local(Rest::post(server.url("/")))).await;
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let context = TraceContext::parse(trace).unwrap().with_state("vendor=1");
     let request =
         call(&hub, json!({})).idempotency_key("pay-7").caller(Caller::new("canary-caller").unwrap()).trace(context);
     request.await.assert_success();
-    let seen = server.only();
+    let seen = server.single_request();
     let headers = (seen.header("idempotency-key"), seen.header("traceparent"), seen.header("tracestate"));
     assert_eq!(headers, ("pay-7", trace, "vendor=1"));
     assert!(!format!("{seen:?}").contains("canary-caller"));
@@ -217,7 +224,7 @@ async fn the_key_and_the_trace_of_a_call_go_along_and_nothing_of_its_caller() {
 #[tokio::test]
 async fn arguments_too_long_for_an_address_say_nothing_against_the_service() {
     let server = Server::echo().await;
-    let hub = hub(local(Rest::get(server.url("/{id}")))).await;
+    let hub = hub(allow_local(Rest::get(server.url("/{id}")))).await;
     let long = "x".repeat(70_000);
     for arguments in [json!({"id": long}), json!({"id": 1, "q": long}), json!({"id": 2, "q": long, "r": 1})] {
         let outcome = call(&hub, arguments).await;
@@ -235,8 +242,8 @@ async fn a_secret_is_hidden_however_a_service_writes_it() {
         (Auth::basic("me", Secret::plain("hunter2")), json!({"error": "wrong word hunter2 of me"})),
         (Auth::query_key("k", Secret::plain("a b+c/d")), json!({"error": "bad query k=a+b%2Bc%2Fd"})),
     ] {
-        let server = Server::new(move |_| answer(400, "application/json", said.to_string())).await;
-        let hub = hub(local(Rest::get(server.url("/"))).auth(auth)).await;
+        let server = Server::new(move |_| http_response(400, "application/json", said.to_string())).await;
+        let hub = hub(allow_local(Rest::get(server.url("/"))).auth(auth)).await;
         let error = call(&hub, json!({})).await.error.unwrap();
         let told = format!("{error:?}");
         assert!(told.contains("••••"), "{told}");

@@ -5,24 +5,25 @@ use serde_json::json;
 use toolhub_connect::rest::{Auth, Redirects, Rest, Secret};
 use toolhub_core::{Effect, ErrorKind, testing::AssertOutcome};
 
-use super::support::{Answer, Server, answer, call, hub, local, ok};
+use super::support::{HttpResponse, Server, allow_local, call, http_response, hub, json_ok};
 
-fn to(status: u16, location: &str) -> Answer {
+fn redirect_to(status: u16, location: &str) -> HttpResponse {
     Response::builder().status(status).header("location", location).body(Default::default()).unwrap()
 }
 
 /// A server that points to `/end` with this status.
-async fn pointing(status: u16) -> Server {
-    Server::new(move |seen| if seen.target == "/end" { ok(json!("there")) } else { to(status, "end") }).await
+async fn redirecting_server(status: u16) -> Server {
+    Server::new(move |seen| if seen.target == "/end" { json_ok(json!("there")) } else { redirect_to(status, "end") })
+        .await
 }
 
 #[tokio::test]
 async fn redirects_on_the_same_host_are_followed() {
     for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")] {
-        let server = pointing(status).await;
-        let hub = hub(local(Rest::post(server.url("/a"))).auth(Auth::bearer(Secret::plain("mine")))).await;
+        let server = redirecting_server(status).await;
+        let hub = hub(allow_local(Rest::post(server.url("/a"))).auth(Auth::bearer(Secret::plain("mine")))).await;
         assert_eq!(call(&hub, json!({"n": 1})).await.assert_success(), &json!("there"), "{status}");
-        let last = server.seen().pop().unwrap();
+        let last = server.requests().pop().unwrap();
         assert_eq!((last.method.as_str(), last.body.is_empty()), (method, method == "GET"), "{status}");
         assert_eq!(last.header("authorization"), "Bearer mine", "the same origin may know who we are");
         assert_eq!(server.connections(), 1);
@@ -31,23 +32,23 @@ async fn redirects_on_the_same_host_are_followed() {
 
 #[tokio::test]
 async fn redirects_that_go_in_circles_or_are_not_wanted_end() {
-    let server = Server::new(|_| to(302, "/again")).await;
-    let circle = hub(local(Rest::get(server.url("/")))).await;
+    let server = Server::new(|_| redirect_to(302, "/again")).await;
+    let circle = hub(allow_local(Rest::get(server.url("/")))).await;
     call(&circle, json!({})).await.assert_error(ErrorKind::ToolRefused);
-    assert_eq!(server.seen().len(), 6);
-    let server = pointing(302).await;
-    let never = hub(local(Rest::get(server.url("/"))).redirects(Redirects::Never)).await;
+    assert_eq!(server.requests().len(), 6);
+    let server = redirecting_server(302).await;
+    let never = hub(allow_local(Rest::get(server.url("/"))).redirects(Redirects::Never)).await;
     call(&never, json!({})).await.assert_error(ErrorKind::ToolRefused);
-    assert_eq!(server.seen().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn elsewhere_nobody_learns_who_we_are() {
-    let other = Server::new(|_| ok(json!("elsewhere"))).await;
+    let other = Server::new(|_| json_ok(json!("elsewhere"))).await;
     let there = other.url("/x");
-    let server = Server::new(move |_| to(307, &there)).await;
+    let server = Server::new(move |_| redirect_to(307, &there)).await;
     // Another port of the same host is another origin.
-    let rest = local(Rest::post(server.url("/")))
+    let rest = allow_local(Rest::post(server.url("/")))
         .auth(Auth::header_key("X-Key", Secret::plain("mine")))
         .secret_header("X-More", Secret::plain("mine"))
         .header("Authorization", "mine")
@@ -56,7 +57,7 @@ async fn elsewhere_nobody_learns_who_we_are() {
     let hub = hub(rest).await;
     let request = call(&hub, json!({"n": 1})).idempotency_key("mine");
     assert_eq!(request.await.assert_success(), &json!("elsewhere"));
-    let seen = other.only();
+    let seen = other.single_request();
     assert_eq!(seen.json(), json!({"n": 1}));
     assert!(!format!("{:?}", seen.headers).contains("mine"), "{:?}", seen.headers);
     assert_eq!(seen.header("host"), other.address.to_string());
@@ -65,17 +66,17 @@ async fn elsewhere_nobody_learns_who_we_are() {
 #[tokio::test]
 async fn a_secret_stays_behind_whatever_its_header_is_called() {
     for name in ["User-Agent", "Accept", "Content-Type", "Traceparent"] {
-        let other = Server::new(|_| ok(json!("elsewhere"))).await;
+        let other = Server::new(|_| json_ok(json!("elsewhere"))).await;
         let there = other.url("/x");
-        let server = Server::new(move |_| to(307, &there)).await;
-        let rest = || local(Rest::post(server.url("/")));
+        let server = Server::new(move |_| redirect_to(307, &there)).await;
+        let rest = || allow_local(Rest::post(server.url("/")));
         for rest in [
             rest().secret_header(name, Secret::plain("mine")),
             rest().auth(Auth::header_key(name, Secret::plain("mine"))),
         ] {
             call(&hub(rest).await, json!({"n": 1})).await.assert_success();
-            assert_eq!(server.seen().pop().unwrap().header(name), "mine");
-            let seen = other.take().pop().unwrap();
+            assert_eq!(server.requests().pop().unwrap().header(name), "mine");
+            let seen = other.take_requests().pop().unwrap();
             assert!(!format!("{:?}", seen.headers).contains("mine"), "{name}: {:?}", seen.headers);
             assert_eq!(seen.json(), json!({"n": 1}));
         }
@@ -84,15 +85,15 @@ async fn a_secret_stays_behind_whatever_its_header_is_called() {
 
 #[tokio::test]
 async fn another_host_must_be_named() {
-    let other = Server::new(|_| ok(json!("elsewhere"))).await;
+    let other = Server::new(|_| json_ok(json!("elsewhere"))).await;
     let there = format!("http://localhost:{}/", other.address.port());
-    let server = Server::new(move |_| to(302, &there)).await;
-    let rest = || local(Rest::get(server.url("/"))).allow_host("localhost");
+    let server = Server::new(move |_| redirect_to(302, &there)).await;
+    let rest = || allow_local(Rest::get(server.url("/"))).allow_host("localhost");
     let stays = hub(rest()).await;
     let outcome = call(&stays, json!({})).await;
     outcome.assert_error(ErrorKind::ToolRefused);
     assert!(outcome.error.unwrap().operator.contains("localhost"));
-    assert!(other.seen().is_empty());
+    assert!(other.requests().is_empty());
     let goes = hub(rest().redirects(Redirects::To(vec!["localhost".into()]))).await;
     assert_eq!(call(&goes, json!({})).await.assert_success(), &json!("elsewhere"));
 }
@@ -102,18 +103,19 @@ async fn what_goes_wrong_behind_a_see_other_does_not_undo_what_was_done_before_i
     for (status, kind) in [(404, ErrorKind::ToolRefused), (403, ErrorKind::ToolRefused), (429, ErrorKind::ToolError)] {
         for first in [301, 302, 303] {
             let server = Server::new(move |seen| match seen.target.as_str() {
-                "/orders" => to(first, "/orders/7"),
-                _ => answer(status, "text/plain", "not now"),
+                "/orders" => redirect_to(first, "/orders/7"),
+                _ => http_response(status, "text/plain", "not now"),
             })
             .await;
-            let hub = hub(local(Rest::post(server.url("/orders")))).await;
+            let hub = hub(allow_local(Rest::post(server.url("/orders")))).await;
             call(&hub, json!({"n": 1})).await.assert_effect(Effect::Unknown).assert_error(kind);
-            let ordered = server.seen().iter().filter(|seen| seen.method == "POST").count();
+            let ordered = server.requests().iter().filter(|seen| seen.method == "POST").count();
             assert_eq!(ordered, 1, "{first}, then {status}: an order is made once");
         }
     }
     // A service that says "send it there" has not taken it.
-    let server = Server::new(|seen| if seen.target == "/a" { to(307, "/b") } else { answer(404, "", "") }).await;
-    let hub = hub(local(Rest::post(server.url("/a")))).await;
+    let server =
+        Server::new(|seen| if seen.target == "/a" { redirect_to(307, "/b") } else { http_response(404, "", "") }).await;
+    let hub = hub(allow_local(Rest::post(server.url("/a")))).await;
     call(&hub, json!({})).await.assert_effect(Effect::None).assert_error(ErrorKind::ToolRefused);
 }

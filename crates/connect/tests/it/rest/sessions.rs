@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use toolhub_connect::rest::{Resolve, Rest, Upstreams};
 use toolhub_core::{BoxFuture, ContextId, StateKind, ToolHub, backend::Memory, ids::Tenant, testing::AssertOutcome};
 
-use super::support::{Server, anything, ok};
+use super::support::{Server, any_object_schema, json_ok};
 
 /// A service with a login. It says who it thinks the caller is.
-async fn service() -> Server {
+async fn login_service() -> Server {
     Server::new(|seen| {
         let path = seen.target.split('?').next().unwrap().to_owned();
         match path.as_str() {
@@ -24,7 +24,7 @@ async fn service() -> Server {
             "/logout" => {
                 Response::builder().header("set-cookie", "user=; Path=/; Max-Age=0").body(Default::default()).unwrap()
             }
-            _ => ok(json!(seen.header("cookie"))),
+            _ => json_ok(json!(seen.header("cookie"))),
         }
     })
     .await
@@ -33,50 +33,54 @@ async fn service() -> Server {
 async fn hub(server: &Server, store: &Arc<Memory>, session: bool) -> ToolHub {
     let tool = |name: &str| {
         let rest = Rest::get(server.url(&format!("/{name}"))).allow_host("127.0.0.1").upstreams(&Upstreams::new());
-        rest.session(session).tool_with(name, anything())
+        rest.session(session).tool_with(name, any_object_schema())
     };
     let builder = ToolHub::builder().shared_store(store.clone());
     ["login", "logout", "me"].iter().fold(builder, |builder, name| builder.tool(tool(name))).build().await.unwrap()
 }
 
-async fn say(hub: &ToolHub, tool: &str, thread: &str, arguments: Value) -> Value {
+async fn call_in_thread(hub: &ToolHub, tool: &str, thread: &str, arguments: Value) -> Value {
     hub.call(tool, arguments).thread(thread).await.assert_success().clone()
 }
 
 #[tokio::test]
 async fn each_thread_has_a_session_of_its_own_that_its_tools_share_and_a_restart_keeps() {
-    let (server, store) = (service().await, Arc::new(Memory::new()));
+    let (server, store) = (login_service().await, Arc::new(Memory::new()));
     let first = hub(&server, &store, true).await;
-    assert_eq!(say(&first, "login", "t1", json!({"name": "ann"})).await, json!("user=ann"), "already on the way");
-    assert_eq!(say(&first, "login", "t2", json!({"name": "bob"})).await, json!("user=bob"));
-    assert_eq!(say(&first, "me", "t1", json!({})).await, json!("user=ann"));
-    assert_eq!(say(&first, "me", "t3", json!({})).await, json!(""));
+    assert_eq!(
+        call_in_thread(&first, "login", "t1", json!({"name": "ann"})).await,
+        json!("user=ann"),
+        "already on the way"
+    );
+    assert_eq!(call_in_thread(&first, "login", "t2", json!({"name": "bob"})).await, json!("user=bob"));
+    assert_eq!(call_in_thread(&first, "me", "t1", json!({})).await, json!("user=ann"));
+    assert_eq!(call_in_thread(&first, "me", "t3", json!({})).await, json!(""));
     drop(first);
     let second = hub(&server, &store, true).await;
-    assert_eq!(say(&second, "me", "t2", json!({})).await, json!("user=bob"));
-    say(&second, "logout", "t2", json!({})).await;
-    assert_eq!(say(&second, "me", "t2", json!({})).await, json!(""));
-    assert_eq!(say(&second, "me", "t1", json!({})).await, json!("user=ann"));
+    assert_eq!(call_in_thread(&second, "me", "t2", json!({})).await, json!("user=bob"));
+    call_in_thread(&second, "logout", "t2", json!({})).await;
+    assert_eq!(call_in_thread(&second, "me", "t2", json!({})).await, json!(""));
+    assert_eq!(call_in_thread(&second, "me", "t1", json!({})).await, json!("user=ann"));
 }
 
 #[tokio::test]
 async fn a_call_without_a_thread_gets_one_and_without_sessions_nothing_is_kept() {
-    let (server, store) = (service().await, Arc::new(Memory::new()));
+    let (server, store) = (login_service().await, Arc::new(Memory::new()));
     let with = hub(&server, &store, true).await;
     let outcome = with.call("login", json!({"name": "ann"})).await;
     outcome.assert_success();
     let thread = outcome.thread.unwrap();
-    assert_eq!(say(&with, "me", thread.as_str(), json!({})).await, json!("user=ann"));
+    assert_eq!(call_in_thread(&with, "me", thread.as_str(), json!({})).await, json!("user=ann"));
     let without = hub(&server, &Arc::new(Memory::new()), false).await;
-    assert_eq!(say(&without, "login", "t1", json!({"name": "ann"})).await, json!(""));
-    assert_eq!(say(&without, "me", "t1", json!({})).await, json!(""));
+    assert_eq!(call_in_thread(&without, "login", "t1", json!({"name": "ann"})).await, json!(""));
+    assert_eq!(call_in_thread(&without, "me", "t1", json!({})).await, json!(""));
 }
 
 #[tokio::test]
 async fn what_is_known_of_the_connection_is_state_of_the_thread() {
-    let (server, store) = (service().await, Arc::new(Memory::new()));
+    let (server, store) = (login_service().await, Arc::new(Memory::new()));
     let hub = hub(&server, &store, true).await;
-    say(&hub, "login", "t1", json!({"name": "ann"})).await;
+    call_in_thread(&hub, "login", "t1", json!({"name": "ann"})).await;
     let context: ContextId = format!("t1/cookies:{}", server.address).parse().unwrap();
     let kept = async |kind| hub.state().get_state(&Tenant::default(), &context, kind).await.unwrap();
     let connection = kept(StateKind::Connection).await.unwrap().data;
@@ -104,15 +108,15 @@ async fn calls_of_one_thread_that_end_together_lose_no_cookie() {
     for call in calls {
         call.await.assert_success();
     }
-    say(&hub, "me", "t1", json!({"n": 0})).await;
-    let sent = server.seen().pop().unwrap();
+    call_in_thread(&hub, "me", "t1", json!({"n": 0})).await;
+    let sent = server.requests().pop().unwrap();
     assert_eq!(sent.header("cookie").split("; ").count(), 20, "{}", sent.header("cookie"));
 }
 
 /// Every host is this machine.
-struct Here;
+struct LoopbackResolver;
 
-impl Resolve for Here {
+impl Resolve for LoopbackResolver {
     fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) })
     }
@@ -120,7 +124,7 @@ impl Resolve for Here {
 
 #[tokio::test]
 async fn hosts_whose_names_are_alike_have_sessions_of_their_own() {
-    let server = service().await;
+    let server = login_service().await;
     let (port, long) = (server.address.port(), ["x"; 3].map(|x| x.repeat(50)).join("."));
     for (one, other) in [
         (format!("{long}.one.example"), format!("{long}.two.example")),
@@ -129,10 +133,10 @@ async fn hosts_whose_names_are_alike_have_sessions_of_their_own() {
     ] {
         let tool = |name: &str, host: &str| {
             let rest = Rest::get(format!("http://{host}:{port}/{name}")).allow_host(host).session(true);
-            rest.upstreams(&Upstreams::resolving(Here)).tool_with(name, anything())
+            rest.upstreams(&Upstreams::with_resolver(LoopbackResolver)).tool_with(name, any_object_schema())
         };
         let hub = ToolHub::builder().tool(tool("login", &one)).tool(tool("me", &other)).build().await.unwrap();
-        assert_eq!(say(&hub, "login", "t", json!({"name": "ann"})).await, json!("user=ann"), "{one}");
-        assert_eq!(say(&hub, "me", "t", json!({})).await, json!(""), "{other}");
+        assert_eq!(call_in_thread(&hub, "login", "t", json!({"name": "ann"})).await, json!("user=ann"), "{one}");
+        assert_eq!(call_in_thread(&hub, "me", "t", json!({})).await, json!(""), "{other}");
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolhub_connect::rest::{Auth, Body, KeyPlace, Parameter, Rest, Secret, Style};
+use toolhub_connect::rest::{Auth, Body, KeyLocation, Parameter, Rest, Secret, Style};
 use toolhub_core::{ConnectionStateConfig, ToolHub};
 
-use super::support::anything;
+use super::support::any_object_schema;
 
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "what is wrong is written where it is checked")]
@@ -63,7 +63,7 @@ fn each_problem_names_its_setting_and_what_to_do() {
     check(Rest::get(URL).query("key", "{k}").auth(key()), "auth", "`key` stands in the query already");
     let parameter = Parameter::query("key").argument("k");
     check(Rest::get(URL).parameter(parameter).auth(key()), "auth", "`key` stands in the query already");
-    let key = || Auth::ApiKey { place: KeyPlace::Cookie, name: "key".into(), key: Secret::plain("x") };
+    let key = || Auth::ApiKey { location: KeyLocation::Cookie, name: "key".into(), key: Secret::plain("x") };
     check(Rest::get(URL).cookie("key", "1").auth(key()), "auth", "`key` stands in the cookies already");
     check(
         Rest::get(URL).parameter(Parameter::cookie("key")).auth(key()),
@@ -81,7 +81,8 @@ fn each_problem_names_its_setting_and_what_to_do() {
 async fn all_problems_are_told_at_once_when_the_tool_is_registered() {
     let rest = Rest::get("ftp://x").select("a").header("a b", "");
     assert_eq!(rest.problems().len(), 3);
-    let refused = ToolHub::builder().tool(rest.tool_with("it", anything())).build().await.unwrap_err().to_string();
+    let refused =
+        ToolHub::builder().tool(rest.tool_with("it", any_object_schema())).build().await.unwrap_err().to_string();
     for word in ["`it` cannot be registered", "`url`", "`select`", "`headers.a b`"] {
         assert!(refused.contains(word), "{refused}");
     }

@@ -23,7 +23,7 @@ use toolhub_core::{BoxFuture, CallRequest, ToolBuilder, ToolHub};
 
 /// A request as it came over the wire.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedRequest {
     pub(crate) method: Method,
     /// Path and query, as they were sent.
     pub(crate) target: String,
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
     pub(crate) body: Bytes,
 }
 
-impl Seen {
+impl RecordedRequest {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -41,7 +41,7 @@ impl Seen {
     }
 }
 
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type HttpResponse = Response<Full<Bytes>>;
 
 /// A server on this machine.
 pub(crate) struct Server {
@@ -49,14 +49,14 @@ pub(crate) struct Server {
     pub(crate) connections: Arc<AtomicUsize>,
     /// How many of them are closed again.
     pub(crate) closed: Arc<AtomicUsize>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Server {
     /// One that answers at once.
-    pub(crate) async fn new(answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn new(answer: impl Fn(&RecordedRequest) -> HttpResponse + Send + Sync + 'static) -> Self {
         let answer = Arc::new(answer);
-        Self::waiting(move |seen| {
+        Self::with_async_handler(move |seen| {
             let answer = answer.clone();
             Box::pin(async move { answer(&seen) })
         })
@@ -64,7 +64,9 @@ impl Server {
     }
 
     /// One that may take its time.
-    pub(crate) async fn waiting(answer: impl Fn(Seen) -> BoxFuture<'static, Answer> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn with_async_handler(
+        answer: impl Fn(RecordedRequest) -> BoxFuture<'static, HttpResponse> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, closed, seen) =
@@ -79,9 +81,13 @@ impl Server {
                     async move {
                         let (head, body) = request.into_parts();
                         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-                        let seen =
-                            Seen { method: head.method, target: head.uri.to_string(), headers: head.headers, body };
-                        let list: &Mutex<Vec<Seen>> = &notes;
+                        let seen = RecordedRequest {
+                            method: head.method,
+                            target: head.uri.to_string(),
+                            headers: head.headers,
+                            body,
+                        };
+                        let list: &Mutex<Vec<RecordedRequest>> = &notes;
                         list.lock().unwrap().push(seen.clone());
                         Ok::<_, Infallible>(answer(seen).await)
                     }
@@ -93,29 +99,29 @@ impl Server {
                 });
             }
         });
-        Self { address, connections, closed, seen }
+        Self { address, connections, closed, requests: seen }
     }
 
     /// One that says what it was asked.
     pub(crate) async fn echo() -> Self {
-        Self::new(|seen| ok(json!({"target": seen.target}))).await
+        Self::new(|seen| json_ok(json!({"target": seen.target}))).await
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     /// What it was asked since this was last called.
-    pub(crate) fn take(&self) -> Vec<Seen> {
-        std::mem::take(&mut *self.seen.lock().unwrap())
+    pub(crate) fn take_requests(&self) -> Vec<RecordedRequest> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 
-    pub(crate) fn only(&self) -> Seen {
-        let seen = self.seen();
+    pub(crate) fn single_request(&self) -> RecordedRequest {
+        let seen = self.requests();
         assert_eq!(seen.len(), 1, "{seen:?}");
         seen.into_iter().next().unwrap()
     }
@@ -126,17 +132,17 @@ impl Server {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "answers are written where they are given")]
-pub(crate) fn ok(body: Value) -> Answer {
-    answer(200, "application/json", body.to_string())
+pub(crate) fn json_ok(body: Value) -> HttpResponse {
+    http_response(200, "application/json", body.to_string())
 }
 
-pub(crate) fn answer(status: u16, kind: &str, body: impl Into<Bytes>) -> Answer {
+pub(crate) fn http_response(status: u16, kind: &str, body: impl Into<Bytes>) -> HttpResponse {
     let builder = Response::builder().status(status).header("content-type", kind);
     builder.body(Full::new(body.into())).unwrap()
 }
 
 /// A server that does with each connection what it is told; answers its address.
-pub(crate) async fn raw<F: Future<Output = ()> + Send + 'static>(
+pub(crate) async fn raw_server<F: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(TcpStream) -> F + Send + Sync + 'static,
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -150,21 +156,21 @@ pub(crate) async fn raw<F: Future<Output = ()> + Send + 'static>(
 }
 
 /// What any tool of these tests takes.
-pub(crate) fn anything() -> Value {
+pub(crate) fn any_object_schema() -> Value {
     json!({"type": "object"})
 }
 
 /// A request to this machine, with connections of its own.
-pub(crate) fn local(rest: Rest) -> Rest {
+pub(crate) fn allow_local(rest: Rest) -> Rest {
     rest.allow_host("127.0.0.1").upstreams(&Upstreams::new())
 }
 
 /// A hub with one tool, `it`.
 pub(crate) async fn hub(rest: Rest) -> ToolHub {
-    hub_of(rest.tool_with("it", anything())).await
+    hub_with_tool(rest.tool_with("it", any_object_schema())).await
 }
 
-pub(crate) async fn hub_of(tool: ToolBuilder) -> ToolHub {
+pub(crate) async fn hub_with_tool(tool: ToolBuilder) -> ToolHub {
     ToolHub::builder().tool(tool).build().await.unwrap()
 }
 
@@ -173,7 +179,7 @@ pub(crate) fn call(hub: &ToolHub, arguments: Value) -> CallRequest<'_> {
 }
 
 /// Waits until something is so.
-pub(crate) async fn until(mut so: impl FnMut() -> bool) {
+pub(crate) async fn wait_until(mut so: impl FnMut() -> bool) {
     // Much longer than any of it takes: only a test that fails waits for the end of it.
     for _ in 0..10_000 {
         if so() {

@@ -19,10 +19,10 @@ use tokio_rustls::TlsAcceptor;
 use toolhub_connect::rest::Rest;
 use toolhub_core::{ConnectionStateConfig, Effect, ErrorKind, testing::AssertOutcome};
 
-use super::support::{call, hub, local};
+use super::support::{allow_local, call, hub};
 
 /// Somebody who vouches for servers of these tests, and the file that says so.
-pub(crate) fn authority() -> &'static (CertifiedIssuer<'static, KeyPair>, PathBuf) {
+pub(crate) fn test_ca() -> &'static (CertifiedIssuer<'static, KeyPair>, PathBuf) {
     static AUTHORITY: OnceLock<(CertifiedIssuer<'static, KeyPair>, PathBuf)> = OnceLock::new();
     AUTHORITY.get_or_init(|| {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
@@ -35,9 +35,9 @@ pub(crate) fn authority() -> &'static (CertifiedIssuer<'static, KeyPair>, PathBu
 }
 
 /// A server with a certificate for this name; answers its port, and how many connections it has had.
-async fn secured(name: &str) -> (u16, Arc<AtomicUsize>) {
+async fn tls_server(name: &str) -> (u16, Arc<AtomicUsize>) {
     let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &authority().0).unwrap();
+    let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &test_ca().0).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -65,16 +65,15 @@ async fn secured(name: &str) -> (u16, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_service_is_believed_when_somebody_trusted_vouches_for_its_name() {
-    let (port, _) = secured("127.0.0.1").await;
+    let (port, _) = tls_server("127.0.0.1").await;
     let rest = |host: &str| {
         let once = ConnectionStateConfig { retry_attempts: 1, ..Default::default() };
-        local(Rest::post(format!("https://{host}:{port}/"))).allow_host("localhost").connection(once)
+        allow_local(Rest::post(format!("https://{host}:{port}/"))).allow_host("localhost").connection(once)
     };
-    let believing = hub(rest("127.0.0.1").ca_file(&authority().1)).await;
+    let believing = hub(rest("127.0.0.1").ca_file(&test_ca().1)).await;
     assert_eq!(call(&believing, json!({})).await.assert_success(), &json!("secure"));
     // Nobody vouches for it; or somebody does, for another name.
-    for (doubting, words) in
-        [(rest("127.0.0.1"), ""), (rest("localhost").ca_file(&authority().1), "cannot be believed")]
+    for (doubting, words) in [(rest("127.0.0.1"), ""), (rest("localhost").ca_file(&test_ca().1), "cannot be believed")]
     {
         let outcome = call(&hub(doubting).await, json!({})).await;
         outcome.assert_effect(Effect::None).assert_error(ErrorKind::UpstreamUnreachable);
@@ -85,8 +84,8 @@ async fn a_service_is_believed_when_somebody_trusted_vouches_for_its_name() {
 
 #[tokio::test]
 async fn connections_are_used_again_over_tls_too() {
-    let (port, connections) = secured("127.0.0.1").await;
-    let rest = local(Rest::post(format!("https://127.0.0.1:{port}/"))).ca_file(&authority().1);
+    let (port, connections) = tls_server("127.0.0.1").await;
+    let rest = allow_local(Rest::post(format!("https://127.0.0.1:{port}/"))).ca_file(&test_ca().1);
     let hub = hub(rest).await;
     for _ in 0..5 {
         assert_eq!(call(&hub, json!({})).await.assert_success(), &json!("secure"));

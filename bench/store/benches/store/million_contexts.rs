@@ -1,0 +1,100 @@
+//! A million contexts of 1 KiB: how long the store takes to open, and how long loads take while it is swept.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use toolhub::{
+    Sqlite,
+    backend::{Backend, Change, Durability, Expect},
+    sqlite::Options,
+};
+
+use crate::{
+    TempFolder,
+    rates::{NOW, key, partition, put_batch},
+    verdict,
+};
+
+const CONTEXTS: usize = 1_000_000;
+/// One of so many has expired.
+const EXPIRED_ONE_IN: usize = 5;
+
+pub(crate) async fn measure_all(folder: &TempFolder) {
+    let path = folder.path("many.db");
+    let store = Arc::new(Sqlite::open(&path, Options::default()).unwrap());
+    let value = vec![b'x'; 1024];
+    let began = Instant::now();
+    let fillers: Vec<_> = (0..64)
+        .map(|filler| {
+            let (store, value) = (store.clone(), value.clone());
+            tokio::spawn(async move {
+                for n in (filler..CONTEXTS).step_by(64) {
+                    let thread = partition(&format!("thread-{n:07}"));
+                    let mut batch = put_batch(thread, value.as_slice().into(), Expect::Any, Durability::KillSafe);
+                    if let Change::Put { expires, .. } = &mut batch.writes[0].change {
+                        *expires = n.is_multiple_of(EXPIRED_ONE_IN).then_some(NOW);
+                    }
+                    store.commit(batch, NOW).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for filler in fillers {
+        filler.await.unwrap();
+    }
+    println!("\n{:<44} {:>10.1} s", "a million contexts of 1 KiB written in", began.elapsed().as_secs_f64());
+    drop(Arc::try_unwrap(store).unwrap());
+
+    let began = Instant::now();
+    let store = Arc::new(Sqlite::open(&path, Options::default()).unwrap());
+    store.load(&[key(partition("thread-0000001"))], NOW).await.unwrap();
+    let opened = began.elapsed();
+    let target = Duration::from_secs(5);
+    println!(
+        "{:<44} {:>10.3} s  ≤ 5  {}",
+        "opened, and the first loaded, in",
+        opened.as_secs_f64(),
+        verdict(opened <= target)
+    );
+
+    let swept = Arc::new(AtomicBool::new(false));
+    let sweeper = tokio::spawn({
+        let (store, swept) = (store.clone(), swept.clone());
+        async move {
+            let (began, mut gone) = (Instant::now(), 0);
+            loop {
+                let some = store.sweep(1000, NOW).await.unwrap();
+                gone += some;
+                if some < 1000 {
+                    swept.store(true, Ordering::Relaxed);
+                    return (gone, began.elapsed());
+                }
+            }
+        }
+    });
+    let mut times = Vec::new();
+    let mut n = 1_usize;
+    while !swept.load(Ordering::Relaxed) {
+        n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let key = key(partition(&format!("thread-{:07}", (n >> 33) % CONTEXTS)));
+        let began = Instant::now();
+        store.load(&[key], NOW).await.unwrap();
+        times.push(began.elapsed());
+        tokio::task::yield_now().await;
+    }
+    let (gone, took) = sweeper.await.unwrap();
+    times.sort();
+    let late = times[times.len() * 99 / 100];
+    println!("{:<44} {:>10.1} s", format!("{gone} expired contexts swept in"), took.as_secs_f64());
+    let name = format!("99th of 100 of {} loads meanwhile", times.len());
+    println!(
+        "{name:<44} {:>10.3} ms  ≤ 10  {}",
+        late.as_secs_f64() * 1000.0,
+        verdict(late <= Duration::from_millis(10))
+    );
+}

@@ -1,0 +1,63 @@
+//! Puts the members of a body together again before a request is made.
+//!
+//! In: a call whose arguments are parameters and members of a body side by side. Out: the same call, its body one argument, handed
+//! on. A member that is `null` stays in the body as `null`: for many services that means something else than its absence.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use toolhub_core::{BoxFuture, CallContext, Definition, Executor, Job, Reply, ToolError};
+
+use super::arguments::RequestBody;
+
+/// An executor that gathers a body and asks another one to send it.
+pub(super) struct BodyAssembler {
+    inner: Arc<dyn Executor>,
+    body: RequestBody,
+}
+
+impl BodyAssembler {
+    pub(super) fn new(inner: Arc<dyn Executor>, body: &RequestBody) -> Self {
+        Self { inner, body: body.clone() }
+    }
+
+    fn assemble(&self, arguments: &Value) -> Value {
+        let mut rest = arguments.as_object().cloned().unwrap_or_default();
+        let members = self.body.members.iter();
+        let body: Map<String, Value> =
+            members.filter_map(|(argument, name)| Some((name.clone(), rest.remove(argument)?))).collect();
+        if self.body.required || !body.is_empty() {
+            rest.insert(self.body.argument.clone(), body.into());
+        }
+        rest.into()
+    }
+}
+
+impl Executor for BodyAssembler {
+    fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(async move {
+            let arguments = self.assemble(job.arguments);
+            self.inner.execute(Job { arguments: &arguments, ..job }).await
+        })
+    }
+
+    fn prepare<'a>(&'a self, context: &'a CallContext) -> BoxFuture<'a, Result<(), ToolError>> {
+        self.inner.prepare(context)
+    }
+
+    fn needs_thread(&self) -> bool {
+        self.inner.needs_thread()
+    }
+
+    fn stops_when_dropped(&self) -> bool {
+        self.inner.stops_when_dropped()
+    }
+
+    fn check<'a>(&'a self, definition: &'a Definition) -> Option<BoxFuture<'a, bool>> {
+        self.inner.check(definition)
+    }
+
+    fn accept(&self, definition: &Definition) -> Result<(), String> {
+        self.inner.accept(definition)
+    }
+}
